@@ -1,0 +1,1 @@
+//! The privileged disk agent of Readstates.

@@ -1,0 +1,1 @@
+//! Slots, epochs and who owns what. Pure: no IO, no clock, no runtime.
