@@ -1,1 +1,32 @@
-//! The custom resources of Readstates.
+//! The custom resources of Readstates, and the names that go with them.
+//!
+//! What is here: the types of `ReadStateCluster` and `ReadStateRing` (their schemas, defaults and CEL
+//! rules become `crds/*.yaml`), the conditions and reasons that a status may carry, and the
+//! labels on everything the operator makes. What is not: any decision about them, any IO, any clock.
+
+#![deny(missing_docs)]
+#![allow(
+    unreachable_pub,
+    reason = "kube's schema derive copies each struct, `pub` and all, into the body of a function"
+)]
+
+pub mod conditions;
+pub mod labels;
+
+mod cluster;
+mod crds;
+mod database;
+mod ring;
+mod status;
+
+pub use cluster::{CacheSpec, PullPolicy, ReadStateCluster, ReadStateClusterSpec};
+pub use crds::{CrdFile, crd_files};
+pub use database::{DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, Storage};
+pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
+pub use status::{ReadStateClusterStatus, Waiting};
+
+/// The API group of every kind here.
+pub const GROUP: &str = "readstates.dev";
+
+/// The keyspace when none is given.
+pub const DEFAULT_KEYSPACE: &str = "readstates";

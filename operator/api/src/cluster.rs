@@ -1,0 +1,228 @@
+//! `ReadStateCluster`: what a person asks for.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements, Toleration};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{database::DatabaseSpec, status::ReadStateClusterStatus};
+
+/// A read-state service: a tier of cache pods over a CQL database (or, for one pod, over a volume of
+/// its own). `kubectl get readstateclusters` shows how it is and what it waits for.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "readstates.dev",
+    version = "v1alpha1",
+    kind = "ReadStateCluster",
+    plural = "readstateclusters",
+    shortname = "rsc",
+    category = "readstates",
+    namespaced,
+    status = "ReadStateClusterStatus",
+    derive = "PartialEq",
+    doc = "A read-state service: a tier of cache pods over a CQL database, or, for one pod, over a \
+           volume of its own.",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(
+        name = "Cache",
+        type_ = "string",
+        json_path = ".status.cache",
+        description = "Cache pods that are ready, of those wanted."
+    ),
+    printcolumn(
+        name = "Database",
+        type_ = "string",
+        json_path = ".status.database",
+        description = "Database pods that are ready, of those wanted; or external, or embedded."
+    ),
+    printcolumn(
+        name = "States",
+        type_ = "integer",
+        json_path = ".status.states",
+        description = "Read states in memory. Empty: not every cache pod could be asked."
+    ),
+    printcolumn(
+        name = "Dirty",
+        type_ = "integer",
+        json_path = ".status.dirty",
+        description = "Users whose changes are not in the database yet. Empty: not every cache \
+                       pod could be asked."
+    ),
+    printcolumn(
+        name = "Waiting-On",
+        type_ = "string",
+        json_path = ".status.waitingOn.reason",
+        description = "What the next step waits for. Empty: nothing."
+    ),
+    printcolumn(
+        name = "Available",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Available\")].status",
+        description = "Whether read states can be read and written now."
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Engine",
+        type_ = "string",
+        json_path = ".spec.database.engine",
+        priority = "1",
+        description = "The database engine the operator runs. Empty: external or embedded."
+    ),
+    printcolumn(
+        name = "Ring",
+        type_ = "integer",
+        json_path = ".status.ringNumber",
+        priority = "1",
+        description = "Number of the member table in force; grows with every change of members."
+    ),
+    printcolumn(
+        name = "Detail",
+        type_ = "string",
+        json_path = ".status.waitingOn.message",
+        priority = "1",
+        description = "What is waited for, in words."
+    ),
+    validation = Rule::new(
+        "size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')"
+    ).message(
+        "metadata.name must be at most 40 characters of a-z, 0-9 and '-', begin with a letter and \
+         not end with '-': the names of Services and pods are made from it"
+    ),
+    validation = Rule::new(
+        "!has(self.spec.database.racks) || self.spec.database.racks.all(r, size(self.metadata.name) + \
+         size(r.name) <= 48)"
+    ).message(
+        "metadata.name and the longest name in spec.database.racks may have 48 characters together: \
+         StatefulSet names are made from both"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.database.embedded) || self.replicas == 1")
+        .message("replicas must be 1 with database.embedded: the data is on one pod's volume")
+        .field_path(".replicas")
+)]
+pub struct ReadStateClusterSpec {
+    /// Number of cache pods. Changing it (also by `kubectl scale`) pauses the service: every pod
+    /// writes what it holds to the database and stops, then all start with the new member table.
+    #[serde(default = "default_replicas")]
+    #[schemars(range(min = 1, max = 64))]
+    pub replicas: i32,
+
+    /// While true the operator changes nothing of this cluster, puts nothing back, and says so in
+    /// the condition Progressing. The status is still kept up to date.
+    #[serde(default)]
+    pub paused: bool,
+
+    /// Image of the cache pods and of the schema Job. Default: the image the operator was
+    /// installed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub image: Option<String>,
+
+    /// When the kubelet pulls images of this cluster's pods. Default: as Kubernetes does by the
+    /// image's tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<PullPolicy>,
+
+    /// Secrets with the credentials of the registries that hold the images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub image_pull_secrets: Option<Vec<LocalObjectReference>>,
+
+    /// The cache pods.
+    #[serde(default)]
+    pub cache: CacheSpec,
+
+    /// Where read states are kept. Exactly one of `engine`, `external` and `embedded` is set.
+    pub database: DatabaseSpec,
+}
+
+/// When an image is pulled.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullPolicy {
+    /// On every start of a container.
+    Always,
+    /// When the node does not have it.
+    IfNotPresent,
+    /// Never: the image must be on the node.
+    Never,
+}
+
+impl PullPolicy {
+    /// The word Kubernetes uses.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "Always",
+            Self::IfNotPresent => "IfNotPresent",
+            Self::Never => "Never",
+        }
+    }
+}
+
+/// How the cache pods work and where they run.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct CacheSpec {
+    /// Read states that one cache pod keeps in memory before it forgets the least used users. A
+    /// state takes about 24 bytes, and as much again for its index.
+    #[serde(default = "default_capacity_states")]
+    #[schemars(range(min = 1000, max = 10_000_000_000_i64))]
+    pub capacity_states: i64,
+
+    /// Longest time between a change and its write to the database, from 1s to 10m: `30s`,
+    /// `1m30s`, `1500ms`.
+    #[serde(default = "default_flush_interval")]
+    #[schemars(length(max = 16), regex(pattern = r"^([0-9]+(ms|s|m))+$"))]
+    #[x_kube(
+        validation = Rule::new(
+            "!self.matches('^([0-9]{1,9}(ms|s|m))+$') || (duration(self) >= duration('1s') && \
+             duration(self) <= duration('10m'))"
+        ).message("flushInterval must be between 1s and 10m")
+    )]
+    pub flush_interval: String,
+
+    /// Requests and limits of a cache pod. Default: requests of 100m CPU and of the memory that
+    /// `capacityStates` needs, no limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+
+    /// Labels a node must have to run a cache pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<BTreeMap<String, String>>,
+
+    /// Taints of nodes that a cache pod accepts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerations: Option<Vec<Toleration>>,
+}
+
+impl Default for CacheSpec {
+    fn default() -> Self {
+        Self {
+            capacity_states: default_capacity_states(),
+            flush_interval: default_flush_interval(),
+            resources: None,
+            node_selector: None,
+            tolerations: None,
+        }
+    }
+}
+
+fn default_replicas() -> i32 {
+    3
+}
+
+fn default_capacity_states() -> i64 {
+    8_000_000
+}
+
+fn default_flush_interval() -> String {
+    "30s".to_owned()
+}

@@ -1,0 +1,259 @@
+//! Conditions and their reasons as types, and the one place where they become `metav1.Condition`.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Metav1Condition, Time};
+
+/// The conditions of a `ReadStateCluster`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConditionType {
+    /// Read states can be read and written now.
+    Available,
+    /// The operator is on its way from what is to what was asked for.
+    Progressing,
+    /// Something is wrong that time alone will not cure.
+    Degraded,
+    /// Every cache pod is ready.
+    CacheReady,
+    /// The database is ready and has keyspace and table.
+    DatabaseReady,
+    /// Every cache pod runs with the member table in force, and it is the one asked for.
+    RingStable,
+}
+
+/// Three-valued: what was not seen is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionStatus {
+    /// It is so.
+    True,
+    /// It is not so.
+    False,
+    /// It could not be seen.
+    Unknown,
+}
+
+/// Why a condition is as it is. Stable: scripts and alerts may rely on these words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// Nothing is wrong.
+    AsExpected,
+    /// Everything is as the spec says.
+    Reconciled,
+    /// `spec.paused` is set.
+    Paused,
+    /// At least one cache pod is ready, and every pod that is wanted exists.
+    Serving,
+    /// No cache pod is ready.
+    NotServing,
+    /// All members are ready.
+    AllReady,
+    /// Somebody else runs the database.
+    External,
+    /// The store is the cache pod's own volume.
+    Embedded,
+    /// One member table is in force everywhere.
+    Stable,
+    /// The member table is being replaced.
+    Changing,
+    /// Not looked at yet, or not reachable.
+    NotObserved,
+    /// The spec cannot be carried out; the message names the field.
+    InvalidSpec,
+    /// An object that is needed exists and belongs to somebody else.
+    NameConflict,
+    /// The API server refused an object.
+    ApplyRejected,
+    /// The schema Job failed; the message has its last words.
+    SchemaFailed,
+    /// Cache pods report that they cannot reach the store.
+    StoreUnhealthy,
+    /// Waiting for database members of a rack to become ready.
+    DatabaseNotReady,
+    /// Waiting for the Job that makes keyspace and table.
+    SchemaPending,
+    /// Waiting for a Secret, or a key in it.
+    SecretMissing,
+    /// Waiting for cache pods to write what they hold and stop, before the member table changes.
+    CacheStopping,
+    /// Waiting for cache pods to become ready.
+    CacheNotReady,
+    /// A change of members waits, since cache pods could not write what they hold now.
+    UnsafeToStop,
+}
+
+/// A condition before it meets Kubernetes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Which one.
+    pub type_: ConditionType,
+    /// How it is.
+    pub status: ConditionStatus,
+    /// Why, for machines.
+    pub reason: Reason,
+    /// Why, for people.
+    pub message: String,
+}
+
+impl Condition {
+    /// A condition from its parts.
+    pub fn new(
+        type_: ConditionType,
+        status: ConditionStatus,
+        reason: Reason,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            type_,
+            status,
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// As Kubernetes wants it. `previous` are the conditions before: the transition time moves only
+    /// when the status does.
+    #[must_use]
+    pub fn to_metav1(
+        &self,
+        previous: &[Metav1Condition],
+        generation: Option<i64>,
+        now: Timestamp,
+    ) -> Metav1Condition {
+        let Self {
+            type_,
+            status,
+            reason,
+            message,
+        } = self;
+        let since = previous
+            .iter()
+            .find(|c| c.type_ == type_.as_str() && c.status == status.as_str())
+            .map_or(Time(now), |c| c.last_transition_time.clone());
+        Metav1Condition {
+            type_: type_.as_str().to_owned(),
+            status: status.as_str().to_owned(),
+            reason: reason.as_str().to_owned(),
+            message: message.clone(),
+            observed_generation: generation,
+            last_transition_time: since,
+        }
+    }
+}
+
+impl ConditionType {
+    /// The condition's `type`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Available => "Available",
+            Self::Progressing => "Progressing",
+            Self::Degraded => "Degraded",
+            Self::CacheReady => "CacheReady",
+            Self::DatabaseReady => "DatabaseReady",
+            Self::RingStable => "RingStable",
+        }
+    }
+}
+
+impl ConditionStatus {
+    /// The condition's `status`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl From<bool> for ConditionStatus {
+    fn from(value: bool) -> Self {
+        if value { Self::True } else { Self::False }
+    }
+}
+
+impl Reason {
+    /// The condition's `reason`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AsExpected => "AsExpected",
+            Self::Reconciled => "Reconciled",
+            Self::Paused => "Paused",
+            Self::Serving => "Serving",
+            Self::NotServing => "NotServing",
+            Self::AllReady => "AllReady",
+            Self::External => "External",
+            Self::Embedded => "Embedded",
+            Self::Stable => "Stable",
+            Self::Changing => "Changing",
+            Self::NotObserved => "NotObserved",
+            Self::InvalidSpec => "InvalidSpec",
+            Self::NameConflict => "NameConflict",
+            Self::ApplyRejected => "ApplyRejected",
+            Self::SchemaFailed => "SchemaFailed",
+            Self::StoreUnhealthy => "StoreUnhealthy",
+            Self::DatabaseNotReady => "DatabaseNotReady",
+            Self::SchemaPending => "SchemaPending",
+            Self::SecretMissing => "SecretMissing",
+            Self::CacheStopping => "CacheStopping",
+            Self::CacheNotReady => "CacheNotReady",
+            Self::UnsafeToStop => "UnsafeToStop",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn available(status: ConditionStatus) -> Condition {
+        Condition::new(
+            ConditionType::Available,
+            status,
+            Reason::Serving,
+            "one of one",
+        )
+    }
+
+    #[test]
+    fn a_first_condition_begins_now() {
+        let seen = available(ConditionStatus::True).to_metav1(&[], Some(4), at(100));
+        assert_eq!(
+            seen,
+            Metav1Condition {
+                type_: "Available".to_owned(),
+                status: "True".to_owned(),
+                reason: "Serving".to_owned(),
+                message: "one of one".to_owned(),
+                observed_generation: Some(4),
+                last_transition_time: Time(at(100)),
+            }
+        );
+    }
+
+    #[test]
+    fn the_transition_time_moves_only_with_the_status() {
+        let first = available(ConditionStatus::True).to_metav1(&[], Some(1), at(100));
+        let mut same = available(ConditionStatus::True);
+        same.message = "other words".to_owned();
+        let same = same.to_metav1(std::slice::from_ref(&first), Some(2), at(200));
+        assert_eq!(same.last_transition_time, Time(at(100)));
+        assert_eq!(same.observed_generation, Some(2));
+
+        let flipped = available(ConditionStatus::False).to_metav1(&[same], Some(2), at(300));
+        assert_eq!(flipped.last_transition_time, Time(at(300)));
+    }
+}

@@ -1,0 +1,261 @@
+//! `spec.database`: a database the operator runs, one that is there already, or none but a volume.
+
+use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where read states are kept: in a database the operator runs (`engine`, with `replicationFactor`,
+/// `racks` and `storage`), in one that is there already (`external`), or, for a single cache pod, on that
+/// pod's own volume (`embedded`).
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new(
+        "[has(self.engine), has(self.external), has(self.embedded)].exists_one(x, x)"
+    ).message("exactly one of engine, external and embedded must be set"),
+    validation = Rule::new("!has(self.engine) || has(self.replicationFactor)")
+        .message("replicationFactor is required with engine")
+        .field_path(".replicationFactor")
+        .reason(Reason::FieldValueRequired),
+    validation = Rule::new("!has(self.engine) || has(self.racks)")
+        .message("racks is required with engine")
+        .field_path(".racks")
+        .reason(Reason::FieldValueRequired),
+    validation = Rule::new("!has(self.engine) || has(self.storage)")
+        .message("storage is required with engine")
+        .field_path(".storage")
+        .reason(Reason::FieldValueRequired),
+    validation = Rule::new(
+        "has(self.engine) || !(has(self.replicationFactor) || has(self.racks) || has(self.storage) \
+         || has(self.image) || has(self.resources) || has(self.keyspace))"
+    ).message(
+        "replicationFactor, racks, storage, image, resources and keyspace go with engine only; \
+         external and embedded have fields of their own"
+    ),
+    validation = Rule::new(
+        "!has(self.racks) || !has(self.replicationFactor) || self.replicationFactor <= \
+         self.racks.map(r, r.members).sum()"
+    ).message("replicationFactor must not exceed the members of all racks together")
+        .field_path(".replicationFactor"),
+    validation = Rule::new(
+        "has(self.engine) == has(oldSelf.engine) && has(self.external) == has(oldSelf.external) && \
+         (!has(self.engine) || self.engine == oldSelf.engine)"
+    ).message(
+        "the kind of database (engine, external or embedded) cannot change: the data would stay \
+         behind. Make a new ReadStateCluster"
+    ).reason(Reason::FieldValueForbidden),
+    validation = Rule::new(
+        "!has(self.engine) || (has(self.keyspace) ? self.keyspace : 'readstates') == \
+         (has(oldSelf.keyspace) ? oldSelf.keyspace : 'readstates')"
+    ).message("keyspace cannot change: the data would stay behind")
+        .field_path(".keyspace")
+        .reason(Reason::FieldValueForbidden),
+    validation = Rule::new(
+        "!has(self.replicationFactor) || !has(oldSelf.replicationFactor) || \
+         self.replicationFactor == oldSelf.replicationFactor"
+    ).message(
+        "replicationFactor cannot change: without a repair of every member, which the operator does \
+         not run, reads would miss data"
+    ).field_path(".replicationFactor").reason(Reason::FieldValueForbidden)
+)]
+pub struct DatabaseSpec {
+    /// The database the operator runs: `Cassandra` or `Scylla`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+
+    /// On how many members each read state is kept. With 3, one may be lost without anybody
+    /// noticing. Cannot be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 9))]
+    pub replication_factor: Option<i32>,
+
+    /// Groups of members that fail together, one StatefulSet each; usually one rack a zone. Started
+    /// one after another, in this order; racks can be added at the end, never removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 9))]
+    #[x_kube(
+        merge_strategy = ListMerge::Map(vec!["name".to_owned()]),
+        validation = Rule::new("oldSelf.all(o, self.exists(r, r.name == o.name))")
+            .message("a rack cannot be removed: its members hold data that nobody else may have"),
+        validation = Rule::new("self[0].name == oldSelf[0].name")
+            .message("the first rack must stay first: its first member is where new members ask their way")
+    )]
+    pub racks: Option<Vec<RackSpec>>,
+
+    /// The volume of each member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Storage>,
+
+    /// Image of the members. Default: the image the operator was installed with for this engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub image: Option<String>,
+
+    /// Requests and limits of a member. Half of the memory limit becomes Cassandra's heap; whole
+    /// CPUs of the limit become ScyllaDB's shards. Default: 1 CPU and 4Gi requested, 4Gi as limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+
+    /// Keyspace that holds the read states. Default: `readstates`. Cannot be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 48), regex(pattern = r"^[a-z][a-z0-9_]*$"))]
+    pub keyspace: Option<String>,
+
+    /// A CQL database that is there already and that the operator does not touch, but for the
+    /// keyspace and table of the read states.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalSpec>,
+
+    /// No database: the one cache pod keeps the read states on its own volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embedded: Option<EmbeddedSpec>,
+}
+
+/// A CQL database engine.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Apache Cassandra 5.
+    Cassandra,
+    /// ScyllaDB.
+    Scylla,
+}
+
+/// One rack of the database.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.members >= oldSelf.members")
+        .message(
+            "members cannot be lowered: the member's data would have to be moved away first, which \
+             the operator does not do"
+        )
+        .field_path(".members")
+        .reason(Reason::FieldValueForbidden),
+    validation = Rule::new(
+        "has(self.zone) == has(oldSelf.zone) && (!has(self.zone) || self.zone == oldSelf.zone)"
+    ).message("zone cannot change: the members' volumes stay in the zone they were made in")
+        .reason(Reason::FieldValueForbidden)
+)]
+pub struct RackSpec {
+    /// Name of the rack, as the database knows it; part of the names of its pods.
+    #[schemars(
+        length(min = 1, max = 24),
+        regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
+    )]
+    pub name: String,
+
+    /// Members (pods) in this rack. Can be raised, not lowered.
+    #[serde(default = "default_members")]
+    #[schemars(range(min = 1, max = 32))]
+    pub members: i32,
+
+    /// Zone (node label `topology.kubernetes.io/zone`) that this rack's pods must run in. Default:
+    /// any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub zone: Option<String>,
+}
+
+/// A volume. Volumes are kept when the `ReadStateCluster` is deleted.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.size == oldSelf.size")
+        .message("size cannot change: Kubernetes keeps the volume templates of a StatefulSet as they were")
+        .field_path(".size")
+        .reason(Reason::FieldValueForbidden),
+    validation = Rule::new(
+        "has(self.storageClassName) == has(oldSelf.storageClassName) && \
+         (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)"
+    ).message("storageClassName cannot change: the data would stay on the old volumes")
+        .reason(Reason::FieldValueForbidden)
+)]
+pub struct Storage {
+    /// Size of the volume, for example `100Gi`. Cannot be changed.
+    #[schemars(length(min = 1, max = 32))]
+    #[x_kube(
+        validation = Rule::new("isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))")
+            .message("size must be a quantity above zero, such as 100Gi")
+    )]
+    pub size: String,
+
+    /// StorageClass of the volume. Default: the cluster's default class. Cannot be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub storage_class_name: Option<String>,
+}
+
+/// A database that somebody else runs.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalSpec {
+    /// Host names or addresses of some members, without port; the others are found from them.
+    #[schemars(
+        length(min = 1, max = 16),
+        inner(
+            length(min = 1, max = 253),
+            regex(pattern = r"^[a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?$")
+        )
+    )]
+    pub contact_points: Vec<String>,
+
+    /// CQL port of every member.
+    #[serde(default = "default_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: i32,
+
+    /// Keyspace that holds the read states; made when it is missing. Cannot be changed.
+    #[serde(default = "default_keyspace")]
+    #[schemars(length(max = 48), regex(pattern = r"^[a-z][a-z0-9_]*$"))]
+    #[x_kube(
+        validation = Rule::new("self == oldSelf")
+            .message("keyspace cannot change: the data would stay behind")
+            .reason(Reason::FieldValueForbidden)
+    )]
+    pub keyspace: String,
+
+    /// Data center that serves this cluster's reads and writes, as the database names it.
+    #[schemars(length(min = 1, max = 128), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
+    pub local_datacenter: String,
+
+    /// On how many members of that data center each read state is kept. After raising it run a
+    /// repair on the database: until then reads may miss data.
+    #[schemars(range(min = 1, max = 9))]
+    pub replication_factor: i32,
+
+    /// Secret in this namespace with the keys `username` and `password`. Default: no login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(
+        validation = Rule::new("self.name != ''").message("secretRef.name must not be empty")
+    )]
+    pub secret_ref: Option<LocalObjectReference>,
+}
+
+/// The cache pod's own volume as the only store.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct EmbeddedSpec {
+    /// The volume. Default: 10Gi of the cluster's default class.
+    #[serde(default = "default_embedded_storage")]
+    pub storage: Storage,
+}
+
+fn default_members() -> i32 {
+    1
+}
+
+fn default_port() -> i32 {
+    9042
+}
+
+fn default_keyspace() -> String {
+    crate::DEFAULT_KEYSPACE.to_owned()
+}
+
+fn default_embedded_storage() -> Storage {
+    Storage {
+        size: "10Gi".to_owned(),
+        storage_class_name: None,
+    }
+}

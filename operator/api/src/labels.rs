@@ -1,0 +1,85 @@
+//! Labels and annotations on the objects the operator makes, and the selectors built from them.
+
+use std::{collections::BTreeMap, fmt};
+
+/// Name of the cluster an object belongs to.
+pub const CLUSTER: &str = "readstates.dev/cluster";
+/// Rack of a database pod.
+pub const RACK: &str = "readstates.dev/rack";
+/// What part of a cluster an object is: see [`Component`].
+pub const COMPONENT: &str = "app.kubernetes.io/component";
+/// Hash of the object as the operator last applied it (annotation).
+pub const APPLIED_HASH: &str = "readstates.dev/applied-hash";
+
+const NAME: &str = "app.kubernetes.io/name";
+const INSTANCE: &str = "app.kubernetes.io/instance";
+const PART_OF: &str = "app.kubernetes.io/part-of";
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// The field manager of every server-side apply, and the value of the managed-by label.
+pub const MANAGER: &str = "readstates-operator";
+
+/// The part of a cluster an object serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Component {
+    /// The cache pods.
+    Cache,
+    /// The database pods.
+    Database,
+    /// The Job that makes keyspace and table.
+    Schema,
+}
+
+impl Component {
+    /// The label's value.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cache => "cache",
+            Self::Database => "database",
+            Self::Schema => "schema",
+        }
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Every label of an object of `cluster`.
+#[must_use]
+pub fn all(cluster: &str, component: Component) -> BTreeMap<String, String> {
+    let mut labels = selector(cluster, component);
+    for (key, value) in [
+        (NAME, "readstates"),
+        (INSTANCE, cluster),
+        (PART_OF, "readstates"),
+        (MANAGED_BY, MANAGER),
+    ] {
+        labels.insert(key.to_owned(), value.to_owned());
+    }
+    labels
+}
+
+/// The labels that select the pods of one component; never changed, since selectors are immutable.
+#[must_use]
+pub fn selector(cluster: &str, component: Component) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (CLUSTER.to_owned(), cluster.to_owned()),
+        (COMPONENT.to_owned(), component.as_str().to_owned()),
+    ])
+}
+
+/// [`selector`] as the text of a list request or of the scale subresource.
+#[must_use]
+pub fn selector_text(cluster: &str, component: Component) -> String {
+    format!("{CLUSTER}={cluster},{COMPONENT}={component}")
+}
+
+/// Selects every object of `cluster`, whatever its component.
+#[must_use]
+pub fn of_cluster(cluster: &str) -> String {
+    format!("{CLUSTER}={cluster}")
+}
