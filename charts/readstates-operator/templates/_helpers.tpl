@@ -1,0 +1,56 @@
+{{/* The chart's name, as it stands in labels. */}}
+{{- define "readstates-operator.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/*
+The name of everything the chart makes. A release called `readstates` gives `readstates-operator`, not
+`readstates-readstates-operator`.
+*/}}
+{{- define "readstates-operator.fullname" -}}
+{{- $name := include "readstates-operator.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else if hasPrefix .Release.Name $name }}
+{{- $name }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "readstates-operator.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "readstates-operator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "readstates-operator.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
+{{ include "readstates-operator.selectorLabels" . }}
+app.kubernetes.io/component: operator
+app.kubernetes.io/part-of: readstates
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "readstates-operator.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "readstates-operator.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{/*
+An image as a pod names it: `include "…image" (dict "image" .Values.image "tag" .Chart.AppVersion)`.
+Without a "tag" to fall back to, the values must give one.
+*/}}
+{{- define "readstates-operator.image" -}}
+{{- if .image.digest }}
+{{- printf "%s@%s" .image.repository .image.digest }}
+{{- else }}
+{{- $tag := default .tag .image.tag | required (printf "the image %s needs a tag or a digest" .image.repository) }}
+{{- printf "%s:%s" .image.repository $tag }}
+{{- end }}
+{{- end }}

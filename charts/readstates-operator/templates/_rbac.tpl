@@ -1,0 +1,45 @@
+{{/*
+What the operator may do in a namespace it serves, and for what. It never deletes what holds data:
+claims are only looked at, and StatefulSets go when their ReadStateCluster does, by owner reference.
+*/}}
+{{- define "readstates-operator.rules" -}}
+# The resources users write: their spec is read, their status is written.
+- apiGroups: [readstates.dev]
+  resources: [readstateclusters]
+  verbs: [get, list, watch]
+- apiGroups: [readstates.dev]
+  resources: [readstateclusters/status]
+  verbs: [get, patch, update]
+# Children may block the deletion of their owner where the cluster enforces this permission.
+- apiGroups: [readstates.dev]
+  resources: [readstateclusters/finalizers]
+  verbs: [update]
+- apiGroups: [readstates.dev]
+  resources: [readstaterings]
+  verbs: [get, list, watch, create, patch]
+# Children, by server-side apply.
+- apiGroups: [""]
+  resources: [configmaps, serviceaccounts, services]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch]
+# A schema Job is immutable: another wish is another Job, and the old one is deleted.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch, delete]
+# Looked at, never changed.
+- apiGroups: [""]
+  resources: [pods, persistentvolumeclaims]
+  verbs: [get, list, watch]
+# The credentials an external database is reached with: by name, no list.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
