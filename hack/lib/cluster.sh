@@ -1,0 +1,67 @@
+# A kind cluster by name. Its kubeconfig lies in the cache folder; nobody's ~/.kube/config is touched.
+# shellcheck shell=bash
+
+cluster_dir() { echo "$CACHE/clusters/$1"; }
+cluster_kubeconfig() { echo "$(cluster_dir "$1")/kubeconfig"; }
+cluster_exists() { kind get clusters 2>/dev/null | grep -qx -- "$1"; }
+cluster_nodes() { kind get nodes --name "$1" 2>/dev/null; }
+
+# Creates the cluster unless it is there and answers; one that does not answer is made anew.
+ensure_cluster() {
+    local name=$1 config
+    config=$(cluster_kubeconfig "$name")
+    if cluster_exists "$name"; then
+        mkdir -p "$(cluster_dir "$name")"
+        kind export kubeconfig --name "$name" --kubeconfig "$config"
+        if cluster_answers "$config"; then return 0; fi
+        echo "cluster $name does not answer: deleting it"
+        kind delete cluster --name "$name" --kubeconfig "$config"
+    fi
+    rm -rf "$(cluster_dir "$name")"
+    mkdir -p "$(cluster_dir "$name")"
+    kind create cluster --name "$name" --image "$(node_image)" --config "$ROOT/hack/kind.yaml" --kubeconfig "$config" --wait 120s
+}
+
+# After a restart of the machine or the engine the nodes start by themselves; give them time.
+cluster_answers() {
+    local try
+    for try in $(seq 30); do
+        if kubectl --kubeconfig "$1" get --raw /readyz >/dev/null 2>&1; then return 0; fi
+        echo "no answer yet ($try)"
+        sleep 2
+    done
+    return 1
+}
+
+# kind waits for the control plane only.
+wait_for_nodes() {
+    local config=$1
+    kubectl --kubeconfig "$config" wait nodes --all --for=condition=Ready --timeout=180s
+    kubectl --kubeconfig "$config" --namespace kube-system rollout status daemonset,deployment --timeout=180s
+    kubectl --kubeconfig "$config" --namespace local-path-storage rollout status deployment --timeout=180s
+}
+
+delete_cluster() {
+    if cluster_exists "$1"; then kind delete cluster --name "$1" --kubeconfig "$(cluster_kubeconfig "$1")"; fi
+    rm -rf "$(cluster_dir "$1")"
+}
+
+# load_images CLUSTER IMAGE…: puts images into every node that lacks them. By containerd's own client, which every
+# kind node has.
+load_images() {
+    local name=$1 node image pids=() missing pid
+    shift
+    for node in $(cluster_nodes "$name"); do
+        missing=()
+        for image in "$@"; do
+            node_has_image "$node" "$image" || missing+=("$image")
+        done
+        [ ${#missing[@]} -gt 0 ] || continue
+        echo "$node: loading ${missing[*]}"
+        docker save "${missing[@]}" | docker exec -i "$node" ctr --namespace k8s.io images import --local --all-platforms --digests - &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do wait "$pid"; done
+}
+
+node_has_image() { docker exec "$1" ctr --namespace k8s.io images ls -q | grep -qx -- "docker.io/$2"; }
