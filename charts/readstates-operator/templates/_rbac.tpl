@@ -1,6 +1,6 @@
 {{/*
-What the operator may do in a namespace it serves, and for what. It never deletes what holds data:
-claims are only looked at, and StatefulSets go when their ReadStateCluster does, by owner reference.
+What the operator may do in a namespace it serves, and for what. It never deletes what holds data: it
+has no say over claims, and StatefulSets go when their ReadStateCluster does, by owner reference.
 */}}
 {{- define "readstates-operator.rules" -}}
 # The resources users write: their spec is read, their status is written.
@@ -9,7 +9,7 @@ claims are only looked at, and StatefulSets go when their ReadStateCluster does,
   verbs: [get, list, watch]
 - apiGroups: [readstates.dev]
   resources: [readstateclusters/status]
-  verbs: [get, patch, update]
+  verbs: [get, patch]
 # Children may block the deletion of their owner where the cluster enforces this permission.
 - apiGroups: [readstates.dev]
   resources: [readstateclusters/finalizers]
@@ -33,7 +33,7 @@ claims are only looked at, and StatefulSets go when their ReadStateCluster does,
   verbs: [get, list, watch, create, patch, delete]
 # Looked at, never changed.
 - apiGroups: [""]
-  resources: [pods, persistentvolumeclaims]
+  resources: [pods]
   verbs: [get, list, watch]
 # The credentials an external database is reached with: by name, no list.
 - apiGroups: [""]
