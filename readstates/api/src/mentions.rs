@@ -1,0 +1,47 @@
+//! Bodies of `POST /v1/mentions`: one message, many users.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Id, ProblemType};
+
+/// The most users one request may mention.
+pub const MAX_MENTIONED_USERS: usize = 100_000;
+
+/// Body of `POST /v1/mentions`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MentionsRequest {
+    /// The channel of the message.
+    pub channel_id: Id,
+    /// The message that mentions.
+    pub message_id: Id,
+    /// 1 to 100000 users; one that is listed twice is mentioned once.
+    #[schema(min_items = 1, max_items = 100_000)]
+    pub user_ids: Vec<Id>,
+    /// How much the message adds to each user's mention count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, default = 1)]
+    pub count: Option<u32>,
+}
+
+/// Answer to `POST /v1/mentions`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MentionsAnswer {
+    /// Users whose count grew.
+    pub applied: u32,
+    /// Users who had read the message already, or for whom it was counted before.
+    pub ignored: u32,
+    /// Users to send again: nothing was done for them, or it is not known whether it was.
+    pub failed: Vec<FailedUser>,
+}
+
+/// A user for whom a mention was not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FailedUser {
+    /// The user.
+    pub user_id: Id,
+    /// Why, as the type of the problem a request for this user alone would have got.
+    #[serde(rename = "type")]
+    pub problem: ProblemType,
+}

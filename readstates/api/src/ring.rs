@@ -1,0 +1,50 @@
+//! The ring document of `GET /v1/ring`.
+
+use readstates_ring::{HASH_NAME, Ring, SLOTS};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Who owns which slot, for clients that choose the owner themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RingDocument {
+    /// Grows with each change of the ring.
+    pub number: u64,
+    /// How many slots there are.
+    pub slots: u16,
+    /// The hash that gives a user's slot: the finaliser of SplitMix64 over the id, its top ten bits.
+    pub hash: String,
+    /// The members, in ring order.
+    pub members: Vec<RingMember>,
+    /// For each slot, in order: the index of its owner in `members`.
+    pub owners: Vec<u16>,
+}
+
+/// One member of a ring.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RingMember {
+    /// Its name.
+    pub name: String,
+    /// The process behind the name, 16 hexadecimal digits; `null` where the member that answers does
+    /// not know it.
+    #[schema(required)]
+    pub incarnation: Option<String>,
+    /// Where it answers.
+    pub url: String,
+    /// The zone it runs in, where known.
+    #[schema(required)]
+    pub zone: Option<String>,
+}
+
+impl RingDocument {
+    /// The document of a ring; `members` in the order of the ring's own list.
+    #[must_use]
+    pub fn new(ring: &Ring, members: Vec<RingMember>) -> Self {
+        Self {
+            number: ring.number(),
+            slots: SLOTS,
+            hash: HASH_NAME.to_owned(),
+            members,
+            owners: ring.owners().to_vec(),
+        }
+    }
+}
