@@ -6,8 +6,9 @@ BASE_IMAGE=debian:bookworm-slim
 ensure_base_image() {
     if docker image inspect "$BASE_IMAGE" >/dev/null 2>&1; then return 0; fi
     if pull "$BASE_IMAGE"; then return 0; fi
-    [ "$(id -u)" = 0 ] && command -v debootstrap >/dev/null ||
+    if ! debian_root || ! command -v debootstrap >/dev/null; then
         die "no registry gives $BASE_IMAGE, and it can be made only as root with debootstrap" "docker pull $BASE_IMAGE must succeed, or run as root on Debian"
+    fi
     local root=$CACHE/base-image
     rm -rf "$root"
     debootstrap --variant=minbase bookworm "$root"
@@ -37,3 +38,6 @@ pull() {
     rm -f "$log"
     return "$status"
 }
+
+# For what can be made here instead.
+try_to_pull() { pull "$1" || echo "not to be had: $1"; }

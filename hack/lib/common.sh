@@ -21,25 +21,40 @@ usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 
 # step TITLE COMMAND…: runs COMMAND in a subshell with its output in a log file, and shows that time
 # passes: a counter on a terminal, a line every half minute elsewhere. When it fails, the end of the
-# log and its path are printed and the script ends.
+# log and its path are printed and the script ends; with KEEP_GOING set it goes on, and STEP_STATUS tells.
+# Never call it in a condition: bash would not stop COMMAND at its first failing line then.
+KEEP_GOING=
+STEP_STATUS=0
 step() {
     local title=$1 log status=0
     shift
-    log=$LOGS/$(tr -cs 'a-z0-9\n' '-' <<<"${title,,}").log
+    log=$(step_log "$title")
     mkdir -p "$LOGS"
     local started=$SECONDS
+    # A process group of its own, so that an interrupt ends it with everything that it started.
+    set -m
     ("$@") >"$log" 2>&1 </dev/null &
-    show_progress $! "$title" "$log" "$started"
-    wait $! || status=$?
+    set +m
+    local pid=$!
+    # shellcheck disable=SC2064 # the number is known now
+    trap "kill -- -$pid 2>/dev/null; exit 130" INT TERM
+    show_progress "$pid" "$title" "$log" "$started"
+    wait "$pid" || status=$?
+    trap - INT TERM
     [ ! -t 1 ] || printf '\r\033[K'
     if [ "$status" -ne 0 ]; then
         say "$title: failed after $((SECONDS - started)) s; the end of its log:"
         tail -n 40 "$log" | sed 's/^/    | /'
         note "whole log: $log"
-        return "$status"
+        STEP_STATUS=$status
+        [ -n "$KEEP_GOING" ] || exit "$status"
+        return 0
     fi
+    STEP_STATUS=0
     say "$title ($((SECONDS - started)) s)"
 }
+
+step_log() { echo "$LOGS/$(tr -cs 'a-z0-9\n' '-' <<<"${1,,}").log"; }
 
 show_progress() {
     local pid=$1 title=$2 log=$3 started=$4 said=0 spent
@@ -55,19 +70,17 @@ show_progress() {
     done
 }
 
-# with_lock NAME COMMAND…: one such command at a time on this machine; a second run waits and says so.
-with_lock() {
-    local file=$CACHE/locks/$1
-    shift
-    mkdir -p "$CACHE/locks"
-    (
-        if ! flock -n 9; then
-            note "waiting for another run of these scripts (lock $file)"
-            flock 9
-        fi
-        "$@"
-    ) 9>"$file"
+# One run of these scripts at a time prepares, creates or deletes on this machine; the next waits and says so.
+# Ends with unlock, or with the script.
+lock() {
+    mkdir -p "$CACHE"
+    exec 9>>"$CACHE/lock"
+    if ! flock --nonblock 9; then
+        note "waiting for another run of these scripts to finish its part (lock $CACHE/lock)"
+        flock 9
+    fi
 }
+unlock() { exec 9>&-; }
 
 # The first 12 hex digits of the hash of files (names and contents), and of the words after --.
 content_hash() {

@@ -22,8 +22,6 @@ node_image() {
     done
 }
 
-pull_node_image() { pull "$(kinds_node_image)"; }
-
 build_node_image() {
     local context=$CACHE/node-image
     rm -rf "$context"

@@ -1,0 +1,74 @@
+# Our images, from the Dockerfile. A tag is made of what is in the image, so that a second run with the
+# same code changes nothing in a cluster, and one with other code rolls the pods.
+# shellcheck shell=bash
+
+PROGRAMS=(operator readstates superdisk)
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$CACHE/target}
+CASSANDRA_SOURCE=$ROOT/hack/cassandra
+
+# One tag for the three images of ours: they are one release.
+image_tag() {
+    if programs_run_in_base_image; then
+        content_hash "$ROOT/Dockerfile" "${PROGRAMS[@]/#/$CARGO_TARGET_DIR/release/}"
+    else
+        content_hash "$ROOT"/{Dockerfile,Cargo.toml,Cargo.lock,rust-toolchain.toml,operator,readstates}
+    fi | sed 's/^/dev-/'
+}
+cassandra_tag() { echo "dev-$(content_hash "$ROOT/Dockerfile" "$CASSANDRA_SOURCE")"; }
+cassandra_image() { echo "readstates/cassandra:$(cassandra_tag)"; }
+
+# A program runs on the C library that it was built with, or a later one; Debian bookworm's is 2.36.
+programs_run_in_base_image() {
+    local libc
+    libc=$(getconf GNU_LIBC_VERSION 2>/dev/null | sed -n 's/^glibc 2\.//p')
+    [ -n "$libc" ] && [ "$libc" -le 36 ]
+}
+
+compile_programs() {
+    if ! programs_run_in_base_image; then return 0; fi
+    cargo build --manifest-path "$ROOT/Cargo.toml" --release --locked --bins
+}
+
+build_images() {
+    local context=$CACHE/image-context target tag arguments=()
+    tag=$(image_tag)
+    if programs_run_in_base_image; then
+        rm -rf "$context"
+        mkdir -p "$context"
+        for target in "${PROGRAMS[@]}"; do ln "$CARGO_TARGET_DIR/release/$target" "$context/$target"; done
+        arguments=(--build-arg BINARIES=prebuilt)
+    else
+        context=$ROOT
+    fi
+    for target in "${PROGRAMS[@]}"; do
+        docker image inspect "readstates/$target:$tag" >/dev/null 2>&1 ||
+            docker build --build-arg "BASE_IMAGE=$BASE_IMAGE" "${arguments[@]}" --target "$target" --tag "readstates/$target:$tag" \
+                --file "$ROOT/Dockerfile" "$context"
+    done
+    [ "$context" = "$ROOT" ] || rm -rf "$context"
+}
+
+build_cassandra_image() {
+    if docker image inspect "$(cassandra_image)" >/dev/null 2>&1; then return 0; fi
+    local context
+    context=$CACHE/cassandra/$(content_hash "$CASSANDRA_SOURCE")
+    fresh_dir "$context" cassandra_context
+    docker build --network host --build-arg "BASE_IMAGE=$BASE_IMAGE" --target cassandra --tag "$(cassandra_image)" --file "$ROOT/Dockerfile" "$context"
+    rm -rf "$context"
+}
+
+# hack/cassandra/ and the jars that its pom.xml names, without those for systems that no container runs.
+cassandra_context() {
+    cp -r "$CASSANDRA_SOURCE/." "$1"
+    mvn --batch-mode --no-transfer-progress --file "$CASSANDRA_SOURCE/pom.xml" dependency:copy-dependencies \
+        -DincludeScope=runtime -DexcludeClassifiers=osx-aarch_64,osx-x86_64,windows-x86_64 -DoutputDirectory="$1/lib"
+}
+
+# push_images PREFIX: for clusters whose nodes we cannot reach but by a registry.
+push_images() {
+    local prefix=$1 image
+    for image in "operator:$(image_tag)" "readstates:$(image_tag)" "cassandra:$(cassandra_tag)"; do
+        docker tag "readstates/$image" "$prefix/$image"
+        docker push "$prefix/$image"
+    done
+}

@@ -1,0 +1,89 @@
+# Puts the operator into the cluster with helm, applies the sample, and waits until it serves.
+# kubectl and helm are pointed at the cluster by KUBECONFIG.
+# shellcheck shell=bash
+
+RELEASE=readstates
+RELEASE_NAMESPACE=readstates-system
+SAMPLE=$ROOT/hack/samples/chat.yaml
+SAMPLE_NAME=chat
+SAMPLE_NAMESPACE=default
+
+# install_operator PREFIX: where the nodes find the images, "readstates" unless they were pushed.
+install_operator() {
+    write_values "$1" "$LOGS/values.yaml"
+    helm upgrade "$RELEASE" "$ROOT/charts/readstates-operator" --install --namespace "$RELEASE_NAMESPACE" --create-namespace \
+        --values "$LOGS/values.yaml" --wait --timeout 3m
+}
+
+# write_values PREFIX FILE: the values that make the chart use the images built here.
+write_values() {
+    cat >"$2" <<EOF
+image: {repository: $1/operator, tag: $(image_tag)}
+readstatesImage: {repository: $1/readstates, tag: $(image_tag)}
+cassandraImage: {repository: $1/cassandra, tag: $(cassandra_tag)}
+EOF
+}
+
+apply_sample() { kubectl apply --namespace "$SAMPLE_NAMESPACE" --filename "$SAMPLE"; }
+
+# Shows the resource's own columns whenever they change, until it is Available for its newest generation.
+wait_for_sample() {
+    local started=$SECONDS shown='' row
+    note "        $(sample_columns | head -n 1)"
+    while ! sample_available; do
+        row=$(sample_columns --no-headers)
+        # The age is no news.
+        if [ "${row% *}" != "$shown" ]; then
+            shown=${row% *}
+            printf '    %4d s  %s\n' $((SECONDS - started)) "$row"
+        fi
+        [ $((SECONDS - started)) -lt 420 ] || sample_is_late
+        sleep 1
+    done
+    say "$SAMPLE_NAME is Available ($((SECONDS - started)) s)"
+}
+
+sample_columns() { kubectl get readstatecluster "$SAMPLE_NAME" --namespace "$SAMPLE_NAMESPACE" "$@"; }
+
+# Available, with nothing rolling: a re-run with new code waits for the new pods.
+sample_available() {
+    kubectl get readstatecluster "$SAMPLE_NAME" --namespace "$SAMPLE_NAMESPACE" --output json | jq --exit-status '
+        .metadata.generation as $generation
+        | [.status.conditions[]? | select(.observedGeneration == $generation)]
+        | any(.type == "Available" and .status == "True") and any(.type == "Progressing" and .status == "False")' >/dev/null
+}
+
+sample_is_late() {
+    local log=$LOGS/late
+    save_cluster_state "$log"
+    kubectl get readstatecluster "$SAMPLE_NAME" --namespace "$SAMPLE_NAMESPACE" --output json |
+        jq -r '.status.conditions[]? | "    \(.type)=\(.status) \(.reason): \(.message)"'
+    kubectl get pods --namespace "$SAMPLE_NAMESPACE" --output wide
+    die "$SAMPLE_NAME is not Available after 7 minutes" "events, pod logs and descriptions: $log"
+}
+
+# What one needs to know of a cluster after it is gone.
+save_cluster_state() {
+    local dir=$1 namespace pod
+    mkdir -p "$dir"
+    kubectl get events --all-namespaces --sort-by .lastTimestamp >"$dir/events" 2>&1 || true
+    kubectl get all,pvc,pv,pdb,readstateclusters,readstaterings --all-namespaces --output wide >"$dir/objects" 2>&1 || true
+    kubectl get readstateclusters,readstaterings --all-namespaces --output yaml >"$dir/readstates.yaml" 2>&1 || true
+    while read -r namespace pod; do
+        kubectl describe pod "$pod" --namespace "$namespace" >"$dir/$namespace.$pod.describe" 2>&1 || true
+        kubectl logs "$pod" --namespace "$namespace" --all-containers --prefix >"$dir/$namespace.$pod.log" 2>&1 || true
+        kubectl logs "$pod" --namespace "$namespace" --all-containers --previous >"$dir/$namespace.$pod.previous.log" 2>/dev/null || true
+    done < <(kubectl get pods --all-namespaces --no-headers --output custom-columns=:.metadata.namespace,:.metadata.name 2>/dev/null |
+        grep -v -e '^kube-system ' -e '^local-path-storage ')
+}
+
+uninstall() {
+    kubectl delete --namespace "$SAMPLE_NAMESPACE" --filename "$SAMPLE" --ignore-not-found --timeout 3m
+    kubectl delete pvc --namespace "$SAMPLE_NAMESPACE" --selector "readstates.dev/cluster=$SAMPLE_NAME" --ignore-not-found
+    helm uninstall "$RELEASE" --namespace "$RELEASE_NAMESPACE" --ignore-not-found --wait --timeout 3m
+    # The chart keeps the definitions, so that no uninstall deletes what users made. Ours were the only ones?
+    if [ -z "$(kubectl get readstateclusters --all-namespaces --output name 2>/dev/null)" ]; then
+        kubectl delete crd readstateclusters.readstates.dev readstaterings.readstates.dev --ignore-not-found
+    fi
+    kubectl delete namespace "$RELEASE_NAMESPACE" --ignore-not-found --timeout 3m
+}

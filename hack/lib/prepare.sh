@@ -1,0 +1,41 @@
+# What hack/up and hack/test do alike before there is anything to install: engine, programs, images, cluster.
+# Each is a step that is quick when its result is there already.
+# shellcheck shell=bash
+
+prepare_engine() {
+    step "docker engine" start_engine
+    use_engine
+    step "base image" ensure_base_image
+}
+
+prepare_node_image() {
+    if [ -n "$(node_image)" ]; then return 0; fi
+    step "kind's node image asked for at its registry" try_to_pull "$(kinds_node_image)"
+    if [ -n "$(node_image)" ]; then return 0; fi
+    note "no registry gives it: building Kubernetes here"
+    step "Kubernetes, etcd, containerd compiled" build_node_programs
+    step "node image" build_node_image
+}
+
+prepare_clients() {
+    step "kind, kubectl and helm" build_clients
+    PATH=$(clients_dir):$PATH
+}
+
+prepare_images() {
+    step "programs compiled" compile_programs
+    step "images" build_images
+    step "Cassandra image" build_cassandra_image
+}
+
+use_kind_cluster() {
+    step "cluster $1" ensure_cluster "$1"
+    KUBECONFIG=$(cluster_kubeconfig "$1")
+    export KUBECONFIG
+    step "nodes and system pods ready" wait_for_nodes "$KUBECONFIG"
+    step "images loaded" load_our_images "$1"
+}
+
+load_our_images() {
+    load_images "$1" "readstates/operator:$(image_tag)" "readstates/readstates:$(image_tag)" "$(cassandra_image)"
+}

@@ -1,0 +1,59 @@
+# What must be on the machine before anything else: installed on Debian as root, named everywhere else.
+# shellcheck shell=bash
+
+# command, Debian package, where it comes from elsewhere
+BUILD_TOOLS="
+awk    gawk                     your distribution
+cc     gcc                      your distribution
+curl   curl                     your distribution
+flock  util-linux               your distribution
+git    git                      your distribution
+jq     jq                       your distribution
+"
+CLUSTER_TOOLS="
+docker docker.io                https://docs.docker.com/engine/install/
+java   openjdk-17-jdk-headless  a Java 17 JDK
+mvn    maven                    https://maven.apache.org/install.html
+"
+# An engine of our own and a base image of our own: where no engine answers, and no registry may.
+ENGINE_PACKAGES="docker.io runc iptables debootstrap"
+# These are never installed here: what a distribution has is mostly too old.
+RUST_HINT="rust: https://rustup.rs (the version in rust-toolchain.toml follows by itself)"
+GO_HINT="go 1.21 or later: https://go.dev/doc/install (the version in hack/node-image/go.mod follows by itself)"
+
+# ensure_prerequisites TABLE…
+ensure_prerequisites() {
+    local name package hint packages=() hints=()
+    while read -r name package hint; do
+        if [ -z "$name" ] || command -v "$name" >/dev/null; then continue; fi
+        packages+=("$package")
+        hints+=("$name: $hint")
+    done <<<"$*"
+    if [[ "$*" == *"$CLUSTER_TOOLS"* ]] && ! docker info >/dev/null 2>&1; then
+        for package in $ENGINE_PACKAGES; do
+            package_installed "$package" || packages+=("$package")
+        done
+    fi
+    if [ ${#packages[@]} -gt 0 ] && debian_root; then
+        step "Debian packages installed: ${packages[*]}" apt_install "${packages[@]}"
+        hints=()
+    fi
+    command -v cargo >/dev/null || hints+=("$RUST_HINT")
+    go_suffices || hints+=("$GO_HINT")
+    [ ${#hints[@]} -eq 0 ] || die "this machine lacks what these scripts need" "${hints[@]}"
+}
+
+debian_root() { [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ] && command -v apt-get >/dev/null; }
+package_installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
+
+apt_install() {
+    apt-get update -q
+    DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "$@"
+}
+
+# From 1.21 on, go fetches the toolchain that a go.mod asks for.
+go_suffices() {
+    local minor
+    minor=$(go env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
+    [ -n "$minor" ] && [ "$minor" -ge 21 ]
+}
