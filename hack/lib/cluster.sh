@@ -4,7 +4,6 @@
 cluster_dir() { echo "$CACHE/clusters/$1"; }
 cluster_kubeconfig() { echo "$(cluster_dir "$1")/kubeconfig"; }
 cluster_exists() { kind get clusters 2>/dev/null | grep -qx -- "$1"; }
-cluster_nodes() { kind get nodes --name "$1" 2>/dev/null; }
 
 # Creates the cluster unless it is there and answers; one that does not answer is made anew.
 ensure_cluster() {
@@ -46,12 +45,11 @@ delete_cluster() {
     rm -rf "$(cluster_dir "$1")"
 }
 
-# load_images CLUSTER IMAGE…: puts images into every node that lacks them. By containerd's own client, which every
-# kind node has.
+# load_images IMAGE…: puts images into every node of the kind cluster of KUBECONFIG that takes pods of ours and
+# lacks them, by containerd's own client, which every kind node has.
 load_images() {
-    local name=$1 node image pids=() missing pid
-    shift
-    for node in $(cluster_nodes "$name"); do
+    local node image pids=() missing pid
+    for node in $(worker_nodes); do
         missing=()
         for image in "$@"; do
             node_has_image "$node" "$image" || missing+=("$image")
@@ -62,6 +60,11 @@ load_images() {
         pids+=($!)
     done
     for pid in "${pids[@]}"; do wait "$pid"; done
+}
+
+worker_nodes() {
+    kubectl get nodes --output json |
+        jq -r '.items[] | select(any(.spec.taints[]?; .key == "node-role.kubernetes.io/control-plane") | not) | .metadata.name'
 }
 
 node_has_image() { docker exec "$1" ctr --namespace k8s.io images ls -q | grep -qx -- "docker.io/$2"; }

@@ -13,7 +13,7 @@ use_engine() {
         [ -n "$major" ] || continue
         if [ "$major" -lt 23 ] || "$client" buildx version >/dev/null 2>&1; then
             mkdir -p "$CACHE/bin"
-            ln -sfn "$client" "$CACHE/bin/docker"
+            ln -sfn "$(readlink -f "$client")" "$CACHE/bin/docker"
             PATH=$CACHE/bin:$PATH
             break
         fi
@@ -36,6 +36,7 @@ start_engine() {
     [ "$(id -u)" = 0 ] || die "no docker engine answers" "start one (systemctl start docker), or let this user reach it: docker info must succeed"
     command -v dockerd >/dev/null || die "no docker engine answers and dockerd is not installed" "install docker: on Debian, apt-get install docker.io"
     mkdir -p "$ENGINE"
+    rm -f "$ENGINE/pid"
     install -m 755 "$ROOT/hack/node-image/runc-without-sys-resource" "$ENGINE/runc"
     local runtime=(--default-runtime runc)
     if ! has_sys_resource; then runtime=(--add-runtime "ours=$ENGINE/runc" --default-runtime ours); fi
@@ -49,13 +50,15 @@ start_engine() {
     local try
     for try in $(seq 60); do
         if engine_answers; then
-            note "started a docker engine of our own ($ENGINE, log dockerd.log) on try $try"
+            note "started a docker engine of our own ($ENGINE, log dockerd.log)"
             return 0
         fi
+        # It had time to write its process id, and is gone.
+        if [ "$try" -gt 10 ] && ! engine_is_ours; then break; fi
         sleep 0.5
     done
     tail -n 20 "$ENGINE/dockerd.log"
-    die "the docker engine did not answer within 30 s" "its log: $ENGINE/dockerd.log"
+    die "the docker engine did not start" "its log: $ENGINE/dockerd.log"
 }
 
 # Bit 24 of the bounding set.

@@ -46,6 +46,12 @@ build_images() {
                 --file "$ROOT/Dockerfile" "$context"
     done
     [ "$context" = "$ROOT" ] || rm -rf "$context"
+    for target in "${PROGRAMS[@]}"; do drop_older "readstates/$target" "$tag"; done
+}
+
+# One image of each kind is kept: the others can be built again.
+drop_older() {
+    docker images --format '{{.Repository}}:{{.Tag}}' "$1" | grep -vxF "$1:$2" | xargs --no-run-if-empty docker rmi >/dev/null || true
 }
 
 build_cassandra_image() {
@@ -55,6 +61,7 @@ build_cassandra_image() {
     fresh_dir "$context" cassandra_context
     docker build --network host --build-arg "BASE_IMAGE=$BASE_IMAGE" --target cassandra --tag "$(cassandra_image)" --file "$ROOT/Dockerfile" "$context"
     rm -rf "$context"
+    drop_older readstates/cassandra "$(cassandra_tag)"
 }
 
 # hack/cassandra/ and the jars that its pom.xml names, without those for systems that no container runs.

@@ -31,6 +31,9 @@ build_node_image() {
     node_pod_images "$context"
     build_target node "$(own_node_image)" "$context"
     rm -rf "$context"
+    # Those that a cluster runs on stay: docker refuses.
+    docker images --format '{{.Repository}}:{{.Tag}}' readstates/node | grep -vxF "$(own_node_image)" |
+        xargs --no-run-if-empty --max-args 1 docker rmi >/dev/null 2>&1 || true
 }
 
 # kind's files for a node, and what differs on a machine like a container or a small virtual machine.

@@ -33,9 +33,9 @@ use_kind_cluster() {
     KUBECONFIG=$(cluster_kubeconfig "$1")
     export KUBECONFIG
     step "nodes and system pods ready" wait_for_nodes "$KUBECONFIG"
-    step "images loaded" load_our_images "$1"
+    step "images loaded" load_our_images
 }
 
 load_our_images() {
-    load_images "$1" "readstates/operator:$(image_tag)" "readstates/readstates:$(image_tag)" "$(cassandra_image)"
+    load_images "readstates/operator:$(image_tag)" "readstates/readstates:$(image_tag)" "$(cassandra_image)"
 }

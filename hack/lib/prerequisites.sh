@@ -27,20 +27,17 @@ ensure_prerequisites() {
     while read -r name package hint; do
         if [ -z "$name" ] || command -v "$name" >/dev/null; then continue; fi
         packages+=("$package")
-        hints+=("$name: $hint")
+        debian_root || hints+=("$name: $hint")
     done <<<"$*"
-    if [[ "$*" == *"$CLUSTER_TOOLS"* ]] && ! docker info >/dev/null 2>&1; then
+    if debian_root && [[ "$*" == *"$CLUSTER_TOOLS"* ]] && ! docker info >/dev/null 2>&1; then
         for package in $ENGINE_PACKAGES; do
-            package_installed "$package" || packages+=("$package")
+            package_installed "$package" || [[ " ${packages[*]} " == *" $package "* ]] || packages+=("$package")
         done
-    fi
-    if [ ${#packages[@]} -gt 0 ] && debian_root; then
-        step "Debian packages installed: ${packages[*]}" apt_install "${packages[@]}"
-        hints=()
     fi
     command -v cargo >/dev/null || hints+=("$RUST_HINT")
     go_suffices || hints+=("$GO_HINT")
     [ ${#hints[@]} -eq 0 ] || die "this machine lacks what these scripts need" "${hints[@]}"
+    [ ${#packages[@]} -eq 0 ] || step "Debian packages installed: ${packages[*]}" apt_install "${packages[@]}"
 }
 
 debian_root() { [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ] && command -v apt-get >/dev/null; }
