@@ -1,1 +1,24 @@
 //! The Kubernetes operator of Readstates.
+//!
+//! One reconcile of one `ReadStateCluster` is a pipeline, and each verb of it a module:
+//! ```text
+//! observe ──▶ validate ──▶ plan ──▶ build ──▶ apply ──▶ status
+//!  reads       parses       decides   makes     writes    tells
+//! ```
+//! Only `observe`, `apply` and `status` talk to the world. Nothing is remembered between two runs:
+//! whatever is decided, is decided from what was just observed.
+
+pub mod apply;
+pub mod build;
+pub mod cli;
+pub mod context;
+pub mod error;
+pub mod lease;
+pub mod observe;
+pub mod plan;
+pub mod reconcile;
+pub mod run;
+pub mod server;
+pub mod status;
+pub mod telemetry;
+pub mod validate;

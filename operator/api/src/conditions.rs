@@ -80,6 +80,8 @@ pub enum Reason {
     CacheNotReady,
     /// A change of members waits, since cache pods could not write what they hold now.
     UnsafeToStop,
+    /// Waiting for an object of an earlier cluster of the same name to be deleted.
+    LeftoverObject,
 }
 
 /// A condition before it meets Kubernetes.
@@ -201,6 +203,7 @@ impl Reason {
             Self::CacheStopping => "CacheStopping",
             Self::CacheNotReady => "CacheNotReady",
             Self::UnsafeToStop => "UnsafeToStop",
+            Self::LeftoverObject => "LeftoverObject",
         }
     }
 }

@@ -1,0 +1,216 @@
+//! Writes what was built, by one generic server-side apply. In: desired objects. Out: what was written,
+//! or what stands in the way. Never decides anything.
+//!
+//! Before each write the object of that name is read: somebody else's is not touched, and one that is
+//! as wanted is not written. As wanted means two things. The annotation with the hash of what was
+//! applied last says that the wish is still the same, so nothing has to be taken away; and
+//! every field of the wish has its value in the live object, so nobody has changed one. (Managed
+//! fields would tell the same but for values the API server rewrites, at the price of decoding them.)
+
+mod unchanged;
+
+use std::fmt::Debug;
+
+use k8s_openapi::{NamespaceResourceScope, api::batch::v1::Job};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use readstates_operator_api::{ReadStateCluster, labels};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    build::{Object, fingerprint},
+    error::Error,
+    plan::JobToDelete,
+    telemetry,
+    validate::Identity,
+};
+
+/// How applying went, when the API server could be talked to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Applied {
+    /// Everything that was built is there.
+    #[default]
+    All,
+    /// An object could not be written; those before it were.
+    Blocked(Blocked),
+}
+
+/// Why an object could not be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// Its name is taken by an object that is not this cluster's.
+    Conflict {
+        /// Kind and name.
+        object: String,
+        /// Who controls it.
+        owner: Option<String>,
+    },
+    /// An object of an earlier cluster of the same name is still there.
+    Leftover {
+        /// Kind and name.
+        object: String,
+    },
+    /// The API server refused it.
+    Rejected {
+        /// Kind and name.
+        object: String,
+        /// Its words.
+        message: String,
+    },
+}
+
+/// Writes `objects` in order and stops at the first that cannot be written.
+///
+/// # Errors
+/// When the API server cannot be talked to.
+pub async fn apply(client: &Client, id: &Identity, objects: &[Object]) -> Result<Applied, Error> {
+    for object in objects {
+        let applied = match object {
+            Object::ConfigMap(o) => apply_one(client, id, o.as_ref()).await?,
+            Object::Job(o) => apply_one(client, id, o.as_ref()).await?,
+            Object::PodDisruptionBudget(o) => apply_one(client, id, o.as_ref()).await?,
+            Object::Ring(o) => apply_one(client, id, o.as_ref()).await?,
+            Object::Service(o) => apply_one(client, id, o.as_ref()).await?,
+            Object::ServiceAccount(o) => apply_one(client, id, o.as_ref()).await?,
+            Object::StatefulSet(o) => apply_one(client, id, o.as_ref()).await?,
+        };
+        if let Applied::Blocked(_) = applied {
+            return Ok(applied);
+        }
+    }
+    Ok(Applied::All)
+}
+
+async fn apply_one<K>(client: &Client, id: &Identity, desired: &K) -> Result<Applied, Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize,
+{
+    let name = desired.name_any();
+    let what = format!("{} {name}", K::kind(&()));
+    let api: Api<K> = Api::namespaced(client.clone(), &id.namespace);
+    let live = api.get_opt(&name).await.map_err(|source| Error::Read {
+        what: what.clone(),
+        source,
+    })?;
+    if let Some(live) = &live {
+        if let Some(blocked) = foreign(live, id, &what) {
+            return Ok(Applied::Blocked(blocked));
+        }
+        if live.meta().deletion_timestamp.is_some() {
+            // On its way out: its last event brings us back here.
+            return Ok(Applied::All);
+        }
+    }
+    let wish = wish(desired, live.as_ref()).map_err(|source| Error::Encode {
+        what: what.clone(),
+        source,
+    })?;
+    if let Some(live) = &live {
+        let live = serde_json::to_value(live).map_err(|source| Error::Encode {
+            what: what.clone(),
+            source,
+        })?;
+        if unchanged::holds(&wish, &live) {
+            return Ok(Applied::All);
+        }
+    }
+    let params = PatchParams::apply(labels::MANAGER).force();
+    match api.patch(&name, &params, &Patch::Apply(&wish)).await {
+        Ok(_) => {
+            tracing::info!(object = what, namespace = id.namespace, "applied");
+            telemetry::wrote(kind_label::<K>());
+            Ok(Applied::All)
+        }
+        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+            Ok(Applied::Blocked(Blocked::Rejected {
+                object: what,
+                message: status.message,
+            }))
+        }
+        Err(source) => Err(Error::Write { what, source }),
+    }
+}
+
+/// The object as it is sent: with the hash of its content, and bound to the live object that was
+/// looked at, so that one that has taken its place meanwhile is not overwritten.
+fn wish<K>(desired: &K, live: Option<&K>) -> serde_json::Result<serde_json::Value>
+where
+    K: Resource<DynamicType = ()> + Clone + Serialize,
+{
+    let hash = fingerprint(desired);
+    let mut desired = desired.clone();
+    desired
+        .annotations_mut()
+        .insert(labels::APPLIED_HASH.to_owned(), hash);
+    desired.meta_mut().uid = live.and_then(ResourceExt::uid);
+    let mut wish = serde_json::to_value(&desired)?;
+    wish["apiVersion"] = K::api_version(&()).into_owned().into();
+    wish["kind"] = K::kind(&()).into_owned().into();
+    Ok(wish)
+}
+
+fn foreign<K: Resource>(live: &K, id: &Identity, what: &str) -> Option<Blocked> {
+    let owner = live
+        .owner_references()
+        .iter()
+        .find(|o| o.controller == Some(true));
+    let object = what.to_owned();
+    match owner {
+        Some(owner) if owner.uid == id.uid => None,
+        Some(owner) if owner.kind == ReadStateCluster::kind(&()) && owner.name == id.name => {
+            Some(Blocked::Leftover { object })
+        }
+        Some(owner) => {
+            let owner = Some(format!("{} {}", owner.kind, owner.name));
+            Some(Blocked::Conflict { object, owner })
+        }
+        None => Some(Blocked::Conflict {
+            object,
+            owner: None,
+        }),
+    }
+}
+
+/// Deletes Jobs, each only if it is still the one that was seen.
+///
+/// # Errors
+/// When the API server cannot be talked to.
+pub async fn delete_jobs(
+    client: &Client,
+    id: &Identity,
+    jobs: &[JobToDelete],
+) -> Result<(), Error> {
+    let api: Api<Job> = Api::namespaced(client.clone(), &id.namespace);
+    for JobToDelete { name, uid } in jobs {
+        let params = DeleteParams::background().preconditions(Preconditions {
+            uid: Some(uid.clone()),
+            resource_version: None,
+        });
+        match api.delete(name, &params).await {
+            Ok(_) => tracing::info!(job = name, namespace = id.namespace, "deleted"),
+            // Gone, or another one by now: either way not the one that was meant.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(source) => {
+                return Err(Error::Write {
+                    what: format!("Job {name}"),
+                    source,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The kind as a metric label.
+fn kind_label<K: Resource<DynamicType = ()>>() -> &'static str {
+    match K::kind(&()) {
+        std::borrow::Cow::Borrowed(kind) => kind,
+        std::borrow::Cow::Owned(_) => "other",
+    }
+}

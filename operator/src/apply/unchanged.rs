@@ -1,0 +1,143 @@
+//! Whether a live object is as wanted: every field of the wish is there with its value. Fields that
+//! the API server or others added do not count.
+
+use serde_json::{Map, Value};
+
+use crate::validate::Amount;
+
+/// Lists whose elements have a key: others may add elements of their own, and the order is not ours
+/// to demand. (The same keys server-side apply merges them by.)
+const KEYED: &[(&str, &str)] = &[
+    ("containers", "name"),
+    ("env", "name"),
+    ("imagePullSecrets", "name"),
+    ("ownerReferences", "uid"),
+    ("topologySpreadConstraints", "topologyKey"),
+    ("volumeMounts", "mountPath"),
+    ("volumes", "name"),
+];
+
+/// Maps whose values are quantities, which the API server rewrites: `2048Mi` comes back as `2Gi`.
+const QUANTITIES: &[&str] = &["limits", "requests"];
+
+/// Whether `live` has all that `wish` says.
+pub(super) fn holds(wish: &Value, live: &Value) -> bool {
+    field_holds("", wish, Some(live))
+}
+
+fn field_holds(name: &str, wish: &Value, live: Option<&Value>) -> bool {
+    match (wish, live) {
+        // What is empty may be left out.
+        (Value::Object(fields), None) => fields.is_empty(),
+        (Value::Array(items), None) => items.is_empty(),
+        (Value::Null, None) => true,
+        (_, None) => false,
+        (Value::Object(fields), Some(Value::Object(live))) if QUANTITIES.contains(&name) => fields
+            .iter()
+            .all(|(key, wish)| same_amount(wish, live.get(key))),
+        (Value::Object(fields), Some(Value::Object(live))) => object_holds(fields, live),
+        (Value::Array(items), Some(Value::Array(live))) => list_holds(name, items, live),
+        (wish, Some(live)) => wish == live,
+    }
+}
+
+fn object_holds(wish: &Map<String, Value>, live: &Map<String, Value>) -> bool {
+    wish.iter()
+        .all(|(key, wish)| field_holds(key, wish, live.get(key)))
+}
+
+fn list_holds(name: &str, wish: &[Value], live: &[Value]) -> bool {
+    match KEYED.iter().find(|(list, _)| *list == name) {
+        Some((_, key)) => wish.iter().all(|item| {
+            let same_key = |other: &&Value| other.get(key) == item.get(key);
+            field_holds("", item, live.iter().find(same_key))
+        }),
+        None => {
+            wish.len() == live.len()
+                && wish
+                    .iter()
+                    .zip(live)
+                    .all(|(wish, live)| field_holds("", wish, Some(live)))
+        }
+    }
+}
+
+fn same_amount(wish: &Value, live: Option<&Value>) -> bool {
+    let amount = |value: &Value| value.as_str().and_then(Amount::parse);
+    live.is_some_and(|live| {
+        wish == live || (amount(wish).is_some() && amount(wish) == amount(live))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::holds;
+
+    #[test]
+    fn what_others_added_does_not_count() {
+        let wish = json!({"spec": {"replicas": 3, "containers": [{"name": "a", "image": "x"}]}});
+        let live = json!({
+            "status": {"replicas": 3},
+            "spec": {
+                "replicas": 3,
+                "revisionHistoryLimit": 10,
+                "containers": [
+                    {"name": "injected", "image": "y"},
+                    {"name": "a", "image": "x", "imagePullPolicy": "Always"},
+                ],
+            },
+        });
+        assert!(holds(&wish, &live));
+    }
+
+    #[test]
+    fn a_changed_or_missing_field_is_seen() {
+        let wish = json!({"spec": {"replicas": 3, "containers": [{"name": "a", "image": "x"}]}});
+        for live in [
+            json!({"spec": {"replicas": 2, "containers": [{"name": "a", "image": "x"}]}}),
+            json!({"spec": {"replicas": 3, "containers": [{"name": "a", "image": "z"}]}}),
+            json!({"spec": {"replicas": 3, "containers": [{"name": "b", "image": "x"}]}}),
+            json!({"spec": {"containers": [{"name": "a", "image": "x"}]}}),
+        ] {
+            assert!(!holds(&wish, &live), "{live}");
+        }
+    }
+
+    #[test]
+    fn lists_without_a_key_are_compared_as_a_whole() {
+        assert!(holds(
+            &json!({"args": ["a", "b"]}),
+            &json!({"args": ["a", "b"]})
+        ));
+        assert!(!holds(
+            &json!({"args": ["a", "b"]}),
+            &json!({"args": ["b", "a"]})
+        ));
+        assert!(!holds(
+            &json!({"args": ["a"]}),
+            &json!({"args": ["a", "b"]})
+        ));
+    }
+
+    #[test]
+    fn quantities_are_compared_by_what_they_are_worth() {
+        let wish = json!({"requests": {"memory": "2048Mi", "cpu": "0.5"}});
+        assert!(holds(
+            &wish,
+            &json!({"requests": {"memory": "2Gi", "cpu": "500m"}})
+        ));
+        assert!(!holds(
+            &wish,
+            &json!({"requests": {"memory": "3Gi", "cpu": "500m"}})
+        ));
+        assert!(!holds(&json!({"x": "0.5"}), &json!({"x": "500m"})));
+    }
+
+    #[test]
+    fn what_is_empty_may_be_left_out() {
+        assert!(holds(&json!({"status": {}, "list": []}), &json!({})));
+        assert!(!holds(&json!({"status": {"a": 1}}), &json!({})));
+    }
+}

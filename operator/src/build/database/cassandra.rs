@@ -1,0 +1,81 @@
+//! Apache Cassandra, by the environment variables of its official image.
+
+use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSecurityContext};
+
+use super::{Config, DATACENTER, Members, Place};
+use crate::{
+    build::{env, pod},
+    validate::Amount,
+};
+
+/// The user `cassandra` of the image.
+const USER: i64 = 999;
+
+pub(super) struct Cassandra;
+
+impl Members for Cassandra {
+    fn container(&self, place: &Place<'_>) -> Container {
+        let mut vars = vec![
+            env::field("POD_IP", "status.podIP"),
+            env::value("CASSANDRA_CLUSTER_NAME", &place.cluster_name),
+            env::value("CASSANDRA_SEEDS", &place.seed),
+            env::value("CASSANDRA_DC", DATACENTER),
+            env::value("CASSANDRA_RACK", &place.rack.name),
+            env::value("CASSANDRA_ENDPOINT_SNITCH", "GossipingPropertyFileSnitch"),
+            env::value("CASSANDRA_LISTEN_ADDRESS", "$(POD_IP)"),
+            env::value("CASSANDRA_BROADCAST_ADDRESS", "$(POD_IP)"),
+            env::value("CASSANDRA_RPC_ADDRESS", "0.0.0.0"),
+            env::value("CASSANDRA_BROADCAST_RPC_ADDRESS", "$(POD_IP)"),
+        ];
+        if let Some(heap) = heap(place) {
+            vars.push(env::value("MAX_HEAP_SIZE", format!("{}M", heap.max_mib)));
+            vars.push(env::value("HEAP_NEWSIZE", format!("{}M", heap.young_mib)));
+        }
+        Container {
+            env: Some(vars),
+            // The image writes its settings below /etc/cassandra when it starts.
+            security_context: Some(pod::restricted_container(false)),
+            ..Container::default()
+        }
+    }
+
+    fn data_path(&self) -> &'static str {
+        "/var/lib/cassandra"
+    }
+
+    fn security(&self) -> PodSecurityContext {
+        pod::restricted(USER)
+    }
+
+    fn ports(&self) -> Vec<ContainerPort> {
+        Vec::new()
+    }
+
+    fn config(&self, _: &Place<'_>) -> Option<Config> {
+        None
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Heap {
+    max_mib: u64,
+    young_mib: u64,
+}
+
+/// Half of the memory limit, up to 31 GiB: above that the JVM cannot use short pointers. The other
+/// half is for buffers outside the heap and for the kernel's file cache. The image wants the young
+/// generation beside it; a quarter is what its own script would choose. Without a limit the image
+/// chooses by the node's memory.
+fn heap(place: &Place<'_>) -> Option<Heap> {
+    const MOST_MIB: u64 = 31 << 10;
+    let resources = &place.database.resources;
+    let memory = |amounts: &Option<std::collections::BTreeMap<String, _>>| {
+        amounts.as_ref()?.get("memory").cloned()
+    };
+    let limit = memory(&resources.limits).or_else(|| memory(&resources.requests))?;
+    let max_mib = (Amount::parse(&limit.0)?.units() / 2 / (1 << 20)).clamp(64, MOST_MIB);
+    Some(Heap {
+        max_mib,
+        young_mib: max_mib / 4,
+    })
+}

@@ -1,0 +1,229 @@
+//! The database: one StatefulSet a rack. What is the same for every engine is here; what differs, is
+//! behind [`Members`], one module each.
+
+mod cassandra;
+mod scylla;
+
+use k8s_openapi::{
+    api::{
+        apps::v1::{StatefulSet, StatefulSetSpec},
+        core::v1::{
+            ConfigMap, Container, ContainerPort, ExecAction, Lifecycle, LifecycleHandler,
+            PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
+        },
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use readstates_operator_api::{
+    Engine,
+    labels::{self, Component},
+};
+
+use super::{
+    pod::{self, Patience},
+    ports, service_account,
+};
+use crate::validate::{Database, Rack, ValidatedCluster};
+
+/// Name of the one data center that a managed database has.
+pub(super) const DATACENTER: &str = "dc1";
+
+/// Time for a member to write its memory to disk and say goodbye.
+const GRACE_SECONDS: i64 = 900;
+
+/// One member's place in the database.
+struct Place<'a> {
+    database: &'a Database,
+    rack: &'a Rack,
+    /// Name of the database cluster: unique, and never changed.
+    cluster_name: String,
+    /// The one seed: the first member of the first rack. Two seeds that start at once could each
+    /// begin a cluster of their own.
+    seed: String,
+    /// Name of the rack's StatefulSet.
+    name: String,
+}
+
+/// What is special about the members of one engine.
+trait Members {
+    /// The container that runs a member: image, environment, arguments. Ports, probes, resources
+    /// and the data volume are added to it.
+    fn container(&self, place: &Place<'_>) -> Container;
+
+    /// Where the engine keeps its data.
+    fn data_path(&self) -> &'static str;
+
+    /// Which user it runs as, and with which rights.
+    fn security(&self) -> PodSecurityContext;
+
+    /// Ports of its own, beside CQL and the one between members.
+    fn ports(&self) -> Vec<ContainerPort>;
+
+    /// Files it reads, and the pod's volumes for them.
+    fn config(&self, place: &Place<'_>) -> Option<Config>;
+}
+
+/// A ConfigMap's content and how it is mounted.
+struct Config {
+    file: &'static str,
+    text: String,
+    path: &'static str,
+}
+
+fn members(engine: Engine) -> &'static dyn Members {
+    match engine {
+        Engine::Cassandra => &cassandra::Cassandra,
+        Engine::Scylla => &scylla::Scylla,
+    }
+}
+
+fn place<'a>(cluster: &ValidatedCluster, database: &'a Database, rack: &'a Rack) -> Place<'a> {
+    let id = &cluster.id;
+    let first = database.racks.first().map_or(rack, |first| first);
+    Place {
+        database,
+        rack,
+        cluster_name: format!("{}.{}", id.namespace, id.name),
+        seed: id.pod_host(&id.rack(&first.name), 0, &id.database()),
+        name: id.rack(&rack.name),
+    }
+}
+
+/// The StatefulSet of a rack.
+#[must_use]
+pub fn rack(cluster: &ValidatedCluster, database: &Database, rack: &Rack) -> StatefulSet {
+    let id = &cluster.id;
+    let place = place(cluster, database, rack);
+    let engine = members(database.engine);
+    let with_rack = |mut labels: std::collections::BTreeMap<String, String>| {
+        labels.insert(labels::RACK.to_owned(), rack.name.clone());
+        labels
+    };
+    let mut metadata = id.child(place.name.clone(), Component::Database);
+    metadata.labels = metadata.labels.map(with_rack);
+    StatefulSet {
+        metadata,
+        spec: Some(StatefulSetSpec {
+            replicas: Some(rack.members),
+            service_name: Some(id.database()),
+            // One member joins at a time.
+            pod_management_policy: Some("OrderedReady".to_owned()),
+            selector: pod::selector(&with_rack(id.selector(Component::Database))),
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta {
+                    labels: Some(with_rack(labels::all(&id.name, Component::Database))),
+                    ..ObjectMeta::default()
+                }),
+                spec: Some(pod_spec(cluster, engine, &place)),
+            },
+            volume_claim_templates: Some(vec![pod::claim(&database.volume)]),
+            ..StatefulSetSpec::default()
+        }),
+        status: None,
+    }
+}
+
+/// Files of a rack's members, if the engine wants some.
+pub(super) fn config(
+    cluster: &ValidatedCluster,
+    database: &Database,
+    rack: &Rack,
+) -> Option<ConfigMap> {
+    let place = place(cluster, database, rack);
+    let Config {
+        file,
+        text,
+        path: _,
+    } = members(database.engine).config(&place)?;
+    Some(ConfigMap {
+        metadata: cluster.id.child(place.name, Component::Database),
+        data: Some([(file.to_owned(), text)].into()),
+        ..ConfigMap::default()
+    })
+}
+
+fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Members, place: &Place<'_>) -> PodSpec {
+    let all = cluster.id.selector(Component::Database);
+    let config = engine.config(place);
+    let zone = place.rack.zone.as_deref();
+    PodSpec {
+        service_account_name: Some(service_account::name(cluster, Component::Database)),
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        termination_grace_period_seconds: Some(GRACE_SECONDS),
+        security_context: Some(engine.security()),
+        image_pull_secrets: Some(cluster.pull_secrets.clone()).filter(|s| !s.is_empty()),
+        // Two members on one node would be lost together, which the replication factor does not
+        // count with: a member without a node of its own waits for one.
+        affinity: Some(pod::affinity(pod::apart(&all), zone.map(pod::in_zone))),
+        topology_spread_constraints: Some(vec![pod::over_zones(&all)]).filter(|_| zone.is_none()),
+        volumes: config.as_ref().map(|_| vec![config_volume(place)]),
+        containers: vec![container(cluster, engine, place, config.as_ref())],
+        ..PodSpec::default()
+    }
+}
+
+fn container(
+    cluster: &ValidatedCluster,
+    engine: &dyn Members,
+    place: &Place<'_>,
+    config: Option<&Config>,
+) -> Container {
+    let cql = |period_seconds, failures| -> Option<Probe> {
+        Some(pod::tcp_probe(
+            ports::CQL_NAME,
+            Patience {
+                period_seconds,
+                failures,
+            },
+        ))
+    };
+    let mut own_ports = vec![
+        ports::container(ports::CQL_NAME, ports::CQL),
+        ports::container(ports::INTERNODE_NAME, ports::INTERNODE),
+    ];
+    own_ports.extend(engine.ports());
+    let mut mounts = vec![pod::mount(pod::DATA, engine.data_path())];
+    mounts.extend(config.map(|c| k8s_openapi::api::core::v1::VolumeMount {
+        sub_path: Some(c.file.to_owned()),
+        read_only: Some(true),
+        ..pod::mount(CONFIG, c.path)
+    }));
+    Container {
+        name: "database".to_owned(),
+        image: Some(place.database.image.clone()),
+        image_pull_policy: cluster.pull_policy.clone(),
+        ports: Some(own_ports),
+        resources: Some(place.database.resources.clone()),
+        // Joining copies data, which can take hours: patience is with whoever watches, not here.
+        startup_probe: cql(10, 360),
+        readiness_probe: cql(5, 2),
+        liveness_probe: cql(30, 10),
+        lifecycle: Some(Lifecycle {
+            pre_stop: Some(LifecycleHandler {
+                exec: Some(ExecAction {
+                    command: Some(vec!["nodetool".to_owned(), "drain".to_owned()]),
+                }),
+                ..LifecycleHandler::default()
+            }),
+            ..Lifecycle::default()
+        }),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        volume_mounts: Some(mounts),
+        ..engine.container(place)
+    }
+}
+
+const CONFIG: &str = "config";
+
+fn config_volume(place: &Place<'_>) -> k8s_openapi::api::core::v1::Volume {
+    use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, Volume};
+    Volume {
+        name: CONFIG.to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name: place.name.clone(),
+            ..ConfigMapVolumeSource::default()
+        }),
+        ..Volume::default()
+    }
+}

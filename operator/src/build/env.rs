@@ -1,0 +1,61 @@
+//! Environment variables of the service's processes: each is a flag of `readstates serve` or `readstates
+//! schema`. And helpers that make them.
+
+use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, SecretKeySelector};
+
+/// `--members`: the whole table.
+pub const MEMBERS: &str = "READSTATES_MEMBERS";
+/// `--ring-number`: its number.
+pub const RING_NUMBER: &str = "READSTATES_RING_NUMBER";
+/// `--member`: which of them this is.
+pub(super) const MEMBER: &str = "READSTATES_MEMBER";
+pub(super) const LISTEN: &str = "READSTATES_LISTEN";
+pub(super) const ADMIN_LISTEN: &str = "READSTATES_ADMIN_LISTEN";
+pub(super) const STORE: &str = "READSTATES_STORE";
+pub(super) const FLUSH_INTERVAL: &str = "READSTATES_FLUSH_INTERVAL";
+pub(super) const CAPACITY_STATES: &str = "READSTATES_CAPACITY_STATES";
+pub(super) const DRAIN_TIMEOUT: &str = "READSTATES_DRAIN_TIMEOUT";
+pub(super) const CQL_LOCAL_DC: &str = "READSTATES_CQL_LOCAL_DC";
+pub(super) const CQL_USER: &str = "READSTATES_CQL_USER";
+pub(super) const CQL_PASSWORD_FILE: &str = "READSTATES_CQL_PASSWORD_FILE";
+
+pub(super) fn value(name: &str, value: impl Into<String>) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value: Some(value.into()),
+        ..EnvVar::default()
+    }
+}
+
+/// A field of the pod itself.
+pub(super) fn field(name: &str, path: &str) -> EnvVar {
+    let selector = ObjectFieldSelector {
+        field_path: path.to_owned(),
+        api_version: None,
+    };
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(selector),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    }
+}
+
+/// A key of a Secret.
+pub(super) fn secret(name: &str, secret: &str, key: &str) -> EnvVar {
+    let selector = SecretKeySelector {
+        name: secret.to_owned(),
+        key: key.to_owned(),
+        optional: None,
+    };
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            secret_key_ref: Some(selector),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    }
+}

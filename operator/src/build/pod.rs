@@ -1,0 +1,195 @@
+//! What pods of all kinds have in common: security, probes, where they may run, volumes.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{
+        Affinity, Capabilities, HTTPGetAction, NodeAffinity, NodeSelector, NodeSelectorRequirement,
+        NodeSelectorTerm, PersistentVolumeClaim, PersistentVolumeClaimSpec, PodAffinityTerm,
+        PodAntiAffinity, PodSecurityContext, Probe, SeccompProfile, SecurityContext,
+        TCPSocketAction, TopologySpreadConstraint, VolumeMount, VolumeResourceRequirements,
+        WeightedPodAffinityTerm,
+    },
+    apimachinery::pkg::{
+        apis::meta::v1::{LabelSelector, ObjectMeta},
+        util::intstr::IntOrString,
+    },
+};
+
+use crate::validate::Volume;
+
+/// Name of the claimed volume in a pod.
+pub(super) const DATA: &str = "data";
+
+const HOST: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// Runs as this user and group, in the way the `restricted` pod security standard asks for.
+pub(super) fn restricted(user: i64) -> PodSecurityContext {
+    PodSecurityContext {
+        run_as_non_root: Some(true),
+        run_as_user: Some(user),
+        run_as_group: Some(user),
+        fs_group: Some(user),
+        fs_group_change_policy: Some("OnRootMismatch".to_owned()),
+        seccomp_profile: Some(default_seccomp()),
+        ..PodSecurityContext::default()
+    }
+}
+
+pub(super) fn default_seccomp() -> SeccompProfile {
+    SeccompProfile {
+        type_: "RuntimeDefault".to_owned(),
+        localhost_profile: None,
+    }
+}
+
+/// No way to more rights.
+pub(super) fn restricted_container(read_only_root: bool) -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities {
+            drop: Some(vec!["ALL".to_owned()]),
+            add: None,
+        }),
+        read_only_root_filesystem: Some(read_only_root),
+        ..SecurityContext::default()
+    }
+}
+
+/// How often a probe asks, and how often it may fail.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    pub(super) period_seconds: i32,
+    pub(super) failures: i32,
+}
+
+pub(super) fn http_probe(path: &str, port: &str, patience: Patience) -> Probe {
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::String(port.to_owned()),
+            ..HTTPGetAction::default()
+        }),
+        ..probe(patience)
+    }
+}
+
+pub(super) fn tcp_probe(port: &str, patience: Patience) -> Probe {
+    Probe {
+        tcp_socket: Some(TCPSocketAction {
+            port: IntOrString::String(port.to_owned()),
+            host: None,
+        }),
+        ..probe(patience)
+    }
+}
+
+fn probe(patience: Patience) -> Probe {
+    Probe {
+        period_seconds: Some(patience.period_seconds),
+        failure_threshold: Some(patience.failures),
+        timeout_seconds: Some(3),
+        ..Probe::default()
+    }
+}
+
+/// Not two on one node, if that is possible.
+pub(super) fn apart_if_possible(labels: &BTreeMap<String, String>) -> PodAntiAffinity {
+    PodAntiAffinity {
+        preferred_during_scheduling_ignored_during_execution: Some(vec![WeightedPodAffinityTerm {
+            weight: 100,
+            pod_affinity_term: on_one_node(labels),
+        }]),
+        ..PodAntiAffinity::default()
+    }
+}
+
+/// Never two on one node.
+pub(super) fn apart(labels: &BTreeMap<String, String>) -> PodAntiAffinity {
+    PodAntiAffinity {
+        required_during_scheduling_ignored_during_execution: Some(vec![on_one_node(labels)]),
+        ..PodAntiAffinity::default()
+    }
+}
+
+fn on_one_node(labels: &BTreeMap<String, String>) -> PodAffinityTerm {
+    PodAffinityTerm {
+        topology_key: HOST.to_owned(),
+        label_selector: Some(selector(labels)),
+        ..PodAffinityTerm::default()
+    }
+}
+
+/// Spread over zones, if that is possible.
+pub(super) fn over_zones(labels: &BTreeMap<String, String>) -> TopologySpreadConstraint {
+    TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: ZONE.to_owned(),
+        when_unsatisfiable: "ScheduleAnyway".to_owned(),
+        label_selector: Some(selector(labels)),
+        ..TopologySpreadConstraint::default()
+    }
+}
+
+/// Only in this zone.
+pub(super) fn in_zone(zone: &str) -> NodeAffinity {
+    let term = NodeSelectorTerm {
+        match_expressions: Some(vec![NodeSelectorRequirement {
+            key: ZONE.to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec![zone.to_owned()]),
+        }]),
+        match_fields: None,
+    };
+    NodeAffinity {
+        required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+            node_selector_terms: vec![term],
+        }),
+        ..NodeAffinity::default()
+    }
+}
+
+pub(super) fn affinity(apart: PodAntiAffinity, zone: Option<NodeAffinity>) -> Affinity {
+    Affinity {
+        pod_anti_affinity: Some(apart),
+        node_affinity: zone,
+        ..Affinity::default()
+    }
+}
+
+pub(super) fn selector(labels: &BTreeMap<String, String>) -> LabelSelector {
+    LabelSelector {
+        match_labels: Some(labels.clone()),
+        ..LabelSelector::default()
+    }
+}
+
+/// One claim for each pod. Claims outlive pod, StatefulSet and cluster.
+pub(super) fn claim(volume: &Volume) -> PersistentVolumeClaim {
+    let Volume { size, class } = volume;
+    PersistentVolumeClaim {
+        metadata: ObjectMeta {
+            name: Some(DATA.to_owned()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+            storage_class_name: class.clone(),
+            resources: Some(VolumeResourceRequirements {
+                requests: Some(BTreeMap::from([("storage".to_owned(), size.clone())])),
+                limits: None,
+            }),
+            ..PersistentVolumeClaimSpec::default()
+        }),
+        status: None,
+    }
+}
+
+pub(super) fn mount(name: &str, path: &str) -> VolumeMount {
+    VolumeMount {
+        name: name.to_owned(),
+        mount_path: path.to_owned(),
+        ..VolumeMount::default()
+    }
+}

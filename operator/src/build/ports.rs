@@ -1,0 +1,25 @@
+//! Port numbers and names.
+
+use k8s_openapi::api::core::v1::ContainerPort;
+
+/// The API of cache pods.
+pub const HTTP: u16 = 7400;
+/// The admin port of cache pods.
+pub const ADMIN: u16 = 7401;
+/// CQL.
+pub const CQL: u16 = 9042;
+/// Traffic between database members.
+pub(super) const INTERNODE: u16 = 7000;
+
+pub(super) const HTTP_NAME: &str = "http";
+pub(super) const ADMIN_NAME: &str = "admin";
+pub(super) const CQL_NAME: &str = "cql";
+pub(super) const INTERNODE_NAME: &str = "internode";
+
+pub(super) fn container(name: &str, port: u16) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: i32::from(port),
+        ..ContainerPort::default()
+    }
+}

@@ -1,0 +1,102 @@
+//! The Job that makes keyspace and table. Its name comes from all that goes into it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::{
+        batch::v1::{Job, JobSpec},
+        core::v1::{Container, PodSpec, PodTemplateSpec, ResourceRequirements},
+    },
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+};
+use kube::ResourceExt;
+use readstates_operator_api::labels::{self, Component};
+
+use super::{cache, fingerprint, pod, service_account, store};
+use crate::validate::ValidatedCluster;
+
+/// Attempts after the first; with Kubernetes' waits between them they take about five minutes.
+const RETRIES: i32 = 5;
+
+/// Length of the hash in the name.
+const HASH: usize = 8;
+
+/// The Job; none without a database.
+#[must_use]
+pub fn schema_job(cluster: &ValidatedCluster) -> Option<Job> {
+    let spec = job_spec(cluster)?;
+    let hash = fingerprint(&spec);
+    let name = format!("{}-schema-{}", cluster.id.name, &hash[..HASH]);
+    Some(Job {
+        metadata: cluster.id.child(name, Component::Schema),
+        spec: Some(spec),
+        status: None,
+    })
+}
+
+/// Its name.
+#[must_use]
+pub fn job_name(cluster: &ValidatedCluster) -> Option<String> {
+    schema_job(cluster).map(|job| job.name_any())
+}
+
+fn job_spec(cluster: &ValidatedCluster) -> Option<JobSpec> {
+    let replication = store::replication(cluster)?;
+    let access = store::access(cluster);
+    let args = [
+        "schema",
+        "--store",
+        &store::url(cluster),
+        "--replication",
+        &replication,
+    ];
+    let amount = |cpu: &str, memory: &str| {
+        BTreeMap::from([
+            ("cpu".to_owned(), Quantity(cpu.to_owned())),
+            ("memory".to_owned(), Quantity(memory.to_owned())),
+        ])
+    };
+    let container = Container {
+        name: "schema".to_owned(),
+        image: Some(cluster.image.clone()),
+        image_pull_policy: cluster.pull_policy.clone(),
+        args: Some(args.map(str::to_owned).to_vec()),
+        env: Some(access.env).filter(|e| !e.is_empty()),
+        resources: Some(ResourceRequirements {
+            requests: Some(amount("50m", "64Mi")),
+            limits: Some(BTreeMap::from([(
+                "memory".to_owned(),
+                Quantity("256Mi".to_owned()),
+            )])),
+            ..ResourceRequirements::default()
+        }),
+        security_context: Some(pod::restricted_container(true)),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        volume_mounts: Some(access.mounts).filter(|m| !m.is_empty()),
+        ..Container::default()
+    };
+    let pod = PodSpec {
+        restart_policy: Some("Never".to_owned()),
+        service_account_name: Some(service_account::name(cluster, Component::Schema)),
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        security_context: Some(pod::restricted(cache::USER)),
+        image_pull_secrets: Some(cluster.pull_secrets.clone()).filter(|s| !s.is_empty()),
+        node_selector: Some(cluster.cache.node_selector.clone()).filter(|s| !s.is_empty()),
+        tolerations: Some(cluster.cache.tolerations.clone()).filter(|t| !t.is_empty()),
+        volumes: Some(access.volumes).filter(|v| !v.is_empty()),
+        containers: vec![container],
+        ..PodSpec::default()
+    };
+    Some(JobSpec {
+        backoff_limit: Some(RETRIES),
+        template: PodTemplateSpec {
+            metadata: Some(ObjectMeta {
+                labels: Some(labels::all(&cluster.id.name, Component::Schema)),
+                ..ObjectMeta::default()
+            }),
+            spec: Some(pod),
+        },
+        ..JobSpec::default()
+    })
+}

@@ -1,0 +1,77 @@
+//! Services: one for clients, and two headless ones that give pods names of their own.
+
+use k8s_openapi::{
+    api::core::v1::{Service, ServicePort, ServiceSpec},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use readstates_operator_api::labels::Component;
+
+use super::ports;
+use crate::validate::ValidatedCluster;
+
+/// Where clients find the API: any ready cache pod.
+pub(super) fn cache(cluster: &ValidatedCluster) -> Service {
+    Service {
+        metadata: cluster.id.child(cluster.id.cache(), Component::Cache),
+        spec: Some(ServiceSpec {
+            selector: Some(cluster.id.selector(Component::Cache)),
+            ports: Some(vec![port(ports::HTTP_NAME, ports::HTTP)]),
+            ..ServiceSpec::default()
+        }),
+        status: None,
+    }
+}
+
+/// Names for cache pods. Members reach each other before and after they are ready.
+pub(super) fn cache_members(cluster: &ValidatedCluster) -> Service {
+    headless(
+        cluster,
+        cluster.id.cache_members(),
+        Component::Cache,
+        vec![
+            port(ports::HTTP_NAME, ports::HTTP),
+            port(ports::ADMIN_NAME, ports::ADMIN),
+        ],
+    )
+}
+
+/// Names for database pods. A seed must be found before it is ready.
+pub(super) fn database(cluster: &ValidatedCluster) -> Service {
+    headless(
+        cluster,
+        cluster.id.database(),
+        Component::Database,
+        vec![
+            port(ports::CQL_NAME, ports::CQL),
+            port(ports::INTERNODE_NAME, ports::INTERNODE),
+        ],
+    )
+}
+
+fn headless(
+    cluster: &ValidatedCluster,
+    name: String,
+    component: Component,
+    ports: Vec<ServicePort>,
+) -> Service {
+    Service {
+        metadata: cluster.id.child(name, component),
+        spec: Some(ServiceSpec {
+            cluster_ip: Some("None".to_owned()),
+            publish_not_ready_addresses: Some(true),
+            selector: Some(cluster.id.selector(component)),
+            ports: Some(ports),
+            ..ServiceSpec::default()
+        }),
+        status: None,
+    }
+}
+
+fn port(name: &str, port: u16) -> ServicePort {
+    ServicePort {
+        name: Some(name.to_owned()),
+        port: i32::from(port),
+        target_port: Some(IntOrString::String(name.to_owned())),
+        ..ServicePort::default()
+    }
+}

@@ -1,0 +1,22 @@
+//! Identities of pods. None has a token: no pod of ours talks to the API server.
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use readstates_operator_api::labels::Component;
+
+use crate::validate::ValidatedCluster;
+
+pub(super) fn of(cluster: &ValidatedCluster, component: Component) -> ServiceAccount {
+    ServiceAccount {
+        metadata: cluster.id.child(name(cluster, component), component),
+        automount_service_account_token: Some(false),
+        ..ServiceAccount::default()
+    }
+}
+
+/// The schema Job runs the cache's image for the cache's sake, and so under its name.
+pub(super) fn name(cluster: &ValidatedCluster, component: Component) -> String {
+    match component {
+        Component::Cache | Component::Schema => cluster.id.cache(),
+        Component::Database => cluster.id.database(),
+    }
+}

@@ -1,0 +1,81 @@
+//! The command line.
+
+use std::net::SocketAddr;
+
+use clap::{Args, Parser, Subcommand};
+
+/// The Kubernetes operator of Readstates.
+#[derive(Debug, Parser)]
+#[command(name = "operator", version, about, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Reconcile `ReadStateClusters` until told to stop. Uses the service account of its pod, or
+    /// the current kubeconfig outside a cluster.
+    Run(RunArgs),
+    /// Print the custom resource definitions as YAML.
+    Crd,
+}
+
+/// How `operator run` works.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    /// Namespace to watch; give it again for each further one. None: all namespaces.
+    #[arg(long = "watch-namespace", value_name = "NAMESPACE")]
+    pub watch_namespaces: Vec<String>,
+
+    /// Image of cache pods and schema Jobs, for clusters that name none.
+    #[arg(long, env = "READSTATES_IMAGE", value_name = "IMAGE")]
+    pub readstates_image: String,
+
+    /// Image of Cassandra members, for clusters that name none.
+    #[arg(
+        long,
+        env = "CASSANDRA_IMAGE",
+        value_name = "IMAGE",
+        default_value = "cassandra:5.0"
+    )]
+    pub cassandra_image: String,
+
+    /// Image of `ScyllaDB` members, for clusters that name none.
+    #[arg(
+        long,
+        env = "SCYLLA_IMAGE",
+        value_name = "IMAGE",
+        default_value = "scylladb/scylla:2025.1"
+    )]
+    pub scylla_image: String,
+
+    /// Where /livez, /readyz and /metrics are served.
+    #[arg(
+        long,
+        env = "OPERATOR_LISTEN",
+        value_name = "ADDR",
+        default_value = "0.0.0.0:8080"
+    )]
+    pub listen: SocketAddr,
+
+    /// Namespace of the Lease by which one of several operators becomes the leader. Default: the
+    /// namespace of the service account or kubeconfig.
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    pub lease_namespace: Option<String>,
+
+    /// Name under which this process holds the Lease. Default: made up at start.
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub identity: Option<String>,
+
+    /// What is logged: a level, or directives such as `info,kube=warn`.
+    #[arg(
+        long,
+        env = "OPERATOR_LOG",
+        value_name = "FILTER",
+        default_value = "info"
+    )]
+    pub log_level: String,
+}

@@ -1,0 +1,37 @@
+//! What every reconcile may use, none of it about any one cluster.
+
+use kube::{Client, runtime::events::Recorder};
+
+use crate::observe::AdminClient;
+
+/// Clients and settings.
+#[derive(Clone)]
+pub struct Context {
+    /// The API server.
+    pub client: Client,
+    /// Publishes events.
+    pub recorder: Recorder,
+    /// Asks cache pods.
+    pub admin: AdminClient,
+    /// Images for clusters that name none.
+    pub images: Images,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("images", &self.images)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The images the operator was installed with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Images {
+    /// Of cache pods and schema Jobs.
+    pub readstates: String,
+    /// Of Cassandra members.
+    pub cassandra: String,
+    /// Of `ScyllaDB` members.
+    pub scylla: String,
+}

@@ -1,0 +1,84 @@
+//! What can go wrong in a reconcile, and whether trying again soon can help.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// A reconcile that could not be carried to its end. What a person must know of it is in the
+/// status; this is for the log and for when to try again.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The API server could not be read.
+    #[error("failed to read {what}")]
+    Read {
+        /// Kind and name.
+        what: String,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+    /// The API server did not take a write, for a reason that may pass.
+    #[error("failed to write {what}")]
+    Write {
+        /// Kind and name.
+        what: String,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+    /// An object could not be written as JSON.
+    #[error("failed to encode {what}")]
+    Encode {
+        /// Kind and name.
+        what: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The API server handed out an object without what every stored object has.
+    #[error("the object has no {field}")]
+    Nameless {
+        /// The metadata field that is missing.
+        field: &'static str,
+    },
+}
+
+impl Error {
+    /// Whether the same attempt may succeed soon, with nobody doing anything.
+    #[must_use]
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Read { source, .. } | Self::Write { source, .. } => passes(source),
+            Self::Encode { .. } | Self::Nameless { .. } => false,
+        }
+    }
+
+    /// When to try again.
+    #[must_use]
+    pub fn retry_after(&self) -> Duration {
+        if self.retryable() {
+            Duration::from_secs(5)
+        } else {
+            Duration::from_mins(1)
+        }
+    }
+
+    /// A word for metrics.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "read",
+            Self::Write { .. } => "write",
+            Self::Encode { .. } => "encode",
+            Self::Nameless { .. } => "nameless",
+        }
+    }
+}
+
+/// Connections come back and conflicts are resolved by reading again; a refusal stays one.
+fn passes(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code == 409 || status.code == 429 || status.code >= 500,
+        _ => true,
+    }
+}

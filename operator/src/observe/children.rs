@@ -1,0 +1,257 @@
+//! Kubernetes objects into the few values that matter.
+
+use k8s_openapi::{
+    api::{
+        apps::v1::StatefulSet,
+        batch::v1::Job,
+        core::v1::{ContainerStatus, Pod, PodSpec, PodStatus},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::ResourceExt;
+use readstates_operator_api::{ReadStateRingSpec, RingMember, labels};
+
+use super::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen};
+use crate::{build::env, validate::Identity};
+
+/// Whether the object is controlled by exactly this cluster.
+pub(super) fn belongs_to(meta: &ObjectMeta, id: &Identity) -> bool {
+    meta.owner_references
+        .iter()
+        .flatten()
+        .any(|owner| owner.controller == Some(true) && owner.uid == id.uid)
+}
+
+pub(super) fn stateful_set(set: &StatefulSet) -> StatefulSetSeen {
+    let spec = set.spec.as_ref();
+    let status = set.status.clone().unwrap_or_default();
+    let replicas = spec.and_then(|s| s.replicas).unwrap_or_default();
+    let updated = status.updated_replicas.unwrap_or_default();
+    StatefulSetSeen {
+        replicas,
+        existing: status.replicas,
+        ready: status.ready_replicas.unwrap_or_default(),
+        settled: status.observed_generation == set.metadata.generation
+            && status.replicas == replicas
+            && (updated == replicas || status.current_revision == status.update_revision),
+        applied_hash: set.annotations().get(labels::APPLIED_HASH).cloned(),
+        table: spec.and_then(|s| s.template.spec.as_ref()).and_then(table),
+    }
+}
+
+/// The member table that the first container of a cache pod is told.
+fn table(pod: &PodSpec) -> Option<ReadStateRingSpec> {
+    let members = env_value(pod, env::MEMBERS)?
+        .split(',')
+        .map(|entry| {
+            let (name, url) = entry.split_once('=')?;
+            Some(RingMember {
+                name: name.to_owned(),
+                url: url.to_owned(),
+                zone: None,
+            })
+        })
+        .collect::<Option<Vec<_>>>()?;
+    Some(ReadStateRingSpec {
+        number: ring_number(pod)?,
+        members,
+    })
+}
+
+fn ring_number(pod: &PodSpec) -> Option<i64> {
+    env_value(pod, env::RING_NUMBER)?.parse().ok()
+}
+
+fn env_value<'a>(pod: &'a PodSpec, name: &str) -> Option<&'a str> {
+    let env = pod.containers.first()?.env.as_ref()?;
+    env.iter().find(|e| e.name == name)?.value.as_deref()
+}
+
+pub(super) fn pod(pod: &Pod) -> PodSeen {
+    let status = pod.status.clone().unwrap_or_default();
+    let ready = condition(&status, "Ready") == Some("True");
+    PodSeen {
+        name: pod.name_any(),
+        terminating: pod.metadata.deletion_timestamp.is_some(),
+        ready,
+        ip: status.pod_ip.clone(),
+        ring_number: pod.spec.as_ref().and_then(ring_number),
+        trouble: if ready { None } else { trouble(&status) },
+    }
+}
+
+fn condition<'a>(status: &'a PodStatus, type_: &str) -> Option<&'a str> {
+    let conditions = status.conditions.as_ref()?;
+    conditions
+        .iter()
+        .find(|c| c.type_ == type_)
+        .map(|c| c.status.as_str())
+}
+
+/// What a person would look for in `kubectl describe pod`: why it is not scheduled, not pulled, not
+/// up.
+fn trouble(status: &PodStatus) -> Option<String> {
+    let unscheduled = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|c| c.type_ == "PodScheduled" && c.status == "False")
+        .map(|c| {
+            c.message
+                .clone()
+                .unwrap_or_else(|| "not scheduled".to_owned())
+        });
+    let containers = || {
+        let init = status.init_container_statuses.iter().flatten();
+        init.chain(status.container_statuses.iter().flatten())
+    };
+    unscheduled
+        .or_else(|| containers().find_map(container_trouble))
+        .or_else(|| {
+            containers()
+                .any(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()) && !c.ready)
+                .then(|| "running, not ready yet".to_owned())
+        })
+}
+
+fn container_trouble(container: &ContainerStatus) -> Option<String> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting.reason.as_deref().filter(|r| {
+        // What every pod goes through is no trouble.
+        !matches!(*r, "ContainerCreating" | "PodInitializing")
+    })?;
+    let last = container
+        .last_state
+        .as_ref()
+        .and_then(|s| s.terminated.as_ref());
+    let detail = last
+        .map(|t| {
+            let said = t.message.as_deref().map(str::trim).unwrap_or_default();
+            format!("exit code {} {said}", t.exit_code)
+        })
+        .or_else(|| waiting.message.clone())
+        .unwrap_or_default();
+    Some(
+        format!("{}: {reason} {}", container.name, last_words(&detail))
+            .trim_end()
+            .to_owned(),
+    )
+}
+
+/// `None` for a Job the API server has not given a UID yet, which no stored one lacks.
+pub(super) fn job(job: &Job, pods: &[Pod]) -> Option<JobSeen> {
+    let uid = job.metadata.uid.clone()?;
+    let conditions = || {
+        job.status
+            .iter()
+            .flat_map(|s| s.conditions.iter().flatten())
+    };
+    let holds = |type_: &str| conditions().find(|c| c.type_ == type_ && c.status == "True");
+    let outcome = if job.metadata.deletion_timestamp.is_some() {
+        JobOutcome::Going
+    } else if holds("Complete").is_some() {
+        JobOutcome::Succeeded
+    } else if let Some(failed) = holds("Failed") {
+        let own = failed
+            .message
+            .clone()
+            .unwrap_or_else(|| "the Job failed".to_owned());
+        JobOutcome::Failed {
+            at: failed
+                .last_transition_time
+                .as_ref()
+                .map(|t| t.0)
+                .unwrap_or_default(),
+            message: said_by_pods(pods, &uid).unwrap_or(own),
+        }
+    } else {
+        let stuck = of_job(pods, &uid)
+            .iter()
+            .find_map(|p| trouble(p.status.as_ref()?));
+        JobOutcome::Running { trouble: stuck }
+    };
+    Some(JobSeen { uid, outcome })
+}
+
+/// The termination message of the Job's newest pod that left one.
+fn said_by_pods(pods: &[Pod], job_uid: &str) -> Option<String> {
+    of_job(pods, job_uid).iter().find_map(|p| {
+        let statuses = p.status.as_ref()?.container_statuses.as_ref()?;
+        let said = statuses.iter().find_map(|c| {
+            let ended = |s: &Option<k8s_openapi::api::core::v1::ContainerState>| {
+                s.as_ref()?.terminated.as_ref()?.message.clone()
+            };
+            ended(&c.state).or_else(|| ended(&c.last_state))
+        })?;
+        Some(last_words(&said))
+    })
+}
+
+/// The Job's pods, newest first.
+fn of_job<'a>(pods: &'a [Pod], job_uid: &str) -> Vec<&'a Pod> {
+    let owned = |p: &&Pod| {
+        p.owner_references()
+            .iter()
+            .any(|owner| owner.uid == job_uid)
+    };
+    let mut ours: Vec<_> = pods.iter().filter(owned).collect();
+    ours.sort_by_key(|p| std::cmp::Reverse(p.creation_timestamp().map(|t| t.0)));
+    ours
+}
+
+/// The last line that says something, short enough for a condition.
+fn last_words(text: &str) -> String {
+    const LONGEST: usize = 400;
+    let line = text
+        .lines()
+        .rev()
+        .map(str::trim)
+        .find(|l| !l.is_empty())
+        .unwrap_or_default();
+    line.chars().take(LONGEST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Container, EnvVar};
+
+    use super::*;
+
+    #[test]
+    fn the_member_table_is_read_back_from_a_template() {
+        let var = |name: &str, value: &str| EnvVar {
+            name: name.to_owned(),
+            value: Some(value.to_owned()),
+            ..EnvVar::default()
+        };
+        let pod = PodSpec {
+            containers: vec![Container {
+                env: Some(vec![
+                    var(env::RING_NUMBER, "4"),
+                    var(env::MEMBERS, "a-0=http://a-0:7400,a-1=http://a-1:7400"),
+                ]),
+                ..Container::default()
+            }],
+            ..PodSpec::default()
+        };
+        let table = table(&pod).unwrap();
+        assert_eq!(table.number, 4);
+        assert_eq!(
+            table
+                .members
+                .iter()
+                .map(|m| (m.name.as_str(), m.url.as_str()))
+                .collect::<Vec<_>>(),
+            [("a-0", "http://a-0:7400"), ("a-1", "http://a-1:7400")]
+        );
+    }
+
+    #[test]
+    fn last_words_are_the_last_line_with_text() {
+        assert_eq!(
+            last_words("starting\nno host answers\n\n"),
+            "no host answers"
+        );
+        assert_eq!(last_words(""), "");
+    }
+}

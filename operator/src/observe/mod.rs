@@ -1,0 +1,297 @@
+//! Reads the world: the children of one cluster, its pods, and what its cache pods say of
+//! themselves. In: names. Out: [`World`], plain values that `plan` and `status` work on. Writes nothing.
+//!
+//! Children are read by name, since names are what writes act on; pods by label, and every pod that
+//! has the label counts, whoever made it: a pod that is not ours may still hold read states.
+
+mod admin;
+mod children;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    batch::v1::Job,
+    core::v1::{Pod, Secret},
+};
+use kube::{
+    Api, Client,
+    api::{ListParams, ResourceExt},
+};
+use readstates_operator_api::{
+    ReadStateCluster, ReadStateRing, ReadStateRingSpec,
+    labels::{self, Component},
+};
+
+pub use self::admin::{AdminClient, Member};
+use crate::{context::Context, error::Error, validate::Identity};
+
+/// What was seen of one cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct World {
+    /// The published member table.
+    pub ring: Option<ReadStateRingSpec>,
+    /// The StatefulSet of the cache.
+    pub cache: Option<StatefulSetSeen>,
+    /// Every pod with the labels of a cache pod, terminating ones too, by name.
+    pub cache_pods: Vec<PodSeen>,
+    /// What cache pods said, by pod name. A pod that is missing here was not asked.
+    pub members: BTreeMap<String, Seen<Member>>,
+    /// StatefulSets of racks, by rack.
+    pub racks: BTreeMap<String, StatefulSetSeen>,
+    /// Every database pod, by name.
+    pub database_pods: Vec<PodSeen>,
+    /// Schema Jobs of this cluster, by name.
+    pub jobs: BTreeMap<String, JobSeen>,
+    /// The Secret that the spec names, if it names one.
+    pub secret: Option<SecretSeen>,
+}
+
+/// Unknown is not absent: something that did not answer may be anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen<T> {
+    /// It was seen.
+    Known(T),
+    /// It could not be seen, for this reason.
+    Unknown(String),
+}
+
+/// A StatefulSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatefulSetSeen {
+    /// Pods asked for.
+    pub replicas: i32,
+    /// Pods that exist.
+    pub existing: i32,
+    /// Pods that are ready.
+    pub ready: i32,
+    /// Whether its controller has seen its last change and every pod has the current template.
+    pub settled: bool,
+    /// Hash of what was applied last.
+    pub applied_hash: Option<String>,
+    /// The member table in its template (cache only).
+    pub table: Option<ReadStateRingSpec>,
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodSeen {
+    /// Its name.
+    pub name: String,
+    /// Whether it is on its way out.
+    pub terminating: bool,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Its address.
+    pub ip: Option<String>,
+    /// Number of the member table it runs with (cache only).
+    pub ring_number: Option<i64>,
+    /// Why it is not ready, in Kubernetes' words.
+    pub trouble: Option<String>,
+}
+
+/// A schema Job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSeen {
+    /// Its UID, so that a deletion means this one.
+    pub uid: String,
+    /// How it went.
+    pub outcome: JobOutcome,
+}
+
+/// How a Job went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobOutcome {
+    /// It is still trying.
+    Running {
+        /// What keeps its pod.
+        trouble: Option<String>,
+    },
+    /// It did what it should.
+    Succeeded,
+    /// It gave up.
+    Failed {
+        /// When.
+        at: Timestamp,
+        /// Its last words.
+        message: String,
+    },
+    /// It is being deleted.
+    Going,
+}
+
+/// A Secret with a login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretSeen {
+    /// There is no such Secret.
+    Absent,
+    /// It lacks these keys.
+    Incomplete(Vec<&'static str>),
+    /// It has what is needed.
+    Complete,
+}
+
+/// Keys that a login Secret must have.
+pub const SECRET_KEYS: [&str; 2] = ["username", "password"];
+
+/// Reads the cluster itself, as it is now; `None` when it is gone.
+///
+/// # Errors
+/// When the API server cannot be read.
+pub async fn cluster(
+    ctx: &Context,
+    known: &ReadStateCluster,
+) -> Result<Option<ReadStateCluster>, Error> {
+    let namespace = known
+        .namespace()
+        .ok_or(Error::Nameless { field: "namespace" })?;
+    let name = known.name_any();
+    let api: Api<ReadStateCluster> = Api::namespaced(ctx.client.clone(), &namespace);
+    api.get_opt(&name).await.map_err(|source| Error::Read {
+        what: format!("ReadStateCluster {name}"),
+        source,
+    })
+}
+
+/// Reads everything.
+///
+/// # Errors
+/// When the API server cannot be read. Cache pods that do not answer are no error.
+pub async fn observe(
+    ctx: &Context,
+    id: &Identity,
+    cluster: &ReadStateCluster,
+) -> Result<World, Error> {
+    let Identity { namespace, .. } = id;
+    let sets = Reader::<StatefulSet>::new(&ctx.client, namespace);
+    let pods = list_pods(&ctx.client, id).await?;
+    let (schema_pods, others): (Vec<Pod>, Vec<Pod>) = pods
+        .into_iter()
+        .partition(|p| has_component(p, Component::Schema));
+    let (cache_pods, database_pods): (Vec<Pod>, Vec<Pod>) = others
+        .into_iter()
+        .partition(|p| has_component(p, Component::Cache));
+
+    let mut racks = BTreeMap::new();
+    for rack in cluster.spec.database.racks.iter().flatten() {
+        if let Some(set) = sets.get(&id.rack(&rack.name), id).await? {
+            racks.insert(rack.name.clone(), children::stateful_set(&set));
+        }
+    }
+    let secret = match cluster
+        .spec
+        .database
+        .external
+        .as_ref()
+        .and_then(|e| e.secret_ref.as_ref())
+    {
+        Some(reference) => Some(read_secret(&ctx.client, namespace, &reference.name).await?),
+        None => None,
+    };
+    let cache_pods: Vec<_> = cache_pods.iter().map(children::pod).collect();
+    Ok(World {
+        ring: Reader::<ReadStateRing>::new(&ctx.client, namespace)
+            .get(&id.cache(), id)
+            .await?
+            .map(|ring| ring.spec),
+        cache: sets
+            .get(&id.cache(), id)
+            .await?
+            .as_ref()
+            .map(children::stateful_set),
+        members: ctx.admin.ask_all(&cache_pods).await,
+        cache_pods,
+        racks,
+        database_pods: database_pods.iter().map(children::pod).collect(),
+        jobs: read_jobs(&ctx.client, id, &schema_pods).await?,
+        secret,
+    })
+}
+
+/// Reads objects of one kind that belong to a cluster.
+struct Reader<K> {
+    api: Api<K>,
+}
+
+impl<K> Reader<K>
+where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+{
+    fn new(client: &Client, namespace: &str) -> Self {
+        Self {
+            api: Api::namespaced(client.clone(), namespace),
+        }
+    }
+
+    /// The object of this name, if it belongs to the cluster. Somebody else's is none: `apply`
+    /// refuses to touch it, and says so.
+    async fn get(&self, name: &str, id: &Identity) -> Result<Option<K>, Error> {
+        let found = self.api.get_opt(name).await.map_err(|source| Error::Read {
+            what: format!("{} {name}", K::kind(&())),
+            source,
+        })?;
+        Ok(found.filter(|o| children::belongs_to(o.meta(), id)))
+    }
+}
+
+async fn list_pods(client: &Client, id: &Identity) -> Result<Vec<Pod>, Error> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &id.namespace);
+    let ours = ListParams::default().labels(&labels::of_cluster(&id.name));
+    let found = api.list(&ours).await.map_err(|source| Error::Read {
+        what: format!("the pods of {}", id.name),
+        source,
+    })?;
+    let mut pods = found.items;
+    pods.sort_by_key(ResourceExt::name_any);
+    Ok(pods)
+}
+
+fn has_component(pod: &Pod, component: Component) -> bool {
+    pod.labels()
+        .get(labels::COMPONENT)
+        .is_some_and(|c| c == component.as_str())
+}
+
+async fn read_jobs(
+    client: &Client,
+    id: &Identity,
+    pods: &[Pod],
+) -> Result<BTreeMap<String, JobSeen>, Error> {
+    let api: Api<Job> = Api::namespaced(client.clone(), &id.namespace);
+    let ours = ListParams::default().labels(&labels::selector_text(&id.name, Component::Schema));
+    let found = api.list(&ours).await.map_err(|source| Error::Read {
+        what: format!("the Jobs of {}", id.name),
+        source,
+    })?;
+    Ok(found
+        .items
+        .iter()
+        .filter(|job| children::belongs_to(&job.metadata, id))
+        .filter_map(|job| Some((job.name_any(), children::job(job, pods)?)))
+        .collect())
+}
+
+async fn read_secret(client: &Client, namespace: &str, name: &str) -> Result<SecretSeen, Error> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let found = api.get_opt(name).await.map_err(|source| Error::Read {
+        what: format!("Secret {name}"),
+        source,
+    })?;
+    let Some(secret) = found else {
+        return Ok(SecretSeen::Absent);
+    };
+    let data = secret.data.unwrap_or_default();
+    let missing: Vec<_> = SECRET_KEYS
+        .into_iter()
+        .filter(|key| !data.contains_key(*key))
+        .collect();
+    Ok(if missing.is_empty() {
+        SecretSeen::Complete
+    } else {
+        SecretSeen::Incomplete(missing)
+    })
+}

@@ -1,0 +1,197 @@
+//! Decides what to do next. In: a validated cluster, what was observed, the time. Out: [`Plan`].
+//! Pure: the same world gives the same plan, and nothing is kept between two plans.
+//!
+//! ```text
+//! Secret there ─▶ racks ready, one after another ─▶ schema Job succeeded ─▶ members of the cache
+//! ```
+//! Each arrow waits; what it waits for is a value, [`WaitingOn`].
+
+mod database;
+mod members;
+mod waiting;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use readstates_operator_api::ReadStateRingSpec;
+
+pub use self::{
+    members::{RingState, ring_state},
+    waiting::WaitingOn,
+};
+use crate::{
+    build,
+    observe::{JobOutcome, JobSeen, SecretSeen, World},
+    validate::{Store, ValidatedCluster},
+};
+
+/// How long a failed schema Job stays to be read before it is made again.
+const SCHEMA_RETRY: Duration = Duration::from_mins(5);
+
+/// What to do next.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Racks whose StatefulSet may be written now.
+    pub racks: Vec<String>,
+    /// Whether the schema Job should exist.
+    pub schema_job: bool,
+    /// Schema Jobs to delete.
+    pub jobs_to_delete: Vec<JobToDelete>,
+    /// The cache; `None` while it may not be written.
+    pub cache: Option<CacheStep>,
+    /// What the next step waits for.
+    pub waiting: Option<WaitingOn>,
+    /// What a person has to cure.
+    pub problem: Option<SchemaFailed>,
+}
+
+/// A schema Job that is not needed any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobToDelete {
+    /// Its name.
+    pub name: String,
+    /// Its UID: exactly this one, not a later one of the same name.
+    pub uid: String,
+}
+
+/// What to do with the cache pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CacheStep {
+    /// Publish this table, then run all its members with it.
+    Run(ReadStateRingSpec),
+    /// Stop every pod; the table stays as it is until the last one is gone.
+    Stop(ReadStateRingSpec),
+}
+
+/// A schema Job that gave up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaFailed {
+    /// Its name.
+    pub job: String,
+    /// Its last words.
+    pub message: String,
+}
+
+/// Decides.
+#[must_use]
+pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
+    let mut plan = Plan::default();
+    let secret = secret(cluster, world);
+    let racks = database::racks(cluster, world);
+    let schema = schema(
+        cluster,
+        world,
+        secret.is_none() && racks.waiting.is_none(),
+        now,
+    );
+    plan.racks = racks.write;
+    plan.schema_job = schema.job;
+    plan.jobs_to_delete = schema.delete;
+    plan.problem = schema.problem;
+    let mut members_wait = None;
+    if secret.is_none() && schema.done {
+        let (step, waiting) = members::decide(cluster, world);
+        plan.cache = Some(step);
+        members_wait = waiting;
+    }
+    plan.waiting = secret.or(racks.waiting).or(schema.waiting).or(members_wait);
+    plan
+}
+
+fn secret(cluster: &ValidatedCluster, world: &World) -> Option<WaitingOn> {
+    let Store::External(external) = &cluster.store else {
+        return None;
+    };
+    let name = external.secret.clone()?;
+    match &world.secret {
+        None | Some(SecretSeen::Absent) => Some(WaitingOn::Secret {
+            name,
+            missing: Vec::new(),
+        }),
+        Some(SecretSeen::Incomplete(keys)) => Some(WaitingOn::Secret {
+            name,
+            missing: keys.clone(),
+        }),
+        Some(SecretSeen::Complete) => None,
+    }
+}
+
+#[derive(Default)]
+struct SchemaStep {
+    done: bool,
+    job: bool,
+    delete: Vec<JobToDelete>,
+    waiting: Option<WaitingOn>,
+    problem: Option<SchemaFailed>,
+}
+
+/// The Job's name comes from all that goes into it: another spec or image is another Job. The one that
+/// succeeded stays as the proof; any other goes first, so that two never disagree about the keyspace.
+fn schema(
+    cluster: &ValidatedCluster,
+    world: &World,
+    may_start: bool,
+    now: Timestamp,
+) -> SchemaStep {
+    let Some(wanted) = build::schema_job_name(cluster) else {
+        return SchemaStep {
+            done: true,
+            ..SchemaStep::default()
+        };
+    };
+    let others: Vec<_> = world
+        .jobs
+        .iter()
+        .filter(|(name, _)| **name != wanted)
+        .collect();
+    let mut step = SchemaStep {
+        delete: others
+            .iter()
+            .filter_map(|(name, job)| to_delete(name, job))
+            .collect(),
+        ..SchemaStep::default()
+    };
+    let pending = |trouble| {
+        Some(WaitingOn::Schema {
+            job: wanted.clone(),
+            trouble,
+        })
+    };
+    match world.jobs.get(&wanted).map(|job| (job, &job.outcome)) {
+        None => {
+            step.job = may_start && others.is_empty();
+            step.waiting = pending(None);
+        }
+        Some((_, JobOutcome::Going)) => step.waiting = pending(None),
+        Some((_, JobOutcome::Running { trouble })) => {
+            step.job = true;
+            step.waiting = pending(trouble.clone());
+        }
+        Some((_, JobOutcome::Succeeded)) => {
+            step.job = true;
+            step.done = true;
+        }
+        Some((job, JobOutcome::Failed { at, message })) => {
+            if now.duration_since(*at).unsigned_abs() >= SCHEMA_RETRY {
+                step.delete.extend(to_delete(&wanted, job));
+            }
+            step.waiting = pending(None);
+            step.problem = Some(SchemaFailed {
+                job: wanted.clone(),
+                message: message.clone(),
+            });
+        }
+    }
+    step
+}
+
+fn to_delete(name: &str, job: &JobSeen) -> Option<JobToDelete> {
+    let delete = JobToDelete {
+        name: name.to_owned(),
+        uid: job.uid.clone(),
+    };
+    (job.outcome != JobOutcome::Going).then_some(delete)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! One reconcile: the table of contents of this crate.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use kube::runtime::controller::Action;
+use readstates_operator_api::ReadStateCluster;
+
+use crate::{
+    apply::{self, Applied},
+    build,
+    context::Context,
+    error::Error,
+    observe,
+    plan::plan,
+    status::{self, Decided, Report},
+    telemetry,
+    validate::{Identity, validate},
+};
+
+/// How often a cluster is looked at when nothing happens: the columns show what cache pods say, and
+/// nothing else tells when that changes.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
+/// Brings `cluster` one step nearer to its spec, and says how it is.
+///
+/// # Errors
+/// When the API server cannot be talked to.
+pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Result<Action, Error> {
+    let started = Instant::now();
+    // What the watch handed out may be old by now, and old news must not be acted on.
+    let Some(cluster) = observe::cluster(&ctx, &cluster).await? else {
+        return Ok(Action::await_change());
+    };
+    if cluster.metadata.deletion_timestamp.is_some() {
+        // Owner references take the children; the volumes stay.
+        return Ok(Action::await_change());
+    }
+    let id = Identity::of(&cluster)?;
+    let world = observe::observe(&ctx, &id, &cluster).await?;
+    let now = Timestamp::now();
+    let valid = validate(id.clone(), &cluster.spec, &ctx.images);
+
+    let (plan, applied) = match &valid {
+        Ok(valid) => {
+            let plan = plan(valid, &world, now);
+            let applied = if valid.paused {
+                Applied::All
+            } else {
+                apply::delete_jobs(&ctx.client, &id, &plan.jobs_to_delete).await?;
+                apply::apply(&ctx.client, &id, &build::objects(valid, &plan)).await?
+            };
+            (plan, applied)
+        }
+        Err(_) => Default::default(),
+    };
+
+    let spec = valid.as_ref().map(|cluster| Decided {
+        cluster,
+        plan: &plan,
+        applied: &applied,
+    });
+    let report = Report {
+        id: &id,
+        before: cluster.status.as_ref(),
+        world: &world,
+        spec,
+    };
+    status::publish(&ctx, &cluster, &status::status(&report, now)).await?;
+    telemetry::reconciled(status::outcome(&report), started.elapsed());
+    Ok(Action::requeue(LOOK_AGAIN))
+}
+
+/// What to do after an error: it is in the log and the metrics, and the attempt is repeated.
+#[must_use]
+pub fn on_error(cluster: Arc<ReadStateCluster>, error: &Error, _: Arc<Context>) -> Action {
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
+    tracing::warn!(name, namespace, error = chain(error), "failed to reconcile");
+    telemetry::failed(error);
+    Action::requeue(error.retry_after())
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,64 @@
+//! `/livez`, `/readyz` and `/metrics` of the operator itself.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use anyhow::Context as _;
+use axum::{Router, extract::State, http::StatusCode, routing::get};
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Whether the process can do its work: it has reached the API server, as leader or as follower.
+#[derive(Clone, Debug, Default)]
+pub struct Ready(Arc<AtomicBool>);
+
+impl Ready {
+    /// From now on.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Serves until `stop`.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub async fn serve(
+    address: SocketAddr,
+    ready: Ready,
+    metrics: PrometheusHandle,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("failed to listen on {address} (--listen)"))?;
+    let app = Router::new()
+        .route("/livez", get(async || "ok"))
+        .route("/readyz", get(readyz).with_state(ready))
+        .route("/metrics", get(async move || metrics.render()));
+    axum::serve(listener, app)
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await
+        .context("failed to serve")
+}
+
+async fn readyz(State(ready): State<Ready>) -> (StatusCode, &'static str) {
+    if ready.get() {
+        (StatusCode::OK, "ok")
+    } else {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the API server has not answered yet",
+        )
+    }
+}

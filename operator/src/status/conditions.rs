@@ -1,0 +1,247 @@
+//! The six conditions, each from what it is about.
+
+use readstates_operator_api::conditions::{
+    Condition,
+    ConditionStatus::{self, False, True, Unknown},
+    ConditionType, Reason,
+};
+
+use super::{Decided, Report, reason_and_words};
+use crate::{
+    apply::{Applied, Blocked},
+    observe::{JobOutcome, Seen, World},
+    plan::{RingState, WaitingOn, ring_state},
+    validate::{Store, ValidatedCluster},
+};
+
+pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
+    let cluster = report.spec.as_ref().ok().map(|d| d.cluster);
+    vec![
+        available(report.world),
+        progressing(report),
+        degraded(report).unwrap_or_else(|| {
+            Condition::new(
+                ConditionType::Degraded,
+                False,
+                Reason::AsExpected,
+                "nothing is wrong",
+            )
+        }),
+        cluster.map_or_else(
+            || unseen(ConditionType::CacheReady),
+            |c| cache(c, report.world),
+        ),
+        cluster.map_or_else(
+            || unseen(ConditionType::DatabaseReady),
+            |c| database(c, report.world),
+        ),
+        cluster.map_or_else(
+            || unseen(ConditionType::RingStable),
+            |c| ring(c, report.world),
+        ),
+    ]
+}
+
+fn unseen(type_: ConditionType) -> Condition {
+    Condition::new(
+        type_,
+        Unknown,
+        Reason::InvalidSpec,
+        "the spec is invalid, see Degraded",
+    )
+}
+
+/// Every member of the table answers for its share of users, so one that is missing is a share that is
+/// not served: available needs all of them, whatever the spec asks for by now.
+fn available(world: &World) -> Condition {
+    let of = |status, reason, message: String| {
+        Condition::new(ConditionType::Available, status, reason, message)
+    };
+    let wanted = world.ring.as_ref().map_or(0, |ring| ring.members.len());
+    let ready = world
+        .cache_pods
+        .iter()
+        .filter(|p| p.ready && !p.terminating)
+        .count();
+    if wanted > 0 && ready >= wanted {
+        of(
+            True,
+            Reason::Serving,
+            format!("all {wanted} members serve their users"),
+        )
+    } else {
+        of(
+            False,
+            Reason::NotServing,
+            format!("{ready} of {wanted} members serve their users"),
+        )
+    }
+}
+
+fn progressing(report: &Report<'_>) -> Condition {
+    let of = |status, reason, message: String| {
+        Condition::new(ConditionType::Progressing, status, reason, message)
+    };
+    let decided = match &report.spec {
+        Ok(decided) => decided,
+        Err(invalid) => return of(False, Reason::InvalidSpec, invalid.to_string()),
+    };
+    if decided.cluster.paused {
+        let message = "spec.paused is true: nothing is changed and nothing put back";
+        return of(False, Reason::Paused, message.to_owned());
+    }
+    match (decided.waiting(), blocked(decided)) {
+        (_, Some((reason, message))) => of(False, reason, message),
+        (Some(waiting), None) => {
+            let (reason, message) = reason_and_words(&waiting);
+            of(True, reason, message)
+        }
+        (None, None) => of(
+            False,
+            Reason::Reconciled,
+            "everything is as the spec says".to_owned(),
+        ),
+    }
+}
+
+/// What a person has to cure; `None` when there is nothing.
+pub(super) fn degraded(report: &Report<'_>) -> Option<Condition> {
+    let (reason, message) = match &report.spec {
+        Err(invalid) => (Reason::InvalidSpec, invalid.to_string()),
+        Ok(decided) => blocked(decided)
+            .or_else(|| schema_failed(decided))
+            .or_else(|| store_unhealthy(report.world))?,
+    };
+    Some(Condition::new(
+        ConditionType::Degraded,
+        True,
+        reason,
+        message,
+    ))
+}
+
+fn blocked(decided: &Decided<'_>) -> Option<(Reason, String)> {
+    match decided.applied {
+        Applied::All | Applied::Blocked(Blocked::Leftover { .. }) => None,
+        Applied::Blocked(Blocked::Conflict { object, owner }) => {
+            let owner = owner.as_deref().unwrap_or("nobody we know");
+            let message = format!(
+                "{object} exists already and belongs to {owner}: delete or rename it, or give this \
+                 cluster another name"
+            );
+            Some((Reason::NameConflict, message))
+        }
+        Applied::Blocked(Blocked::Rejected { object, message }) => Some((
+            Reason::ApplyRejected,
+            format!("the API server refused {object}: {message}"),
+        )),
+    }
+}
+
+fn schema_failed(decided: &Decided<'_>) -> Option<(Reason, String)> {
+    let failed = decided.plan.problem.as_ref()?;
+    Some((
+        Reason::SchemaFailed,
+        format!("Job {} failed: {}", failed.job, failed.message),
+    ))
+}
+
+fn store_unhealthy(world: &World) -> Option<(Reason, String)> {
+    world.members.iter().find_map(|(name, seen)| match seen {
+        Seen::Known(member) => {
+            let problem = member.store_problem.as_ref()?;
+            Some((
+                Reason::StoreUnhealthy,
+                format!("{name} cannot use the database: {problem}"),
+            ))
+        }
+        Seen::Unknown(_) => None,
+    })
+}
+
+fn cache(cluster: &ValidatedCluster, world: &World) -> Condition {
+    let ready = world.cache.as_ref().map_or(0, |c| c.ready);
+    let all = ready == cluster.replicas
+        && world
+            .cache
+            .as_ref()
+            .is_some_and(|c| c.settled && c.replicas == cluster.replicas);
+    let reason = if all {
+        Reason::AllReady
+    } else {
+        Reason::CacheNotReady
+    };
+    let message = format!("{ready} of {} cache pods are ready", cluster.replicas);
+    Condition::new(ConditionType::CacheReady, all.into(), reason, message)
+}
+
+fn database(cluster: &ValidatedCluster, world: &World) -> Condition {
+    let of = |status: ConditionStatus, reason, message: String| {
+        Condition::new(ConditionType::DatabaseReady, status, reason, message)
+    };
+    // Cache pods, and so a ring, exist only once there was a schema.
+    let schema_done = world.ring.is_some()
+        || world
+            .jobs
+            .values()
+            .any(|job| matches!(job.outcome, JobOutcome::Succeeded));
+    let no_schema = || {
+        of(
+            False,
+            Reason::SchemaPending,
+            "keyspace and table are not there yet".to_owned(),
+        )
+    };
+    match &cluster.store {
+        Store::Embedded(_) => of(
+            True,
+            Reason::Embedded,
+            "the cache pod's own volume".to_owned(),
+        ),
+        Store::External(_) if !schema_done => no_schema(),
+        Store::External(_) => match store_unhealthy(world) {
+            Some((reason, message)) => of(False, reason, message),
+            None => of(
+                True,
+                Reason::External,
+                "keyspace and table are there".to_owned(),
+            ),
+        },
+        Store::Managed(database) => {
+            let unready = database.racks.iter().find_map(|rack| {
+                let seen = world.racks.get(&rack.name);
+                let ready = seen.map_or(0, |s| s.ready);
+                (ready < rack.members || !seen.is_some_and(|s| s.settled)).then(|| {
+                    WaitingOn::Rack {
+                        rack: rack.name.clone(),
+                        ready,
+                        members: rack.members,
+                        trouble: None,
+                    }
+                })
+            });
+            match unready {
+                Some(rack) => of(False, rack.reason(), rack.to_string()),
+                None if !schema_done => no_schema(),
+                None => of(True, Reason::AllReady, "all members are ready".to_owned()),
+            }
+        }
+    }
+}
+
+fn ring(cluster: &ValidatedCluster, world: &World) -> Condition {
+    let number = world.ring.as_ref().map_or(0, |r| r.number);
+    let (status, reason, message) = match ring_state(cluster, world) {
+        RingState::Stable => (
+            True,
+            Reason::Stable,
+            format!("table {number} is in force at every member"),
+        ),
+        RingState::Changing => (
+            False,
+            Reason::Changing,
+            format!("table {number} is being replaced or rolled out"),
+        ),
+    };
+    Condition::new(ConditionType::RingStable, status, reason, message)
+}

@@ -1,0 +1,84 @@
+//! Events on transitions: one when a condition changes its status, or degrades for another reason,
+//! and one when something else is waited for. Their reasons are those of the conditions.
+
+use kube::{
+    Resource,
+    runtime::events::{Event, EventType},
+};
+use readstates_operator_api::{
+    ReadStateCluster, ReadStateClusterStatus, conditions::ConditionType,
+};
+
+use crate::context::Context;
+
+/// Publishes what is new in `after`. An event that cannot be published is logged: the status has been
+/// written, and says the same.
+pub(super) async fn publish(
+    ctx: &Context,
+    cluster: &ReadStateCluster,
+    after: &ReadStateClusterStatus,
+) {
+    for event in news(cluster.status.as_ref(), after) {
+        if let Err(error) = ctx.recorder.publish(&event, &cluster.object_ref(&())).await {
+            tracing::warn!(%error, reason = event.reason, "failed to publish an event");
+        }
+    }
+}
+
+/// The events that lead from one status to the next.
+pub(super) fn news(
+    before: Option<&ReadStateClusterStatus>,
+    after: &ReadStateClusterStatus,
+) -> Vec<Event> {
+    let mut events = Vec::new();
+    for condition in &after.conditions {
+        let old = before.and_then(|b| b.conditions.iter().find(|c| c.type_ == condition.type_));
+        let degraded = condition.type_ == ConditionType::Degraded.as_str();
+        let on = condition.status == "True";
+        let changed = match old {
+            Some(old) => {
+                old.status != condition.status || (degraded && on && old.reason != condition.reason)
+            }
+            // The first status: only what is remarkable.
+            None => degraded && on,
+        };
+        // What is waited for has an event of its own.
+        if changed && condition.type_ != ConditionType::Progressing.as_str() {
+            let type_ = if on == degraded {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            };
+            events.push(event(
+                type_,
+                &condition.reason,
+                &condition.type_,
+                &condition.message,
+            ));
+        }
+    }
+    if let Some(waiting) = &after.waiting_on {
+        let old = before.and_then(|b| b.waiting_on.as_ref());
+        if old.is_none_or(|old| old.reason != waiting.reason) {
+            events.push(event(
+                EventType::Normal,
+                &waiting.reason,
+                "Wait",
+                &waiting.message,
+            ));
+        }
+    }
+    events
+}
+
+fn event(type_: EventType, reason: &str, action: &str, note: &str) -> Event {
+    /// The API server refuses longer ones.
+    const LONGEST_NOTE: usize = 1000;
+    Event {
+        type_,
+        reason: reason.to_owned(),
+        note: Some(note.chars().take(LONGEST_NOTE).collect()),
+        action: action.to_owned(),
+        secondary: None,
+    }
+}

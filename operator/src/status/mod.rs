@@ -1,0 +1,196 @@
+//! Tells what was seen and decided: conditions, columns, events. In: everything the steps before
+//! produced. Out: a status, written only when it differs from the one that is there.
+
+mod conditions;
+mod events;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use readstates_operator_api::{
+    ReadStateCluster, ReadStateClusterStatus, Waiting,
+    conditions::Reason,
+    labels::{self, Component},
+};
+use serde_json::json;
+
+use crate::{
+    apply::{Applied, Blocked},
+    context::Context,
+    error::Error,
+    observe::{Seen, World},
+    plan::{Plan, WaitingOn},
+    telemetry::Outcome,
+    validate::{Identity, InvalidSpec, Store, ValidatedCluster},
+};
+
+/// What one reconcile came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// Who it is about.
+    pub id: &'a Identity,
+    /// The status before.
+    pub before: Option<&'a ReadStateClusterStatus>,
+    /// What was seen.
+    pub world: &'a World,
+    /// What the spec turned out to be.
+    pub spec: Result<Decided<'a>, &'a InvalidSpec>,
+}
+
+/// What was decided and done for a valid spec.
+#[derive(Clone, Copy, Debug)]
+pub struct Decided<'a> {
+    /// The parsed spec.
+    pub cluster: &'a ValidatedCluster,
+    /// The plan.
+    pub plan: &'a Plan,
+    /// How carrying it out went.
+    pub applied: &'a Applied,
+}
+
+impl Decided<'_> {
+    /// What is waited for; nothing while paused, since nothing is being done.
+    fn waiting(&self) -> Option<WaitingOn> {
+        if self.cluster.paused {
+            return None;
+        }
+        match self.applied {
+            Applied::Blocked(Blocked::Leftover { object }) => Some(WaitingOn::Leftover {
+                object: object.clone(),
+            }),
+            Applied::All
+            | Applied::Blocked(Blocked::Conflict { .. } | Blocked::Rejected { .. }) => {
+                self.plan.waiting.clone()
+            }
+        }
+    }
+}
+
+/// The status that `report` amounts to.
+#[must_use]
+pub fn status(report: &Report<'_>, now: Timestamp) -> ReadStateClusterStatus {
+    let Report {
+        id,
+        before,
+        world,
+        spec,
+    } = report;
+    let old = before.map(|b| b.conditions.as_slice()).unwrap_or_default();
+    let conditions = conditions::conditions(report)
+        .into_iter()
+        .map(|c| c.to_metav1(old, Some(id.generation), now))
+        .collect();
+    let waiting = spec.as_ref().ok().and_then(Decided::waiting);
+    ReadStateClusterStatus {
+        observed_generation: Some(id.generation),
+        conditions,
+        replicas: i32::try_from(world.cache_pods.len()).unwrap_or(i32::MAX),
+        selector: labels::selector_text(&id.name, Component::Cache),
+        cache: spec.map_or_else(|_| String::new(), |d| cache_column(d.cluster, world)),
+        database: spec.map_or_else(|_| String::new(), |d| database_column(d.cluster, world)),
+        states: sum(world, |m| m.states),
+        dirty: sum(world, |m| m.dirty),
+        ring_number: world.ring.as_ref().map(|r| r.number),
+        waiting_on: waiting.map(|w| waiting_entry(&w, *before, now)),
+    }
+}
+
+/// How it ended, for metrics.
+#[must_use]
+pub fn outcome(report: &Report<'_>) -> Outcome {
+    if conditions::degraded(report).is_some() {
+        return Outcome::Degraded;
+    }
+    let waiting = report.spec.as_ref().ok().and_then(Decided::waiting);
+    waiting.map_or(Outcome::Done, |w| Outcome::Waiting(w.reason()))
+}
+
+/// Writes the status if it says something new, and publishes events for what changed.
+///
+/// # Errors
+/// When the API server does not take it.
+pub async fn publish(
+    ctx: &Context,
+    cluster: &ReadStateCluster,
+    status: &ReadStateClusterStatus,
+) -> Result<(), Error> {
+    if cluster.status.as_ref() == Some(status) {
+        return Ok(());
+    }
+    let name = cluster.metadata.name.clone().unwrap_or_default();
+    let namespace = cluster.metadata.namespace.clone().unwrap_or_default();
+    let what = format!("the status of {name}");
+    let api: Api<ReadStateCluster> = Api::namespaced(ctx.client.clone(), &namespace);
+    let patch = json!({
+        "apiVersion": <ReadStateCluster as kube::Resource>::api_version(&()),
+        "kind": <ReadStateCluster as kube::Resource>::kind(&()),
+        // Not onto a cluster made again under this name meanwhile.
+        "metadata": { "uid": cluster.metadata.uid },
+        "status": status,
+    });
+    let params = PatchParams::apply(labels::MANAGER).force();
+    match api.patch_status(&name, &params, &Patch::Apply(patch)).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(gone)) if gone.code == 404 => return Ok(()),
+        Err(source) => return Err(Error::Write { what, source }),
+    }
+    events::publish(ctx, cluster, status).await;
+    Ok(())
+}
+
+/// Since when: kept while it is the same reason.
+fn waiting_entry(
+    waiting: &WaitingOn,
+    before: Option<&ReadStateClusterStatus>,
+    now: Timestamp,
+) -> Waiting {
+    let reason = waiting.reason().to_string();
+    let since = before
+        .and_then(|b| b.waiting_on.as_ref())
+        .filter(|old| old.reason == reason)
+        .map_or(Time(now), |old| old.since.clone());
+    Waiting {
+        reason,
+        message: waiting.to_string(),
+        since,
+    }
+}
+
+fn cache_column(cluster: &ValidatedCluster, world: &World) -> String {
+    let ready = world.cache.as_ref().map_or(0, |c| c.ready);
+    format!("{ready}/{}", cluster.replicas)
+}
+
+fn database_column(cluster: &ValidatedCluster, world: &World) -> String {
+    match &cluster.store {
+        Store::Managed(database) => {
+            let ready: i32 = world.racks.values().map(|r| r.ready).sum();
+            let wanted: i32 = database.racks.iter().map(|r| r.members).sum();
+            format!("{ready}/{wanted}")
+        }
+        Store::External(_) => "external".to_owned(),
+        Store::Embedded(_) => "embedded".to_owned(),
+    }
+}
+
+/// A sum over all members, or nothing when one of them could not be asked: a part is not the sum.
+fn sum(world: &World, of: impl Fn(&crate::observe::Member) -> i64) -> Option<i64> {
+    world
+        .members
+        .values()
+        .try_fold(0_i64, |sum, seen| match seen {
+            Seen::Known(member) => Some(sum.saturating_add(of(member))),
+            Seen::Unknown(_) => None,
+        })
+}
+
+/// The reason of a wait, as conditions use it.
+fn reason_and_words(waiting: &WaitingOn) -> (Reason, String) {
+    (waiting.reason(), waiting.to_string())
+}
+
+#[cfg(test)]
+mod tests;

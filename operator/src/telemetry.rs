@@ -1,0 +1,99 @@
+//! Logs and metrics: how they are started, and the names of the metrics in one place.
+
+use std::{io::IsTerminal, time::Duration};
+
+use anyhow::Context as _;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use readstates_operator_api::conditions::Reason;
+use tracing_subscriber::EnvFilter;
+
+const RECONCILES: &str = "readstates_operator_reconciles_total";
+const ERRORS: &str = "readstates_operator_reconcile_errors_total";
+const DURATION: &str = "readstates_operator_reconcile_duration_seconds";
+const WAITS: &str = "readstates_operator_waits_total";
+const WRITES: &str = "readstates_operator_writes_total";
+const LEADER: &str = "readstates_operator_leader";
+
+/// Starts logging: for people on a terminal, JSON otherwise.
+///
+/// # Errors
+/// When `filter` is not one.
+pub fn start_logs(filter: &str) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter)
+        .with_context(|| format!("--log-level: {filter:?} is not a log filter"))?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if std::io::stderr().is_terminal() {
+        builder.init();
+    } else {
+        builder
+            .json()
+            .flatten_event(true)
+            .with_span_list(false)
+            .init();
+    }
+    Ok(())
+}
+
+/// Installs the metrics recorder of this process.
+///
+/// # Errors
+/// When there is one already.
+pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
+    let buckets = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+    let handle = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Full(DURATION.to_owned()), &buckets)
+        .context("failed to set the buckets of the reconcile duration")?
+        .install_recorder()
+        .context("failed to install the metrics recorder")?;
+    metrics::describe_counter!(RECONCILES, "Reconciles, by how they ended.");
+    metrics::describe_counter!(ERRORS, "Reconciles that failed, by what failed.");
+    metrics::describe_histogram!(DURATION, "Time one reconcile took.");
+    metrics::describe_counter!(WAITS, "Reconciles that ended waiting, by what for.");
+    metrics::describe_counter!(WRITES, "Objects written, by kind.");
+    metrics::describe_gauge!(LEADER, "1 while this process leads.");
+    metrics::gauge!(LEADER).set(0.0);
+    Ok(handle)
+}
+
+/// How a reconcile ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything is as the spec says.
+    Done,
+    /// The next step waits for something.
+    Waiting(Reason),
+    /// A person has to do something.
+    Degraded,
+}
+
+/// Counts a reconcile that ended.
+pub fn reconciled(outcome: Outcome, took: Duration) {
+    let word = match outcome {
+        Outcome::Done => "done",
+        Outcome::Waiting(reason) => {
+            metrics::counter!(WAITS, "reason" => reason.as_str()).increment(1);
+            "waiting"
+        }
+        Outcome::Degraded => "degraded",
+    };
+    metrics::counter!(RECONCILES, "outcome" => word).increment(1);
+    metrics::histogram!(DURATION).record(took);
+}
+
+/// Counts a reconcile that failed.
+pub fn failed(error: &crate::error::Error) {
+    metrics::counter!(RECONCILES, "outcome" => "error").increment(1);
+    metrics::counter!(ERRORS, "error" => error.label()).increment(1);
+}
+
+/// Counts a write.
+pub fn wrote(kind: &'static str) {
+    metrics::counter!(WRITES, "kind" => kind).increment(1);
+}
+
+/// Says whether this process leads.
+pub fn leading(yes: bool) {
+    metrics::gauge!(LEADER).set(if yes { 1.0 } else { 0.0 });
+}

@@ -1,0 +1,105 @@
+//! Who a cluster is: the names, labels and owner reference everything else is made from.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Resource;
+use readstates_operator_api::{
+    ReadStateCluster,
+    labels::{self, Component},
+};
+
+use crate::error::Error;
+
+/// The identity of one `ReadStateCluster`, with the names of its children.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID: a cluster made again under the same name is another one.
+    pub uid: String,
+    /// Generation of the spec at hand.
+    pub generation: i64,
+}
+
+impl Identity {
+    /// Reads it from an object of the API server.
+    ///
+    /// # Errors
+    /// When the object was never stored.
+    pub fn of(cluster: &ReadStateCluster) -> Result<Self, Error> {
+        let meta = cluster.meta();
+        let need = |value: &Option<String>, field| value.clone().ok_or(Error::Nameless { field });
+        Ok(Self {
+            namespace: need(&meta.namespace, "namespace")?,
+            name: need(&meta.name, "name")?,
+            uid: need(&meta.uid, "uid")?,
+            generation: meta.generation.unwrap_or_default(),
+        })
+    }
+
+    /// Metadata of a child.
+    #[must_use]
+    pub fn child(&self, name: String, component: Component) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name),
+            namespace: Some(self.namespace.clone()),
+            labels: Some(labels::all(&self.name, component)),
+            owner_references: Some(vec![self.owner_reference()]),
+            ..ObjectMeta::default()
+        }
+    }
+
+    /// The labels that select the pods of `component`.
+    #[must_use]
+    pub fn selector(&self, component: Component) -> BTreeMap<String, String> {
+        labels::selector(&self.name, component)
+    }
+
+    /// Makes a child go when the cluster goes.
+    #[must_use]
+    pub fn owner_reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: ReadStateCluster::api_version(&()).into_owned(),
+            kind: ReadStateCluster::kind(&()).into_owned(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }
+    }
+
+    /// StatefulSet, ServiceAccount, PodDisruptionBudget and ring of the cache, and the Service that
+    /// clients use.
+    #[must_use]
+    pub fn cache(&self) -> String {
+        self.name.clone()
+    }
+
+    /// Headless Service that gives each cache pod a name of its own.
+    #[must_use]
+    pub fn cache_members(&self) -> String {
+        format!("{}-members", self.name)
+    }
+
+    /// Headless Service, ServiceAccount and PodDisruptionBudget of the database.
+    #[must_use]
+    pub fn database(&self) -> String {
+        format!("{}-db", self.name)
+    }
+
+    /// StatefulSet of one rack.
+    #[must_use]
+    pub fn rack(&self, rack: &str) -> String {
+        format!("{}-db-{rack}", self.name)
+    }
+
+    /// Host name, within the Kubernetes cluster, of pod `ordinal` of a StatefulSet behind a headless
+    /// Service. The cluster's domain is left to the resolver.
+    #[must_use]
+    pub fn pod_host(&self, stateful_set: &str, ordinal: i32, service: &str) -> String {
+        format!("{stateful_set}-{ordinal}.{service}.{}.svc", self.namespace)
+    }
+}

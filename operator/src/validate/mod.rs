@@ -1,0 +1,411 @@
+//! Parses a spec once, at the door: what builders get after it cannot fail and lacks nothing.
+//!
+//! The API server refuses most of what is wrong by the CRD's schema and rules. What gets past them
+//! (quantities inside resource lists, a CRD older than the operator) ends here, as a list of
+//! fields and what is wrong with each.
+
+mod duration;
+mod identity;
+mod quantity;
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use k8s_openapi::{
+    api::core::v1::{LocalObjectReference, ResourceRequirements, Toleration},
+    apimachinery::pkg::api::resource::Quantity,
+};
+use readstates_operator_api::{
+    DEFAULT_KEYSPACE, DatabaseSpec, Engine, ExternalSpec, ReadStateClusterSpec, Storage,
+};
+
+pub use self::{identity::Identity, quantity::Amount};
+use crate::context::Images;
+
+/// A `ReadStateCluster` that can be carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValidatedCluster {
+    /// Who it is.
+    pub id: Identity,
+    /// Wanted cache pods.
+    pub replicas: i32,
+    /// Whether nothing may be changed.
+    pub paused: bool,
+    /// Image of cache pods and schema Job.
+    pub image: String,
+    /// Pull policy of all pods.
+    pub pull_policy: Option<String>,
+    /// Pull secrets of all pods.
+    pub pull_secrets: Vec<LocalObjectReference>,
+    /// The cache pods.
+    pub cache: Cache,
+    /// Where read states are kept.
+    pub store: Store,
+}
+
+/// How cache pods run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cache {
+    /// Read states a pod keeps.
+    pub capacity_states: i64,
+    /// Longest time from change to write.
+    pub flush_interval: Duration,
+    /// Requests and limits.
+    pub resources: ResourceRequirements,
+    /// Labels of nodes.
+    pub node_selector: BTreeMap<String, String>,
+    /// Accepted taints.
+    pub tolerations: Vec<Toleration>,
+}
+
+/// Where read states are kept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Store {
+    /// A database the operator runs.
+    Managed(Database),
+    /// A database somebody else runs.
+    External(External),
+    /// The one cache pod's volume.
+    Embedded(Volume),
+}
+
+/// A database the operator runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Database {
+    /// Which one.
+    pub engine: Engine,
+    /// Its image.
+    pub image: String,
+    /// Copies of each read state.
+    pub replication_factor: i32,
+    /// Racks, in the order in which they are started. Never empty.
+    pub racks: Vec<Rack>,
+    /// Volume of each member.
+    pub volume: Volume,
+    /// Requests and limits.
+    pub resources: ResourceRequirements,
+    /// Keyspace of the read states.
+    pub keyspace: String,
+}
+
+/// One rack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rack {
+    /// Its name.
+    pub name: String,
+    /// Wanted members.
+    pub members: i32,
+    /// Zone its pods must run in.
+    pub zone: Option<String>,
+}
+
+/// A volume to claim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Volume {
+    /// Its size.
+    pub size: Quantity,
+    /// Its class; none: the default one.
+    pub class: Option<String>,
+}
+
+/// A database somebody else runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct External {
+    /// Hosts to begin with. Never empty.
+    pub contact_points: Vec<String>,
+    /// CQL port.
+    pub port: i32,
+    /// Keyspace of the read states.
+    pub keyspace: String,
+    /// Data center to use.
+    pub local_datacenter: String,
+    /// Copies of each read state.
+    pub replication_factor: i32,
+    /// Secret with the login.
+    pub secret: Option<String>,
+}
+
+/// Everything that is wrong with a spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidSpec {
+    /// Never empty.
+    pub problems: Vec<Problem>,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Path of the field.
+    pub field: String,
+    /// What is wrong and what would be right.
+    pub problem: String,
+}
+
+impl fmt::Display for InvalidSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<_> = self
+            .problems
+            .iter()
+            .map(|p| format!("{}: {}", p.field, p.problem))
+            .collect();
+        f.write_str(&texts.join("; "))
+    }
+}
+
+/// Parses a spec.
+///
+/// # Errors
+/// Every problem found, each with its field.
+pub fn validate(
+    id: Identity,
+    spec: &ReadStateClusterSpec,
+    images: &Images,
+) -> Result<ValidatedCluster, InvalidSpec> {
+    let ReadStateClusterSpec {
+        replicas,
+        paused,
+        image,
+        image_pull_policy,
+        image_pull_secrets,
+        cache,
+        database,
+    } = spec;
+    let mut check = Checker::default();
+    let flush_interval = duration::parse(&cache.flush_interval).unwrap_or_else(|| {
+        check.wrong(
+            "spec.cache.flushInterval",
+            format!(
+                "{:?} is not a duration from 1s to 10m",
+                cache.flush_interval
+            ),
+        );
+        Duration::ZERO
+    });
+    let cache = Cache {
+        capacity_states: cache.capacity_states,
+        flush_interval,
+        resources: check
+            .resources("spec.cache.resources", cache.resources.as_ref())
+            .unwrap_or_else(|| default_cache_resources(cache.capacity_states)),
+        node_selector: cache.node_selector.clone().unwrap_or_default(),
+        tolerations: cache.tolerations.clone().unwrap_or_default(),
+    };
+    let store = check.store(database, images);
+    if matches!(store, Some(Store::Embedded(_))) && *replicas != 1 {
+        check.wrong("spec.replicas", "must be 1 with spec.database.embedded");
+    }
+    match store {
+        Some(store) if check.problems.is_empty() => Ok(ValidatedCluster {
+            id,
+            replicas: *replicas,
+            paused: *paused,
+            image: image.clone().unwrap_or_else(|| images.readstates.clone()),
+            pull_policy: image_pull_policy.map(|p| p.as_str().to_owned()),
+            pull_secrets: image_pull_secrets.clone().unwrap_or_default(),
+            cache,
+            store,
+        }),
+        _ => Err(InvalidSpec {
+            problems: check.problems,
+        }),
+    }
+}
+
+#[derive(Default)]
+struct Checker {
+    problems: Vec<Problem>,
+}
+
+impl Checker {
+    fn wrong(&mut self, field: impl Into<String>, problem: impl Into<String>) {
+        self.problems.push(Problem {
+            field: field.into(),
+            problem: problem.into(),
+        });
+    }
+
+    /// The store, or `None` once a problem is on the list.
+    fn store(&mut self, spec: &DatabaseSpec, images: &Images) -> Option<Store> {
+        match (spec.engine, &spec.external, &spec.embedded) {
+            (Some(engine), None, None) => self.managed(engine, spec, images).map(Store::Managed),
+            (None, Some(external), None) => self.external(external).map(Store::External),
+            (None, None, Some(embedded)) => self
+                .volume("spec.database.embedded.storage", Some(&embedded.storage))
+                .map(Store::Embedded),
+            (engine, external, embedded) => {
+                let set: Vec<_> = [
+                    ("engine", engine.is_some()),
+                    ("external", external.is_some()),
+                    ("embedded", embedded.is_some()),
+                ]
+                .into_iter()
+                .filter_map(|(name, set)| set.then_some(name))
+                .collect();
+                self.wrong(
+                    "spec.database",
+                    format!(
+                        "exactly one of engine, external and embedded must be set, not [{}]",
+                        set.join(", ")
+                    ),
+                );
+                None
+            }
+        }
+    }
+
+    fn managed(
+        &mut self,
+        engine: Engine,
+        spec: &DatabaseSpec,
+        images: &Images,
+    ) -> Option<Database> {
+        let racks: Vec<_> = spec
+            .racks
+            .iter()
+            .flatten()
+            .map(|r| Rack {
+                name: r.name.clone(),
+                members: r.members,
+                zone: r.zone.clone(),
+            })
+            .collect();
+        if racks.is_empty() {
+            self.wrong("spec.database.racks", "at least one rack is needed");
+        }
+        for (i, rack) in racks.iter().enumerate() {
+            if racks[..i].iter().any(|other| other.name == rack.name) {
+                self.wrong(
+                    format!("spec.database.racks[{i}].name"),
+                    "is the name of two racks",
+                );
+            }
+        }
+        let members: i32 = racks.iter().map(|r| r.members).sum();
+        let replication_factor = spec.replication_factor.unwrap_or_default();
+        if replication_factor < 1 || replication_factor > members {
+            self.wrong(
+                "spec.database.replicationFactor",
+                format!("must be from 1 to the {members} members of all racks"),
+            );
+        }
+        let resources = self
+            .resources("spec.database.resources", spec.resources.as_ref())
+            .unwrap_or_else(default_database_resources);
+        let volume = self.volume("spec.database.storage", spec.storage.as_ref())?;
+        let default_image = match engine {
+            Engine::Cassandra => &images.cassandra,
+            Engine::Scylla => &images.scylla,
+        };
+        Some(Database {
+            engine,
+            image: spec.image.clone().unwrap_or_else(|| default_image.clone()),
+            replication_factor,
+            racks,
+            volume,
+            resources,
+            keyspace: spec
+                .keyspace
+                .clone()
+                .unwrap_or_else(|| DEFAULT_KEYSPACE.to_owned()),
+        })
+    }
+
+    fn external(&mut self, spec: &ExternalSpec) -> Option<External> {
+        let ExternalSpec {
+            contact_points,
+            port,
+            keyspace,
+            local_datacenter,
+            replication_factor,
+            secret_ref,
+        } = spec;
+        if contact_points.is_empty() {
+            self.wrong(
+                "spec.database.external.contactPoints",
+                "at least one host is needed",
+            );
+            return None;
+        }
+        Some(External {
+            contact_points: contact_points.clone(),
+            port: *port,
+            keyspace: keyspace.clone(),
+            local_datacenter: local_datacenter.clone(),
+            replication_factor: *replication_factor,
+            secret: secret_ref.as_ref().map(|r| r.name.clone()),
+        })
+    }
+
+    fn volume(&mut self, field: &str, storage: Option<&Storage>) -> Option<Volume> {
+        let Some(storage) = storage else {
+            self.wrong(field, "is needed");
+            return None;
+        };
+        if !Amount::parse(&storage.size).is_some_and(Amount::is_positive) {
+            self.wrong(
+                format!("{field}.size"),
+                format!(
+                    "{:?} is not a quantity above zero, such as 100Gi",
+                    storage.size
+                ),
+            );
+            return None;
+        }
+        Some(Volume {
+            size: Quantity(storage.size.clone()),
+            class: storage.storage_class_name.clone(),
+        })
+    }
+
+    /// Checks every quantity in `resources`, which the CRD's schema does not.
+    fn resources(
+        &mut self,
+        field: &str,
+        resources: Option<&ResourceRequirements>,
+    ) -> Option<ResourceRequirements> {
+        let resources = resources?;
+        for (part, amounts) in [
+            ("limits", &resources.limits),
+            ("requests", &resources.requests),
+        ] {
+            for (name, amount) in amounts.iter().flatten() {
+                if Amount::parse(&amount.0).is_none_or(Amount::is_negative) {
+                    self.wrong(
+                        format!("{field}.{part}.{name}"),
+                        format!("{:?} is not a quantity, such as 500m or 2Gi", amount.0),
+                    );
+                }
+            }
+        }
+        Some(resources.clone())
+    }
+}
+
+/// 24 bytes of a state, as much for its index, a third of room for maps that grow; and what the
+/// process needs by itself.
+fn default_cache_resources(capacity_states: i64) -> ResourceRequirements {
+    const BYTES_PER_STATE: i64 = 64;
+    const PROCESS_MIB: i64 = 128;
+    let mib = PROCESS_MIB + capacity_states * BYTES_PER_STATE / (1 << 20);
+    ResourceRequirements {
+        requests: Some(amounts("100m", &format!("{mib}Mi"))),
+        ..ResourceRequirements::default()
+    }
+}
+
+fn default_database_resources() -> ResourceRequirements {
+    ResourceRequirements {
+        requests: Some(amounts("1", "4Gi")),
+        limits: Some(BTreeMap::from([(
+            "memory".to_owned(),
+            Quantity("4Gi".to_owned()),
+        )])),
+        ..ResourceRequirements::default()
+    }
+}
+
+fn amounts(cpu: &str, memory: &str) -> BTreeMap<String, Quantity> {
+    BTreeMap::from([
+        ("cpu".to_owned(), Quantity(cpu.to_owned())),
+        ("memory".to_owned(), Quantity(memory.to_owned())),
+    ])
+}
