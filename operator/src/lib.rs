@@ -13,6 +13,8 @@ pub mod build;
 pub mod cli;
 pub mod context;
 pub mod error;
+#[cfg(test)]
+mod fixtures;
 pub mod lease;
 pub mod observe;
 pub mod plan;

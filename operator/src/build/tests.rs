@@ -1,1 +1,310 @@
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use kube::ResourceExt;
+use serde_json::{Value, json};
 
+use super::{Object, objects};
+use crate::{
+    fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, cluster, table},
+    plan::{CacheStep, Plan},
+    validate::ValidatedCluster,
+};
+
+const SCYLLA: &str = "
+replicas: 3
+database:
+  engine: Scylla
+  replicationFactor: 1
+  racks: [{ name: a, members: 1 }]
+  storage: { size: 1Ti }
+  resources: { limits: { cpu: '2', memory: 8Gi } }
+";
+
+/// Everything, with every rack, the schema Job and this table.
+fn all(cluster: &ValidatedCluster) -> Vec<Object> {
+    let members = usize::try_from(cluster.replicas).unwrap();
+    let plan = Plan {
+        racks: vec!["a".to_owned(), "b".to_owned()],
+        schema_job: true,
+        cache: Some(CacheStep::Run(table(4, members))),
+        ..Plan::default()
+    };
+    objects(cluster, &plan)
+}
+
+fn name(object: &Object) -> String {
+    match object {
+        Object::ConfigMap(o) => format!("ConfigMap {}", o.name_any()),
+        Object::Job(o) => format!("Job {}", o.name_any()),
+        Object::PodDisruptionBudget(o) => format!("PodDisruptionBudget {}", o.name_any()),
+        Object::Ring(o) => format!("ReadStateRing {}", o.name_any()),
+        Object::Service(o) => format!("Service {}", o.name_any()),
+        Object::ServiceAccount(o) => format!("ServiceAccount {}", o.name_any()),
+        Object::StatefulSet(o) => format!("StatefulSet {}", o.name_any()),
+    }
+}
+
+fn names(cluster: &ValidatedCluster) -> Vec<String> {
+    all(cluster).iter().map(name).collect()
+}
+
+fn pod(cluster: &ValidatedCluster, wanted: &str) -> PodSpec {
+    let objects = all(cluster);
+    let found = objects
+        .iter()
+        .find(|o| name(o).starts_with(wanted))
+        .unwrap();
+    let template = match found {
+        Object::StatefulSet(set) => set.spec.as_ref().unwrap().template.clone(),
+        Object::Job(job) => job.spec.as_ref().unwrap().template.clone(),
+        other => panic!("{} has no pods", name(other)),
+    };
+    template.spec.unwrap()
+}
+
+/// The environment as `NAME=value`, with references in angle brackets.
+fn environment(container: &Container) -> Vec<String> {
+    let value = |v: &k8s_openapi::api::core::v1::EnvVar| match (&v.value, &v.value_from) {
+        (Some(value), None) => value.clone(),
+        (None, Some(from)) => match (&from.field_ref, &from.secret_key_ref) {
+            (Some(field), None) => format!("<{}>", field.field_path),
+            (None, Some(secret)) => format!("<{}/{}>", secret.name, secret.key),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    container
+        .env
+        .iter()
+        .flatten()
+        .map(|v| format!("{}={}", v.name, value(v)))
+        .collect()
+}
+
+#[test]
+fn everything_is_written_in_an_order_in_which_it_can_start() {
+    let job = super::schema_job_name(&cluster(CASSANDRA)).unwrap();
+    assert_eq!(
+        names(&cluster(CASSANDRA)),
+        [
+            "ServiceAccount chat-db",
+            "Service chat-db",
+            "PodDisruptionBudget chat-db",
+            "StatefulSet chat-db-a",
+            "StatefulSet chat-db-b",
+            "ServiceAccount chat",
+            "Service chat",
+            "Service chat-members",
+            "PodDisruptionBudget chat",
+            &format!("Job {job}"),
+            "ReadStateRing chat",
+            "StatefulSet chat",
+        ]
+    );
+    assert_eq!(names(&cluster(EMBEDDED)).len(), 6);
+}
+
+#[test]
+fn a_cache_pod_is_told_its_table_and_its_store() {
+    let cache = crate::build::cache::run(&cluster(CASSANDRA), &table(4, 2));
+    let cache = cache.spec.unwrap().template.spec.unwrap();
+    assert_eq!(
+        environment(&cache.containers[0]),
+        [
+            "READSTATES_MEMBER=<metadata.name>",
+            "READSTATES_MEMBERS=chat-0=http://chat-0.chat-members.talk.svc:7400,\
+             chat-1=http://chat-1.chat-members.talk.svc:7400",
+            "READSTATES_RING_NUMBER=4",
+            "READSTATES_LISTEN=0.0.0.0:7400",
+            "READSTATES_ADMIN_LISTEN=0.0.0.0:7401",
+            "READSTATES_STORE=cql://chat-db.talk.svc:9042/readstates",
+            "READSTATES_FLUSH_INTERVAL=30000ms",
+            "READSTATES_CAPACITY_STATES=8000000",
+            "READSTATES_DRAIN_TIMEOUT=270s",
+            "READSTATES_CQL_LOCAL_DC=dc1",
+        ]
+    );
+    assert_eq!(cache.termination_grace_period_seconds, Some(300));
+}
+
+#[test]
+fn cache_pods_and_schema_jobs_meet_the_restricted_standard() {
+    for (spec, object) in [
+        (EMBEDDED, "StatefulSet chat"),
+        (EXTERNAL, "Job chat-schema"),
+    ] {
+        let pod = pod(&cluster(spec), object);
+        assert_eq!(
+            serde_json::to_value(pod.security_context).unwrap(),
+            json!({
+                "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+                "fsGroupChangePolicy": "OnRootMismatch",
+                "seccompProfile": { "type": "RuntimeDefault" },
+            })
+        );
+        assert_eq!(
+            serde_json::to_value(&pod.containers[0].security_context).unwrap(),
+            json!({
+                "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] },
+                "readOnlyRootFilesystem": true,
+            })
+        );
+        assert_eq!(pod.automount_service_account_token, Some(false));
+    }
+}
+
+#[test]
+fn a_password_is_only_ever_a_file() {
+    let pod = pod(&cluster(EXTERNAL), "Job chat-schema");
+    let container = &pod.containers[0];
+    assert_eq!(
+        environment(container),
+        [
+            "READSTATES_CQL_LOCAL_DC=east",
+            "READSTATES_CQL_USER=<login/username>",
+            "READSTATES_CQL_PASSWORD_FILE=/etc/readstates/login/password",
+        ]
+    );
+    assert_eq!(
+        serde_json::to_value(&pod.volumes).unwrap(),
+        json!([{
+            "name": "login",
+            "secret": {
+                "secretName": "login", "defaultMode": 0o440,
+                "items": [{ "key": "password", "path": "password" }],
+            },
+        }])
+    );
+    assert_eq!(
+        container.args.as_ref().unwrap(),
+        &[
+            "schema",
+            "--store",
+            "cql://db-1.example,db-2.example:9042/readstates",
+            "--replication",
+            "east=3"
+        ]
+    );
+}
+
+#[test]
+fn an_embedded_store_has_a_volume_that_is_kept() {
+    let objects = all(&cluster(EMBEDDED));
+    let Some(Object::StatefulSet(set)) = objects.last() else {
+        panic!("no StatefulSet")
+    };
+    let spec = set.spec.as_ref().unwrap();
+    assert_eq!(
+        serde_json::to_value(&spec.volume_claim_templates).unwrap(),
+        json!([{
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": { "name": "data" },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": { "requests": { "storage": "10Gi" } },
+            },
+        }])
+    );
+    // Kubernetes keeps claims unless it is told otherwise, and it is not.
+    assert_eq!(spec.persistent_volume_claim_retention_policy, None);
+}
+
+#[test]
+fn a_cassandra_member_knows_its_place_and_gets_half_the_memory_as_heap() {
+    let pod = pod(&cluster(CASSANDRA), "StatefulSet chat-db-b");
+    assert_eq!(
+        environment(&pod.containers[0]),
+        [
+            "POD_IP=<status.podIP>",
+            "CASSANDRA_CLUSTER_NAME=talk.chat",
+            "CASSANDRA_SEEDS=chat-db-a-0.chat-db.talk.svc",
+            "CASSANDRA_DC=dc1",
+            "CASSANDRA_RACK=b",
+            "CASSANDRA_ENDPOINT_SNITCH=GossipingPropertyFileSnitch",
+            "CASSANDRA_LISTEN_ADDRESS=$(POD_IP)",
+            "CASSANDRA_BROADCAST_ADDRESS=$(POD_IP)",
+            "CASSANDRA_RPC_ADDRESS=0.0.0.0",
+            "CASSANDRA_BROADCAST_RPC_ADDRESS=$(POD_IP)",
+            "MAX_HEAP_SIZE=4096M",
+            "HEAP_NEWSIZE=1024M",
+        ]
+    );
+    let affinity = serde_json::to_value(pod.affinity).unwrap();
+    assert_eq!(
+        affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["labelSelector"]
+            ["matchLabels"],
+        json!({
+            "app.kubernetes.io/component": "database",
+            "readstates.dev/cluster": "chat",
+        })
+    );
+    let terms = &affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    assert_eq!(
+        terms["nodeSelectorTerms"][0]["matchExpressions"][0],
+        json!({ "key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-b"] })
+    );
+    // A rack with a zone needs no spreading, and one without gets it.
+    assert_eq!(pod.topology_spread_constraints, None);
+}
+
+#[test]
+fn a_scylla_member_has_a_shard_for_each_cpu_of_its_own() {
+    let cluster = cluster(SCYLLA);
+    let pod = pod(&cluster, "StatefulSet chat-db-a");
+    assert_eq!(
+        pod.containers[0].args.as_ref().unwrap().join(" "),
+        "--cluster-name talk.chat --seeds chat-db-a-0.chat-db.talk.svc \
+         --endpoint-snitch GossipingPropertyFileSnitch --listen-address $(POD_IP) \
+         --broadcast-address $(POD_IP) --rpc-address 0.0.0.0 --broadcast-rpc-address $(POD_IP) \
+         --api-address 127.0.0.1 --developer-mode 0 --overprovisioned 0 --smp 2"
+    );
+    let config = all(&cluster).into_iter().find_map(|o| match o {
+        Object::ConfigMap(config) => config.data,
+        _ => None,
+    });
+    assert_eq!(
+        config.unwrap()["cassandra-rackdc.properties"],
+        "dc=dc1\nrack=a\nprefer_local=false\n"
+    );
+}
+
+#[test]
+fn every_object_belongs_to_its_cluster_and_says_so() {
+    for object in all(&cluster(SCYLLA)) {
+        let value = match &object {
+            Object::ConfigMap(o) => serde_json::to_value(o),
+            Object::Job(o) => serde_json::to_value(o),
+            Object::PodDisruptionBudget(o) => serde_json::to_value(o),
+            Object::Ring(o) => serde_json::to_value(o),
+            Object::Service(o) => serde_json::to_value(o),
+            Object::ServiceAccount(o) => serde_json::to_value(o),
+            Object::StatefulSet(o) => serde_json::to_value(o),
+        };
+        let metadata: Value = value.unwrap()["metadata"].clone();
+        let what = name(&object);
+        assert_eq!(metadata["namespace"], "talk", "{what}");
+        assert_eq!(
+            metadata["labels"]["readstates.dev/cluster"], "chat",
+            "{what}"
+        );
+        assert_eq!(
+            metadata["ownerReferences"],
+            json!([{
+                "apiVersion": "readstates.dev/v1alpha1", "kind": "ReadStateCluster",
+                "name": "chat", "uid": "uid-of-chat",
+                "controller": true, "blockOwnerDeletion": true,
+            }]),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn the_schema_job_has_another_name_when_anything_in_it_changes() {
+    let name = |spec: &str| super::schema_job_name(&cluster(spec)).unwrap();
+    assert_eq!(name(EXTERNAL), name(EXTERNAL));
+    assert_ne!(
+        name(EXTERNAL),
+        name(&EXTERNAL.replace("replicationFactor: 3", "replicationFactor: 2"))
+    );
+    assert_ne!(name(EXTERNAL), name(&format!("image: other\n{EXTERNAL}")));
+}

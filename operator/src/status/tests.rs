@@ -1,1 +1,248 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::runtime::events::EventType;
+use readstates_operator_api::ReadStateClusterStatus;
 
+use super::{Decided, Report, events, outcome, status};
+use crate::{
+    apply::{Applied, Blocked},
+    fixtures::{CASSANDRA, EMBEDDED, Scene, id, now, scene, table, try_cluster},
+    observe::{JobOutcome, Seen, World},
+    telemetry::Outcome,
+};
+
+fn told(
+    scene: &Scene,
+    applied: &Applied,
+    before: Option<&ReadStateClusterStatus>,
+) -> ReadStateClusterStatus {
+    let plan = scene.plan();
+    let decided = Decided {
+        cluster: &scene.cluster,
+        plan: &plan,
+        applied,
+    };
+    let report = Report {
+        id: &id(),
+        before,
+        world: &scene.world,
+        spec: Ok(decided),
+    };
+    status(&report, now())
+}
+
+/// The conditions as `Type=Status Reason`.
+fn conditions(status: &ReadStateClusterStatus) -> Vec<String> {
+    let text = |c: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
+        format!("{}={} {}", c.type_, c.status, c.reason)
+    };
+    status.conditions.iter().map(text).collect()
+}
+
+fn message<'a>(status: &'a ReadStateClusterStatus, type_: &str) -> &'a str {
+    &status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == type_)
+        .unwrap()
+        .message
+}
+
+fn complete() -> Scene {
+    scene(CASSANDRA)
+        .ready_for_cache()
+        .published(table(4, 3))
+        .running(&table(4, 3))
+}
+
+#[test]
+fn a_cluster_as_wanted_says_so_in_every_condition_and_column() {
+    let status = told(&complete(), &Applied::All, None);
+    assert_eq!(
+        conditions(&status),
+        [
+            "Available=True Serving",
+            "Progressing=False Reconciled",
+            "Degraded=False AsExpected",
+            "CacheReady=True AllReady",
+            "DatabaseReady=True AllReady",
+            "RingStable=True Stable",
+        ]
+    );
+    assert_eq!(
+        (status.cache.as_str(), status.database.as_str()),
+        ("3/3", "3/3")
+    );
+    assert_eq!(
+        (status.states, status.dirty, status.ring_number),
+        (Some(30), Some(6), Some(4))
+    );
+    assert_eq!(status.waiting_on, None);
+    assert_eq!(
+        status.selector,
+        "readstates.dev/cluster=chat,app.kubernetes.io/component=cache"
+    );
+    assert_eq!(status.replicas, 3);
+}
+
+#[test]
+fn a_new_cluster_waits_for_its_database_and_says_for_what() {
+    let status = told(&scene(CASSANDRA), &Applied::All, None);
+    assert_eq!(
+        conditions(&status),
+        [
+            "Available=False NotServing",
+            "Progressing=True DatabaseNotReady",
+            "Degraded=False AsExpected",
+            "CacheReady=False CacheNotReady",
+            "DatabaseReady=False DatabaseNotReady",
+            "RingStable=False Changing",
+        ]
+    );
+    assert_eq!(
+        (status.cache.as_str(), status.database.as_str()),
+        ("0/3", "0/3")
+    );
+    assert_eq!(
+        message(&status, "Progressing"),
+        "rack a has 0 of 1 members ready"
+    );
+}
+
+#[test]
+fn a_missing_member_makes_the_service_unavailable() {
+    let mut scene = complete();
+    scene.world.cache_pods[1].ready = false;
+    scene.world.cache.as_mut().unwrap().ready = 2;
+    let status = told(&scene, &Applied::All, None);
+    assert_eq!(
+        message(&status, "Available"),
+        "2 of 3 members serve their users"
+    );
+    assert_eq!(status.waiting_on.unwrap().reason, "CacheNotReady");
+}
+
+#[test]
+fn a_wait_keeps_its_beginning_while_its_reason_stays() {
+    let first = told(&scene(CASSANDRA), &Applied::All, None);
+    let mut before = first.clone();
+    let long_ago = Time(now() - std::time::Duration::from_secs(3600));
+    before.waiting_on.as_mut().unwrap().since = long_ago.clone();
+    let later = told(&scene(CASSANDRA), &Applied::All, Some(&before));
+    assert_eq!(later.waiting_on.unwrap().since, long_ago);
+
+    let next = told(
+        &scene(CASSANDRA).database_ready(),
+        &Applied::All,
+        Some(&before),
+    );
+    let waiting = next.waiting_on.unwrap();
+    assert_eq!(
+        (waiting.reason.as_str(), waiting.since),
+        ("SchemaPending", Time(now()))
+    );
+}
+
+#[test]
+fn an_unknown_member_makes_the_sums_unknown_and_not_zero() {
+    let mut scene = complete();
+    scene
+        .world
+        .members
+        .insert("chat-1".to_owned(), Seen::Unknown("timed out".to_owned()));
+    let status = told(&scene, &Applied::All, None);
+    assert_eq!((status.states, status.dirty), (None, None));
+}
+
+#[test]
+fn a_paused_cluster_says_so_and_waits_for_nothing() {
+    let paused = scene(&format!("paused: true\n{CASSANDRA}"));
+    let status = told(&paused, &Applied::All, None);
+    assert!(conditions(&status).contains(&"Progressing=False Paused".to_owned()));
+    assert_eq!(status.waiting_on, None);
+}
+
+#[test]
+fn an_invalid_spec_names_the_field() {
+    let spec = CASSANDRA.replace("memory: 8Gi", "memory: banana");
+    let invalid = try_cluster(&spec).unwrap_err();
+    let report = Report {
+        id: &id(),
+        before: None,
+        world: &World::default(),
+        spec: Err(&invalid),
+    };
+    let status = status(&report, now());
+    assert_eq!(
+        message(&status, "Degraded"),
+        "spec.database.resources.limits.memory: \"banana\" is not a quantity, such as 500m or 2Gi"
+    );
+    assert_eq!(outcome(&report), Outcome::Degraded);
+    assert!(conditions(&status).contains(&"CacheReady=Unknown InvalidSpec".to_owned()));
+}
+
+#[test]
+fn what_stands_in_the_way_is_degraded_and_named() {
+    let taken = Applied::Blocked(Blocked::Conflict {
+        object: "Service chat".to_owned(),
+        owner: Some("Deployment web".to_owned()),
+    });
+    let status = told(&scene(EMBEDDED), &taken, None);
+    assert!(conditions(&status).contains(&"Degraded=True NameConflict".to_owned()));
+    assert!(
+        message(&status, "Degraded")
+            .contains("Service chat exists already and belongs to Deployment web")
+    );
+
+    let leftover = Applied::Blocked(Blocked::Leftover {
+        object: "Service chat".to_owned(),
+    });
+    let status = told(&scene(EMBEDDED), &leftover, None);
+    assert!(conditions(&status).contains(&"Degraded=False AsExpected".to_owned()));
+    assert_eq!(status.waiting_on.unwrap().reason, "LeftoverObject");
+}
+
+#[test]
+fn a_failed_schema_job_degrades_with_its_last_words() {
+    let failed = JobOutcome::Failed {
+        at: now(),
+        message: "no host answers".to_owned(),
+    };
+    let status = told(
+        &scene(CASSANDRA).database_ready().schema(failed),
+        &Applied::All,
+        None,
+    );
+    assert!(conditions(&status).contains(&"Degraded=True SchemaFailed".to_owned()));
+    assert!(message(&status, "Degraded").ends_with("failed: no host answers"));
+}
+
+#[test]
+fn events_tell_what_changed_and_nothing_else() {
+    let seen = |before: Option<&ReadStateClusterStatus>, after: &ReadStateClusterStatus| {
+        let events = events::news(before, after);
+        events
+            .iter()
+            .map(|e| (e.type_, e.reason.clone()))
+            .collect::<Vec<_>>()
+    };
+    let start = told(&scene(CASSANDRA), &Applied::All, None);
+    assert_eq!(
+        seen(None, &start),
+        [(EventType::Normal, "DatabaseNotReady".to_owned())]
+    );
+    assert_eq!(seen(Some(&start), &start), []);
+
+    let done = told(&complete(), &Applied::All, Some(&start));
+    let reasons: Vec<_> = seen(Some(&start), &done)
+        .into_iter()
+        .map(|(_, r)| r)
+        .collect();
+    assert_eq!(reasons, ["Serving", "AllReady", "AllReady", "Stable"]);
+
+    let sick = complete().says("chat-1", |m| m.store_problem = Some("no host".to_owned()));
+    let sick = told(&sick, &Applied::All, Some(&done));
+    assert_eq!(
+        seen(Some(&done), &sick),
+        [(EventType::Warning, "StoreUnhealthy".to_owned())]
+    );
+}

@@ -7,122 +7,23 @@
 mod duration;
 mod identity;
 mod quantity;
+mod spec;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use k8s_openapi::{
-    api::core::v1::{LocalObjectReference, ResourceRequirements, Toleration},
-    apimachinery::pkg::api::resource::Quantity,
+    api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_operator_api::{
     DEFAULT_KEYSPACE, DatabaseSpec, Engine, ExternalSpec, ReadStateClusterSpec, Storage,
 };
 
-pub use self::{identity::Identity, quantity::Amount};
+pub use self::{
+    identity::Identity,
+    quantity::Amount,
+    spec::{Cache, Database, External, Rack, Store, ValidatedCluster, Volume},
+};
 use crate::context::Images;
-
-/// A `ReadStateCluster` that can be carried out.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ValidatedCluster {
-    /// Who it is.
-    pub id: Identity,
-    /// Wanted cache pods.
-    pub replicas: i32,
-    /// Whether nothing may be changed.
-    pub paused: bool,
-    /// Image of cache pods and schema Job.
-    pub image: String,
-    /// Pull policy of all pods.
-    pub pull_policy: Option<String>,
-    /// Pull secrets of all pods.
-    pub pull_secrets: Vec<LocalObjectReference>,
-    /// The cache pods.
-    pub cache: Cache,
-    /// Where read states are kept.
-    pub store: Store,
-}
-
-/// How cache pods run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cache {
-    /// Read states a pod keeps.
-    pub capacity_states: i64,
-    /// Longest time from change to write.
-    pub flush_interval: Duration,
-    /// Requests and limits.
-    pub resources: ResourceRequirements,
-    /// Labels of nodes.
-    pub node_selector: BTreeMap<String, String>,
-    /// Accepted taints.
-    pub tolerations: Vec<Toleration>,
-}
-
-/// Where read states are kept.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Store {
-    /// A database the operator runs.
-    Managed(Database),
-    /// A database somebody else runs.
-    External(External),
-    /// The one cache pod's volume.
-    Embedded(Volume),
-}
-
-/// A database the operator runs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Database {
-    /// Which one.
-    pub engine: Engine,
-    /// Its image.
-    pub image: String,
-    /// Copies of each read state.
-    pub replication_factor: i32,
-    /// Racks, in the order in which they are started. Never empty.
-    pub racks: Vec<Rack>,
-    /// Volume of each member.
-    pub volume: Volume,
-    /// Requests and limits.
-    pub resources: ResourceRequirements,
-    /// Keyspace of the read states.
-    pub keyspace: String,
-}
-
-/// One rack.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rack {
-    /// Its name.
-    pub name: String,
-    /// Wanted members.
-    pub members: i32,
-    /// Zone its pods must run in.
-    pub zone: Option<String>,
-}
-
-/// A volume to claim.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Volume {
-    /// Its size.
-    pub size: Quantity,
-    /// Its class; none: the default one.
-    pub class: Option<String>,
-}
-
-/// A database somebody else runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct External {
-    /// Hosts to begin with. Never empty.
-    pub contact_points: Vec<String>,
-    /// CQL port.
-    pub port: i32,
-    /// Keyspace of the read states.
-    pub keyspace: String,
-    /// Data center to use.
-    pub local_datacenter: String,
-    /// Copies of each read state.
-    pub replication_factor: i32,
-    /// Secret with the login.
-    pub secret: Option<String>,
-}
 
 /// Everything that is wrong with a spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
