@@ -1,1 +1,39 @@
-//! End-to-end tests of Readstates on a real cluster.
+//! End-to-end tests of Readstates on a real cluster: the verbs they are written in.
+//!
+//! A test makes a [`World`] from the environment and works as a user would: `helm` installs, `kubectl`
+//! applies and scales, HTTP goes through the Service, rows are read from the database behind it.
+//!
+//! ```text
+//! World ─┬─ kubectl(…), helm(…)          programs: the one place that starts programs
+//!        ├─ namespace("chat") ── Place
+//!        └─ cluster(&place, "chat") ── Cluster ─┬─ service()   ── Http   the Service, by any pod
+//!                                               ├─ member(i)   ── Http   one cache pod
+//!                                               ├─ admin(i)    ── Http   its admin port
+//!                                               └─ cassandra() ── the rows
+//! ```
+//!
+//! Each test is a process of its own and makes sure of what it needs, so that any of them can be run
+//! alone and again. Users are new in every test; clusters and namespaces are shared and kept.
+
+mod cassandra;
+mod cluster;
+mod environment;
+mod forward;
+mod http;
+mod objects;
+mod programs;
+mod specs;
+mod users;
+mod wait;
+mod world;
+
+pub use cassandra::{Cassandra, Row};
+pub use cluster::Cluster;
+pub use environment::Environment;
+pub use http::{Answer, Http, ReadState};
+pub use objects::Child;
+pub use programs::Ran;
+pub use specs::{cassandra_spec, embedded_spec};
+pub use users::{CHANNEL, MESSAGE, Users};
+pub use wait::{Look, until, watched};
+pub use world::{Place, World};

@@ -1,0 +1,216 @@
+//! One `ReadStateCluster`: applied, waited for and looked at as a user does.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use readstates_operator_api::{ReadStateCluster, ReadStateClusterSpec, labels};
+use serde_json::Value;
+
+use crate::{
+    cassandra::Cassandra,
+    http::Http,
+    objects::is_ready,
+    wait::{Look, until},
+    world::{Place, World},
+};
+
+/// A cold start of Cassandra on a busy machine, its schema, and the cache pods after it.
+const COMES_UP: Duration = Duration::from_mins(6);
+/// Pods stop by writing what they hold, and start by asking nobody.
+pub(crate) const PODS_CHANGE: Duration = Duration::from_mins(3);
+
+/// A `ReadStateCluster` by name; whether it exists is another question.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    pub(crate) world: World,
+    pub(crate) place: Place,
+    pub(crate) name: String,
+}
+
+impl Cluster {
+    pub(crate) fn new(world: World, place: Place, name: String) -> Self {
+        Self { world, place, name }
+    }
+
+    /// `kubectl apply`.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn apply(&self, spec: ReadStateClusterSpec) -> Result<()> {
+        let resource = ReadStateCluster::new(&self.name, spec);
+        let text = serde_json::to_string(&resource)?;
+        let arguments = ["apply", "-n", &self.place.name, "-f", "-"];
+        self.world
+            .kubectl_with(&arguments, &text)
+            .await?
+            .success()?;
+        Ok(())
+    }
+
+    /// `kubectl wait` for the condition Available, and then for every cache pod.
+    ///
+    /// # Errors
+    /// When that takes too long: with what the operator says about it.
+    pub async fn available(&self) -> Result<()> {
+        let ready = self.wait_for("Available", COMES_UP).await;
+        let ready = match ready {
+            Ok(()) => self.wait_for("CacheReady", PODS_CHANGE).await,
+            Err(error) => Err(error),
+        };
+        match ready {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error.context(self.describe().await?)),
+        }
+    }
+
+    /// `kubectl wait --for=condition=TYPE`.
+    ///
+    /// # Errors
+    /// When it does not become true.
+    pub async fn wait_for(&self, condition: &str, limit: Duration) -> Result<()> {
+        let condition = format!("--for=condition={condition}");
+        let limit = format!("--timeout={}s", limit.as_secs());
+        self.kubectl(&["wait", &condition, &limit, &self.reference()])
+            .await?;
+        Ok(())
+    }
+
+    /// `kubectl scale`.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn scale(&self, replicas: usize) -> Result<()> {
+        let replicas_argument = format!("--replicas={replicas}");
+        self.kubectl(&["scale", &replicas_argument, &self.reference()])
+            .await?;
+        Ok(())
+    }
+
+    /// Waits until exactly `count` cache pods are there, all ready, and the ring has that many members.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub async fn has_members(&self, count: usize) -> Result<()> {
+        let what = format!("{} has {count} members", self.name);
+        let seen = until(&what, PODS_CHANGE, async || {
+            let pods = self.cache_pods().await?;
+            let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+            Ok(if pods.len() == count && ready == count {
+                Look::Done(())
+            } else {
+                Look::NotYet(format!("{ready} of {} pods are ready", pods.len()))
+            })
+        })
+        .await;
+        if let Err(error) = seen {
+            return Err(error.context(self.describe().await?));
+        }
+        self.wait_for("CacheReady", PODS_CHANGE).await?;
+        self.wait_for("RingStable", PODS_CHANGE).await
+    }
+
+    /// `kubectl delete`, and until it is gone.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub async fn delete(&self) -> Result<()> {
+        self.kubectl(&["delete", "--wait", "--timeout=120s", &self.reference()])
+            .await?;
+        Ok(())
+    }
+
+    /// Runs kubectl in the cluster's namespace, and gives what it printed.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let arguments = [&["-n", self.place.name.as_str()], arguments].concat();
+        self.world.kubectl(&arguments).await?.success()
+    }
+
+    /// The cluster's Service.
+    #[must_use]
+    pub fn service(&self) -> Http {
+        self.proxy(&format!("services/{}:http", self.name))
+    }
+
+    /// One cache pod.
+    #[must_use]
+    pub fn member(&self, ordinal: usize) -> Http {
+        self.proxy(&format!("pods/{}-{ordinal}:7400", self.name))
+    }
+
+    /// The admin port of one cache pod.
+    #[must_use]
+    pub fn admin(&self, ordinal: usize) -> Http {
+        self.proxy(&format!("pods/{}-{ordinal}:7401", self.name))
+    }
+
+    fn proxy(&self, target: &str) -> Http {
+        let base = format!("/api/v1/namespaces/{}/{target}/proxy", self.place.name);
+        Http::new(self.world.client(), base)
+    }
+
+    /// Has a cache pod write everything that the database does not have yet.
+    ///
+    /// # Errors
+    /// When some could not be written.
+    pub async fn flush(&self, ordinal: usize) -> Result<u64> {
+        let answer: Value = self
+            .admin(ordinal)
+            .send("POST", "/admin/v1/flush", None)
+            .await?;
+        ensure!(
+            answer["failed_users"] == 0,
+            "{}-{ordinal}: {answer}",
+            self.name
+        );
+        answer["flushed_users"]
+            .as_u64()
+            .with_context(|| format!("no number flushed: {answer}"))
+    }
+
+    /// The rows of the cluster's database.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    pub async fn cassandra(&self) -> Result<Cassandra> {
+        let selector = labels::selector_text(&self.name, labels::Component::Database);
+        let pods = self.api::<Pod>();
+        let members = pods
+            .list(&ListParams::default().labels(&selector))
+            .await?
+            .items;
+        Cassandra::connect(&pods, &members).await
+    }
+
+    /// What a person would look at first: status, pods, events.
+    pub(crate) async fn describe(&self) -> Result<String> {
+        let mut text = String::new();
+        let status = ["get", &self.reference(), "-o", "jsonpath={.status}"];
+        let pods = ["get", "pods,jobs", "-o", "wide"];
+        let events = [
+            "get",
+            "events",
+            "--sort-by=.lastTimestamp",
+            "-o",
+            "custom-columns=\
+            OBJECT:.involvedObject.name,REASON:.reason,MESSAGE:.message",
+        ];
+        for arguments in [&status[..], &pods[..], &events[..]] {
+            text = format!(
+                "{text}\n{}",
+                self.kubectl(arguments)
+                    .await
+                    .unwrap_or_else(|e| format!("{e:#}"))
+            );
+        }
+        Ok(text)
+    }
+
+    fn reference(&self) -> String {
+        format!("readstatecluster/{}", self.name)
+    }
+}

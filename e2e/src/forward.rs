@@ -1,0 +1,61 @@
+//! A local port that leads to a port of a pod, by the API server's port-forward.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+/// Forwards until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Forward {
+    pub(crate) address: SocketAddr,
+    /// Holds the one task that accepts; its own set of connections ends with it.
+    _task: JoinSet<()>,
+}
+
+impl Forward {
+    /// Listens on a free port of the loopback interface.
+    pub(crate) async fn to(pods: Api<Pod>, pod: &str, port: u16) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let pod = pod.to_owned();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (pods, pod) = (pods.clone(), pod.clone());
+                connections.spawn(async move {
+                    if let Err(error) = carry(pods, &pod, port, stream).await {
+                        println!("    port-forward to {pod}:{port}: {error:#}");
+                    }
+                });
+            }
+        });
+        Ok(Self {
+            address,
+            _task: task,
+        })
+    }
+}
+
+/// One connection, one port-forward of its own: they end together.
+async fn carry(pods: Api<Pod>, pod: &str, port: u16, mut local: TcpStream) -> Result<()> {
+    let mut forwarder = pods
+        .portforward(pod, &[port])
+        .await
+        .context("failed to begin")?;
+    let mut remote = forwarder
+        .take_stream(port)
+        .context("no stream for the port")?;
+    // Either side may end a connection whenever it likes.
+    let _ = copy_bidirectional(&mut local, &mut remote).await;
+    drop(remote);
+    forwarder.abort();
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! The cluster under test, with the operator installed, and namespaces to work in.
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    coordination::v1::Lease,
+    core::v1::{Namespace, Pod},
+};
+use kube::{
+    Api, Client, Config,
+    api::{DeleteParams, Patch, PatchParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::json;
+
+use crate::{
+    cluster::Cluster,
+    environment::Environment,
+    programs::{self, Ran},
+    specs::cassandra_spec,
+};
+
+/// Namespace and name of the release that the tests install.
+const SYSTEM: &str = "readstates-system";
+const RELEASE: &str = "readstates";
+/// Every namespace of the tests begins so.
+const PREFIX: &str = "readstates-e2e-";
+
+/// A cluster and the programs to work on it.
+#[derive(Clone)]
+pub struct World {
+    environment: Environment,
+    client: Client,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World")
+            .field("environment", &self.environment)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A namespace.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Its name.
+    pub name: String,
+}
+
+impl World {
+    /// The cluster of the environment, with the operator installed or upgraded to the chart under test.
+    ///
+    /// # Errors
+    /// When the environment lacks something, or the operator does not come up.
+    pub async fn installed() -> Result<Self> {
+        let world = Self::reached().await?;
+        world.install(&[]).await?;
+        Ok(world)
+    }
+
+    /// The cluster of the environment, whatever is installed.
+    ///
+    /// # Errors
+    /// When the environment lacks something.
+    pub async fn reached() -> Result<Self> {
+        let environment = Environment::read()?;
+        let kubeconfig = Kubeconfig::read_from(&environment.kubeconfig)?;
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+        Ok(Self {
+            environment,
+            client: Client::try_from(config)?,
+        })
+    }
+
+    /// Installs the operator, or upgrades it to the chart under test with these settings (`--set`) on top
+    /// of the environment's values. The next test goes without them again.
+    ///
+    /// # Errors
+    /// When the operator does not come up.
+    pub async fn install(&self, settings: &[&str]) -> Result<()> {
+        // The chart promises to run where the strictest standard is enforced.
+        self.ensure_namespace(SYSTEM, Some("restricted")).await?;
+        let chart = self.environment.chart.to_string_lossy().into_owned();
+        let values = self.environment.values.to_string_lossy().into_owned();
+        let release = [
+            "upgrade",
+            "--install",
+            RELEASE,
+            &chart,
+            "--namespace",
+            SYSTEM,
+        ];
+        let how = ["--values", &values, "--wait", "--timeout", "2m"];
+        let settings: Vec<&str> = settings.iter().flat_map(|one| ["--set", *one]).collect();
+        self.helm(&[&release[..], &how, &settings].concat())
+            .await?
+            .success()
+            .context("failed to install the operator")?;
+        Ok(())
+    }
+
+    /// Uninstalls the operator.
+    ///
+    /// # Errors
+    /// When helm does.
+    pub async fn uninstall(&self) -> Result<()> {
+        self.helm(&[
+            "uninstall",
+            RELEASE,
+            "--namespace",
+            SYSTEM,
+            "--wait",
+            "--timeout",
+            "2m",
+        ])
+        .await?
+        .success()?;
+        Ok(())
+    }
+
+    /// The Lease by which one operator leads.
+    #[must_use]
+    pub fn lease(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), SYSTEM)
+    }
+
+    /// The pods of the operator.
+    #[must_use]
+    pub fn operator_pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), SYSTEM)
+    }
+
+    /// The operator's Deployment, if it is there.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn operator(&self) -> Result<Option<Deployment>> {
+        let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), SYSTEM);
+        Ok(deployments.get_opt("readstates-operator").await?)
+    }
+
+    /// A namespace of the tests.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub async fn namespace(&self, name: &str) -> Result<Place> {
+        let name = format!("{PREFIX}{name}");
+        self.ensure_namespace(&name, None).await?;
+        Ok(Place { name })
+    }
+
+    async fn ensure_namespace(&self, name: &str, standard: Option<&str>) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let labels =
+            standard.map(|standard| json!({ "pod-security.kubernetes.io/enforce": standard }));
+        let wanted = json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": { "name": name, "labels": labels },
+        });
+        let parameters = PatchParams::apply("readstates-e2e").force();
+        namespaces
+            .patch(name, &parameters, &Patch::Apply(wanted))
+            .await?;
+        Ok(())
+    }
+
+    /// Asks for the deletion of every namespace of the tests, and gives their names.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn delete_namespaces(&self) -> Result<Vec<String>> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let mut names = Vec::new();
+        for namespace in namespaces.list(&kube::api::ListParams::default()).await? {
+            let name = namespace.metadata.name.unwrap_or_default();
+            if name.starts_with(PREFIX) {
+                namespaces.delete(&name, &DeleteParams::default()).await?;
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// The one cluster on Cassandra that tests share: available, with three members.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn chat() -> Result<Cluster> {
+        let world = Self::installed().await?;
+        let place = world.namespace("chat").await?;
+        let cluster = world.cluster(&place, "chat");
+        cluster.apply(cassandra_spec()).await?;
+        cluster.available().await?;
+        cluster.has_members(3).await?;
+        Ok(cluster)
+    }
+
+    /// The `ReadStateCluster` of that name.
+    #[must_use]
+    pub fn cluster(&self, place: &Place, name: &str) -> Cluster {
+        Cluster::new(self.clone(), place.clone(), name.to_owned())
+    }
+
+    /// A client of the API server.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Runs kubectl.
+    ///
+    /// # Errors
+    /// When it cannot be started; how it ended is in the result.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<Ran> {
+        self.kubectl_with(arguments, "").await
+    }
+
+    /// Runs kubectl with something to read.
+    ///
+    /// # Errors
+    /// When it cannot be started; how it ended is in the result.
+    pub async fn kubectl_with(&self, arguments: &[&str], input: &str) -> Result<Ran> {
+        let Environment {
+            kubectl,
+            kubeconfig,
+            ..
+        } = &self.environment;
+        programs::run(kubectl, kubeconfig, arguments, input).await
+    }
+
+    async fn helm(&self, arguments: &[&str]) -> Result<Ran> {
+        let Environment {
+            helm, kubeconfig, ..
+        } = &self.environment;
+        programs::run(helm, kubeconfig, arguments, "").await
+    }
+}

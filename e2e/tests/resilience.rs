@@ -1,0 +1,140 @@
+//! Pods go, members change, children are deleted: nothing acknowledged is lost, and everything comes back.
+
+use anyhow::{Result, ensure};
+use e2e::{CHANNEL, Http, MESSAGE, ReadState, Users, World};
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{Service, ServiceAccount},
+    policy::v1::PodDisruptionBudget,
+};
+
+/// Users with what the service acknowledged for each.
+struct Told(Vec<(u64, ReadState)>);
+
+impl Told {
+    async fn by(service: &Http, count: u64) -> Result<Self> {
+        let mut told = Vec::new();
+        for (user, message) in Users::fresh().take(count).into_iter().zip(MESSAGE..) {
+            told.push((user, service.ack(user, CHANNEL, message).await?));
+        }
+        Ok(Self(told))
+    }
+
+    async fn holds(&self, service: &Http) -> Result<()> {
+        for (user, state) in &self.0 {
+            let read = service.read(*user).await?;
+            ensure!(
+                read == [state.clone()],
+                "user {user}: told {state:?}, now {read:?}"
+            );
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_cache_pod_deleted_after_its_flush_loses_nothing() -> Result<()> {
+    let cluster = World::chat().await?;
+    let service = cluster.service();
+    let told = Told::by(&service, 60).await?;
+    let flushed = cluster.flush(0).await?;
+    ensure!(
+        flushed > 0,
+        "none of 60 users belonged to the first of three members"
+    );
+    cluster.replace_pod(0).await?;
+    told.holds(&service).await?;
+    told.holds(&cluster.member(0)).await
+}
+
+#[tokio::test]
+async fn a_cache_pod_that_is_told_to_stop_writes_what_it_holds() -> Result<()> {
+    let cluster = World::chat().await?;
+    let service = cluster.service();
+    let told = Told::by(&service, 60).await?;
+    cluster.replace_pod(1).await?;
+    told.holds(&service).await
+}
+
+#[tokio::test]
+async fn scaling_down_and_up_loses_nothing() -> Result<()> {
+    let cluster = World::chat().await?;
+    let service = cluster.service();
+    let before = Told::by(&service, 60).await?;
+    cluster.scale(2).await?;
+    cluster.has_members(2).await?;
+    before.holds(&service).await?;
+    let between = Told::by(&service, 60).await?;
+    cluster.scale(3).await?;
+    cluster.has_members(3).await?;
+    before.holds(&service).await?;
+    between.holds(&service).await?;
+    ensure!(
+        Told::by(&cluster.member(2), 20)
+            .await?
+            .holds(&cluster.member(0))
+            .await
+            .is_ok()
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn children_that_are_deleted_come_back() -> Result<()> {
+    let cluster = World::chat().await?;
+    let told = Told::by(&cluster.service(), 30).await?;
+    for name in ["chat", "chat-members", "chat-db"] {
+        cluster
+            .delete_and_see_again::<Service>(name, |_| true)
+            .await?;
+    }
+    for name in ["chat", "chat-db"] {
+        cluster
+            .delete_and_see_again::<PodDisruptionBudget>(name, |_| true)
+            .await?;
+        cluster
+            .delete_and_see_again::<ServiceAccount>(name, |_| true)
+            .await?;
+    }
+    let ready = |set: &StatefulSet| {
+        set.status
+            .as_ref()
+            .is_some_and(|status| status.ready_replicas == Some(3))
+    };
+    cluster
+        .delete_and_see_again::<StatefulSet>("chat", ready)
+        .await?;
+    cluster.has_members(3).await?;
+    told.holds(&cluster.service()).await
+}
+
+#[tokio::test]
+async fn children_that_are_changed_are_put_back() -> Result<()> {
+    let cluster = World::chat().await?;
+    let patch = r#"{"spec":{"ports":[{"port":7400,"name":"http","targetPort":9999}]}}"#;
+    cluster
+        .kubectl(&["patch", "service", "chat", "--patch", patch])
+        .await?;
+    cluster
+        .sees::<Service>("chat", "has its port back", |service| {
+            let spec = serde_json::to_value(&service.spec).unwrap_or_default();
+            spec["ports"][0]["targetPort"] == "http"
+        })
+        .await?;
+    cluster
+        .kubectl(&[
+            "patch",
+            "pdb",
+            "chat",
+            "--patch",
+            r#"{"spec":{"maxUnavailable":3}}"#,
+        ])
+        .await?;
+    cluster
+        .sees::<PodDisruptionBudget>("chat", "allows one again", |budget| {
+            let spec = serde_json::to_value(&budget.spec).unwrap_or_default();
+            spec["maxUnavailable"] == 1
+        })
+        .await?;
+    Ok(())
+}
