@@ -7,7 +7,7 @@ cluster_exists() { kind get clusters 2>/dev/null | grep -qx -- "$1"; }
 
 # Creates the cluster unless it is there and answers; one that does not answer is made anew.
 ensure_cluster() {
-    local name=$1 config
+    local name=$1 config image
     config=$(cluster_kubeconfig "$name")
     if cluster_exists "$name"; then
         mkdir -p "$(cluster_dir "$name")"
@@ -18,7 +18,23 @@ ensure_cluster() {
     fi
     rm -rf "$(cluster_dir "$name")"
     mkdir -p "$(cluster_dir "$name")"
-    kind create cluster --name "$name" --image "$(node_image)" --config "$ROOT/hack/kind.yaml" --kubeconfig "$config" --wait 120s
+    allow_inotify
+    image=$(node_image)
+    [ -n "$image" ] || die "there is no node image"
+    kind create cluster --name "$name" --image "$image" --config "$ROOT/hack/kind.yaml" --kubeconfig "$config" --wait 120s
+}
+
+# A node takes some twenty inotify instances, and Linux gives a user 128: the API server of a second cluster
+# would not start.
+allow_inotify() {
+    local limit=/proc/sys/fs/inotify/max_user_instances wanted=1024
+    [ "$(cat "$limit")" -lt "$wanted" ] || return 0
+    if [ -w "$limit" ]; then
+        echo "fs.inotify.max_user_instances: $(cat "$limit") -> $wanted"
+        echo "$wanted" >"$limit"
+    else
+        echo "if the API server does not start: sysctl fs.inotify.max_user_instances=$wanted as root"
+    fi
 }
 
 # After a restart of the machine or the engine the nodes start by themselves; give them time.
