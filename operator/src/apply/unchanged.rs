@@ -17,6 +17,10 @@ const KEYED: &[(&str, &str)] = &[
     ("volumes", "name"),
 ];
 
+/// Maps that belong to one owner as a whole: a key that others add changes what the rest means. (Those
+/// that server-side apply replaces as a whole.)
+const WHOLE: &[&str] = &["labelSelector", "matchLabels", "nodeSelector", "selector"];
+
 /// Maps whose values are quantities, which the API server rewrites: `2048Mi` comes back as `2Gi`.
 const QUANTITIES: &[&str] = &["limits", "requests"];
 
@@ -35,7 +39,10 @@ fn field_holds(name: &str, wish: &Value, live: Option<&Value>) -> bool {
         (Value::Object(fields), Some(Value::Object(live))) if QUANTITIES.contains(&name) => fields
             .iter()
             .all(|(key, wish)| same_amount(wish, live.get(key))),
-        (Value::Object(fields), Some(Value::Object(live))) => object_holds(fields, live),
+        (Value::Object(fields), Some(Value::Object(live))) => {
+            let whole = WHOLE.contains(&name);
+            (!whole || fields.len() == live.len()) && object_holds(fields, live)
+        }
         (Value::Array(items), Some(Value::Array(live))) => list_holds(name, items, live),
         (wish, Some(live)) => wish == live,
     }
@@ -103,6 +110,16 @@ mod tests {
         ] {
             assert!(!holds(&wish, &live), "{live}");
         }
+    }
+
+    #[test]
+    fn a_selector_that_others_narrowed_is_seen() {
+        let wish = json!({"selector": {"cluster": "chat"}});
+        assert!(holds(&wish, &wish));
+        assert!(!holds(
+            &wish,
+            &json!({"selector": {"cluster": "chat", "app": "x"}})
+        ));
     }
 
     #[test]

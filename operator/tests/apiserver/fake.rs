@@ -1,0 +1,185 @@
+//! What a StatefulSet controller, a Job controller and kubelets would do, when a test says so.
+
+use k8s_openapi::{
+    api::{
+        apps::v1::StatefulSet,
+        batch::v1::Job,
+        core::v1::{Pod, PodTemplateSpec},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Resource, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::world::World;
+
+/// Holds a pod back when it is deleted, as a process that still writes would.
+const STILL_WRITING: &str = "tests.readstates.dev/still-writing";
+
+impl World {
+    /// Every StatefulSet gets the pods it asks for, all ready; those too many are told to go, and stay
+    /// until [`World::let_go`].
+    pub(crate) async fn settle(&self) {
+        for set in self
+            .api::<StatefulSet>()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+        {
+            self.settle_set(&set).await;
+        }
+    }
+
+    async fn settle_set(&self, set: &StatefulSet) {
+        let spec = set.spec.as_ref().unwrap();
+        let wanted = spec.replicas.unwrap();
+        for pod in self.pods_of(set).await {
+            let ordinal: i32 = pod.name_any().rsplit_once('-').unwrap().1.parse().unwrap();
+            if ordinal >= wanted {
+                let pods = self.api::<Pod>();
+                pods.delete(&pod.name_any(), &DeleteParams::default())
+                    .await
+                    .unwrap();
+            }
+        }
+        for ordinal in 0..wanted {
+            self.start(
+                set,
+                &format!("{}-{ordinal}", set.name_any()),
+                &spec.template,
+            )
+            .await;
+        }
+        let existing = self.pods_of(set).await.len();
+        let status = json!({ "status": {
+            "observedGeneration": set.metadata.generation,
+            "replicas": existing, "readyReplicas": wanted, "updatedReplicas": wanted,
+            "currentRevision": "r1", "updateRevision": "r1",
+        } });
+        self.api::<StatefulSet>()
+            .patch_status(
+                &set.name_any(),
+                &PatchParams::default(),
+                &Patch::Merge(status),
+            )
+            .await
+            .unwrap();
+    }
+
+    /// Starts a pod, unless one of that name is there.
+    async fn start(&self, set: &StatefulSet, name: &str, template: &PodTemplateSpec) {
+        let pods = self.api::<Pod>();
+        if pods.get_opt(name).await.unwrap().is_some() {
+            return;
+        }
+        let pod = Pod {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                labels: template.metadata.as_ref().unwrap().labels.clone(),
+                owner_references: set.controller_owner_ref(&()).map(|owner| vec![owner]),
+                finalizers: Some(vec![STILL_WRITING.to_owned()]),
+                ..ObjectMeta::default()
+            },
+            spec: template.spec.clone(),
+            status: None,
+        };
+        let mut pod = pod;
+        // There is nobody to make the claims that database pods mount.
+        for container in &mut pod.spec.as_mut().unwrap().containers {
+            if let Some(mounts) = &mut container.volume_mounts {
+                mounts.retain(|m| m.name != "data");
+            }
+        }
+        pods.create(&PostParams::default(), &pod).await.unwrap();
+        let ready = json!({ "status": {
+            "phase": "Running",
+            "conditions": [{ "type": "Ready", "status": "True" }],
+        } });
+        pods.patch_status(name, &PatchParams::default(), &Patch::Merge(ready))
+            .await
+            .unwrap();
+    }
+
+    /// Pods that were told to go are gone, and the StatefulSets know it.
+    pub(crate) async fn let_go(&self) {
+        let pods = self.api::<Pod>();
+        for pod in pods.list(&ListParams::default()).await.unwrap() {
+            if pod.metadata.deletion_timestamp.is_some() {
+                let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+                pods.patch(&pod.name_any(), &PatchParams::default(), &free)
+                    .await
+                    .unwrap();
+                let now = DeleteParams::default().grace_period(0);
+                // Gone already, where it had no time left to use.
+                let _ = pods.delete(&pod.name_any(), &now).await;
+            }
+        }
+        self.settle().await;
+    }
+
+    /// Every Job that is running has done its work.
+    pub(crate) async fn finish_jobs(&self) {
+        let now = jiff::Timestamp::now().to_string();
+        let condition =
+            |type_: &str| json!({ "type": type_, "status": "True", "lastTransitionTime": now });
+        self.end_jobs(&json!({ "status": {
+            "startTime": now, "completionTime": now, "succeeded": 1,
+            "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
+        } }))
+        .await;
+    }
+
+    /// Every Job that is running has given up.
+    pub(crate) async fn fail_jobs(&self, message: &str) {
+        let now = jiff::Timestamp::now().to_string();
+        let condition = |type_: &str| {
+            json!({
+                "type": type_, "status": "True", "lastTransitionTime": now, "message": message,
+                "reason": "BackoffLimitExceeded",
+            })
+        };
+        self.end_jobs(&json!({ "status": {
+            "startTime": now, "failed": 1,
+            "conditions": [condition("FailureTarget"), condition("Failed")],
+        } }))
+        .await;
+    }
+
+    async fn end_jobs(&self, status: &serde_json::Value) {
+        let jobs = self.api::<Job>();
+        for job in jobs.list(&ListParams::default()).await.unwrap() {
+            if job.status.as_ref().is_some_and(|s| s.conditions.is_some()) {
+                continue;
+            }
+            let patch = Patch::Merge(status);
+            jobs.patch_status(&job.name_any(), &PatchParams::default(), &patch)
+                .await
+                .unwrap();
+        }
+    }
+
+    async fn pods_of(&self, set: &StatefulSet) -> Vec<Pod> {
+        let pods = self
+            .api::<Pod>()
+            .list(&ListParams::default())
+            .await
+            .unwrap();
+        let owned = |p: &Pod| {
+            p.owner_references()
+                .iter()
+                .any(|o| Some(&o.uid) == set.metadata.uid.as_ref())
+        };
+        pods.items.into_iter().filter(owned).collect()
+    }
+
+    /// Names of the cache pods that exist.
+    pub(crate) async fn cache_pods(&self, cluster: &str) -> Vec<String> {
+        let labels = format!("readstates.dev/cluster={cluster},app.kubernetes.io/component=cache");
+        let ours = ListParams::default().labels(&labels);
+        let pods = self.api::<Pod>().list(&ours).await.unwrap();
+        pods.items.iter().map(ResourceExt::name_any).collect()
+    }
+}

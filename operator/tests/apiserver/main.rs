@@ -1,0 +1,12 @@
+//! The operator against a real API server, without nodes: what the CRDs refuse and default, what is
+//! written and put back, and in which order members change. What kubelets and controllers would do
+//! is done by a fake of theirs, a step at a time, so each state in between can be looked at.
+//!
+//! `READSTATES_TEST_APISERVER` is the kubeconfig of an API server that nobody else uses:
+//! `hack/apiserver run cargo test -p readstates-operator --test apiserver`. Without it every test says
+//! that it was skipped.
+
+mod fake;
+mod reconciling;
+mod refusals;
+mod world;

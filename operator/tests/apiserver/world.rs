@@ -1,0 +1,177 @@
+//! A namespace of its own on the API server under test, and the verbs of these tests.
+
+use std::sync::Arc;
+
+use k8s_openapi::{
+    NamespaceResourceScope, api::core::v1::Namespace,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client, Config, Resource, ResourceExt,
+    api::{Patch, PatchParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+    runtime::{
+        conditions::is_crd_established,
+        events::{Recorder, Reporter},
+        wait::await_condition,
+    },
+};
+use readstates_operator::{
+    context::{Context, Images},
+    observe::AdminClient,
+    reconcile::reconcile,
+};
+use readstates_operator_api::{ReadStateCluster, crd_files};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+const KUBECONFIG: &str = "READSTATES_TEST_APISERVER";
+
+/// Runs a test in a namespace of its own, or says that it is skipped.
+pub(crate) fn with_world(test: impl AsyncFnOnce(World)) {
+    let Some(path) = std::env::var_os(KUBECONFIG) else {
+        println!("SKIPPED: {KUBECONFIG} is not set; hack/apiserver run COMMAND sets it");
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let kubeconfig = Kubeconfig::read_from(path).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .unwrap();
+        let client = Client::try_from(config).unwrap();
+        install_crds(&client).await;
+        test(World::new(client).await).await;
+    });
+}
+
+async fn install_crds(client: &Client) {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let params = PatchParams::apply("tests").force();
+    for file in crd_files() {
+        let name = file.crd.name_any();
+        api.patch(&name, &params, &Patch::Apply(&file.crd))
+            .await
+            .unwrap();
+        await_condition(api.clone(), &name, is_crd_established())
+            .await
+            .unwrap();
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    ctx: Arc<Context>,
+}
+
+impl World {
+    async fn new(client: Client) -> Self {
+        let mut namespace = Namespace::default();
+        namespace.metadata.generate_name = Some("test-".to_owned());
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let made = namespaces
+            .create(&PostParams::default(), &namespace)
+            .await
+            .unwrap();
+        let ctx = Context {
+            client: client.clone(),
+            recorder: Recorder::new(client.clone(), Reporter::from("tests")),
+            admin: AdminClient::new().unwrap(),
+            images: Images {
+                readstates: "readstates:1".to_owned(),
+                cassandra: "cassandra:5".to_owned(),
+                scylla: "scylla:6".to_owned(),
+            },
+        };
+        Self {
+            client,
+            namespace: made.name_any(),
+            ctx: Arc::new(ctx),
+        }
+    }
+
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) async fn get<K>(&self, name: &str) -> K
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned,
+    {
+        self.api::<K>().get(name).await.unwrap()
+    }
+
+    /// Creates a cluster from its JSON, as `kubectl create --validate=strict` would.
+    pub(crate) async fn create(&self, cluster: &Value) -> Result<ReadStateCluster, String> {
+        let body = serde_json::to_vec(cluster).unwrap();
+        let url = format!(
+            "/apis/readstates.dev/v1alpha1/namespaces/{}/readstateclusters?fieldValidation=Strict",
+            self.namespace
+        );
+        self.send("POST", &url, body).await
+    }
+
+    /// Replaces a cluster's spec.
+    pub(crate) async fn replace(&self, mut cluster: Value) -> Result<ReadStateCluster, String> {
+        let name = cluster["metadata"]["name"].as_str().unwrap().to_owned();
+        let live: ReadStateCluster = self.get(&name).await;
+        cluster["metadata"]["resourceVersion"] = live.resource_version().into();
+        let body = serde_json::to_vec(&cluster).unwrap();
+        let url = format!(
+            "/apis/readstates.dev/v1alpha1/namespaces/{}/readstateclusters/{name}",
+            self.namespace
+        );
+        self.send("PUT", &url, body).await
+    }
+
+    async fn send(
+        &self,
+        method: &str,
+        url: &str,
+        body: Vec<u8>,
+    ) -> Result<ReadStateCluster, String> {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(url)
+            .header("content-type", "application/json")
+            .body(body)
+            .unwrap();
+        self.client
+            .request(request)
+            .await
+            .map_err(|error| match error {
+                kube::Error::Api(status) => status.message,
+                other => panic!("{other}"),
+            })
+    }
+
+    /// One reconcile; the cluster after it.
+    pub(crate) async fn reconcile(&self, name: &str) -> ReadStateCluster {
+        let cluster = Arc::new(self.get::<ReadStateCluster>(name).await);
+        reconcile(cluster, self.ctx.clone()).await.unwrap();
+        self.get(name).await
+    }
+}
+
+/// What a cluster waits for, in one word.
+pub(crate) fn waiting(cluster: &ReadStateCluster) -> Option<String> {
+    Some(cluster.status.as_ref()?.waiting_on.as_ref()?.reason.clone())
+}
+
+/// A condition as `Status Reason: message`.
+pub(crate) fn condition(cluster: &ReadStateCluster, type_: &str) -> String {
+    let conditions = &cluster.status.as_ref().unwrap().conditions;
+    let found = conditions.iter().find(|c| c.type_ == type_).unwrap();
+    format!("{} {}: {}", found.status, found.reason, found.message)
+}
