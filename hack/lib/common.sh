@@ -103,8 +103,14 @@ fresh_dir() {
     local dir=$1
     shift
     [ ! -d "$dir" ] || return 0
-    rm -rf "$dir.partial"
-    mkdir -p "$dir.partial"
-    "$@" "$dir.partial"
-    mv "$dir.partial" "$dir"
+    mkdir -p "$(dirname "$dir")"
+    (
+        flock 8
+        # Another run may have filled it while this one waited.
+        [ ! -d "$dir" ] || exit 0
+        rm -rf "$dir.partial"
+        mkdir "$dir.partial"
+        "$@" "$dir.partial"
+        mv "$dir.partial" "$dir"
+    ) 8>"$dir.lock"
 }
