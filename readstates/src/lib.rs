@@ -1,1 +1,30 @@
-//! The read-states service.
+//! The read-states service: what every user has read of every channel.
+//!
+//! ```text
+//! http ─▶ owner? ─▶ engine ─▶ cache ──▶ flush ─▶ store
+//!           │                   ▲
+//!           └▶ forward          └────── load ◀── store
+//! ```
+//!
+//! The core is pure: [`block`] says what operations mean, [`codec`] how a block is packed, [`cache`]
+//! what is kept, evicted and written when. Around it: [`load`] and [`flush`] talk to the [`store`],
+//! [`http`] to clients, [`forward`] to the other members of the [`membership`], [`server`] starts and
+//! stops it all.
+#![deny(missing_docs)]
+
+pub mod block;
+pub mod cache;
+pub mod codec;
+pub mod config;
+pub mod engine;
+pub mod flush;
+pub mod forward;
+pub mod health;
+pub mod http;
+pub mod load;
+pub mod membership;
+pub mod metrics;
+pub mod schema;
+pub mod server;
+pub mod signals;
+pub mod store;

@@ -1,0 +1,309 @@
+//! The cache's promises: capacity, never losing a dirty user, one write per interval, bounds.
+
+use super::*;
+use crate::{
+    block::{MAX_READ_STATES, Visit},
+    codec,
+};
+
+const INTERVAL: Duration = Duration::from_secs(30);
+const PROCESS: Process = Process {
+    incarnation: 7,
+    started_micros: 1_000_000,
+};
+
+fn cache(capacity: u64) -> Cache {
+    Cache::new(PROCESS, capacity, INTERVAL)
+}
+
+fn ack(channel: u64, message: u64) -> Operation {
+    Operation::Ack {
+        channel,
+        message,
+        visit: Visit::default(),
+    }
+}
+
+fn change(cache: &Cache, user: u64, operation: Operation, now: Instant) -> Result<(), Refused> {
+    cache
+        .change(user, &[operation], Touch::Online, now, |_, _| ())
+        .expect("the user is cached")
+}
+
+/// Caches a user with some states, all written.
+fn clean(cache: &Cache, user: u64, states: u64) {
+    let mut block = Block::default();
+    for channel in 1..=states {
+        block.apply(&ack(channel, 1)).unwrap();
+    }
+    let decoded = Decoded {
+        block,
+        writer: PROCESS.incarnation,
+    };
+    cache.insert(user, Some((decoded, Stamp::from_database(1))));
+}
+
+#[test]
+fn the_capacity_holds_and_cold_users_go_first() {
+    let (cache, now) = (cache(1000), Instant::now());
+    for user in 1..=100 {
+        clean(&cache, user, 10);
+    }
+    // Users up to 50 are there often.
+    for user in 1..=50 {
+        for _ in 0..3 {
+            cache.read(user, |_| ());
+        }
+    }
+    for user in 101..=150 {
+        clean(&cache, user, 10);
+        cache.make_room(Some(user), now);
+        assert!(cache.totals().states <= 1000);
+    }
+    let kept = (1..=50)
+        .filter(|&user| cache.read(user, |_| ()).is_some())
+        .count();
+    assert_eq!(kept, 50, "those who are there often stay");
+    assert_eq!(cache.totals().users, 100);
+    assert_eq!(cache.totals().evictions, 50);
+}
+
+#[test]
+fn dirty_users_are_never_evicted_but_are_asked_to_be_written() {
+    let (cache, now) = (cache(10), Instant::now());
+    for user in 1..=20 {
+        clean(&cache, user, 1);
+        change(&cache, user, ack(1, 2), now).unwrap();
+    }
+    assert!(cache.make_room(None, now), "somebody was asked");
+    assert_eq!(cache.totals().users, 20);
+    let flights = cache.begin_flushes(now, 100);
+    assert!(!flights.is_empty(), "before their interval is over");
+    for flight in &flights {
+        cache.written(flight, now);
+    }
+    cache.make_room(None, now);
+    let left = cache.totals().users as usize;
+    assert_eq!(left, 10.max(20 - flights.len()));
+}
+
+#[test]
+fn a_user_is_written_once_however_often_it_changes_within_the_interval() {
+    let (cache, start) = (cache(1000), Instant::now());
+    cache.insert(1, None);
+    for message in 1..=100 {
+        change(
+            &cache,
+            1,
+            ack(1, message),
+            start + Duration::from_millis(message),
+        )
+        .unwrap();
+    }
+    assert_eq!(cache.begin_flushes(start + INTERVAL / 2, 10), []);
+    let later = start + INTERVAL + INTERVAL / 8;
+    let flights = cache.begin_flushes(later, 10);
+    assert_eq!(flights.len(), 1);
+    let decoded = codec::decode(&flights[0].bytes).unwrap();
+    assert_eq!(decoded.block.state(1).unwrap().last_message, 100);
+    assert_eq!(decoded.writer, PROCESS.incarnation);
+    cache.written(&flights[0], later);
+    assert_eq!(cache.dirty_users(), 0);
+    assert_eq!(cache.begin_flushes(later + INTERVAL * 2, 10), []);
+}
+
+#[test]
+fn a_change_during_a_write_makes_the_user_dirty_again() {
+    let (cache, start) = (cache(1000), Instant::now());
+    cache.insert(1, None);
+    change(&cache, 1, ack(1, 1), start).unwrap();
+    let due = start + INTERVAL * 2;
+    let flights = cache.begin_flushes(due, 10);
+    let meanwhile = due + Duration::from_secs(1);
+    change(&cache, 1, ack(1, 2), meanwhile).unwrap();
+    assert_eq!(
+        cache.begin_flushes(due + INTERVAL * 9, 10),
+        [],
+        "one write at a time"
+    );
+    cache.written(&flights[0], meanwhile);
+    assert_eq!(cache.dirty_users(), 1);
+    assert_eq!(cache.totals().oldest_dirty, Some(meanwhile));
+    let second = cache.begin_flushes(meanwhile + INTERVAL * 2, 10);
+    assert!(second[0].stamp > flights[0].stamp);
+    cache.written(&second[0], meanwhile + INTERVAL * 2);
+    assert_eq!(
+        (cache.dirty_users(), cache.totals().oldest_dirty),
+        (0, None)
+    );
+}
+
+#[test]
+fn a_failed_write_keeps_the_user_dirty_and_its_age_and_is_tried_again_above_its_stamp() {
+    let (cache, start) = (cache(1000), Instant::now());
+    cache.insert(1, None);
+    change(&cache, 1, ack(1, 1), start).unwrap();
+    let mut now = start + INTERVAL * 2;
+    let mut last = Stamp::from_database(0);
+    for _ in 0..20 {
+        let flights = cache.begin_flushes(now, 10);
+        assert!(flights[0].stamp > last);
+        last = flights[0].stamp;
+        cache.failed(&flights[0], now);
+        assert_eq!(cache.begin_flushes(now, 10), [], "not at once");
+        assert_eq!(cache.totals().oldest_dirty, Some(start));
+        now += LONGEST_WAIT;
+    }
+    let flights = cache.begin_flushes(now, 10);
+    cache.written(&flights[0], now);
+    assert_eq!(cache.dirty_users(), 0);
+}
+
+/// More than any wait between two tries.
+const LONGEST_WAIT: Duration = Duration::from_secs(17);
+
+#[test]
+fn unwritten_states_are_bounded_and_then_new_changes_are_refused() {
+    let (cache, now) = (cache(4000), Instant::now());
+    let bound = 2000;
+    for user in 1..=bound {
+        cache.insert(user, None);
+        change(&cache, user, ack(1, 1), now).unwrap();
+    }
+    cache.insert(bound + 1, None);
+    let refused = Err(Refused::TooManyUnwritten);
+    assert_eq!(
+        change(&cache, bound + 1, ack(1, 1), now),
+        refused,
+        "a clean user"
+    );
+    assert_eq!(
+        change(&cache, 1, ack(2, 1), now),
+        refused,
+        "a dirty user's new channel"
+    );
+    assert_eq!(
+        change(&cache, 1, ack(1, 2), now),
+        Ok(()),
+        "a dirty user's known channel"
+    );
+    assert_eq!(cache.read(bound + 1, |block| block.version()), Some(0));
+    assert!(cache.under_pressure());
+    let flights = cache.begin_flushes(now, 10);
+    assert_eq!(flights.len(), 10, "pressure writes before the time");
+    flights.iter().for_each(|flight| cache.written(flight, now));
+    assert_eq!(change(&cache, bound + 1, ack(1, 1), now), Ok(()));
+}
+
+#[test]
+fn a_user_who_runs_too_far_ahead_of_the_store_is_written_and_then_held_back() {
+    let (cache, now) = (cache(1000), Instant::now());
+    cache.insert(1, None);
+    let mut message = 0;
+    let mut next = || {
+        message += 1;
+        change(&cache, 1, ack(1, message), now)
+    };
+    for _ in 0..=VERSION_GAP / 2 {
+        next().unwrap();
+    }
+    let flights = cache.begin_flushes(now, 1);
+    assert_eq!(flights.len(), 1, "long before its time");
+    cache.failed(&flights[0], now);
+    while next().is_ok() {}
+    assert_eq!(next(), Err(Refused::UserTooBusy));
+    let (version, first) = cache.read(1, |block| (block.version(), 1_000_000)).unwrap();
+    assert!(
+        version - first < VERSION_GAP,
+        "the next owner jumps further than this"
+    );
+}
+
+#[test]
+fn a_block_of_another_process_jumps_with_its_first_change_and_ours_does_not() {
+    let (cache, now) = (cache(1000), Instant::now());
+    let mut block = Block::default();
+    for message in 1..=5 {
+        block.apply(&ack(1, message)).unwrap();
+    }
+    let stamp = Stamp::from_database(1);
+    cache.insert(
+        1,
+        Some((
+            Decoded {
+                block: block.clone(),
+                writer: 7,
+            },
+            stamp,
+        )),
+    );
+    cache.insert(2, Some((Decoded { block, writer: 8 }, stamp)));
+    change(&cache, 1, ack(1, 6), now).unwrap();
+    change(&cache, 2, ack(1, 3), now).unwrap();
+    assert_eq!(cache.read(1, |block| block.version()), Some(6));
+    assert_eq!(
+        cache.read(2, |block| block.version()),
+        Some(5),
+        "nothing changed yet"
+    );
+    change(&cache, 2, ack(1, 6), now).unwrap();
+    assert_eq!(
+        cache.read(2, |block| block.version()),
+        Some(PROCESS.started_micros)
+    );
+}
+
+#[test]
+fn all_operations_of_one_request_are_applied_or_none() {
+    let (cache, now) = (cache(1_000_000), Instant::now());
+    clean(&cache, 1, MAX_READ_STATES as u64 - 1);
+    let over = [ack(1, 2), ack(1 << 40, 1), ack(1 << 41, 1)];
+    let refused = cache
+        .change(1, &over, Touch::Online, now, |_, _| ())
+        .unwrap();
+    assert_eq!(refused, Err(Refused::TooManyReadStates(TooManyReadStates)));
+    assert_eq!(
+        cache.read(1, |block| block.state(1).unwrap().last_message),
+        Some(1)
+    );
+    let fits = [ack(1 << 40, 1), ack(1 << 40, 2)];
+    assert_eq!(
+        cache.change(1, &fits, Touch::Online, now, |_, outcomes| outcomes.len()),
+        Some(Ok(2))
+    );
+}
+
+#[test]
+fn deleting_frees_capacity_and_the_accounts_come_out_even() {
+    let (cache, now) = (cache(1000), Instant::now());
+    clean(&cache, 1, 100);
+    change(&cache, 1, ack(1, 9), now).unwrap();
+    assert_eq!(
+        (cache.totals().states, cache.totals().dirty_states),
+        (100, 100)
+    );
+    change(&cache, 1, Operation::DeleteUser, now).unwrap();
+    assert_eq!((cache.totals().states, cache.totals().dirty_states), (1, 1));
+    let later = now + INTERVAL * 2;
+    let flights = cache.begin_flushes(later, 1);
+    cache.written(&flights[0], later);
+    cache.set_capacity(0);
+    cache.make_room(None, later);
+    let Totals {
+        users,
+        states,
+        dirty_users,
+        dirty_states,
+        ..
+    } = cache.totals();
+    assert_eq!((users, states, dirty_users, dirty_states), (0, 0, 0, 0));
+}
+
+#[test]
+fn a_sealed_cache_takes_no_changes_and_is_still_read() {
+    let (cache, now) = (cache(1000), Instant::now());
+    clean(&cache, 1, 1);
+    cache.seal();
+    assert_eq!(change(&cache, 1, ack(1, 2), now), Err(Refused::Sealed));
+    assert_eq!(cache.read(1, |block| block.states().len()), Some(1));
+}

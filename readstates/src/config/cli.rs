@@ -1,0 +1,211 @@
+//! Flags, their environment variables, and the help that explains them.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+
+use super::StoreConfig;
+use crate::{membership::Member, store::Replication};
+
+/// Keeps what every user has read of every channel.
+#[derive(Debug, Parser)]
+#[command(name = "readstates", version, max_term_width = 100)]
+pub struct Cli {
+    /// What to log: a level, or levels by module as in info,readstates=debug. Human-readable on a
+    /// terminal, JSON otherwise.
+    #[arg(
+        long,
+        global = true,
+        env = "READSTATES_LOG",
+        default_value = "info",
+        value_name = "FILTER"
+    )]
+    pub log_level: String,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the program does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Answer requests.
+    Serve(Box<ServeArgs>),
+    /// Make or verify the keyspace and the table of a CQL database.
+    Schema(SchemaArgs),
+    /// Print the OpenAPI document of the HTTP API.
+    Openapi,
+}
+
+/// Flags of `readstates serve`.
+#[derive(Debug, Args)]
+#[command(after_long_help = SERVE_EXAMPLES)]
+pub struct ServeArgs {
+    /// Where clients are answered. Port 0 takes a free one, and the log says which.
+    #[arg(
+        long,
+        env = "READSTATES_LISTEN",
+        default_value = "127.0.0.1:7400",
+        value_name = "ADDR"
+    )]
+    pub listen: SocketAddr,
+
+    /// Where the operator is answered (status, flush, capacity). Do not open it to clients.
+    #[arg(
+        long,
+        env = "READSTATES_ADMIN_LISTEN",
+        default_value = "127.0.0.1:7401",
+        value_name = "ADDR"
+    )]
+    pub admin_listen: SocketAddr,
+
+    /// Where blocks are kept: `memory`, gone with the process; `embedded:DIR`, a folder of this
+    /// process's own; `cql://HOST[,HOST...][:PORT]/KEYSPACE`, Cassandra or ScyllaDB.
+    #[arg(
+        long,
+        env = "READSTATES_STORE",
+        default_value = "embedded:readstates-data"
+    )]
+    pub store: StoreConfig,
+
+    /// How long after its first change a user is written to the store; one write takes all changes
+    /// made meanwhile. A crash loses at most this much; a stop loses nothing.
+    #[arg(
+        long,
+        env = "READSTATES_FLUSH_INTERVAL",
+        default_value = "30s",
+        value_parser = humantime::parse_duration,
+        value_name = "DURATION"
+    )]
+    pub flush_interval: Duration,
+
+    /// How many read states are kept in memory. Users who have not been seen for longest go first.
+    #[arg(
+        long,
+        env = "READSTATES_CAPACITY_STATES",
+        default_value_t = 1_000_000,
+        value_name = "N"
+    )]
+    pub capacity_states: u64,
+
+    /// The name of this member in --members.
+    #[arg(
+        long,
+        env = "READSTATES_MEMBER",
+        default_value = "local",
+        value_name = "NAME"
+    )]
+    pub member: String,
+
+    /// All members with their URLs, this one included, in the order that all of them are given.
+    /// Absent: this member is alone.
+    #[arg(
+        long,
+        env = "READSTATES_MEMBERS",
+        value_delimiter = ',',
+        value_name = "NAME=URL,..."
+    )]
+    pub members: Vec<Member>,
+
+    /// The number of the ring that --members makes; grows with every change of the table.
+    #[arg(
+        long,
+        env = "READSTATES_RING_NUMBER",
+        default_value_t = 1,
+        value_name = "N"
+    )]
+    pub ring_number: u64,
+
+    /// The zone this member runs in, for the ring document.
+    #[arg(long, env = "READSTATES_ZONE", value_name = "ZONE")]
+    pub zone: Option<String>,
+
+    /// How to log in to a CQL database.
+    #[command(flatten)]
+    pub cql: CqlArgs,
+
+    /// How long a stop (SIGTERM, SIGINT) may take to write what is not written. When it is over, the
+    /// process exits with status 1 and says how many users were not written.
+    #[arg(
+        long,
+        env = "READSTATES_DRAIN_TIMEOUT",
+        default_value = "280s",
+        value_parser = humantime::parse_duration,
+        value_name = "DURATION"
+    )]
+    pub drain_timeout: Duration,
+}
+
+/// How to log in to a CQL database.
+#[derive(Debug, Default, Args)]
+pub struct CqlArgs {
+    /// The data centre whose nodes are asked; absent: any node.
+    #[arg(long, env = "READSTATES_CQL_LOCAL_DC", value_name = "DC")]
+    pub cql_local_dc: Option<String>,
+
+    /// The user, for a database that asks for one.
+    #[arg(
+        long,
+        env = "READSTATES_CQL_USER",
+        requires = "cql_password_file",
+        value_name = "USER"
+    )]
+    pub cql_user: Option<String>,
+
+    /// A file that holds the password and nothing else.
+    #[arg(
+        long,
+        env = "READSTATES_CQL_PASSWORD_FILE",
+        requires = "cql_user",
+        value_name = "FILE"
+    )]
+    pub cql_password_file: Option<PathBuf>,
+}
+
+/// Flags of `readstates schema`.
+#[derive(Debug, Args)]
+#[command(after_long_help = SCHEMA_EXAMPLES)]
+pub struct SchemaArgs {
+    /// The database and keyspace: cql://HOST[,HOST...][:PORT]/KEYSPACE.
+    #[arg(long, env = "READSTATES_STORE")]
+    pub store: StoreConfig,
+
+    /// Replicas in each data centre: DC=N[,DC=N...]. A keyspace that has others is altered.
+    #[arg(long, env = "READSTATES_REPLICATION", value_name = "DC=N,...")]
+    pub replication: Replication,
+
+    /// How to log in.
+    #[command(flatten)]
+    pub cql: CqlArgs,
+
+    /// How long to wait for a database that does not answer yet.
+    #[arg(
+        long,
+        env = "READSTATES_SCHEMA_TIMEOUT",
+        default_value = "60s",
+        value_parser = humantime::parse_duration,
+        value_name = "DURATION"
+    )]
+    pub timeout: Duration,
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  On its own, keeping blocks in ./readstates-data:
+    readstates serve
+  Try it:
+    curl -X POST localhost:7400/v1/users/1/read-states/10/ack \\
+         -H 'content-type: application/json' -d '{\"message_id\": \"100\"}'
+    curl localhost:7400/v1/users/1/read-states
+  On Cassandra or ScyllaDB (run `readstates schema` first):
+    readstates serve --store cql://db-0,db-1:9042/readstates --cql-local-dc dc1
+  Two members that share the users between them:
+    M=a=http://127.0.0.1:7400,b=http://127.0.0.1:7500
+    readstates serve --member a --members $M --store cql://db/readstates
+    readstates serve --member b --members $M --store cql://db/readstates \\
+         --listen 127.0.0.1:7500 --admin-listen 127.0.0.1:7501";
+
+const SCHEMA_EXAMPLES: &str = "\
+Example:
+  readstates schema --store cql://db-0/readstates --replication dc1=3";

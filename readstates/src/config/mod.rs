@@ -1,0 +1,7 @@
+//! The command line and the environment, and what is made of them: values that need no more checks.
+
+mod cli;
+mod serve;
+
+pub use cli::{Cli, Command, SchemaArgs, ServeArgs};
+pub use serve::{ConfigError, ServeConfig, StoreConfig};

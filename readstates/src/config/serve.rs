@@ -1,0 +1,281 @@
+//! Flags that parsed, made into a configuration that makes sense.
+
+use std::{fmt, fs, io, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+
+use super::{ServeArgs, cli::CqlArgs};
+use crate::{
+    membership::Member,
+    store::{CqlLogin, CqlTarget},
+};
+
+/// Below this a write-behind is none; above, a crash loses more than anybody wants.
+const FLUSH_INTERVALS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(3600);
+
+/// Where blocks are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreConfig {
+    /// In the memory of the process.
+    Memory,
+    /// In a folder.
+    Embedded(PathBuf),
+    /// In a CQL database.
+    Cql(CqlTarget),
+}
+
+impl FromStr for StoreConfig {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "memory" {
+            return Ok(Self::Memory);
+        }
+        if let Some(folder) = text.strip_prefix("embedded:") {
+            return match folder {
+                "" => Err("the folder is missing; write embedded:DIR".into()),
+                folder => Ok(Self::Embedded(folder.into())),
+            };
+        }
+        match text.strip_prefix("cql://") {
+            Some(target) => target.parse().map(Self::Cql),
+            None => {
+                Err("write memory, embedded:DIR or cql://HOST[,HOST...][:PORT]/KEYSPACE".into())
+            }
+        }
+    }
+}
+
+impl fmt::Display for StoreConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Embedded(folder) => write!(f, "embedded:{}", folder.display()),
+            Self::Cql(target) => target.fmt(f),
+        }
+    }
+}
+
+/// A configuration of `readstates serve` that makes sense.
+#[derive(Debug, Clone)]
+pub struct ServeConfig {
+    /// Where clients are answered.
+    pub listen: SocketAddr,
+    /// Where the operator is answered.
+    pub admin_listen: SocketAddr,
+    /// Where blocks are kept.
+    pub store: StoreConfig,
+    /// How to log in there.
+    pub login: CqlLogin,
+    /// How long after its first change a user is written.
+    pub flush_interval: Duration,
+    /// How many read states are kept in memory.
+    pub capacity_states: u64,
+    /// This member's name.
+    pub member: String,
+    /// The table; `None` for a member that is alone.
+    pub members: Option<Vec<Member>>,
+    /// The number of the ring.
+    pub ring_number: u64,
+    /// This member's zone.
+    pub zone: Option<String>,
+    /// How long a stop may take.
+    pub drain_timeout: Duration,
+}
+
+/// Why flags make no sense together.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A value is outside of its range.
+    #[error("{flag}: {problem}")]
+    Value {
+        /// The flag.
+        flag: &'static str,
+        /// What is wrong, and what to give instead.
+        problem: String,
+    },
+    /// The password cannot be read.
+    #[error("--cql-password-file: failed to read {file:?}")]
+    Password {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+impl ServeConfig {
+    /// Checks what flags alone cannot say.
+    ///
+    /// # Errors
+    /// When a value is out of range, or values contradict each other; the text names the flag.
+    pub fn from_args(args: ServeArgs) -> Result<Self, ConfigError> {
+        let ServeArgs {
+            listen,
+            admin_listen,
+            store,
+            flush_interval,
+            capacity_states,
+            member,
+            members,
+            ring_number,
+            zone,
+            cql,
+            drain_timeout,
+        } = args;
+        let wrong = |flag, problem: String| Err(ConfigError::Value { flag, problem });
+        if listen == admin_listen && listen.port() != 0 {
+            let problem = format!("{admin_listen} is the address of --listen too; give another");
+            return wrong("--admin-listen", problem);
+        }
+        if !FLUSH_INTERVALS.contains(&flush_interval) {
+            let problem = format!("{flush_interval:?} is out of range; give 10ms to 1h");
+            return wrong("--flush-interval", problem);
+        }
+        if capacity_states == 0 {
+            return wrong(
+                "--capacity-states",
+                "0 keeps nothing; give at least 1".into(),
+            );
+        }
+        let named = |name: &Member| name.name == member;
+        if !members.is_empty() && !members.iter().any(named) {
+            let problem = format!("{member:?} is not in --members; the table lists this one too");
+            return wrong("--member", problem);
+        }
+        if members.len() > 1 && matches!(store, StoreConfig::Embedded(_)) {
+            let problem = "an embedded store is for a member that is alone; with --members give \
+                           cql://HOST/KEYSPACE (or memory, to try)";
+            return wrong("--store", problem.into());
+        }
+        Ok(Self {
+            listen,
+            admin_listen,
+            store,
+            login: cql.login()?,
+            flush_interval,
+            capacity_states,
+            member,
+            members: (!members.is_empty()).then_some(members),
+            ring_number,
+            zone,
+            drain_timeout,
+        })
+    }
+}
+
+impl CqlArgs {
+    /// Reads the password.
+    ///
+    /// # Errors
+    /// When its file cannot be read.
+    pub fn login(&self) -> Result<CqlLogin, ConfigError> {
+        let credentials = match (&self.cql_user, &self.cql_password_file) {
+            (Some(user), Some(file)) => {
+                let password =
+                    fs::read_to_string(file).map_err(|source| ConfigError::Password {
+                        file: file.clone(),
+                        source,
+                    })?;
+                Some((
+                    user.clone(),
+                    password.trim_end_matches(['\r', '\n']).to_owned(),
+                ))
+            }
+            // Each requires the other.
+            (None, _) | (_, None) => None,
+        };
+        Ok(CqlLogin {
+            credentials,
+            local_datacenter: self.cql_local_dc.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::config::{Cli, Command};
+
+    fn config(flags: &[&str]) -> Result<ServeConfig, String> {
+        let words = ["readstates", "serve"].iter().chain(flags);
+        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+        let Command::Serve(args) = cli.command else {
+            unreachable!()
+        };
+        ServeConfig::from_args(*args).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn no_flags_mean_a_member_that_is_alone_with_a_folder() {
+        let config = config(&[]).unwrap();
+        assert_eq!(config.store.to_string(), "embedded:readstates-data");
+        assert_eq!(config.listen.to_string(), "127.0.0.1:7400");
+        assert_eq!(config.flush_interval, Duration::from_secs(30));
+        assert!(config.members.is_none());
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_with_the_flag_and_the_next_step() {
+        for (flags, parts) in [
+            (
+                &["--store", "redis://x"][..],
+                &["--store", "memory, embedded:DIR or cql://"][..],
+            ),
+            (&["--store", "embedded:"], &["--store", "embedded:DIR"]),
+            (
+                &["--store", "cql://db"],
+                &["--store", "keyspace is missing"],
+            ),
+            (
+                &["--flush-interval", "0s"],
+                &["--flush-interval", "10ms to 1h"],
+            ),
+            (&["--flush-interval", "soon"], &["--flush-interval"]),
+            (
+                &["--capacity-states", "0"],
+                &["--capacity-states", "at least 1"],
+            ),
+            (&["--capacity-states", "-1"], &["--capacity-states"]),
+            (
+                &["--admin-listen", "127.0.0.1:7400"],
+                &["--admin-listen", "--listen"],
+            ),
+            (&["--listen", "nowhere"], &["--listen"]),
+            (
+                &["--members", "a=http://a"],
+                &["--member", "\"local\" is not in --members"],
+            ),
+            (
+                &["--members", "a=a", "--member", "a"],
+                &["--members", "http://HOST"],
+            ),
+            (
+                &["--members", "a=http://a,b=http://b", "--member", "a"],
+                &["--store", "embedded store is for a member that is alone"],
+            ),
+            (&["--cql-user", "u"], &["--cql-password-file"]),
+            (
+                &["--cql-user", "u", "--cql-password-file", "/no/such/file"],
+                &["--cql-password-file", "/no/such/file"],
+            ),
+            (&["--no-such-flag"], &["--no-such-flag"]),
+        ] {
+            let refusal = config(flags).unwrap_err();
+            for part in parts {
+                assert!(refusal.contains(part), "{flags:?}: {refusal}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_password_does_not_show_in_debug_output() {
+        let login = CqlLogin {
+            credentials: Some(("user".into(), "secret".into())),
+            local_datacenter: None,
+        };
+        let text = format!("{login:?}");
+        assert!(text.contains("user") && !text.contains("secret"), "{text}");
+    }
+}

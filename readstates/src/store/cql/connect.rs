@@ -1,0 +1,176 @@
+//! A session with the database and the two statements that are all the service needs.
+
+use std::{sync::Arc, time::Duration};
+
+use readstates_ring::Stamp;
+use scylla::{
+    client::{
+        execution_profile::{ExecutionProfile, ExecutionProfileHandle},
+        session::Session,
+        session_builder::SessionBuilder,
+    },
+    errors::{NewSessionError, PrepareError},
+    policies::{
+        load_balancing::DefaultPolicy,
+        speculative_execution::{Context, SpeculativeExecutionPolicy},
+    },
+    statement::{Consistency, prepared::PreparedStatement},
+};
+
+use super::{CqlLogin, CqlTarget, READ_TIMEOUT, StoreError, Stored, TABLE, WRITE_TIMEOUT, schema};
+
+/// Until a node accepts a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A second read is not sent before this, however fast most reads are.
+const LEAST_SPECULATION_DELAY_MS: u64 = 5;
+
+/// A session that has found the table.
+pub(super) struct Connection {
+    session: Session,
+    load: PreparedStatement,
+    save: PreparedStatement,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    #[error("failed to open a session")]
+    Session(#[from] NewSessionError),
+    #[error(
+        "the database has no table {keyspace}.{TABLE}; create it with: readstates schema --store {target} --replication DC=N"
+    )]
+    NoTable { keyspace: String, target: CqlTarget },
+    #[error("failed to read the schema")]
+    Schema(#[from] schema::SchemaError),
+    #[error("failed to prepare a statement")]
+    Prepare(#[from] PrepareError),
+}
+
+impl Connection {
+    pub(super) async fn open(target: &CqlTarget, login: &CqlLogin) -> Result<Self, ConnectError> {
+        let session = session(target, login).await?;
+        if !schema::table_exists(&session, &target.keyspace).await? {
+            let keyspace = target.keyspace.clone();
+            return Err(ConnectError::NoTable {
+                keyspace,
+                target: target.clone(),
+            });
+        }
+        schema::verify_columns(&session, &target.keyspace).await?;
+
+        let table = format!("{}.{TABLE}", target.keyspace);
+        let load = format!("SELECT block, WRITETIME(block) FROM {table} WHERE user_id = ?");
+        let save = format!("UPDATE {table} USING TIMESTAMP ? SET block = ? WHERE user_id = ?");
+        let mut load = session.prepare(load).await?;
+        load.set_is_idempotent(true);
+        load.set_execution_profile_handle(Some(read_profile(login)));
+        let mut save = session.prepare(save).await?;
+        save.set_is_idempotent(true);
+        Ok(Self {
+            session,
+            load,
+            save,
+        })
+    }
+
+    pub(super) async fn load(&self, user: u64) -> Result<Option<Stored>, StoreError> {
+        let failed = |source: Box<dyn std::error::Error + Send + Sync>| {
+            StoreError::new("load a block", source)
+        };
+        let result = self
+            .session
+            .execute_unpaged(&self.load, (as_bigint(user),))
+            .await
+            .map_err(|error| failed(error.into()))?
+            .into_rows_result()
+            .map_err(|error| failed(error.into()))?;
+        let row = result
+            .maybe_first_row::<(Option<Vec<u8>>, Option<i64>)>()
+            .map_err(|error| failed(error.into()))?;
+        Ok(match row {
+            Some((Some(bytes), Some(timestamp))) => Some(Stored {
+                bytes,
+                stamp: Stamp::from_database(timestamp),
+            }),
+            Some((None, _) | (_, None)) | None => None,
+        })
+    }
+
+    pub(super) async fn save(
+        &self,
+        user: u64,
+        bytes: Vec<u8>,
+        stamp: Stamp,
+    ) -> Result<(), StoreError> {
+        self.session
+            .execute_unpaged(&self.save, (stamp.as_database(), bytes, as_bigint(user)))
+            .await
+            .map(|_| ())
+            .map_err(|error| StoreError::new("write a block", error))
+    }
+}
+
+/// A CQL bigint has a sign and a user id has none: the same 64 bits.
+fn as_bigint(user: u64) -> i64 {
+    user.cast_signed()
+}
+
+/// A session that writes at LOCAL_QUORUM in the local data centre.
+pub(super) async fn session(
+    target: &CqlTarget,
+    login: &CqlLogin,
+) -> Result<Session, NewSessionError> {
+    let nodes = target
+        .hosts
+        .iter()
+        .map(|host| format!("{host}:{}", target.port));
+    let mut builder = SessionBuilder::new()
+        .known_nodes(nodes)
+        .keyspaces_to_fetch([&target.keyspace])
+        .connection_timeout(CONNECT_TIMEOUT)
+        .default_execution_profile_handle(profile(login, WRITE_TIMEOUT).build().into_handle());
+    if let Some((user, password)) = &login.credentials {
+        builder = builder.user(user, password);
+    }
+    builder.build().await
+}
+
+fn profile(
+    login: &CqlLogin,
+    timeout: Duration,
+) -> scylla::client::execution_profile::ExecutionProfileBuilder {
+    let mut nodes = DefaultPolicy::builder().token_aware(true);
+    if let Some(datacenter) = &login.local_datacenter {
+        nodes = nodes.prefer_datacenter(datacenter.clone());
+    }
+    ExecutionProfile::builder()
+        .consistency(Consistency::LocalQuorum)
+        .request_timeout(Some(timeout))
+        .load_balancing_policy(nodes.build())
+}
+
+fn read_profile(login: &CqlLogin) -> ExecutionProfileHandle {
+    profile(login, READ_TIMEOUT)
+        .speculative_execution_policy(Some(Arc::new(OnceAfterP99)))
+        .build()
+        .into_handle()
+}
+
+/// Asks one more node when the first is slower than 99 of 100 reads are.
+#[derive(Debug)]
+struct OnceAfterP99;
+
+impl SpeculativeExecutionPolicy for OnceAfterP99 {
+    fn max_retry_count(&self, _: &Context) -> usize {
+        1
+    }
+
+    fn retry_interval(&self, context: &Context) -> Duration {
+        // Nothing measured yet: as if reads were slow.
+        let p99 = context
+            .metrics
+            .get_latency_percentile_ms(99.0)
+            .unwrap_or(100);
+        Duration::from_millis(p99.max(LEAST_SPECULATION_DELAY_MS))
+    }
+}

@@ -1,0 +1,263 @@
+//! The store in a CQL database: Cassandra or ScyllaDB.
+//!
+//! One row per user, one cell per row: `read_states (user_id bigint PRIMARY KEY, block blob)`. Every
+//! write binds its stamp as `USING TIMESTAMP`, so the database keeps the write of the later owner
+//! whatever the order of arrival. Both statements are idempotent, and say so: the driver may send
+//! them again. Reads and writes at LOCAL_QUORUM. No nulls, no deletes, no TTL: no tombstones.
+//!
+//! The store exists before the database answers: [`CqlStore::start`] returns at once and connects in
+//! the background, again and again, saying why it could not.
+
+mod connect;
+mod schema;
+
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use connect::Connection;
+use futures::future::{BoxFuture, FutureExt};
+use parking_lot::Mutex;
+use readstates_api::admin::StoreKind;
+use readstates_ring::Stamp;
+pub use schema::{Replication, SchemaError, apply_schema};
+use tokio::task::AbortHandle;
+
+use super::{Store, StoreError, Stored, chain};
+
+/// The table, in the keyspace of the target.
+const TABLE: &str = "read_states";
+/// The native protocol's usual port.
+const DEFAULT_PORT: u16 = 9042;
+/// Somebody waits for a read: better an error to answer than a late block.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+/// Nobody waits for a write but the flusher.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Between attempts to connect: the first wait, doubled up to the last.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LAST_RETRY: Duration = Duration::from_secs(10);
+
+/// Which database and keyspace: `cql://HOST[,HOST…][:PORT]/KEYSPACE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CqlTarget {
+    /// Hosts to ask first; the driver finds the others.
+    pub hosts: Vec<String>,
+    /// Their port.
+    pub port: u16,
+    /// The keyspace.
+    pub keyspace: String,
+}
+
+impl FromStr for CqlTarget {
+    type Err = String;
+
+    /// Parses what follows `cql://`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = "write cql://HOST[,HOST...][:PORT]/KEYSPACE";
+        let (authority, keyspace) = text
+            .split_once('/')
+            .ok_or_else(|| format!("the keyspace is missing; {form}"))?;
+        let (hosts, port) = match authority.rsplit_once(':') {
+            None => (authority, DEFAULT_PORT),
+            Some((hosts, port)) => {
+                let port = port.parse().ok().filter(|&port| port > 0);
+                (
+                    hosts,
+                    port.ok_or_else(|| format!("the port is no port number; {form}"))?,
+                )
+            }
+        };
+        let is_host = |host: &&str| {
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+            !host.is_empty() && host.bytes().all(allowed)
+        };
+        let hosts: Vec<&str> = hosts.split(',').collect();
+        if let Some(bad) = hosts.iter().find(|host| !is_host(host)) {
+            return Err(format!("{bad:?} is no host name or IPv4 address; {form}"));
+        }
+        if !is_keyspace(keyspace) {
+            return Err(format!(
+                "{keyspace:?} is no keyspace: use a lower-case letter, then up to 47 of a-z 0-9 _"
+            ));
+        }
+        Ok(Self {
+            hosts: hosts.into_iter().map(str::to_owned).collect(),
+            port,
+            keyspace: keyspace.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for CqlTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "cql://{}:{}/{}",
+            self.hosts.join(","),
+            self.port,
+            self.keyspace
+        )
+    }
+}
+
+fn is_keyspace(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    (1..=48).contains(&name.len())
+        && name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.bytes().all(allowed)
+}
+
+/// How to log in, and from where.
+#[derive(Clone, Default)]
+pub struct CqlLogin {
+    /// User and password; `None` for a database that asks for none.
+    pub credentials: Option<(String, String)>,
+    /// The data centre whose nodes are asked; `None`: whichever node is asked chooses its own.
+    pub local_datacenter: Option<String>,
+}
+
+impl fmt::Debug for CqlLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CqlLogin")
+            .field("user", &self.credentials.as_ref().map(|(user, _)| user))
+            .field("local_datacenter", &self.local_datacenter)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keeps blocks in a CQL database.
+pub struct CqlStore {
+    target: CqlTarget,
+    shared: Arc<Shared>,
+    connecting: AbortHandle,
+}
+
+struct Shared {
+    connection: OnceLock<Connection>,
+    /// Why the last attempt to connect failed.
+    reason: Mutex<String>,
+}
+
+impl CqlStore {
+    /// The store, at once; the connection comes when the database answers.
+    #[must_use]
+    pub fn start(target: CqlTarget, login: CqlLogin) -> Self {
+        let shared = Arc::new(Shared {
+            connection: OnceLock::new(),
+            reason: Mutex::new("no attempt has ended yet".into()),
+        });
+        // Ends once connected, or when the store is dropped.
+        let task = tokio::spawn(keep_trying(target.clone(), login, Arc::clone(&shared)));
+        Self {
+            target,
+            shared,
+            connecting: task.abort_handle(),
+        }
+    }
+
+    fn connection(&self) -> Result<&Connection, StoreError> {
+        self.shared.connection.get().ok_or_else(|| {
+            let reason = self.shared.reason.lock().clone();
+            StoreError::new("reach the database", format!("{}: {reason}", self.target))
+        })
+    }
+}
+
+async fn keep_trying(target: CqlTarget, login: CqlLogin, shared: Arc<Shared>) {
+    let mut wait = FIRST_RETRY;
+    loop {
+        match Connection::open(&target, &login).await {
+            Ok(connection) => {
+                tracing::info!(database = %target, "connected to the database");
+                let _ = shared.connection.set(connection);
+                return;
+            }
+            Err(error) => {
+                let reason = chain(&error);
+                tracing::warn!(database = %target, retry_in = ?wait, "no database yet: {reason}");
+                *shared.reason.lock() = reason;
+            }
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LAST_RETRY);
+    }
+}
+
+impl Drop for CqlStore {
+    fn drop(&mut self) {
+        self.connecting.abort();
+    }
+}
+
+impl fmt::Debug for CqlStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CqlStore")
+            .field("target", &self.target)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for CqlStore {
+    fn kind(&self) -> StoreKind {
+        StoreKind::Cql
+    }
+
+    fn load(&self, user: u64) -> BoxFuture<'_, Result<Option<Stored>, StoreError>> {
+        async move { self.connection()?.load(user).await }.boxed()
+    }
+
+    fn save(
+        &self,
+        user: u64,
+        bytes: Vec<u8>,
+        stamp: Stamp,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move { self.connection()?.save(user, bytes, stamp).await }.boxed()
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        // User 0 does not exist; the read needs a quorum all the same.
+        async move { self.connection()?.load(0).await.map(|_| ()) }.boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_has_hosts_a_port_and_a_keyspace() {
+        let target: CqlTarget = "db-0.chat,10.0.0.7:9043/readstates".parse().unwrap();
+        assert_eq!(target.hosts, ["db-0.chat", "10.0.0.7"]);
+        assert_eq!(
+            (target.port, target.keyspace.as_str()),
+            (9043, "readstates")
+        );
+        assert_eq!(
+            target.to_string(),
+            "cql://db-0.chat,10.0.0.7:9043/readstates"
+        );
+        assert_eq!("db/ks".parse::<CqlTarget>().unwrap().port, 9042);
+    }
+
+    #[test]
+    fn what_is_no_target_is_refused_with_the_part_at_fault() {
+        for (text, part) in [
+            ("db", "keyspace is missing"),
+            ("db:0/ks", "no port number"),
+            ("db:x/ks", "no port number"),
+            ("/ks", "\"\" is no host name"),
+            ("a,,b/ks", "\"\" is no host name"),
+            ("a b/ks", "\"a b\" is no host name"),
+            ("db/", "\"\" is no keyspace"),
+            ("db/Ks", "\"Ks\" is no keyspace"),
+            ("db/ks;drop", "is no keyspace"),
+        ] {
+            let refusal = text.parse::<CqlTarget>().unwrap_err();
+            assert!(refusal.contains(part), "{text}: {refusal}");
+        }
+    }
+}

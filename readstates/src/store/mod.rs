@@ -1,0 +1,87 @@
+//! Where blocks are kept: one trait, three stores.
+//!
+//! A store maps a user to the bytes of its block and to the [`Stamp`] of the write that put them
+//! there. A write with a lower stamp than the stored one is accepted and has no effect: that is how
+//! CQL timestamps work, and it is the fence against the late write of a process that has been
+//! replaced. Stores know nothing of what the bytes mean.
+
+mod cql;
+mod embedded;
+mod memory;
+
+use std::fmt;
+
+pub use cql::{CqlLogin, CqlStore, CqlTarget, Replication, SchemaError, apply_schema};
+pub use embedded::{EmbeddedStore, OpenError};
+use futures::future::BoxFuture;
+pub use memory::MemoryStore;
+use readstates_api::admin::StoreKind;
+use readstates_ring::Stamp;
+
+/// The bytes of a block and the stamp of their write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The packed block.
+    pub bytes: Vec<u8>,
+    /// The stamp it was written with.
+    pub stamp: Stamp,
+}
+
+/// A store did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to {attempt}")]
+pub struct StoreError {
+    attempt: &'static str,
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl StoreError {
+    /// The error of an attempt, such as "load a block", with its cause.
+    pub fn new(
+        attempt: &'static str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            attempt,
+            source: source.into(),
+        }
+    }
+}
+
+/// Keeps blocks. Every call is bounded in time by the store itself and may be repeated.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Which kind of store this is.
+    fn kind(&self) -> StoreKind;
+
+    /// The last write of a user's block; `None` when there never was one.
+    fn load(&self, user: u64) -> BoxFuture<'_, Result<Option<Stored>, StoreError>>;
+
+    /// Writes a user's block. After `Ok` the bytes survive what the store survives, unless the store
+    /// holds a write with a higher stamp. After `Err` it is not known whether they were written.
+    fn save(
+        &self,
+        user: u64,
+        bytes: Vec<u8>,
+        stamp: Stamp,
+    ) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Whether the store answers now.
+    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+/// An error and its causes on one line, for logs and answers.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Some errors print their source themselves.
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
