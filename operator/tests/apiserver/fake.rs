@@ -117,7 +117,7 @@ impl World {
                 let _ = pods.delete(&pod.name_any(), &now).await;
             }
         }
-        self.settle().await;
+        Box::pin(self.settle()).await;
     }
 
     /// Every Job that is running has done its work.

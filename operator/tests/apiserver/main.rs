@@ -6,6 +6,8 @@
 //! `hack/apiserver run cargo test -p readstates-operator --test apiserver`. Without it every test says
 //! that it was skipped.
 
+#![allow(clippy::unwrap_used, reason = "a step that fails is a failed test")]
+
 mod fake;
 mod reconciling;
 mod refusals;
