@@ -1,6 +1,6 @@
 //! What every reconcile may use, none of it about any one cluster.
 
-use kube::{Client, runtime::events::Recorder};
+use kube::{Client, runtime::events::Reporter};
 
 use crate::observe::AdminClient;
 
@@ -9,8 +9,8 @@ use crate::observe::AdminClient;
 pub struct Context {
     /// The API server.
     pub client: Client,
-    /// Publishes events.
-    pub recorder: Recorder,
+    /// As whom events are published.
+    pub reporter: Reporter,
     /// Asks cache pods.
     pub admin: AdminClient,
     /// Images for clusters that name none.

@@ -17,7 +17,7 @@ use kube::{
     Api, Client, ResourceExt,
     runtime::{
         Controller, WatchStreamExt,
-        events::{Recorder, Reporter},
+        events::Reporter,
         predicates,
         reflector::{self, ObjectRef},
         watcher,
@@ -141,7 +141,7 @@ fn context(client: &Client, args: &RunArgs, identity: &str) -> anyhow::Result<Co
     };
     Ok(Context {
         client: client.clone(),
-        recorder: Recorder::new(client.clone(), reporter),
+        reporter,
         admin: AdminClient::new().context("failed to make the HTTP client")?,
         images: Images {
             readstates: args.readstates_image.clone(),

@@ -25,12 +25,6 @@ use serde::{Deserialize, Serialize};
         description = "Number of this table; a higher one is newer."
     ),
     printcolumn(
-        name = "Members",
-        type_ = "string",
-        json_path = ".spec.members[*].name",
-        description = "The members, in order."
-    ),
-    printcolumn(
         name = "Age",
         type_ = "date",
         json_path = ".metadata.creationTimestamp"

@@ -171,7 +171,10 @@ fn cache(cluster: &ValidatedCluster, world: &World) -> Condition {
     } else {
         Reason::CacheNotReady
     };
-    let message = format!("{ready} of {} cache pods are ready", cluster.replicas);
+    let message = format!(
+        "{ready} cache pods are ready, {} are wanted",
+        cluster.replicas
+    );
     Condition::new(ConditionType::CacheReady, all.into(), reason, message)
 }
 

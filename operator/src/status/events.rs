@@ -3,7 +3,7 @@
 
 use kube::{
     Resource,
-    runtime::events::{Event, EventType},
+    runtime::events::{Event, EventType, Recorder},
 };
 use readstates_operator_api::{
     ReadStateCluster, ReadStateClusterStatus, conditions::ConditionType,
@@ -18,8 +18,10 @@ pub(super) async fn publish(
     cluster: &ReadStateCluster,
     after: &ReadStateClusterStatus,
 ) {
+    // One recorder for all would count an event again under the words of its first time.
+    let recorder = Recorder::new(ctx.client.clone(), ctx.reporter.clone());
     for event in news(cluster.status.as_ref(), after) {
-        if let Err(error) = ctx.recorder.publish(&event, &cluster.object_ref(&())).await {
+        if let Err(error) = recorder.publish(&event, &cluster.object_ref(&())).await {
             tracing::warn!(%error, reason = event.reason, "failed to publish an event");
         }
     }
@@ -36,13 +38,14 @@ pub(super) fn news(
         let degraded = condition.type_ == ConditionType::Degraded.as_str();
         let on = condition.status == "True";
         let changed = match old {
-            Some(old) => {
-                old.status != condition.status || (degraded && on && old.reason != condition.reason)
-            }
+            Some(old) if degraded && on => old.status != "True" || old.reason != condition.reason,
+            Some(old) => old.status != condition.status,
             // The first status: only what is remarkable.
             None => degraded && on,
         };
-        // What is waited for has an event of its own.
+        // What cannot be told is no news: what made it so has an event of its own.
+        let changed = changed && condition.status != "Unknown";
+        // So has what is waited for.
         if changed && condition.type_ != ConditionType::Progressing.as_str() {
             let type_ = if on == degraded {
                 EventType::Warning

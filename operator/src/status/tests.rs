@@ -239,6 +239,20 @@ fn events_tell_what_changed_and_nothing_else() {
         .collect();
     assert_eq!(reasons, ["Serving", "AllReady", "AllReady", "Stable"]);
 
+    let odd = CASSANDRA.replace("memory: 8Gi", "memory: banana");
+    let invalid = try_cluster(&odd).unwrap_err();
+    let world = World::default();
+    let report = Report {
+        id: &id(),
+        before: Some(&done),
+        world: &world,
+        spec: Err(&invalid),
+    };
+    assert_eq!(
+        seen(Some(&done), &status(&report, now())),
+        [(EventType::Warning, "InvalidSpec".to_owned())]
+    );
+
     let sick = complete().says("chat-1", |m| m.store_problem = Some("no host".to_owned()));
     let sick = told(&sick, &Applied::All, Some(&done));
     assert_eq!(

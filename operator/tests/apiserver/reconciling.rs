@@ -106,7 +106,10 @@ fn racks_then_schema_then_cache() {
                 "False Reconciled: everything is as the spec says",
             ),
             ("Degraded", "False AsExpected: nothing is wrong"),
-            ("CacheReady", "True AllReady: 2 of 2 cache pods are ready"),
+            (
+                "CacheReady",
+                "True AllReady: 2 cache pods are ready, 2 are wanted",
+            ),
             ("DatabaseReady", "True AllReady: all members are ready"),
             (
                 "RingStable",

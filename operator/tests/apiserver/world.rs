@@ -10,11 +10,7 @@ use kube::{
     Api, Client, Config, Resource, ResourceExt,
     api::{Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
-    runtime::{
-        conditions::is_crd_established,
-        events::{Recorder, Reporter},
-        wait::await_condition,
-    },
+    runtime::{conditions::is_crd_established, events::Reporter, wait::await_condition},
 };
 use readstates_operator::{
     context::{Context, Images},
@@ -80,7 +76,7 @@ impl World {
             .unwrap();
         let ctx = Context {
             client: client.clone(),
-            recorder: Recorder::new(client.clone(), Reporter::from("tests")),
+            reporter: Reporter::from("tests"),
             admin: AdminClient::new().unwrap(),
             images: Images {
                 readstates: "readstates:1".to_owned(),
