@@ -241,7 +241,7 @@ fn events_tell_what_changed_and_nothing_else() {
 
     let odd = CASSANDRA.replace("memory: 8Gi", "memory: banana");
     let invalid = try_cluster(&odd).unwrap_err();
-    let world = World::default();
+    let world = complete().world;
     let report = Report {
         id: &id(),
         before: Some(&done),
