@@ -173,10 +173,12 @@ impl Block {
     }
 
     /// Says that the block was written by another process than this one, which started at `started`
-    /// (Unix microseconds): the next change jumps by [`VERSION_GAP`], and at least to `started`, so
-    /// that a process that took over, answered and died without writing is surpassed as well.
+    /// (Unix microseconds): the next change jumps by [`VERSION_GAP`] from the version, or from
+    /// `started` where that is higher, so that also a process is surpassed that took over, answered and
+    /// died without writing. (That one must have started more than [`VERSION_GAP`] microseconds, a
+    /// fifteenth of a second, before.)
     pub fn take_over(&mut self, started: u64) {
-        self.next_version = self.version.saturating_add(VERSION_GAP).max(started);
+        self.next_version = self.version.max(started).saturating_add(VERSION_GAP);
     }
 
     /// What the next change makes the version.

@@ -85,6 +85,7 @@ pub struct ServeArgs {
         long,
         env = "READSTATES_CAPACITY_STATES",
         default_value_t = 1_000_000,
+        allow_negative_numbers = true,
         value_name = "N"
     )]
     pub capacity_states: u64,

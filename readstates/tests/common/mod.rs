@@ -1,0 +1,245 @@
+//! A world of members in this process, real servers on free ports, and a client that asks them.
+
+#![allow(dead_code, reason = "each test binary uses its part of the world")]
+#![allow(unreachable_pub, reason = "shared between test binaries")]
+
+pub mod faulty;
+
+use std::{sync::Arc, time::Duration};
+
+use readstates::{
+    config::{ServeConfig, StoreConfig},
+    membership::Member,
+    server::{Listeners, Server, Stopped},
+    store::{CqlLogin, MemoryStore, Store},
+};
+use reqwest::{Client, Method, StatusCode, header::HeaderMap};
+use serde_json::Value;
+
+/// Long enough that nothing is written unless a test asks.
+pub const NEVER: Duration = Duration::from_secs(3600);
+pub const SOON: Duration = Duration::from_millis(20);
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+pub struct Running {
+    pub server: Server,
+    client: Client,
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+pub fn config(flush_interval: Duration) -> ServeConfig {
+    let any = "127.0.0.1:0".parse().unwrap();
+    ServeConfig {
+        listen: any,
+        admin_listen: any,
+        store: StoreConfig::Memory,
+        login: CqlLogin::default(),
+        flush_interval,
+        capacity_states: 1_000_000,
+        member: "local".into(),
+        members: None,
+        ring_number: 1,
+        zone: None,
+        drain_timeout: PATIENCE,
+    }
+}
+
+/// A member that is alone, on a memory store, and writes only when asked.
+pub async fn alone() -> Running {
+    on(Arc::new(MemoryStore::default()), config(NEVER)).await
+}
+
+pub async fn on(store: Arc<dyn Store>, config: ServeConfig) -> Running {
+    let listeners = Listeners::bind(&config).await.unwrap();
+    let server = Server::start(&config, store, listeners).await.unwrap();
+    Running {
+        server,
+        client: Client::new(),
+    }
+}
+
+/// Members that share a store and know each other.
+pub async fn members(names: &[&str], store: Arc<dyn Store>) -> Vec<Running> {
+    let mut listeners = Vec::new();
+    for _ in names {
+        listeners.push(Listeners::bind(&config(NEVER)).await.unwrap());
+    }
+    let table: Vec<Member> = names
+        .iter()
+        .zip(&listeners)
+        .map(|(name, listener)| {
+            let url = format!("http://{}", listener.http.local_addr().unwrap());
+            Member {
+                name: (*name).to_owned(),
+                url,
+            }
+        })
+        .collect();
+    let mut running = Vec::new();
+    for (name, listeners) in names.iter().zip(listeners) {
+        let config = ServeConfig {
+            member: (*name).to_owned(),
+            members: Some(table.clone()),
+            ring_number: 7,
+            ..config(NEVER)
+        };
+        let server = Server::start(&config, Arc::clone(&store), listeners)
+            .await
+            .unwrap();
+        running.push(Running {
+            server,
+            client: Client::new(),
+        });
+    }
+    running
+}
+
+impl Running {
+    pub fn url(&self, path: &str) -> String {
+        let server = &self.server;
+        let address = if path.starts_with("/admin") {
+            server.admin_address
+        } else {
+            server.http_address
+        };
+        format!("http://{address}{path}")
+    }
+
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<Vec<u8>>,
+    ) -> Answer {
+        let mut request = self.client.request(method, self.url(path));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status(), response.headers().clone());
+        Answer {
+            status,
+            headers,
+            text: response.text().await.unwrap(),
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, &[], None).await
+    }
+
+    pub async fn json(&self, method: Method, path: &str, body: Value) -> Answer {
+        let json = [("content-type", "application/json")];
+        self.send(method, path, &json, Some(body.to_string().into_bytes()))
+            .await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.json(Method::POST, path, body).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send(Method::DELETE, path, &[], None).await
+    }
+
+    /// Acknowledges, and expects that to be possible.
+    pub async fn ack(&self, user: u64, channel: u64, message: u64) -> Value {
+        let path = format!("/v1/users/{user}/read-states/{channel}/ack");
+        self.post(
+            &path,
+            serde_json::json!({"message_id": message.to_string()}),
+        )
+        .await
+        .ok()
+    }
+
+    /// (last message, mention count) of a channel.
+    pub async fn state(&self, user: u64, channel: u64) -> Option<(u64, u64)> {
+        let answer = self
+            .get(&format!("/v1/users/{user}/read-states/{channel}"))
+            .await;
+        if answer.status == StatusCode::NOT_FOUND {
+            return None;
+        }
+        let state = answer.ok();
+        let last = state["last_message_id"]
+            .as_str()
+            .map_or(0, |id| id.parse().unwrap());
+        Some((last, state["mention_count"].as_u64().unwrap()))
+    }
+
+    pub async fn version(&self, user: u64) -> u64 {
+        let states = self
+            .get(&format!("/v1/users/{user}/read-states"))
+            .await
+            .ok();
+        states["version"].as_str().unwrap().parse().unwrap()
+    }
+
+    pub async fn status(&self) -> Value {
+        self.get("/admin/v1/status").await.ok()
+    }
+
+    /// Waits until the status says so.
+    pub async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let start = std::time::Instant::now();
+        loop {
+            let status = self.status().await;
+            if holds(&status) {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "still not {what}: {status}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub async fn stop(self) -> Stopped {
+        self.server.stop(PATIENCE).await
+    }
+}
+
+impl Answer {
+    /// The body of a 200.
+    pub fn ok(&self) -> Value {
+        assert_eq!(self.status, StatusCode::OK, "{}", self.text);
+        serde_json::from_str(&self.text).unwrap()
+    }
+
+    pub fn body(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or(Value::Null)
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// Expects a refusal of this status and type, with all that every refusal has.
+    #[track_caller]
+    pub fn refused(&self, status: u16, name: &str) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text);
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json")
+        );
+        assert!(self.header("x-readstates-ring").is_some());
+        assert_eq!(
+            self.header("retry-after").is_some(),
+            matches!(status, 429 | 503)
+        );
+        let problem = self.body();
+        assert_eq!(problem["type"], format!("/problems/{name}"), "{problem}");
+        assert_eq!(problem["status"], status);
+        problem
+    }
+}

@@ -1,0 +1,243 @@
+//! Three members in one process: any of them answers for every user.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+mod common;
+
+use std::{collections::HashSet, sync::Arc};
+
+use common::{Running, alone, members};
+use readstates::store::MemoryStore;
+use readstates_api::RingDocument;
+use readstates_ring::Ring;
+use reqwest::Method;
+use serde_json::json;
+
+async fn three() -> Vec<Running> {
+    members(
+        &["chat-0", "chat-1", "chat-2"],
+        Arc::new(MemoryStore::default()),
+    )
+    .await
+}
+
+fn owner(user: u64) -> usize {
+    let names = ["chat-0", "chat-1", "chat-2"].map(str::to_owned).to_vec();
+    Ring::new(7, names).unwrap().owner_of_user(user)
+}
+
+#[tokio::test]
+async fn what_one_member_was_told_every_member_knows() {
+    let members = three().await;
+    for user in 1..=30 {
+        let told = &members[user as usize % 3];
+        told.ack(user, 10, 100 + user).await;
+    }
+    for user in 1..=30 {
+        for member in &members {
+            assert_eq!(
+                member.state(user, 10).await,
+                Some((100 + user, 0)),
+                "user {user}"
+            );
+        }
+    }
+    for (index, member) in members.iter().enumerate() {
+        let owned = (1..=30).filter(|&user| owner(user) == index).count();
+        assert_eq!(
+            member.status().await["users"],
+            owned,
+            "only owners keep users"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_forwarded_request_is_answered_as_if_the_owner_had_been_asked() {
+    let members = three().await;
+    let user = (1..).find(|&user| owner(user) == 2).unwrap();
+    let path = format!("/v1/users/{user}/read-states");
+    members[0].ack(user, 10, 1).await;
+    let direct = members[2].get(&path).await;
+    let forwarded = members[0].get(&path).await;
+    assert_eq!(forwarded.text, direct.text);
+    for header in ["etag", "content-type", "x-readstates-ring"] {
+        assert_eq!(forwarded.header(header), direct.header(header), "{header}");
+    }
+    assert_eq!(forwarded.header("x-readstates-ring"), Some("7"));
+    let tag = [("if-none-match", direct.header("etag").unwrap())];
+    assert_eq!(
+        members[0].send(Method::GET, &path, &tag, None).await.status,
+        304
+    );
+    let problem = members[0]
+        .post(&format!("{path}/10/ack"), json!({"message_id": "x"}))
+        .await;
+    assert_eq!(
+        problem.refused(400, "malformed-body")["pointer"],
+        "/message_id"
+    );
+    members[0]
+        .get(&format!("{path}/999"))
+        .await
+        .refused(404, "no-read-state");
+    let deleted = members[0].delete(&format!("{path}/10")).await.ok();
+    assert_eq!(deleted["applied"], true);
+    assert_eq!(
+        members[0].delete(&format!("/v1/users/{user}")).await.status,
+        204
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_chose_the_owner_itself_is_told_when_it_chose_wrong() {
+    let members = three().await;
+    let user = (1..).find(|&user| owner(user) == 1).unwrap();
+    let path = format!("/v1/users/{user}/read-states");
+    let direct = [("x-readstates-direct", "1")];
+    assert_eq!(
+        members[1]
+            .send(Method::GET, &path, &direct, None)
+            .await
+            .status,
+        200
+    );
+    let problem = members[0]
+        .send(Method::GET, &path, &direct, None)
+        .await
+        .refused(421, "not-the-owner");
+    assert_eq!(problem["owner"], "chat-1");
+    assert_eq!(
+        problem["owner_url"],
+        format!("http://{}", members[1].server.http_address)
+    );
+    assert_eq!(problem["ring_number"], 7);
+}
+
+#[tokio::test]
+async fn a_forwarded_request_is_never_forwarded_again() {
+    let members = three().await;
+    let user = (1..).find(|&user| owner(user) == 1).unwrap();
+    let forwarded = [("x-readstates-forwarded", "chat-2")];
+    let path = format!("/v1/users/{user}/read-states");
+    let problem = members[0].send(Method::GET, &path, &forwarded, None).await;
+    problem.refused(503, "ring-disagreement");
+    let body =
+        json!({"channel_id": 1, "message_id": 1, "user_ids": (1..=30).collect::<Vec<u64>>()});
+    let headers = [
+        ("x-readstates-forwarded", "chat-2"),
+        ("content-type", "application/json"),
+    ];
+    let body = body.to_string().into_bytes();
+    let answer = members[0]
+        .send(Method::POST, "/v1/mentions", &headers, Some(body))
+        .await
+        .ok();
+    let mine = (1..=30).filter(|&user| owner(user) == 0).count();
+    assert_eq!(answer["applied"], mine);
+    let failed = answer["failed"].as_array().unwrap();
+    assert_eq!(failed.len(), 30 - mine);
+    assert!(
+        failed
+            .iter()
+            .all(|user| user["type"] == "/problems/ring-disagreement"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn a_mention_reaches_the_users_of_all_members_with_one_request_to_each() {
+    let members = three().await;
+    let users: Vec<String> = (1..=300_u64).map(|user| user.to_string()).collect();
+    let body = json!({"channel_id": "10", "message_id": "100", "user_ids": users});
+    let answer = members[1].post("/v1/mentions", body.clone()).await.ok();
+    assert_eq!(answer, json!({"applied": 300, "ignored": 0, "failed": []}));
+    assert_eq!(
+        members[2].post("/v1/mentions", body).await.ok()["ignored"],
+        300
+    );
+    for user in (1..=300).step_by(37) {
+        assert_eq!(members[0].state(user, 10).await, Some((0, 1)));
+    }
+    let metrics = members[1].get("/metrics").await.text;
+    assert!(metrics.contains("readstates_forwards_total 2"), "{metrics}");
+}
+
+#[tokio::test]
+async fn users_of_a_member_that_is_down_fail_alone_and_say_so() {
+    let mut members = three().await;
+    members.remove(2).stop().await;
+    let lost = (1..).find(|&user| owner(user) == 2).unwrap();
+    let path = format!("/v1/users/{lost}/read-states/10/ack");
+    let problem = members[0].post(&path, json!({"message_id": 1})).await;
+    problem.refused(503, "owner-unreachable");
+    let users: Vec<u64> = (1..=60).collect();
+    let body = json!({"channel_id": "10", "message_id": "100", "user_ids": users});
+    let answer = members[0].post("/v1/mentions", body).await.ok();
+    let failed: HashSet<String> = answer["failed"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|user| {
+            assert_eq!(user["type"], "/problems/owner-unreachable");
+            user["user_id"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    let expected: HashSet<String> = users
+        .iter()
+        .filter(|&&user| owner(user) == 2)
+        .map(u64::to_string)
+        .collect();
+    assert_eq!(failed, expected);
+    assert_eq!(answer["applied"], 60 - expected.len());
+}
+
+#[tokio::test]
+async fn all_members_publish_the_same_owners() {
+    let members = three().await;
+    let mut rings: Vec<RingDocument> = Vec::new();
+    for member in &members {
+        rings.push(serde_json::from_value(member.get("/v1/ring").await.ok()).unwrap());
+    }
+    assert!(
+        rings
+            .windows(2)
+            .all(|pair| pair[0].owners == pair[1].owners)
+    );
+    let names: Vec<&str> = rings[0]
+        .members
+        .iter()
+        .map(|member| member.name.as_str())
+        .collect();
+    assert_eq!(names, ["chat-0", "chat-1", "chat-2"]);
+    assert!(rings[1].members[1].incarnation.is_some() && rings[1].members[0].incarnation.is_none());
+}
+
+#[tokio::test]
+async fn a_new_table_over_the_same_store_finds_everything() {
+    let store = Arc::new(MemoryStore::default());
+    let before = members(&["chat-0", "chat-1"], store.clone()).await;
+    for user in 1..=40 {
+        before[0].ack(user, 10, user).await;
+    }
+    for member in before {
+        assert_eq!(member.stop().await.unwritten_users, 0);
+    }
+    let after = members(&["chat-0", "chat-1", "chat-2"], store).await;
+    for user in 1..=40 {
+        assert_eq!(after[2].state(user, 10).await, Some((user, 0)));
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_is_alone_never_forwards() {
+    let member = alone().await;
+    let direct = [("x-readstates-direct", "1")];
+    for user in 1..=20 {
+        let path = format!("/v1/users/{user}/read-states");
+        assert_eq!(
+            member.send(Method::GET, &path, &direct, None).await.status,
+            200
+        );
+    }
+}
