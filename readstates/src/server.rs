@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use axum::serve::ListenerExt;
 use rand::Rng;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
@@ -264,6 +265,12 @@ fn listen(
     routes: axum::Router,
     mut closed: watch::Receiver<bool>,
 ) -> JoinHandle<io::Result<()>> {
+    // Answers are small and complete: waiting for more to send only delays them.
+    let listener = listener.tap_io(|connection| {
+        if let Err(error) = connection.set_nodelay(true) {
+            tracing::debug!("TCP_NODELAY was refused: {error}");
+        }
+    });
     tokio::spawn(async move {
         axum::serve(listener, routes)
             .with_graceful_shutdown(async move {

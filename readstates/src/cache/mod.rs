@@ -130,7 +130,9 @@ pub struct Cache {
     stripes: Box<[Mutex<Stripe>]>,
     shared: Shared,
     /// The stripe whose clock hand moves next.
-    next_stripe: AtomicUsize,
+    next_to_evict: AtomicUsize,
+    /// The stripe that is looked at first for users to write, so that none waits for the others.
+    next_to_flush: AtomicUsize,
 }
 
 /// What all stripes share: the accounts, and what it takes to write.
@@ -175,7 +177,8 @@ impl Cache {
                 evictions: AtomicU64::new(0),
                 sealed: AtomicBool::new(false),
             },
-            next_stripe: AtomicUsize::new(0),
+            next_to_evict: AtomicUsize::new(0),
+            next_to_flush: AtomicUsize::new(0),
         }
     }
 
@@ -236,7 +239,7 @@ impl Cache {
             if over == 0 {
                 break;
             }
-            let next = self.next_stripe.fetch_add(1, Ordering::Relaxed) % STRIPES;
+            let next = self.next_to_evict.fetch_add(1, Ordering::Relaxed) % STRIPES;
             let (freed, hurried) = self.stripes[next]
                 .lock()
                 .evict(over, keep, now, &self.shared);
@@ -286,7 +289,7 @@ impl Cache {
     /// comes next. Each is in flight until [`Cache::written`] or [`Cache::failed`].
     pub fn begin_flushes(&self, now: Instant, most: usize) -> Vec<Flight> {
         let mut flights = Vec::new();
-        let start = self.next_stripe.load(Ordering::Relaxed);
+        let start = self.next_to_flush.fetch_add(1, Ordering::Relaxed) % STRIPES;
         for offset in 0..STRIPES {
             if flights.len() >= most {
                 break;

@@ -7,6 +7,9 @@ use clap::{Args, Parser, Subcommand};
 use super::StoreConfig;
 use crate::{membership::Member, store::Replication};
 
+/// The database driver speaks of each attempt to connect; the store says so once, and why.
+const DEFAULT_LOG: &str = "info,scylla=warn,scylla::cluster=off";
+
 /// Keeps what every user has read of every channel.
 #[derive(Debug, Parser)]
 #[command(name = "readstates", version, max_term_width = 100)]
@@ -17,7 +20,7 @@ pub struct Cli {
         long,
         global = true,
         env = "READSTATES_LOG",
-        default_value = "info",
+        default_value = DEFAULT_LOG,
         value_name = "FILTER"
     )]
     pub log_level: String,

@@ -38,7 +38,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(2);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between attempts to connect: the first wait, doubled up to the last.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
-const LAST_RETRY: Duration = Duration::from_secs(10);
+const LAST_RETRY: Duration = Duration::from_secs(3);
 
 /// Which database and keyspace: `cql://HOST[,HOST…][:PORT]/KEYSPACE`.
 #[derive(Debug, Clone, PartialEq, Eq)]

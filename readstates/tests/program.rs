@@ -1,0 +1,188 @@
+//! The program as a person or a kubelet runs it: flags, output, signals, exit status.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, ChildStderr, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program itself is what is tested here"
+)]
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_readstates"));
+    command.args(arguments).env_clear();
+    command
+}
+
+/// (succeeded, standard output, standard error)
+fn output(arguments: &[&str]) -> (bool, String, String) {
+    let output = program(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.success(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// A program that serves, and where.
+struct Serving {
+    child: Child,
+    log: BufReader<ChildStderr>,
+    url: String,
+}
+
+fn serve(store: &str) -> Serving {
+    let any = "127.0.0.1:0";
+    let flags = [
+        "serve",
+        "--listen",
+        any,
+        "--admin-listen",
+        any,
+        "--store",
+        store,
+    ];
+    let mut child = program(&flags).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    log.read_line(&mut line).unwrap();
+    let event: Value = serde_json::from_str(&line).expect("a log that is no terminal is JSON");
+    assert_eq!(event["message"], "serving", "{event}");
+    Serving {
+        child,
+        log,
+        url: format!("http://{}", event["listen"].as_str().unwrap()),
+    }
+}
+
+impl Serving {
+    /// SIGTERM; returns whether the program succeeded.
+    fn terminate(mut self) -> bool {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).unwrap();
+        let status = self.child.wait().unwrap();
+        let rest: Vec<String> = self.log.lines().map(Result::unwrap).collect();
+        assert!(
+            rest.iter().any(|line| line.contains("\"stopped\"")),
+            "{rest:?}"
+        );
+        status.success()
+    }
+}
+
+#[tokio::test]
+async fn sigterm_writes_everything_and_the_next_start_finds_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", folder.path().display());
+    let started = Instant::now();
+    let first = serve(&store);
+    let client = reqwest::Client::new();
+    let ack = format!("{}/v1/users/1/read-states/10/ack", first.url);
+    let body = serde_json::json!({"message_id": "100"});
+    let answer = client.post(ack).json(&body).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "it answers soon after its start"
+    );
+    assert!(first.terminate());
+
+    let second = serve(&store);
+    let state = format!("{}/v1/users/1/read-states/10", second.url);
+    let state: Value = client
+        .get(state)
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    assert_eq!(state["last_message_id"], "100");
+    let (succeeded, _, error) = output(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--admin-listen",
+        "127.0.0.1:0",
+        "--store",
+        &store,
+    ]);
+    assert!(
+        !succeeded && error.contains("in use by another process"),
+        "{error}"
+    );
+    assert!(second.terminate());
+}
+
+#[test]
+fn wrong_flags_end_with_one_line_that_names_the_flag() {
+    for (arguments, part) in [
+        (
+            &["serve", "--capacity-states", "0"][..],
+            "--capacity-states: 0 keeps nothing",
+        ),
+        (
+            &["serve", "--listen", "203.0.113.1:1"],
+            "--listen: failed to listen on 203.0.113.1:1",
+        ),
+        (&["serve", "--log-level", "a=b=c"], "--log-level"),
+        (
+            &["schema", "--store", "memory", "--replication", "dc1=1"],
+            "--store: memory has no schema",
+        ),
+        (
+            &["schema", "--store", "cql://db/ks", "--replication", "dc1"],
+            "--replication",
+        ),
+    ] {
+        let (succeeded, _, error) = output(arguments);
+        assert!(!succeeded, "{arguments:?}");
+        assert!(error.contains(part), "{arguments:?}: {error}");
+        assert!(!error.contains("panicked"), "{error}");
+    }
+}
+
+#[test]
+fn a_schema_without_a_database_fails_in_time_and_says_why() {
+    let store = "cql://127.0.0.1:1/readstates";
+    let flags = [
+        "schema",
+        "--store",
+        store,
+        "--replication",
+        "dc1=1",
+        "--timeout",
+        "0s",
+    ];
+    let (succeeded, _, error) = output(&flags);
+    assert!(
+        !succeeded && error.contains("failed to open a session"),
+        "{error}"
+    );
+}
+
+#[test]
+fn help_teaches_with_examples_and_openapi_prints_json() {
+    let (succeeded, help, _) = output(&["serve", "--help"]);
+    assert!(succeeded);
+    for part in [
+        "Examples:",
+        "curl",
+        "READSTATES_STORE",
+        "embedded:readstates-data",
+    ] {
+        assert!(help.contains(part), "{part} is missing in\n{help}");
+    }
+    let (succeeded, document, _) = output(&["openapi"]);
+    assert!(succeeded);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(document["info"]["title"], "Readstates");
+}
