@@ -7,7 +7,7 @@ use crate::{
     build,
     context::Images,
     observe::{JobOutcome, JobSeen, Member, PodSeen, Seen, StatefulSetSeen, World},
-    plan::{Plan, plan},
+    plan::{CacheStep, Plan, plan},
     validate::{Identity, InvalidSpec, Store, ValidatedCluster, validate},
 };
 
@@ -144,7 +144,10 @@ impl Scene {
             existing: count,
             ready: count,
             settled: true,
-            applied_hash: None,
+            applied_hash: Some(build::fingerprint(&build::cache(
+                &self.cluster,
+                &CacheStep::Run(table.clone()),
+            ))),
             table: Some(table.clone()),
         });
         for member in &table.members {

@@ -78,7 +78,7 @@ pub enum Reason {
     CacheStopping,
     /// Waiting for cache pods to become ready.
     CacheNotReady,
-    /// A change of members waits, since cache pods could not write what they hold now.
+    /// A change that stops cache pods waits, since one could not write what it holds now.
     UnsafeToStop,
     /// Waiting for an object of an earlier cluster of the same name to be deleted.
     LeftoverObject,

@@ -94,18 +94,25 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
     if *schema_job {
         out.extend(self::schema_job(cluster).map(Box::new).map(Object::Job));
     }
-    match cache {
+    if let Some(CacheStep::Run(table)) = cache {
         // The table is published before any pod can start with it.
-        Some(CacheStep::Run(table)) => out.extend([
-            Object::Ring(Box::new(ring::ring(cluster, table))),
-            Object::StatefulSet(Box::new(cache::run(cluster, table))),
-        ]),
-        Some(CacheStep::Stop(table)) => {
-            out.push(Object::StatefulSet(Box::new(cache::stop(cluster, table))));
-        }
-        None => {}
+        out.push(Object::Ring(Box::new(ring::ring(cluster, table))));
     }
+    out.extend(
+        cache
+            .as_ref()
+            .map(|step| Object::StatefulSet(Box::new(self::cache(cluster, step)))),
+    );
     out
+}
+
+/// The StatefulSet of the cache after `step`.
+#[must_use]
+pub fn cache(cluster: &ValidatedCluster, step: &CacheStep) -> StatefulSet {
+    match step {
+        CacheStep::Run(table) => cache::run(cluster, table),
+        CacheStep::Stop(table) => cache::stop(cluster, table),
+    }
 }
 
 /// A short hash of what an object says, the same for the same content in every build of the

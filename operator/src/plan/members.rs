@@ -8,13 +8,14 @@
 //!    ▲                              │  desired = published again
 //!    └──────────────────────────────┘
 //! ```
-//! Stopped pods write what they hold; a stop does not begin while one says that it could not.
+//! Stopped pods write what they hold; no stop, not even of one pod for a new template, begins while one
+//! says that it could not.
 
 use readstates_operator_api::{ReadStateRingSpec, RingMember};
 
 use super::{CacheStep, WaitingOn};
 use crate::{
-    build::ports,
+    build::{self, ports},
     observe::{Seen, World},
     validate::ValidatedCluster,
 };
@@ -28,19 +29,31 @@ pub enum RingState {
     Changing,
 }
 
-/// The step, and what it waits for.
-pub(super) fn decide(cluster: &ValidatedCluster, world: &World) -> (CacheStep, Option<WaitingOn>) {
-    match next(wanted(cluster), world) {
-        CacheStep::Stop(table) if !stopping(world) => match unsafe_to_stop(world) {
-            Some(reason) => (CacheStep::Run(table), Some(reason)),
-            None => (CacheStep::Stop(table), Some(still_there(world))),
-        },
-        CacheStep::Stop(table) => (CacheStep::Stop(table), Some(still_there(world))),
-        CacheStep::Run(table) => {
-            let waiting = not_ready(&table, world);
-            (CacheStep::Run(table), waiting)
-        }
+/// The step, and what it waits for. No step: nothing may be written now.
+pub(super) fn decide(
+    cluster: &ValidatedCluster,
+    world: &World,
+) -> (Option<CacheStep>, Option<WaitingOn>) {
+    let step = next(wanted(cluster), world);
+    if stops_pods(cluster, &step, world)
+        && let Some(reason) = unsafe_to_stop(world)
+    {
+        return (None, Some(reason));
     }
+    let waiting = match &step {
+        CacheStep::Stop(_) => Some(still_there(world)),
+        CacheStep::Run(table) => not_ready(table, world),
+    };
+    (Some(step), waiting)
+}
+
+/// Whether the step begins to stop pods that run: all at once, or one by one for a new template.
+fn stops_pods(cluster: &ValidatedCluster, step: &CacheStep, world: &World) -> bool {
+    let wish = || build::fingerprint(&build::cache(cluster, step));
+    world
+        .cache
+        .as_ref()
+        .is_some_and(|c| c.replicas > 0 && c.applied_hash != Some(wish()))
 }
 
 /// Whether the wanted table is published and every pod runs with it.
@@ -119,11 +132,6 @@ fn idle(world: &World) -> bool {
             .cache
             .as_ref()
             .is_none_or(|c| c.replicas == 0 && c.existing == 0 && c.settled)
-}
-
-/// Whether the order to stop has been given already.
-fn stopping(world: &World) -> bool {
-    world.cache.as_ref().is_some_and(|c| c.replicas == 0)
 }
 
 /// A member that holds changes and says it cannot write them.

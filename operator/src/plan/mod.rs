@@ -91,7 +91,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     let mut members_wait = None;
     if secret.is_none() && schema.done {
         let (step, waiting) = members::decide(cluster, world);
-        plan.cache = Some(step);
+        plan.cache = step;
         members_wait = waiting;
     }
     plan.waiting = secret.or(racks.waiting).or(schema.waiting).or(members_wait);

@@ -190,7 +190,7 @@ fn members_do_not_stop_while_one_could_not_write_what_it_holds() {
         .running(&old);
     let sick = scene.says("chat-1", |m| m.store_problem = Some("no host".to_owned()));
     let plan = sick.plan();
-    assert_eq!(plan.cache, Some(CacheStep::Run(old)));
+    assert_eq!(plan.cache, None);
     assert_eq!(
         plan.waiting,
         Some(WaitingOn::StoreBeforeStop {
@@ -203,6 +203,21 @@ fn members_do_not_stop_while_one_could_not_write_what_it_holds() {
         sick.says("chat-1", |m| m.dirty = 0).plan().cache,
         Some(CacheStep::Stop(_))
     ));
+}
+
+#[test]
+fn a_new_template_waits_too_for_members_that_could_not_write() {
+    let now = table(4, 3);
+    let scene = scene(CASSANDRA)
+        .ready_for_cache()
+        .published(now.clone())
+        .running(&now);
+    let mut sick = scene.says("chat-1", |m| m.store_problem = Some("no host".to_owned()));
+    // Nothing would change: no pod stops.
+    assert_eq!(sick.plan().cache, Some(CacheStep::Run(now)));
+
+    sick.cluster.cache.capacity_states += 1;
+    assert_eq!(sick.plan().cache, None);
 }
 
 #[test]

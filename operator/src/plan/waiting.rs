@@ -101,7 +101,7 @@ impl fmt::Display for WaitingOn {
             Self::StoreBeforeStop { member, dirty } => write!(
                 f,
                 "{member} holds changes of {dirty} users and cannot write them to the database; \
-                 the change of members begins when it can"
+                 pods are stopped when it can"
             ),
             Self::CacheStopped { pods } if pods.is_empty() => {
                 f.write_str("the StatefulSet controller has not confirmed the stop yet")
