@@ -7,12 +7,14 @@ RELEASE_NAMESPACE=readstates-system
 SAMPLE=$ROOT/hack/samples/chat.yaml
 SAMPLE_NAME=chat
 SAMPLE_NAMESPACE=default
+SAMPLE_TIMEOUT=420
 
-# install_operator PREFIX: where the nodes find the images, "readstates" unless they were pushed.
+# install_operator PREFIX: where the nodes find the images, "readstates" unless they were pushed. Definitions that
+# somebody applied by hand become part of the release.
 install_operator() {
     write_values "$1" "$LOGS/values.yaml"
     helm upgrade "$RELEASE" "$ROOT/charts/readstates-operator" --install --namespace "$RELEASE_NAMESPACE" --create-namespace \
-        --values "$LOGS/values.yaml" --wait --timeout 3m
+        --values "$LOGS/values.yaml" --take-ownership --force-conflicts --wait --timeout 3m
 }
 
 # write_values PREFIX FILE: the values that make the chart use the images built here.
@@ -26,28 +28,28 @@ EOF
 
 apply_sample() { kubectl apply --namespace "$SAMPLE_NAMESPACE" --filename "$SAMPLE"; }
 
-# Shows the resource's own columns whenever they change, until it is Available for its newest generation.
+# Shows the status and what is waited for whenever they change, until the sample is Available with nothing
+# left to roll: a run with new code waits for the new pods.
 wait_for_sample() {
-    local started=$SECONDS shown='' row
-    note "        $(sample_columns | head -n 1)"
-    while ! sample_available; do
-        row=$(sample_columns --no-headers)
-        # The age is no news.
-        if [ "${row% *}" != "$shown" ]; then
-            shown=${row% *}
-            printf '    %4d s  %s\n' $((SECONDS - started)) "$row"
+    local started=$SECONDS status shown='' row cache database waiting
+    printf '    %6s  %-7s %-9s %s\n' '' CACHE DATABASE WAITING-ON
+    while :; do
+        status=$(kubectl get readstatecluster "$SAMPLE_NAME" --namespace "$SAMPLE_NAMESPACE" --output json)
+        row=$(jq -r '.status // {} | [.cache // "-", .database // "-", .waitingOn.message // "-"] | @tsv' <<<"$status")
+        if [ "$row" != "$shown" ]; then
+            shown=$row
+            IFS=$'\t' read -r cache database waiting <<<"$row"
+            printf '    %4d s  %-7s %-9s %s\n' $((SECONDS - started)) "$cache" "$database" "$waiting"
         fi
-        [ $((SECONDS - started)) -lt 420 ] || sample_is_late
+        if is_settled <<<"$status"; then break; fi
+        [ $((SECONDS - started)) -lt "$SAMPLE_TIMEOUT" ] || sample_is_late
         sleep 1
     done
     say "$SAMPLE_NAME is Available ($((SECONDS - started)) s)"
 }
 
-sample_columns() { kubectl get readstatecluster "$SAMPLE_NAME" --namespace "$SAMPLE_NAMESPACE" "$@"; }
-
-# Available, with nothing rolling: a re-run with new code waits for the new pods.
-sample_available() {
-    kubectl get readstatecluster "$SAMPLE_NAME" --namespace "$SAMPLE_NAMESPACE" --output json | jq --exit-status '
+is_settled() {
+    jq --exit-status '
         .metadata.generation as $generation
         | [.status.conditions[]? | select(.observedGeneration == $generation)]
         | any(.type == "Available" and .status == "True") and any(.type == "Progressing" and .status == "False")' >/dev/null
@@ -59,7 +61,7 @@ sample_is_late() {
     kubectl get readstatecluster "$SAMPLE_NAME" --namespace "$SAMPLE_NAMESPACE" --output json |
         jq -r '.status.conditions[]? | "    \(.type)=\(.status) \(.reason): \(.message)"'
     kubectl get pods --namespace "$SAMPLE_NAMESPACE" --output wide
-    die "$SAMPLE_NAME is not Available after 7 minutes" "events, pod logs and descriptions: $log"
+    die "$SAMPLE_NAME is not Available after $SAMPLE_TIMEOUT s" "events, pod logs and descriptions: $log"
 }
 
 # What one needs to know of a cluster after it is gone.

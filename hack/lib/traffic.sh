@@ -1,7 +1,8 @@
 # Real requests through the Service, shown as one would type them.
 # shellcheck shell=bash
 
-# Two people in one channel: both read it, both are mentioned, one catches up.
+# Two people in one channel: both read it, both are mentioned, one catches up. Message ids are snowflakes of
+# now (milliseconds since 2015, 22 bits of counter), so that every run reads on where the last one ended.
 show_traffic() {
     local log port
     log=$(mktemp)
@@ -16,10 +17,12 @@ show_traffic() {
     done
     [ -n "$port" ] || die "kubectl port-forward did not start" "$(cat "$log")"
     local base=http://127.0.0.1:$port/v1 channel=81384788765712384
-    request POST "$base/users/4001/read-states/$channel/ack" '{"message_id": "1175928847299117063"}'
-    request POST "$base/users/4002/read-states/$channel/ack" '{"message_id": "1175928847299117063"}'
-    request POST "$base/mentions" "{\"channel_id\": \"$channel\", \"message_id\": \"1175928847299117064\", \"user_ids\": [\"4001\", \"4002\"]}"
-    request POST "$base/users/4002/read-states/$channel/ack" '{"message_id": "1175928847299117064"}'
+    local read_message=$((($(date +%s%3N) - 1420070400000) << 22))
+    local mention=$((read_message + 1))
+    request POST "$base/users/4001/read-states/$channel/ack" "{\"message_id\": \"$read_message\"}"
+    request POST "$base/users/4002/read-states/$channel/ack" "{\"message_id\": \"$read_message\"}"
+    request POST "$base/mentions" "{\"channel_id\": \"$channel\", \"message_id\": \"$mention\", \"user_ids\": [\"4001\", \"4002\"]}"
+    request POST "$base/users/4002/read-states/$channel/ack" "{\"message_id\": \"$mention\"}"
     request GET "$base/users/4001/read-states"
     request GET "$base/users/4002/read-states/$channel"
     kill "$forward"
