@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{
     sync::{Notify, watch},
-    task::JoinSet,
+    task::{JoinError, JoinSet},
 };
 
 use crate::{
@@ -78,18 +78,18 @@ impl Flusher {
             tokio::select! {
                 _ = ticker.tick() => {}
                 () = self.wake.notified() => {}
-                Some(ended) = in_flight.join_next() => report.add(ended.ok().flatten()),
+                Some(ended) = in_flight.join_next() => report.add(ended),
                 // An error means that nobody can ask to stop any more.
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }
         while let Some(ended) = in_flight.join_next().await {
-            report.add(ended.ok().flatten());
+            report.add(ended);
         }
     }
 
-    /// Writes one flight; returns why not.
-    async fn write(self: Arc<Self>, flight: Flight) -> Option<String> {
+    /// Writes one flight; the error is why not, in words.
+    async fn write(self: Arc<Self>, flight: Flight) -> Result<(), String> {
         let started = Instant::now();
         // The task may be aborted: then the user is dirty again, and not in flight for ever.
         let mut landing = Landing {
@@ -111,11 +111,11 @@ impl Flusher {
                 self.metrics
                     .flushed_bytes
                     .increment(flight.bytes.len() as u64);
-                None
+                Ok(())
             }
             Err(error) => {
                 self.metrics.flush_failures.increment(1);
-                Some(chain(&error))
+                Err(chain(&error))
             }
         }
     }
@@ -169,8 +169,19 @@ struct Report {
 }
 
 impl Report {
-    fn add(&mut self, failure: Option<String>) {
-        let Some(reason) = failure else { return };
+    /// Books the end of a write: a task that was aborted counts as neither.
+    fn add(&mut self, ended: Result<Result<(), String>, JoinError>) {
+        match ended {
+            Ok(Err(reason)) => self.failed(&reason),
+            Ok(Ok(())) if self.last.take().is_some() => {
+                tracing::info!("blocks are written again");
+                self.failures = 0;
+            }
+            Ok(Ok(())) | Err(_) => {}
+        }
+    }
+
+    fn failed(&mut self, reason: &str) {
         self.failures += 1;
         if self.last.is_none_or(|last| last.elapsed() >= REPORT_EVERY) {
             tracing::warn!(failures = self.failures, "blocks stay dirty: {reason}");
