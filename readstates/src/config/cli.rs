@@ -73,7 +73,7 @@ pub struct ServeArgs {
     pub store: StoreConfig,
 
     /// How long after its first change a user is written to the store; one write takes all changes
-    /// made meanwhile. A crash loses at most this much; a stop loses nothing.
+    /// made meanwhile. A crash loses about this much; a stop loses nothing.
     #[arg(
         long,
         env = "READSTATES_FLUSH_INTERVAL",
