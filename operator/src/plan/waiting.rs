@@ -90,6 +90,18 @@ impl fmt::Display for WaitingOn {
                 ready,
                 members,
                 trouble,
+            } if ready == members => {
+                write!(
+                    f,
+                    "rack {rack} is changing, with all {members} members ready"
+                )?;
+                append(f, trouble.as_deref())
+            }
+            Self::Rack {
+                rack,
+                ready,
+                members,
+                trouble,
             } => {
                 write!(f, "rack {rack} has {ready} of {members} members ready")?;
                 append(f, trouble.as_deref())
