@@ -8,7 +8,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a step that fails is a failed test")]
 
+mod chat;
 mod fake;
 mod reconciling;
 mod refusals;
+mod ring;
+mod trouble;
 mod world;

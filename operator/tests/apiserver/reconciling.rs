@@ -3,66 +3,20 @@
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
-    core::v1::{ConfigMap, Secret, Service},
+    core::v1::{ConfigMap, Service},
     policy::v1::PodDisruptionBudget,
 };
 use kube::{
     ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
 use readstates_operator_api::{ReadStateCluster, ReadStateRing};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::world::{World, condition, waiting, with_world};
-
-fn cluster(replicas: i32) -> Value {
-    json!({
-        "apiVersion": "readstates.dev/v1alpha1", "kind": "ReadStateCluster",
-        "metadata": { "name": "chat" },
-        "spec": { "replicas": replicas, "database": {
-            "engine": "Cassandra", "replicationFactor": 1,
-            "racks": [{ "name": "a" }, { "name": "b" }],
-            "storage": { "size": "10Gi" },
-            "resources": { "limits": { "cpu": "0.5", "memory": "2048Mi" } },
-        } },
-    })
-}
-
-/// A cluster that has come up.
-async fn running(world: &World, replicas: i32) -> ReadStateCluster {
-    world.create(&cluster(replicas)).await.unwrap();
-    // Rack a, rack b, the schema Job, the cache, and a look at it.
-    for _ in 0..5 {
-        world.reconcile("chat").await;
-        world.settle().await;
-        world.finish_jobs().await;
-    }
-    world.reconcile("chat").await
-}
-
-async fn resize(world: &World, replicas: i32) {
-    let scale = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-    let api = world.api::<ReadStateCluster>();
-    api.patch_scale("chat", &PatchParams::default(), &scale)
-        .await
-        .unwrap();
-}
-
-async fn ring(world: &World) -> (i64, usize) {
-    let spec = world.get::<ReadStateRing>("chat").await.spec;
-    (spec.number, spec.members.len())
-}
-
-async fn names<K>(world: &World) -> Vec<String>
-where
-    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + serde::de::DeserializeOwned,
-{
-    let found = world.api::<K>().list(&ListParams::default()).await.unwrap();
-    found.items.iter().map(ResourceExt::name_any).collect()
-}
+use crate::{
+    chat::{cluster, names, resize, ring, running},
+    world::{condition, waiting, with_world},
+};
 
 #[test]
 fn racks_then_schema_then_cache() {
@@ -286,40 +240,6 @@ fn a_change_taken_back_half_way_ends_as_it_began() {
 }
 
 #[test]
-fn somebody_elses_object_is_not_touched_and_named() {
-    with_world(async |world| {
-        let mut theirs = Service::default();
-        theirs.metadata.name = Some("chat".to_owned());
-        theirs.spec = Some(serde_json::from_value(json!({ "ports": [{ "port": 80 }] })).unwrap());
-        world
-            .api::<Service>()
-            .create(&PostParams::default(), &theirs)
-            .await
-            .unwrap();
-        let before = world.get::<Service>("chat").await;
-
-        world.create(&cluster(2)).await.unwrap();
-        let chat = world.reconcile("chat").await;
-        assert!(
-            condition(&chat, "Degraded")
-                .starts_with("True NameConflict: Service chat exists already"),
-            "{}",
-            condition(&chat, "Degraded")
-        );
-        assert_eq!(world.get::<Service>("chat").await, before);
-
-        // Out of the way: it goes on.
-        world
-            .api::<Service>()
-            .delete("chat", &DeleteParams::default())
-            .await
-            .unwrap();
-        let chat = world.reconcile("chat").await;
-        assert!(condition(&chat, "Degraded").starts_with("False AsExpected"));
-    });
-}
-
-#[test]
 fn a_paused_cluster_is_left_alone_and_still_looked_at() {
     with_world(async |world| {
         running(&world, 2).await;
@@ -352,102 +272,6 @@ fn a_paused_cluster_is_left_alone_and_still_looked_at() {
 }
 
 #[test]
-fn what_the_schema_lets_through_is_reported_with_its_field() {
-    with_world(async |world| {
-        let mut odd = cluster(2);
-        odd["spec"]["cache"] = json!({ "resources": { "limits": { "memory": "lots" } } });
-        world.create(&odd).await.unwrap();
-        let chat = world.reconcile("chat").await;
-        assert_eq!(
-            condition(&chat, "Degraded"),
-            "True InvalidSpec: spec.cache.resources.limits.memory: \"lots\" is not a quantity, such \
-             as 500m or 2Gi"
-        );
-        assert!(names::<StatefulSet>(&world).await.is_empty());
-    });
-}
-
-#[test]
-fn what_the_api_server_refuses_is_reported_with_its_words() {
-    with_world(async |world| {
-        let mut odd = cluster(2);
-        let limits = json!({ "limits": { "memory": "1Gi" }, "requests": { "memory": "2Gi" } });
-        odd["spec"]["database"]["resources"] = limits;
-        world.create(&odd).await.unwrap();
-        let chat = world.reconcile("chat").await;
-        let words = condition(&chat, "Degraded");
-        assert!(
-            words.starts_with("True ApplyRejected: the API server refused StatefulSet chat-db-a:"),
-            "{words}"
-        );
-        assert!(
-            words.contains("must be less than or equal to memory limit"),
-            "{words}"
-        );
-    });
-}
-
-#[test]
-fn a_failed_schema_job_degrades_and_a_new_spec_cures_it() {
-    with_world(async |world| {
-        world.create(&cluster(2)).await.unwrap();
-        for _ in 0..3 {
-            world.reconcile("chat").await;
-            world.settle().await;
-        }
-        world.fail_jobs("no host of chat-db answers").await;
-        let chat = world.reconcile("chat").await;
-        let words = condition(&chat, "Degraded");
-        assert!(
-            words.starts_with("True SchemaFailed: Job chat-schema-"),
-            "{words}"
-        );
-        assert!(words.ends_with("no host of chat-db answers"), "{words}");
-
-        let mut cured = cluster(2);
-        cured["spec"]["image"] = json!("readstates:2");
-        world.replace(cured).await.unwrap();
-        let old = names::<Job>(&world).await;
-        world.reconcile("chat").await;
-        world.reconcile("chat").await;
-        let new = names::<Job>(&world).await;
-        assert_eq!(new.len(), 1);
-        assert_ne!(new, old);
-    });
-}
-
-#[test]
-fn an_external_database_waits_for_its_login() {
-    with_world(async |world| {
-        let mut cluster = cluster(1);
-        cluster["spec"]["database"] = json!({ "external": {
-            "contactPoints": ["db.example"], "localDatacenter": "east", "replicationFactor": 3,
-            "secretRef": { "name": "login" },
-        } });
-        world.create(&cluster).await.unwrap();
-        let chat = world.reconcile("chat").await;
-        assert_eq!(waiting(&chat).unwrap(), "SecretMissing");
-        assert!(names::<Job>(&world).await.is_empty());
-
-        let mut login = Secret::default();
-        login.metadata.name = Some("login".to_owned());
-        login.string_data = Some(
-            [("username", "u"), ("password", "p")]
-                .map(|(k, v)| (k.into(), v.into()))
-                .into(),
-        );
-        world
-            .api::<Secret>()
-            .create(&PostParams::default(), &login)
-            .await
-            .unwrap();
-        let chat = world.reconcile("chat").await;
-        assert_eq!(waiting(&chat).unwrap(), "SchemaPending");
-        assert_eq!(chat.status.unwrap().database, "external");
-    });
-}
-
-#[test]
 fn scylla_members_get_their_rack_from_a_file() {
     with_world(async |world| {
         let mut scylla = cluster(1);
@@ -457,22 +281,5 @@ fn scylla_members_get_their_rack_from_a_file() {
         let file = world.get::<ConfigMap>("chat-db-a").await.data.unwrap();
         assert!(file["cassandra-rackdc.properties"].contains("rack=a"));
         world.get::<StatefulSet>("chat-db-a").await;
-    });
-}
-
-#[test]
-fn a_cluster_made_again_waits_for_what_the_first_one_left() {
-    with_world(async |world| {
-        // Nobody collects garbage here, so the children stay.
-        running(&world, 1).await;
-        let clusters = world.api::<ReadStateCluster>();
-        clusters
-            .delete("chat", &DeleteParams::default())
-            .await
-            .unwrap();
-        world.create(&cluster(1)).await.unwrap();
-        let chat = world.reconcile("chat").await;
-        assert_eq!(waiting(&chat).unwrap(), "LeftoverObject");
-        assert!(condition(&chat, "Degraded").starts_with("False"));
     });
 }

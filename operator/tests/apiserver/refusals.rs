@@ -1,7 +1,5 @@
 //! What the API server refuses and fills in by the CRDs, one rule at a time.
 
-use kube::api::{Patch, PatchParams, PostParams};
-use readstates_operator_api::{ReadStateRing, ReadStateRingSpec, RingMember};
 use serde_json::{Value, json};
 
 use crate::world::with_world;
@@ -51,131 +49,163 @@ fn with(mut base: Value, pointer: &str, value: Value) -> Value {
     base
 }
 
+/// Creating each is refused, in these words.
+fn refused(cases: Vec<(Value, &[&str])>) {
+    with_world(async |world| {
+        for (cluster, words) in &cases {
+            let refusal = world.create(cluster).await;
+            says(&refusal.expect_err(&format!("accepted {cluster}")), words);
+        }
+    });
+}
+
+/// Changing the first of each into the second is refused, in these words.
+fn change_refused(changes: Vec<(Value, Value, &[&str])>) {
+    with_world(async |world| {
+        for (n, (before, after, words)) in changes.into_iter().enumerate() {
+            let name = json!(format!("chat-{n}"));
+            let before = with(before, "/metadata/name", name.clone());
+            world.create(&before).await.unwrap();
+            let refusal = world
+                .replace(with(after.clone(), "/metadata/name", name))
+                .await;
+            says(&refusal.expect_err(&format!("accepted {after}")), words);
+        }
+    });
+}
+
+fn says(refusal: &str, words: &[&str]) {
+    for word in words {
+        assert!(refusal.contains(word), "{word:?} is not in {refusal:?}");
+    }
+}
+
+/// `managed()` with this field of `spec.database` replaced.
+fn db(field: &str, value: Value) -> Value {
+    with(managed(), &format!("/spec/database/{field}"), value)
+}
+
+/// `external()` with this field of `spec.database.external` replaced.
+fn ext(field: &str, value: Value) -> Value {
+    with(
+        external(),
+        &format!("/spec/database/external/{field}"),
+        value,
+    )
+}
+
 #[test]
-fn an_invalid_spec_is_refused_with_the_field_and_what_is_wrong() {
-    let db = "/spec/database";
-    let ext = "/spec/database/external";
-    let long = "a".repeat(41);
-    let cases: Vec<(Value, &[&str])> = vec![
+fn exactly_one_kind_of_database_is_asked_for() {
+    let words: &[&str] = &[
+        "spec.database",
+        "exactly one of engine, external and embedded",
+    ];
+    refused(vec![
+        (db("embedded", json!({})), words),
+        (with(managed(), "/spec/database", json!({})), words),
         (
-            with(managed(), &format!("{db}/embedded"), json!({})),
-            &[
-                "spec.database",
-                "exactly one of engine, external and embedded",
-            ],
+            with(managed(), "/spec/database", Value::Null),
+            &["spec.database", "Required"],
         ),
         (
-            with(managed(), "/spec/database", json!({})),
-            &[
-                "spec.database",
-                "exactly one of engine, external and embedded",
-            ],
-        ),
-        (
-            with(managed(), &format!("{db}/engine"), json!("Oracle")),
+            db("engine", json!("Oracle")),
             &["spec.database.engine", "Cassandra", "Scylla"],
-        ),
-        (
-            with(managed(), &format!("{db}/replicationFactor"), Value::Null),
-            &["spec.database.replicationFactor", "required with engine"],
-        ),
-        (
-            with(managed(), &format!("{db}/racks"), Value::Null),
-            &["spec.database.racks", "required with engine"],
-        ),
-        (
-            with(managed(), &format!("{db}/storage"), Value::Null),
-            &["spec.database.storage", "required with engine"],
-        ),
-        (
-            with(managed(), &format!("{db}/replicationFactor"), json!(4)),
-            &[
-                "spec.database.replicationFactor",
-                "must not exceed the members",
-            ],
-        ),
-        (
-            with(managed(), &format!("{db}/racks"), json!([])),
-            &["spec.database.racks"],
-        ),
-        (
-            with(managed(), &format!("{db}/racks/1/name"), json!("a")),
-            &["spec.database.racks[1]", "Duplicate value"],
-        ),
-        (
-            with(managed(), &format!("{db}/racks/1/name"), json!("Rack_1")),
-            &["spec.database.racks[1].name"],
-        ),
-        (
-            with(
-                managed(),
-                &format!("{db}/racks/1/name"),
-                json!("r".repeat(25)),
-            ),
-            &["spec.database.racks[1].name", "24"],
-        ),
-        (
-            with(managed(), &format!("{db}/racks/1/members"), json!(0)),
-            &["spec.database.racks[1].members"],
-        ),
-        (
-            with(managed(), &format!("{db}/storage/size"), json!("much")),
-            &[
-                "spec.database.storage.size",
-                "must be a quantity above zero",
-            ],
-        ),
-        (
-            with(managed(), &format!("{db}/storage/size"), json!("0")),
-            &[
-                "spec.database.storage.size",
-                "must be a quantity above zero",
-            ],
-        ),
-        (
-            with(managed(), &format!("{db}/keyspace"), json!("Read-States")),
-            &["spec.database.keyspace"],
         ),
         (
             with(
                 external(),
-                &format!("{db}/storage"),
+                "/spec/database/storage",
                 json!({ "size": "1Gi" }),
             ),
             &["spec.database", "go with engine only"],
         ),
+    ]);
+}
+
+#[test]
+fn an_engine_needs_racks_storage_and_a_replication_factor_they_can_hold() {
+    let factor = "spec.database.replicationFactor";
+    refused(vec![
         (
-            with(external(), &format!("{ext}/contactPoints"), json!([])),
-            &["spec.database.external.contactPoints"],
+            db("replicationFactor", Value::Null),
+            &[factor, "required with engine"],
+        ),
+        (
+            db("replicationFactor", json!(4)),
+            &[factor, "must not exceed the members"],
+        ),
+        (
+            db("racks", Value::Null),
+            &["spec.database.racks", "required with engine"],
+        ),
+        (
+            db("storage", Value::Null),
+            &["spec.database.storage", "required with engine"],
+        ),
+        (
+            db("storage/size", json!("much")),
+            &["spec.database.storage.size", "must be a quantity"],
+        ),
+        (
+            db("storage/size", json!("0")),
+            &["spec.database.storage.size", "must be a quantity"],
+        ),
+        (
+            db("keyspace", json!("Read-States")),
+            &["spec.database.keyspace"],
+        ),
+    ]);
+}
+
+#[test]
+fn racks_have_names_that_fit_and_members() {
+    let name = "spec.database.racks[1].name";
+    refused(vec![
+        (db("racks", json!([])), &["spec.database.racks"]),
+        (
+            db("racks/1/name", json!("a")),
+            &["spec.database.racks[1]", "Duplicate value"],
+        ),
+        (db("racks/1/name", json!("Rack_1")), &[name]),
+        (db("racks/1/name", json!("r".repeat(25))), &[name, "24"]),
+        (
+            db("racks/1/members", json!(0)),
+            &["spec.database.racks[1].members"],
         ),
         (
             with(
-                external(),
-                &format!("{ext}/contactPoints/0"),
-                json!("db:9042"),
+                db("racks/1/name", json!("nine-char")),
+                "/metadata/name",
+                json!("c".repeat(40)),
             ),
-            &["spec.database.external.contactPoints[0]"],
+            &["metadata.name and the longest name in spec.database.racks"],
         ),
+    ]);
+}
+
+#[test]
+fn an_external_database_is_told_how_to_be_reached() {
+    let points = "spec.database.external.contactPoints";
+    refused(vec![
+        (ext("contactPoints", json!([])), &[points]),
+        (ext("contactPoints/0", json!("db:9042")), &[points]),
         (
-            with(external(), &format!("{ext}/localDatacenter"), Value::Null),
+            ext("localDatacenter", Value::Null),
             &["spec.database.external.localDatacenter", "Required"],
         ),
         (
-            with(
-                external(),
-                &format!("{ext}/secretRef"),
-                json!({ "name": "" }),
-            ),
+            ext("secretRef", json!({ "name": "" })),
             &["spec.database.external.secretRef", "must not be empty"],
         ),
-        (
-            with(embedded(), "/spec/replicas", json!(2)),
-            &["spec.replicas", "must be 1 with database.embedded"],
-        ),
-        (
-            with(embedded(), "/spec/replicas", Value::Null),
-            &["spec.replicas", "must be 1 with database.embedded"],
-        ),
+    ]);
+}
+
+#[test]
+fn replicas_and_cache_are_within_bounds() {
+    let cache = |field: &str, value: Value| with(managed(), "/spec/cache", json!({ field: value }));
+    let interval = "spec.cache.flushInterval";
+    let one = "must be 1 with database.embedded";
+    refused(vec![
         (
             with(managed(), "/spec/replicas", json!(0)),
             &["spec.replicas"],
@@ -185,24 +215,25 @@ fn an_invalid_spec_is_refused_with_the_field_and_what_is_wrong() {
             &["spec.replicas"],
         ),
         (
-            with(managed(), "/spec/cache", json!({ "capacityStates": 0 })),
+            with(embedded(), "/spec/replicas", json!(2)),
+            &["spec.replicas", one],
+        ),
+        (
+            with(embedded(), "/spec/replicas", Value::Null),
+            &["spec.replicas", one],
+        ),
+        (
+            cache("capacityStates", json!(0)),
             &["spec.cache.capacityStates"],
         ),
+        (cache("flushInterval", json!("soon")), &[interval]),
         (
-            with(managed(), "/spec/cache", json!({ "flushInterval": "soon" })),
-            &["spec.cache.flushInterval"],
+            cache("flushInterval", json!("500ms")),
+            &[interval, "between 1s and 10m"],
         ),
         (
-            with(
-                managed(),
-                "/spec/cache",
-                json!({ "flushInterval": "500ms" }),
-            ),
-            &["spec.cache.flushInterval", "between 1s and 10m"],
-        ),
-        (
-            with(managed(), "/spec/cache", json!({ "flushInterval": "11m" })),
-            &["spec.cache.flushInterval", "between 1s and 10m"],
+            cache("flushInterval", json!("11m")),
+            &[interval, "between 1s and 10m"],
         ),
         (
             with(managed(), "/spec/imagePullPolicy", json!("Sometimes")),
@@ -212,141 +243,91 @@ fn an_invalid_spec_is_refused_with_the_field_and_what_is_wrong() {
             with(managed(), "/spec/replcias", json!(3)),
             &["unknown field", "spec.replcias"],
         ),
-        (
-            with(managed(), "/spec/database", Value::Null),
-            &["spec.database", "Required"],
-        ),
-        (
-            with(managed(), "/metadata/name", json!(long)),
-            &["metadata.name must be at most 40 characters"],
-        ),
-        (
-            with(managed(), "/metadata/name", json!("1chat")),
-            &["metadata.name must be at most 40 characters"],
-        ),
-        (
-            with(managed(), "/metadata/name", json!("chat.eu")),
-            &["metadata.name must be at most 40 characters"],
-        ),
-        (
-            with(
-                with(managed(), "/metadata/name", json!("c".repeat(40))),
-                &format!("{db}/racks/1/name"),
-                json!("nine-char"),
-            ),
-            &["metadata.name and the longest name in spec.database.racks"],
-        ),
-    ];
-    with_world(async |world| {
-        for (cluster, words) in &cases {
-            let refusal = world
-                .create(cluster)
-                .await
-                .expect_err(&format!("accepted {cluster}"));
-            for word in *words {
-                assert!(refusal.contains(word), "{word:?} is not in {refusal:?}");
-            }
-        }
-    });
+    ]);
 }
 
 #[test]
-fn a_change_that_would_lose_data_is_refused() {
-    let db = "/spec/database";
-    let changes: Vec<(Value, Value, &[&str])> = vec![
+fn a_name_is_one_that_services_and_pods_can_have() {
+    let words: &[&str] = &["metadata.name must be at most 40 characters"];
+    let named = |name: &str| with(managed(), "/metadata/name", json!(name));
+    refused(vec![
+        (named(&"a".repeat(41)), words),
+        (named("1chat"), words),
+        (named("chat.eu"), words),
+    ]);
+}
+
+#[test]
+fn a_change_that_would_leave_data_behind_is_refused() {
+    let elsewhere = with(managed(), "/spec", external()["spec"].clone());
+    let bigger = json!({ "storage": { "size": "20Gi" } });
+    change_refused(vec![
         (
             managed(),
-            with(managed(), &format!("{db}/engine"), json!("Scylla")),
+            db("engine", json!("Scylla")),
             &["spec.database", "cannot change"],
         ),
+        (managed(), elsewhere, &["spec.database", "cannot change"]),
         (
             managed(),
-            with(managed(), "/spec", external()["spec"].clone()),
-            &["spec.database", "cannot change"],
-        ),
-        (
-            managed(),
-            with(managed(), &format!("{db}/keyspace"), json!("other")),
+            db("keyspace", json!("x")),
             &["spec.database.keyspace", "cannot change"],
         ),
         (
             managed(),
-            with(managed(), &format!("{db}/replicationFactor"), json!(3)),
-            &["spec.database.replicationFactor", "cannot change"],
-        ),
-        (
-            managed(),
-            with(managed(), &format!("{db}/storage/size"), json!("20Gi")),
+            db("storage/size", json!("20Gi")),
             &["spec.database.storage.size", "cannot change"],
         ),
         (
             managed(),
-            with(
-                managed(),
-                &format!("{db}/storage/storageClassName"),
-                Value::Null,
-            ),
+            db("storage/storageClassName", Value::Null),
             &["spec.database.storage", "storageClassName cannot change"],
         ),
         (
-            managed(),
-            with(managed(), &format!("{db}/racks/1/members"), json!(1)),
-            &["spec.database.racks[1].members", "cannot be lowered"],
-        ),
-        (
-            managed(),
-            with(managed(), &format!("{db}/racks/0/zone"), json!("z2")),
-            &["spec.database.racks[0]", "zone cannot change"],
-        ),
-        (
-            managed(),
-            with(managed(), &format!("{db}/racks/1/name"), json!("c")),
-            &["spec.database.racks", "cannot be removed"],
-        ),
-        (
-            managed(),
-            with(
-                managed(),
-                &format!("{db}/racks"),
-                json!([{ "name": "b", "members": 2 }, { "name": "a", "members": 1, "zone": "z1" }]),
-            ),
-            &["spec.database.racks", "first rack must stay first"],
-        ),
-        (
             external(),
-            with(
-                external(),
-                &format!("{db}/external/keyspace"),
-                json!("other"),
-            ),
+            ext("keyspace", json!("x")),
             &["spec.database.external.keyspace", "cannot change"],
         ),
         (
             embedded(),
-            with(
-                embedded(),
-                &format!("{db}/embedded"),
-                json!({ "storage": { "size": "20Gi" } }),
-            ),
+            with(embedded(), "/spec/database/embedded", bigger),
             &["spec.database.embedded.storage.size", "cannot change"],
         ),
-    ];
-    with_world(async |world| {
-        for (n, (before, after, words)) in changes.into_iter().enumerate() {
-            let name = json!(format!("chat-{n}"));
-            world
-                .create(&with(before, "/metadata/name", name.clone()))
-                .await
-                .unwrap();
-            let refusal = world
-                .replace(with(after.clone(), "/metadata/name", name))
-                .await
-                .expect_err(&format!("accepted {after}"));
-            for word in words {
-                assert!(refusal.contains(word), "{word:?} is not in {refusal:?}");
-            }
-        }
-    });
+    ]);
+}
+
+#[test]
+fn a_change_that_would_lose_copies_is_refused() {
+    let swapped = json!([
+        { "name": "b", "members": 2 }, { "name": "a", "members": 1, "zone": "z1" },
+    ]);
+    change_refused(vec![
+        (
+            managed(),
+            db("replicationFactor", json!(3)),
+            &["spec.database.replicationFactor", "cannot change"],
+        ),
+        (
+            managed(),
+            db("racks/1/members", json!(1)),
+            &["spec.database.racks[1].members", "cannot be lowered"],
+        ),
+        (
+            managed(),
+            db("racks/0/zone", json!("z2")),
+            &["spec.database.racks[0]", "zone cannot change"],
+        ),
+        (
+            managed(),
+            db("racks/1/name", json!("c")),
+            &["spec.database.racks", "cannot be removed"],
+        ),
+        (
+            managed(),
+            db("racks", swapped),
+            &["spec.database.racks", "first rack must stay first"],
+        ),
+    ]);
 }
 
 #[test]
@@ -399,39 +380,5 @@ fn what_is_left_out_gets_its_default() {
             .await
             .unwrap();
         assert_eq!(made.spec.database.embedded.unwrap().storage.size, "10Gi");
-    });
-}
-
-#[test]
-fn a_ring_never_goes_back_and_never_changes_under_one_number() {
-    with_world(async |world| {
-        let member = |n: i32| RingMember {
-            name: format!("chat-{n}"),
-            url: format!("http://chat-{n}"),
-            zone: None,
-        };
-        let spec = |number, count| ReadStateRingSpec {
-            number,
-            members: (0..count).map(member).collect(),
-        };
-        let rings = world.api::<ReadStateRing>();
-        let made = ReadStateRing::new("chat", spec(4, 2));
-        rings.create(&PostParams::default(), &made).await.unwrap();
-        for (wrong, words) in [
-            (spec(3, 2), "number only grows"),
-            (spec(4, 3), "other members need a higher number"),
-        ] {
-            let patch = Patch::Merge(json!({ "spec": wrong }));
-            let error = rings
-                .patch("chat", &PatchParams::default(), &patch)
-                .await
-                .unwrap_err();
-            assert!(error.to_string().contains(words), "{error}");
-        }
-        let patch = Patch::Merge(json!({ "spec": spec(5, 3) }));
-        rings
-            .patch("chat", &PatchParams::default(), &patch)
-            .await
-            .unwrap();
     });
 }

@@ -1,0 +1,162 @@
+//! What stands in the way is waited for or reported, and named.
+
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    batch::v1::Job,
+    core::v1::{Secret, Service},
+};
+use kube::api::{DeleteParams, PostParams};
+use readstates_operator_api::ReadStateCluster;
+use serde_json::json;
+
+use crate::{
+    chat::{cluster, names, running},
+    world::{condition, waiting, with_world},
+};
+
+#[test]
+fn somebody_elses_object_is_not_touched_and_named() {
+    with_world(async |world| {
+        let mut theirs = Service::default();
+        theirs.metadata.name = Some("chat".to_owned());
+        theirs.spec = Some(serde_json::from_value(json!({ "ports": [{ "port": 80 }] })).unwrap());
+        world
+            .api::<Service>()
+            .create(&PostParams::default(), &theirs)
+            .await
+            .unwrap();
+        let before = world.get::<Service>("chat").await;
+
+        world.create(&cluster(2)).await.unwrap();
+        let chat = world.reconcile("chat").await;
+        assert!(
+            condition(&chat, "Degraded")
+                .starts_with("True NameConflict: Service chat exists already"),
+            "{}",
+            condition(&chat, "Degraded")
+        );
+        assert_eq!(world.get::<Service>("chat").await, before);
+
+        // Out of the way: it goes on.
+        world
+            .api::<Service>()
+            .delete("chat", &DeleteParams::default())
+            .await
+            .unwrap();
+        let chat = world.reconcile("chat").await;
+        assert!(condition(&chat, "Degraded").starts_with("False AsExpected"));
+    });
+}
+
+#[test]
+fn what_the_schema_lets_through_is_reported_with_its_field() {
+    with_world(async |world| {
+        let mut odd = cluster(2);
+        odd["spec"]["cache"] = json!({ "resources": { "limits": { "memory": "lots" } } });
+        world.create(&odd).await.unwrap();
+        let chat = world.reconcile("chat").await;
+        assert_eq!(
+            condition(&chat, "Degraded"),
+            "True InvalidSpec: spec.cache.resources.limits.memory: \"lots\" is not a quantity, such \
+             as 500m or 2Gi"
+        );
+        assert!(names::<StatefulSet>(&world).await.is_empty());
+    });
+}
+
+#[test]
+fn what_the_api_server_refuses_is_reported_with_its_words() {
+    with_world(async |world| {
+        let mut odd = cluster(2);
+        let limits = json!({ "limits": { "memory": "1Gi" }, "requests": { "memory": "2Gi" } });
+        odd["spec"]["database"]["resources"] = limits;
+        world.create(&odd).await.unwrap();
+        let chat = world.reconcile("chat").await;
+        let words = condition(&chat, "Degraded");
+        assert!(
+            words.starts_with("True ApplyRejected: the API server refused StatefulSet chat-db-a:"),
+            "{words}"
+        );
+        assert!(
+            words.contains("must be less than or equal to memory limit"),
+            "{words}"
+        );
+    });
+}
+
+#[test]
+fn a_failed_schema_job_degrades_and_a_new_spec_cures_it() {
+    with_world(async |world| {
+        world.create(&cluster(2)).await.unwrap();
+        for _ in 0..3 {
+            world.reconcile("chat").await;
+            world.settle().await;
+        }
+        world.fail_jobs("no host of chat-db answers").await;
+        let chat = world.reconcile("chat").await;
+        let words = condition(&chat, "Degraded");
+        assert!(
+            words.starts_with("True SchemaFailed: Job chat-schema-"),
+            "{words}"
+        );
+        assert!(words.ends_with("no host of chat-db answers"), "{words}");
+
+        let mut cured = cluster(2);
+        cured["spec"]["image"] = json!("readstates:2");
+        world.replace(cured).await.unwrap();
+        let old = names::<Job>(&world).await;
+        world.reconcile("chat").await;
+        world.reconcile("chat").await;
+        let new = names::<Job>(&world).await;
+        assert_eq!(new.len(), 1);
+        assert_ne!(new, old);
+    });
+}
+
+#[test]
+fn an_external_database_waits_for_its_login() {
+    with_world(async |world| {
+        let mut cluster = cluster(1);
+        cluster["spec"]["database"] = json!({ "external": {
+            "contactPoints": ["db.example"], "localDatacenter": "east", "replicationFactor": 3,
+            "secretRef": { "name": "login" },
+        } });
+        world.create(&cluster).await.unwrap();
+        let chat = world.reconcile("chat").await;
+        assert_eq!(waiting(&chat).unwrap(), "SecretMissing");
+        assert!(names::<Job>(&world).await.is_empty());
+
+        let mut login = Secret::default();
+        login.metadata.name = Some("login".to_owned());
+        login.string_data = Some(
+            [("username", "u"), ("password", "p")]
+                .map(|(k, v)| (k.into(), v.into()))
+                .into(),
+        );
+        world
+            .api::<Secret>()
+            .create(&PostParams::default(), &login)
+            .await
+            .unwrap();
+        let chat = world.reconcile("chat").await;
+        assert_eq!(waiting(&chat).unwrap(), "SchemaPending");
+        assert_eq!(chat.status.unwrap().database, "external");
+    });
+}
+
+#[test]
+fn a_cluster_made_again_waits_for_what_the_first_one_left() {
+    with_world(async |world| {
+        // Nobody collects garbage here, so the children stay.
+        running(&world, 1).await;
+        let clusters = world.api::<ReadStateCluster>();
+        clusters
+            .delete("chat", &DeleteParams::default())
+            .await
+            .unwrap();
+        world.create(&cluster(1)).await.unwrap();
+        let chat = world.reconcile("chat").await;
+        assert_eq!(waiting(&chat).unwrap(), "LeftoverObject");
+        assert!(condition(&chat, "Degraded").starts_with("False"));
+    });
+}
