@@ -49,17 +49,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// `kubectl wait` for the condition Available, and then for every cache pod.
+    /// `kubectl wait` for the condition Available.
     ///
     /// # Errors
     /// When that takes too long: with what the operator says about it.
     pub async fn available(&self) -> Result<()> {
-        let ready = self.wait_for("Available", COMES_UP).await;
-        let ready = match ready {
-            Ok(()) => self.wait_for("CacheReady", PODS_CHANGE).await,
-            Err(error) => Err(error),
-        };
-        match ready {
+        match self.wait_for("Available", COMES_UP).await {
             Ok(()) => Ok(()),
             Err(error) => Err(error.context(self.describe().await?)),
         }
