@@ -11,11 +11,13 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
+use readstates::{block::State, codec};
 use scylla::client::{PoolSize, session::Session, session_builder::SessionBuilder};
 
-use crate::forward::Forward;
+use crate::{forward::Forward, http::ReadState};
 
 /// Where CQL is spoken in every database pod.
 const CQL_PORT: u16 = 9042;
@@ -91,4 +93,42 @@ impl Cassandra {
             .maybe_first_row::<(Vec<u8>, i64)>()?;
         Ok(row.map(|(block, written)| Row { block, written }))
     }
+}
+
+impl Row {
+    /// The read states in it, by the service's own codec, in the words of the API.
+    ///
+    /// # Errors
+    /// When the block is none.
+    pub fn read_states(&self) -> Result<Vec<ReadState>> {
+        let decoded = codec::decode(&self.block)?;
+        decoded.block.states().iter().map(read_state).collect()
+    }
+}
+
+/// In a block, 0 says that there is none.
+fn read_state(state: &State) -> Result<ReadState> {
+    let State {
+        channel,
+        last_message,
+        mention_count,
+        flags,
+        last_viewed,
+        last_pin_millis,
+        version,
+        counted: _,
+    } = state;
+    let pin = i64::try_from(*last_pin_millis)?;
+    let pin = (pin != 0)
+        .then(|| Timestamp::from_millisecond(pin))
+        .transpose()?;
+    Ok(ReadState {
+        channel_id: channel.to_string(),
+        last_message_id: (*last_message != 0).then(|| last_message.to_string()),
+        mention_count: *mention_count,
+        flags: *flags,
+        last_viewed: *last_viewed,
+        last_pin_timestamp: pin.map(|pin| pin.to_string()),
+        version: version.to_string(),
+    })
 }

@@ -84,7 +84,7 @@ async fn a_cache_pod_that_is_told_to_stop_writes_what_it_holds() -> Result<()> {
     let cluster = World::chat().await?;
     let service = cluster.service();
     let told = Told::by(&service, 60).await?;
-    let meanwhile = traffic_during(&service, cluster.replace_pod(1)).await?;
+    let meanwhile = traffic_during(&service, Box::pin(cluster.replace_pod(1))).await?;
     meanwhile.holds(&service).await?;
     told.holds(&service).await
 }

@@ -71,7 +71,7 @@ async fn every_cache_pod_gives_the_same_answer() -> Result<()> {
 }
 
 #[tokio::test]
-async fn cassandra_holds_every_user_that_was_flushed() -> Result<()> {
+async fn cassandra_holds_what_the_api_answered() -> Result<()> {
     let cluster = World::chat().await?;
     let service = cluster.service();
     let mut users = Users::fresh();
@@ -101,10 +101,15 @@ async fn cassandra_holds_every_user_that_was_flushed() -> Result<()> {
     let cassandra = cluster.cassandra().await?;
     flush_all(&cluster).await?;
     for user in &everyone {
-        let row = cassandra.row(*user).await?;
+        let answered = service.read(*user).await?;
+        let row = cassandra
+            .row(*user)
+            .await?
+            .with_context(|| format!("no row of user {user}"))?;
+        let stored = row.read_states()?;
         ensure!(
-            row.is_some_and(|row| !row.block.is_empty()),
-            "no row of user {user}"
+            stored == answered,
+            "user {user}: {stored:?} is stored, {answered:?} is answered"
         );
     }
 
