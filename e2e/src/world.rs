@@ -1,5 +1,7 @@
 //! The cluster under test, with the operator installed, and namespaces to work in.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -18,6 +20,7 @@ use crate::{
     environment::Environment,
     programs::{self, Ran},
     specs::cassandra_spec,
+    wait::watched,
 };
 
 /// Namespace and name of the release that the tests install.
@@ -25,6 +28,9 @@ const SYSTEM: &str = "readstates-system";
 const RELEASE: &str = "readstates";
 /// Every namespace of the tests begins so.
 const PREFIX: &str = "readstates-e2e-";
+
+/// For pods that write all they hold before they stop.
+const ENDS: Duration = Duration::from_mins(3);
 
 /// A cluster and the programs to work on it.
 #[derive(Clone)]
