@@ -159,6 +159,17 @@ impl World {
 
     async fn ensure_namespace(&self, name: &str, standard: Option<&str>) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        // What an earlier run left may still be on its way out, and takes nothing new.
+        let leaving = |namespace: &Namespace| namespace.metadata.deletion_timestamp.is_some();
+        if namespaces
+            .get_opt(name)
+            .await?
+            .as_ref()
+            .is_some_and(leaving)
+        {
+            let gone = |namespace: Option<&Namespace>| namespace.is_none();
+            watched(namespaces.clone(), name, "is gone", ENDS, gone).await?;
+        }
         let labels =
             standard.map(|standard| json!({ "pod-security.kubernetes.io/enforce": standard }));
         let wanted = json!({
