@@ -9,8 +9,8 @@ use k8s_openapi::api::{
     core::v1::{Namespace, Pod},
 };
 use kube::{
-    Api, Client, Config,
-    api::{DeleteParams, Patch, PatchParams},
+    Api, Client, Config, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::json;
@@ -29,8 +29,8 @@ const RELEASE: &str = "readstates";
 /// Every namespace of the tests begins so.
 const PREFIX: &str = "readstates-e2e-";
 
-/// For pods that write all they hold before they stop.
-const ENDS: Duration = Duration::from_mins(3);
+/// A namespace that had pods in it takes half the longest grace period of them, 15 minutes for a database.
+const ENDS: Duration = Duration::from_mins(8);
 
 /// A cluster and the programs to work on it.
 #[derive(Clone)]
@@ -184,21 +184,18 @@ impl World {
         Ok(())
     }
 
-    /// Asks for the deletion of every namespace of the tests, and gives their names.
+    /// Every namespace of the tests.
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub async fn delete_namespaces(&self) -> Result<Vec<String>> {
+    pub async fn namespaces(&self) -> Result<Vec<Place>> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let mut names = Vec::new();
-        for namespace in namespaces.list(&kube::api::ListParams::default()).await? {
-            let name = namespace.metadata.name.unwrap_or_default();
-            if name.starts_with(PREFIX) {
-                namespaces.delete(&name, &DeleteParams::default()).await?;
-                names.push(name);
-            }
-        }
-        Ok(names)
+        let all = namespaces.list(&ListParams::default()).await?;
+        let names = all.iter().map(ResourceExt::name_any);
+        Ok(names
+            .filter(|name| name.starts_with(PREFIX))
+            .map(|name| Place { name })
+            .collect())
     }
 
     /// The one cluster on Cassandra that tests share: available, with three members.

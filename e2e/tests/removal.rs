@@ -38,6 +38,18 @@ async fn children(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(kinds.into_iter().flat_map(named).collect())
 }
 
+async fn all_gone(cluster: &Cluster) -> Result<()> {
+    until("everything owned is gone", COLLECTED, async || {
+        let left = children(cluster).await?;
+        Ok(if left.is_empty() {
+            Look::Done(())
+        } else {
+            Look::NotYet(left.join(", "))
+        })
+    })
+    .await
+}
+
 #[tokio::test]
 async fn a_deleted_cluster_takes_everything_with_it_but_its_volumes() -> Result<()> {
     let world = World::installed().await?;
@@ -63,15 +75,7 @@ async fn a_deleted_cluster_takes_everything_with_it_but_its_volumes() -> Result<
     ensure!(claims.len() == 1, "{claims:?}");
 
     cluster.delete().await?;
-    until("everything owned is gone", COLLECTED, async || {
-        let left = children(&cluster).await?;
-        Ok(if left.is_empty() {
-            Look::Done(())
-        } else {
-            Look::NotYet(left.join(", "))
-        })
-    })
-    .await?;
+    all_gone(&cluster).await?;
     ensure!(
         cluster.claims().await? == claims,
         "volumes hold data and are kept"
@@ -83,4 +87,34 @@ async fn a_deleted_cluster_takes_everything_with_it_but_its_volumes() -> Result<
     let read = cluster.service().read(user).await?;
     ensure!(read == [told.clone()], "told {told:?}, now {read:?}");
     cluster.delete().await
+}
+
+#[tokio::test]
+async fn a_cluster_made_again_finds_in_cassandra_what_was_flushed() -> Result<()> {
+    let cluster = World::chat().await?;
+    let service = cluster.service();
+    let mut told = Vec::new();
+    for user in Users::fresh().take(60) {
+        told.push((user, service.ack(user, CHANNEL, MESSAGE).await?));
+    }
+    // Database and cache pods stop at the same time: what they write by then is a race.
+    for ordinal in 0..3 {
+        cluster.flush(ordinal).await?;
+    }
+    let claims = cluster.claims().await?;
+    cluster.delete().await?;
+    all_gone(&cluster).await?;
+    ensure!(
+        cluster.claims().await? == claims,
+        "volumes hold data and are kept"
+    );
+    let cluster = World::chat().await?;
+    for (user, state) in &told {
+        let read = cluster.service().read(*user).await?;
+        ensure!(
+            read == [state.clone()],
+            "user {user}: told {state:?}, now {read:?}"
+        );
+    }
+    Ok(())
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::{CHANNEL, Look, MESSAGE, Users, World, embedded_spec, until};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
+use e2e::{CHANNEL, Look, MESSAGE, Place, Users, World, embedded_spec, until};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, ResourceExt, api::ListParams};
 
 const ENDS: Duration = Duration::from_mins(3);
 
@@ -32,15 +32,31 @@ async fn uninstalling_leaves_service_running_and_nothing_that_hangs() -> Result<
     );
 
     // Without an operator nobody could remove a finalizer: there must be none to remove.
-    cluster.delete().await?;
-    let names = world.delete_namespaces().await?;
-    let namespaces: Api<Namespace> = Api::all(world.client());
-    until("the namespaces of the tests end", ENDS, async || {
+    let places = world.namespaces().await?;
+    for Place { name } in &places {
+        let all = [
+            "delete",
+            "rsc",
+            "--all",
+            "-n",
+            name,
+            "--wait",
+            "--timeout=60s",
+        ];
+        world.kubectl(&all).await?.success()?;
+    }
+    // A namespace with pods in it ends no sooner than half the longest grace period of them, however soon
+    // they are gone; that is Kubernetes' way, and not what is tested here.
+    until("the pods of the tests are gone", ENDS, async || {
         let mut left = Vec::new();
-        for name in &names {
-            if namespaces.get_opt(name).await?.is_some() {
-                left.push(name.as_str());
-            }
+        for Place { name } in &places {
+            let pods: Api<Pod> = Api::namespaced(world.client(), name);
+            left.extend(
+                pods.list(&ListParams::default())
+                    .await?
+                    .iter()
+                    .map(ResourceExt::name_any),
+            );
         }
         Ok(if left.is_empty() {
             Look::Done(())
@@ -49,6 +65,10 @@ async fn uninstalling_leaves_service_running_and_nothing_that_hangs() -> Result<
         })
     })
     .await?;
+    for Place { name } in &places {
+        let namespace = ["delete", "namespace", name, "--wait", "--timeout=120s"];
+        world.kubectl(&namespace).await?.success()?;
+    }
     for kind in ["readstateclusters", "readstaterings"] {
         let name = format!("crd/{kind}.readstates.dev");
         world
