@@ -171,8 +171,8 @@ impl PullPolicy {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct CacheSpec {
-    /// Read states that one cache pod keeps in memory before it forgets the least used users. A
-    /// state takes about 24 bytes, and as much again for its index.
+    /// Read states that one cache pod keeps in memory before it forgets the least used users. With
+    /// 20 states a user, a state takes about 160 bytes.
     #[serde(default = "default_capacity_states")]
     #[schemars(range(min = 1000, max = 10_000_000_000_i64))]
     pub capacity_states: i64,
