@@ -9,7 +9,7 @@
 //!
 //! Everything in this crate is public knowledge: a client that computes the same functions finds the
 //! owner of a user without asking (see the test vectors in [`slot`] and [`jump`]).
-#![deny(missing_docs)]
+#![deny(missing_docs, clippy::wildcard_enum_match_arm)]
 
 pub mod jump;
 mod ring;
