@@ -1,11 +1,13 @@
 //! Wire types of the read-states service: what its HTTP bodies look like.
 //!
-//! Comes in and goes out: JSON. Ids and versions are decimal strings in what the service sends; ids
-//! may be strings or integers in what it accepts, and are never 0. Members that a request body does
-//! not have are refused. Never here: IO, HTTP, or what an operation does.
+//! Comes in and goes out: JSON, and the frames of [`batch`]. Ids and versions are decimal strings in
+//! the JSON the service sends; ids may be strings or integers in what it accepts, and are never 0.
+//! Members that a request body does not have are refused. Never here: IO, HTTP, or what an operation
+//! does.
 #![deny(missing_docs)]
 
 pub mod admin;
+pub mod batch;
 pub mod headers;
 mod id;
 mod mentions;
