@@ -25,7 +25,7 @@ const MOST_LOADS: usize = 3;
 /// Between two rounds of writing everything, at the end, when some of the last round failed.
 const DRAIN_RETRY: Duration = Duration::from_millis(200);
 
-/// Why the owner did not do what it was asked to. Nothing changed.
+/// Why the owner did not do what it was asked to. Nothing changed, except where it says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotDone {
     /// The change was refused.
@@ -34,6 +34,9 @@ pub enum NotDone {
     /// The user could not be loaded.
     #[error(transparent)]
     NotLoaded(#[from] LoadError),
+    /// The task that would have done it ended before it said what became of it.
+    #[error("it is not known whether this was done")]
+    Unknown,
 }
 
 /// The cache with its loader and its flusher.
@@ -89,7 +92,11 @@ impl Engine {
     ///
     /// # Errors
     /// When the user is not cached and cannot be loaded.
-    pub async fn read<T>(&self, user: u64, view: impl Fn(&Block) -> T) -> Result<T, NotDone> {
+    pub async fn read<T: Send + 'static>(
+        &self,
+        user: u64,
+        view: impl Fn(&Block) -> T + Send + 'static,
+    ) -> Result<T, NotDone> {
         if let Some(seen) = self.cache.read(user, &view) {
             self.metrics.hits.increment(1);
             return Ok(seen);
@@ -108,12 +115,12 @@ impl Engine {
     ///
     /// # Errors
     /// When the change is refused, or the user is not cached and cannot be loaded.
-    pub async fn change<T>(
+    pub async fn change<T: Send + 'static>(
         &self,
         user: u64,
         operations: &[Operation],
         touch: Touch,
-        view: impl Fn(&Block, &[Outcome]) -> T,
+        view: impl Fn(&Block, &[Outcome]) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
         if let Some(done) = self.try_change(user, operations, touch, &view)? {
             self.metrics.hits.increment(1);
@@ -127,6 +134,24 @@ impl Engine {
             }
         }
         Err(LoadError::TooManyLoads.into())
+    }
+
+    /// Applies operations of many users, each on its own: one outcome or refusal per operation, in
+    /// their order. Operations of one user are applied in the order in which they are given.
+    ///
+    /// Users who are cached are served first, at once; the others are loaded, as many at a time as may
+    /// be, while the caller waits.
+    pub async fn change_many(
+        &self,
+        operations: &[(u64, Operation)],
+        touch: Touch,
+    ) -> Vec<Result<Outcome, NotDone>> {
+        let mut results = Vec::with_capacity(operations.len());
+        for &(user, operation) in operations {
+            let one = |_: &Block, outcomes: &[Outcome]| outcomes[0];
+            results.push(self.change(user, &[operation], touch, one).await);
+        }
+        results
     }
 
     fn try_change<T>(

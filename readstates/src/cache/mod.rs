@@ -20,6 +20,7 @@
 
 mod dirty;
 mod entry;
+mod landed;
 mod stripe;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use std::{
 };
 
 use entry::{Entry, MOST_HEAT};
+pub use landed::Landed;
 use parking_lot::Mutex;
 use readstates_ring::{Stamp, StampMint, slot::mix64};
 use stripe::Stripe;
@@ -206,27 +208,38 @@ impl Cache {
         view: impl FnOnce(&Block, &[Outcome]) -> T,
     ) -> Option<Result<T, Refused>> {
         let mut stripe = self.stripe(user).lock();
-        stripe.get_mut(user)?.touch(touch);
-        let outcomes = match stripe.apply(user, operations, now, &self.shared)? {
-            Ok(outcomes) => outcomes,
-            Err(refused) => return Some(Err(refused)),
-        };
-        stripe
-            .get_mut(user)
-            .map(|entry| Ok(view(&entry.block, &outcomes)))
+        change_in(
+            &mut stripe,
+            user,
+            operations,
+            touch,
+            now,
+            &self.shared,
+            view,
+        )
     }
 
     /// Takes in a user's block as it was loaded: `None` when the store has none. A user who is cached
     /// already is left as is. The caller makes room afterwards.
     pub fn insert(&self, user: u64, loaded: Option<(Decoded, Stamp)>) {
+        self.land(user, loaded, Instant::now(), |_| ());
+    }
+
+    /// As [`Cache::insert`], and lets `first` work on the user before anybody else can: what waited for
+    /// the load comes before what comes after it.
+    pub fn land<T>(
+        &self,
+        user: u64,
+        loaded: Option<(Decoded, Stamp)>,
+        now: Instant,
+        first: impl FnOnce(&mut Landed<'_>) -> T,
+    ) -> T {
         let mut stripe = self.stripe(user).lock();
         if stripe.get_mut(user).is_none() {
-            stripe.insert(
-                user,
-                Entry::loaded(loaded, self.shared.process),
-                &self.shared,
-            );
+            let entry = Entry::loaded(loaded, self.shared.process);
+            stripe.insert(user, entry, &self.shared);
         }
+        first(&mut Landed::new(&mut stripe, user, now, &self.shared))
     }
 
     /// Evicts clean users until the cache is within its capacity, or nothing can be evicted; never
@@ -372,4 +385,24 @@ impl Cache {
     pub fn dirty_users(&self) -> u64 {
         self.shared.dirty_users.load(Ordering::Relaxed)
     }
+}
+
+#[expect(clippy::too_many_arguments, reason = "what a change is made of")]
+fn change_in<T>(
+    stripe: &mut Stripe,
+    user: u64,
+    operations: &[Operation],
+    touch: Touch,
+    now: Instant,
+    shared: &Shared,
+    view: impl FnOnce(&Block, &[Outcome]) -> T,
+) -> Option<Result<T, Refused>> {
+    stripe.get_mut(user)?.touch(touch);
+    let outcomes = match stripe.apply(user, operations, now, shared)? {
+        Ok(outcomes) => outcomes,
+        Err(refused) => return Some(Err(refused)),
+    };
+    stripe
+        .get_mut(user)
+        .map(|entry| Ok(view(&entry.block, &outcomes)))
 }

@@ -56,6 +56,7 @@ pub(super) fn problem_type(not_done: NotDone) -> ProblemType {
         NotDone::NotLoaded(LoadError::StoreAway) => ProblemType::DatabaseAway,
         NotDone::NotLoaded(LoadError::TooManyLoads) => ProblemType::Overloaded,
         NotDone::NotLoaded(LoadError::Unreadable) => ProblemType::UnreadableBlock,
+        NotDone::Unknown => ProblemType::OutcomeUnknown,
     }
 }
 
@@ -67,5 +68,6 @@ fn next_step(not_done: NotDone) -> &'static str {
         NotDone::Refused(Refused::TooManyUnwritten | Refused::UserTooBusy | Refused::Sealed)
         | NotDone::NotLoaded(LoadError::StoreAway | LoadError::TooManyLoads) => "try again later",
         NotDone::NotLoaded(LoadError::Unreadable) => "the member's log says why",
+        NotDone::Unknown => "send it again",
     }
 }

@@ -53,7 +53,8 @@ pub(super) async fn list(
 ) -> Result<Response, Refusal> {
     let user_id = body::id("the user", &user)?;
     let since = body::since(query)?;
-    let view = |block: &crate::block::Block| {
+    // A user who is being loaded is shown later, and elsewhere: the view takes along what it needs.
+    let view = move |block: &crate::block::Block| {
         let etag = format!("\"{}\"", block.version());
         let known = body::none_match(&headers, &etag);
         (
@@ -90,7 +91,7 @@ pub(super) async fn get(
     let (user, channel) = user_and_channel(&ids)?;
     let state = app
         .engine
-        .read(user.get(), |block| {
+        .read(user.get(), move |block| {
             block.state(channel.get()).and_then(view::read_state)
         })
         .await?;
@@ -237,8 +238,11 @@ pub(super) async fn ack_bulk(
         .collect();
     let answer = app
         .engine
-        .change(user.get(), &operations, Touch::Online, |block, outcomes| {
-            AckBulkAnswer {
+        .change(
+            user.get(),
+            &operations,
+            Touch::Online,
+            move |block, outcomes| AckBulkAnswer {
                 version: Version(block.version()),
                 results: items
                     .iter()
@@ -248,8 +252,8 @@ pub(super) async fn ack_bulk(
                         applied: outcome == Outcome::Applied,
                     })
                     .collect(),
-            }
-        })
+            },
+        )
         .await?;
     Ok(Json(answer))
 }
@@ -329,7 +333,7 @@ pub(super) async fn summary(
     let user = body::id("the user", &user)?;
     Ok(Json(
         app.engine
-            .read(user.get(), |block| view::summary(user, block))
+            .read(user.get(), move |block| view::summary(user, block))
             .await?,
     ))
 }
@@ -350,7 +354,7 @@ async fn acknowledge(app: &App, user: Id, operation: Operation) -> Answer<AckAns
             user.get(),
             &[operation],
             Touch::Online,
-            |block, outcomes| {
+            move |block, outcomes| {
                 let state = block.state(channel).and_then(view::read_state)?;
                 Some(AckAnswer {
                     applied: outcomes.contains(&Outcome::Applied),
