@@ -242,6 +242,19 @@ impl Cache {
         first(&mut Landed::new(&mut stripe, user, now, &self.shared))
     }
 
+    /// Lets `work` read and change a cached user under one hold of the lock; `None` when the user is not
+    /// cached.
+    pub fn visit<T>(
+        &self,
+        user: u64,
+        now: Instant,
+        work: impl FnOnce(&mut Landed<'_>) -> T,
+    ) -> Option<T> {
+        let mut stripe = self.stripe(user).lock();
+        stripe.get_mut(user)?;
+        Some(work(&mut Landed::new(&mut stripe, user, now, &self.shared)))
+    }
+
     /// Evicts clean users until the cache is within its capacity, or nothing can be evicted; never
     /// `keep`. Dirty users that are in the way are asked to be written early. Returns whether any was.
     pub fn make_room(&self, keep: Option<u64>, now: Instant) -> bool {
@@ -387,7 +400,6 @@ impl Cache {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "what a change is made of")]
 fn change_in<T>(
     stripe: &mut Stripe,
     user: u64,
