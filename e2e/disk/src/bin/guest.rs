@@ -1,0 +1,111 @@
+//! The agent inside of the disk machine: takes orders from a serial port, runs each with a shell, answers.
+//!
+//! Orders run at the same time. What they print goes to files, so that a command may leave something in
+//! the background without anybody waiting for its pipe.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Write},
+    os::unix::process::ExitStatusExt,
+    process::{ExitCode, ExitStatus, Stdio},
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::Duration,
+};
+
+use e2e_disk::protocol::{Ended, Order, Word};
+
+/// Between two looks at a port that has nobody at its other end yet.
+const IDLE: Duration = Duration::from_millis(50);
+
+fn main() -> ExitCode {
+    let Some(port) = std::env::args().nth(1) else {
+        eprintln!("usage: guest PORT");
+        return ExitCode::from(2);
+    };
+    match take_orders(&port) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("guest: {port}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn take_orders(port: &str) -> io::Result<()> {
+    let file = File::options().read(true).write(true).open(port)?;
+    let answers = Arc::new(Mutex::new(file.try_clone()?));
+    say(&answers, &Word::Up)?;
+    let mut orders = BufReader::new(file);
+    let (_never, clock) = mpsc::channel::<()>();
+    let mut line = String::new();
+    loop {
+        // Nothing to read means nobody at the other end, not an end.
+        if orders.read_line(&mut line)? == 0 {
+            let _ = clock.recv_timeout(IDLE);
+            continue;
+        }
+        if !line.ends_with('\n') {
+            continue;
+        }
+        let order: Order = serde_json::from_str(&line).map_err(io::Error::other)?;
+        line.clear();
+        let answers = answers.clone();
+        // Ends with its command; the machine's end is the end of those that do not.
+        thread::spawn(move || {
+            let ended = run(&order).unwrap_or_else(|error| Ended {
+                id: order.id,
+                status: 127,
+                stdout: String::new(),
+                stderr: format!("guest: {error}"),
+            });
+            let _ = say(&answers, &Word::Ended(ended));
+        });
+    }
+}
+
+fn run(order: &Order) -> io::Result<Ended> {
+    let Order { id, run, limit_s } = order;
+    let path = |of: &str| format!("/run/guest-{id}.{of}");
+    let status = shell(
+        run,
+        *limit_s,
+        File::create(path("out"))?,
+        File::create(path("err"))?,
+    )?;
+    let printed = |of: &str| -> io::Result<String> {
+        let bytes = fs::read(path(of))?;
+        fs::remove_file(path(of))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    Ok(Ended {
+        id: *id,
+        status: status
+            .code()
+            .unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
+        stdout: printed("out")?,
+        stderr: printed("err")?,
+    })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place in the guest that starts programs"
+)]
+fn shell(command: &str, limit_s: u64, stdout: File, stderr: File) -> io::Result<ExitStatus> {
+    std::process::Command::new("/bin/timeout")
+        .args(["-s", "KILL", &limit_s.to_string(), "/bin/sh", "-c", command])
+        .env("PATH", "/usr/sbin:/usr/bin")
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(stderr)
+        .status()
+}
+
+fn say(answers: &Mutex<File>, word: &Word) -> io::Result<()> {
+    let line = serde_json::to_string(word).map_err(io::Error::other)? + "\n";
+    match answers.lock() {
+        Ok(mut port) => port.write_all(line.as_bytes()),
+        Err(_) => Err(io::Error::other("another answer failed half way")),
+    }
+}

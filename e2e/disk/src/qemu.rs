@@ -1,0 +1,193 @@
+//! The emulator's command line, and its process: the one place of these tests that starts a program.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+};
+
+/// What a guest may use of the host's memory.
+const MEMORY_MIB: u32 = 768;
+/// Hot plugging wants a port of its own for each NVMe disk.
+const PORTS: usize = 6;
+
+/// A kernel of the disk machine, by series: `6.1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel(pub String);
+
+/// How a disk is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bus {
+    /// A local disk: NVMe with sectors of 4096 bytes, in a slot that it can be pulled from.
+    Nvme {
+        /// Which one, from 0.
+        slot: usize,
+    },
+    /// A network disk: virtio-blk with sectors of 512 bytes.
+    Virtio,
+}
+
+/// A disk as the command line says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Drive {
+    /// Serial number, and the name of device and backend.
+    pub(crate) name: String,
+    pub(crate) bus: Bus,
+    /// Of its NBD server.
+    pub(crate) socket: PathBuf,
+}
+
+/// Everything that the command line is made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hardware {
+    pub(crate) kernel: PathBuf,
+    pub(crate) initrd: PathBuf,
+    /// Added to the kernel's command line.
+    pub(crate) kernel_arguments: String,
+    pub(crate) drives: Vec<Drive>,
+    /// The kernel's messages go here.
+    pub(crate) console: PathBuf,
+    /// We listen on these, the emulator connects.
+    pub(crate) orders: PathBuf,
+    pub(crate) qmp: PathBuf,
+}
+
+impl Drive {
+    fn backend(&self) -> String {
+        format!(
+            "driver=nbd,node-name={},server.type=unix,server.path={}",
+            self.name,
+            self.socket.display()
+        )
+    }
+
+    /// The device's properties, as QMP and the command line both have them.
+    pub(crate) fn properties(&self) -> Vec<(&'static str, String)> {
+        let mut properties = vec![
+            ("id", format!("device-{}", self.name)),
+            ("drive", self.name.clone()),
+            ("serial", self.name.clone()),
+        ];
+        match self.bus {
+            Bus::Nvme { slot } => properties.extend([
+                ("driver", "nvme".to_owned()),
+                ("bus", format!("port{slot}")),
+                ("logical_block_size", "4096".to_owned()),
+                ("physical_block_size", "4096".to_owned()),
+            ]),
+            Bus::Virtio => properties.push(("driver", "virtio-blk-pci".to_owned())),
+        }
+        properties
+    }
+
+    fn device(&self) -> String {
+        let words: Vec<_> = self
+            .properties()
+            .into_iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        words.join(",")
+    }
+}
+
+/// The emulator's arguments.
+fn arguments(hardware: &Hardware) -> Vec<String> {
+    let Hardware {
+        kernel,
+        initrd,
+        kernel_arguments,
+        drives,
+        console,
+        orders,
+        qmp,
+    } = hardware;
+    let memory = MEMORY_MIB.to_string();
+    let append = format!("console=ttyS0 quiet panic=-1 {kernel_arguments}");
+    let mut words: Vec<String> = [
+        "-accel",
+        "tcg,thread=single",
+        "-machine",
+        "q35",
+        "-cpu",
+        "max",
+        "-smp",
+        "1",
+        "-m",
+        &memory,
+        "-nodefaults",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-net",
+        "none",
+        "-device",
+        "virtio-serial-pci",
+        "-device",
+        "virtserialport,chardev=orders",
+        "-mon",
+        "chardev=qmp,mode=control",
+        "-append",
+        &append,
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let mut say = |key: &str, value: String| words.extend([key.to_owned(), value]);
+    say("-kernel", kernel.display().to_string());
+    say("-initrd", initrd.display().to_string());
+    say("-serial", format!("file:{}", console.display()));
+    say(
+        "-chardev",
+        format!("socket,id=orders,path={}", orders.display()),
+    );
+    say("-chardev", format!("socket,id=qmp,path={}", qmp.display()));
+    for port in 0..PORTS {
+        let port = format!(
+            "pcie-root-port,id=port{port},chassis={},slot={}",
+            port + 1,
+            port + 1
+        );
+        say("-device", port);
+    }
+    for drive in drives {
+        say("-blockdev", drive.backend());
+        say("-device", drive.device());
+    }
+    words
+}
+
+/// Starts the emulator; whoever has the child ends it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place of these tests that starts a program"
+)]
+pub(crate) fn start(hardware: &Hardware, log: &Path) -> io::Result<Child> {
+    std::process::Command::new("qemu-system-x86_64")
+        .args(arguments(hardware))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(log)?)
+        .spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_disks_have_big_sectors_and_a_port_and_network_disks_do_not() {
+        let drive = |name: &str, bus| Drive {
+            name: name.to_owned(),
+            bus,
+            socket: PathBuf::from("/s"),
+        };
+        assert_eq!(
+            drive("local-1", Bus::Nvme { slot: 1 }).device(),
+            "id=device-local-1,drive=local-1,serial=local-1,driver=nvme,bus=port1,\
+             logical_block_size=4096,physical_block_size=4096"
+        );
+        assert_eq!(
+            drive("data", Bus::Virtio).device(),
+            "id=device-data,drive=data,serial=data,driver=virtio-blk-pci"
+        );
+    }
+}

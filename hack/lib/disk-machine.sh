@@ -1,0 +1,50 @@
+# The disk machine: what it is made of is in the cache, what we put into it is built each time.
+# shellcheck shell=bash
+
+DISK_MACHINE_TOOLS="
+qemu-system-x86_64 qemu-system-x86 your distribution
+dpkg-deb           dpkg            a Debian or Ubuntu: kernels and programs of the guest are their packages
+apt-get            apt             a Debian or Ubuntu: kernels and programs of the guest are their packages
+"
+
+disk_machine_dir() {
+    # shellcheck disable=SC2153 # common.sh sets it
+    echo "$CACHE/disk-machine/$(content_hash "$ROOT/hack/lib/disk-packages.sh" "$ROOT/hack/disk-guest")"
+}
+
+# What does not change with our code: downloaded and packed once.
+build_disk_machine() { fresh_dir "$(disk_machine_dir)" fill_disk_machine; }
+
+disk_target() { echo "${CARGO_TARGET_DIR:-$ROOT/target}/disk-machine"; }
+
+# What changes with our code: the super-disk's program and the guest's agent. Statically linked, for the
+# guest's C library is not ours; --target, so that this is not asked of build scripts and macros.
+build_guest_programs() {
+    local tree target=x86_64-unknown-linux-gnu
+    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static" \
+        cargo build --locked --target "$target" --target-dir "$(disk_target)" --package superdisk --package e2e-disk --bin superdisk --bin guest
+    tree=$(disk_target)/tree
+    rm -rf "$tree"
+    install -D --strip --target-directory "$tree/usr/sbin" "$(disk_target)/$target/debug/"{superdisk,guest}
+    archive "$(disk_machine_dir)/busybox" "$tree" "$(disk_target)/programs.cpio"
+}
+
+# For the harness: where things are.
+export_disk_machine() {
+    READSTATES_DISK_MACHINE=$(disk_machine_dir)
+    READSTATES_DISK_PROGRAMS=$(disk_target)/programs.cpio
+    READSTATES_DISK_LOGS=$LOGS/disk-machine
+    export READSTATES_DISK_MACHINE READSTATES_DISK_PROGRAMS READSTATES_DISK_LOGS
+}
+
+# run_disk_tests [--fast] [WORD…]
+run_disk_tests() {
+    local profile=disk
+    if [ "${1:-}" = --fast ]; then
+        profile=disk-fast
+        shift
+    fi
+    ensure_rust_tool cargo-nextest "$NEXTEST_VERSION"
+    PATH=$(rust_tool_dir cargo-nextest "$NEXTEST_VERSION")/bin:$PATH \
+        cargo nextest run --locked --profile "$profile" --package e2e-disk "$@"
+}

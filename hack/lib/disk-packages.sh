@@ -1,0 +1,130 @@
+# Debian's kernels and programs, packed as the pieces of an initramfs for the disk machine.
+# shellcheck shell=bash
+
+# Two kernels where the release has both. The name of the folder is the series of what the package brings.
+DISK_KERNELS="linux-image-amd64 linux-image-6.12-amd64"
+DISK_PACKAGES="busybox-static mdadm xfsprogs e2fsprogs util-linux mount dmsetup lvm2 thin-provisioning-tools bcache-tools fio"
+# Nothing that we copy is linked against these: half of the download.
+DISK_UNNEEDED="^(python3|libpython|perl|libperl|systemd|udev|debconf|cdebconf|init-system|sysvinit|adduser|passwd|dbus|dpkg|tar|coreutils)"
+DISK_PROGRAMS="
+/bin/busybox /sbin/mdadm /sbin/mkfs.xfs /usr/sbin/xfs_growfs /usr/sbin/xfs_io /sbin/xfs_repair /sbin/mke2fs /sbin/resize2fs /sbin/e2fsck
+/sbin/blkid /sbin/wipefs /sbin/fsfreeze /sbin/blockdev /sbin/losetup /bin/mount /bin/umount /bin/findmnt /bin/lsblk
+/sbin/dmsetup /sbin/lvm /usr/sbin/pdata_tools /usr/sbin/make-bcache
+"
+DISK_MODULES="
+virtio_pci virtio_blk virtio_console nvme raid0 raid1 xfs ext4 crc32c_generic loop
+dm_mod dm_cache dm_cache_smq bcache
+"
+
+# fill_disk_machine DIR: tools.cpio, fio.cpio, busybox and, for each kernel, SERIES/vmlinuz and SERIES/modules.cpio.
+fill_disk_machine() {
+    local dir=$1 work=$1/work image version series
+    local root=$work/root
+    mkdir -p "$work/debs" "$root"
+    download_guest_packages "$work/debs"
+    for image in "$work"/debs/*.deb; do dpkg-deb -x "$image" "$root"; done
+    pack_tools "$root" "$work/tools" "$dir/tools.cpio"
+    pack_fio "$root" "$work/fio" "$dir/fio.cpio"
+    for image in "$root"/boot/vmlinuz-*; do
+        version=${image#"$root/boot/vmlinuz-"}
+        series=$(cut -d. -f1-2 <<<"$version")
+        mkdir "$dir/$series"
+        cp "$image" "$dir/$series/vmlinuz"
+        pack_modules "$root" "$version" "$work/$series" "$dir/$series/modules.cpio"
+    done
+    # To pack our own programs, every time that they change.
+    cp "$root/bin/busybox" "$dir/"
+    rm -rf "$work"
+}
+
+# download_guest_packages DIR: the packages and everything that they need, without installing any of it.
+download_guest_packages() {
+    local name packages=()
+    # A fresh container has no lists; only root may fetch them.
+    apt-cache show busybox-static >/dev/null 2>&1 || ! debian_root || apt-get update -q
+    # shellcheck disable=SC2086 # lists of words
+    mapfile -t packages < <(apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks \
+        --no-replaces --no-enhances $DISK_PACKAGES | grep '^[a-z0-9]' | sort -u | grep -vE "$DISK_UNNEEDED")
+    for name in $DISK_KERNELS; do
+        name=$(apt-cache depends "$name" 2>/dev/null | awk '/Depends: linux-image/ {print $2; exit}')
+        [ -z "$name" ] || packages+=("$name")
+    done
+    [[ " ${packages[*]} " == *" linux-image-"* ]] || die "apt-get knows no kernel" "as root: apt-get update"
+    (cd "$1" && apt-get download -q "${packages[@]}")
+}
+
+# pack_tools ROOT TREE ARCHIVE: init, busybox with its links, and the programs with the libraries that they name.
+pack_tools() {
+    local root=$1 tree=$2 program
+    mkdir -p "$tree"/{proc,sys,dev,run,tmp,etc,mnt,usr/bin,usr/sbin,usr/lib,lib64,var/lib/superdisk}
+    # Debian's packages say /bin or /usr/bin, after the wind: both are the same here.
+    ln -s usr/bin usr/sbin usr/lib "$tree"
+    # shellcheck disable=SC2153 # common.sh sets it
+    install -m 755 "$ROOT/hack/disk-guest/init" "$tree/init"
+    install -m 755 "$ROOT/hack/disk-guest/by-id" "$tree/usr/sbin/by-id"
+    # shellcheck disable=SC2086 # a list of words
+    copy_programs "$root" "$tree" $DISK_PROGRAMS
+    for program in $("$root/bin/busybox" --list); do
+        [ -e "$tree/usr/bin/$program" ] || [ -e "$tree/usr/sbin/$program" ] || ln -s /bin/busybox "$tree/usr/bin/$program"
+    done
+    # By these paths other programs start them.
+    ln -s /bin/busybox "$tree/usr/sbin/modprobe"
+    ln -s mke2fs "$tree/usr/sbin/mkfs.ext4"
+    cp "$root/etc/mke2fs.conf" "$tree/etc/"
+    for program in lvs vgs pvs lvcreate lvconvert lvchange vgcreate pvcreate vgchange; do ln -s lvm "$tree/usr/sbin/$program"; done
+    for program in cache_check cache_dump cache_repair; do ln -s pdata_tools "$tree/usr/sbin/$program"; done
+    archive "$root/bin/busybox" "$tree" "$3"
+}
+
+# fio drags the clients of three storage systems along: an archive of its own, for machines that measure.
+pack_fio() {
+    mkdir -p "$2"/usr/bin "$2"/usr/lib
+    copy_programs "$1" "$2" /usr/bin/fio
+    archive "$1/bin/busybox" "$2" "$3"
+}
+
+# copy_programs ROOT TREE PROGRAM…
+copy_programs() {
+    local root=$1 tree=$2 program library libraries
+    local lib=$root/lib/x86_64-linux-gnu:$root/usr/lib/x86_64-linux-gnu:$root/usr/lib/x86_64-linux-gnu/ceph
+    shift 2
+    mkdir -p "$tree/lib64" "$tree/usr/lib/x86_64-linux-gnu"
+    cp -L "$root/lib64/ld-linux-x86-64.so.2" "$tree/lib64/"
+    for program in "$@"; do
+        # util-linux and mount are of two minds about /bin and /usr/bin, from release to release.
+        [ -e "$root$program" ] || program=${program#/usr}
+        [ -e "$root$program" ] || program=/usr$program
+        install -D -m 755 "$root$program" "$tree/usr/${program#/usr}"
+        # Statically linked ones have none to list.
+        libraries=$("$root/lib64/ld-linux-x86-64.so.2" --library-path "$lib" --list "$root$program" | awk '$3 ~ "^/" {print $3}') || continue
+        for library in $libraries; do
+            [ -e "$tree/usr/lib/x86_64-linux-gnu/${library##*/}" ] || cp -L "$library" "$tree/usr/lib/x86_64-linux-gnu/"
+        done
+    done
+}
+
+# pack_modules ROOT VERSION TREE ARCHIVE: the modules that the guest loads, those that they need, and the index.
+pack_modules() {
+    local root=$1 version=$2 tree=$3 module path
+    mkdir -p "$tree"
+    "$root/bin/busybox" depmod -b "$root" "$version" 2>/dev/null || true
+    (
+        cd "$root/lib/modules/$version" || exit
+        for module in $DISK_MODULES; do
+            awk -v name="$module" '
+                { file = $1; sub(":$", "", file); base = file; sub(".*/", "", base); sub("[.]ko.*", "", base); gsub("-", "_", base)
+                  if (base == name) { print file; for (i = 2; i <= NF; i++) print $i } }' modules.dep
+        done | sort -u
+    ) | while read -r path; do
+        install -D -m 644 "$root/lib/modules/$version/$path" "$tree/usr/lib/modules/$version/$path"
+    done
+    find "$tree" -name '*.ko.xz' -exec "$root/bin/busybox" unxz {} +
+    cp "$root/lib/modules/$version"/modules.builtin* "$root/lib/modules/$version"/modules.order "$tree/usr/lib/modules/$version/"
+    (cd "$tree" && ln -s usr/lib lib)
+    "$root/bin/busybox" depmod -b "$tree" "$version"
+    rm "$tree/lib"
+    archive "$root/bin/busybox" "$tree" "$4"
+}
+
+# archive BUSYBOX TREE FILE: not compressed; an emulated processor would take longer over it than the copy does.
+archive() { (cd "$2" && find . | LC_ALL=C sort | "$1" cpio -o -H newc) >"$3"; }
