@@ -1,15 +1,26 @@
-//! The disk agent of Readstates: it will put a database on a super-disk, that is RAID0 over local NVMe
-//! (the fast leg) mirrored to a network disk (the durable leg).
+//! The disk agent of Readstates: it puts a database on a super-disk, that is RAID0 over local NVMe (the fast
+//! leg) mirrored to a network disk (the durable leg).
 //!
-//! Today it answers one question, `superdisk preflight`: could this node carry one? What it reads is
-//! sysfs, procfs and device nodes; what it decides it decides in [`preflight`], which is pure; it changes
-//! nothing on any disk.
+//! What is decided is decided in pure code, from one look at the node; what is done is one command or one
+//! write at a time, and then the node is looked at again.
 //!
 //! ```text
-//! Request ──▶ sysfs::observe ──▶ Inventory ──▶ preflight::decide ──▶ Vec<Refusal> ──▶ report
+//!          ┌───────────────────────── look again ─────────────────────────┐
+//!          ▼                                                              │
+//! Spec ──▶ inventory::observe ──▶ Inventory ──▶ plan::plan ──▶ Do(Vec<Action>) ──▶ execute
+//!                                                         ├──▶ WaitingOn
+//!                                                         └──▶ Refused
 //! ```
 
+pub mod action;
+pub mod command;
+pub mod inventory;
+pub mod lineage;
 pub mod model;
+pub mod plan;
 pub mod preflight;
+pub mod proof;
 pub mod report;
+pub mod spec;
+pub mod superblock;
 pub mod sysfs;

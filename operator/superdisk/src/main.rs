@@ -94,11 +94,11 @@ fn run_preflight(args: PreflightArgs) -> Result<ExitCode, Box<dyn Error>> {
         local,
         local_count: local_count.into(),
     };
-    let inventory = sysfs::observe(&request, &root, &FileSystem)?;
-    let refusals = preflight::decide(&request, &inventory);
+    let survey = sysfs::observe(&request, &root, &FileSystem)?;
+    let refusals = preflight::decide(&request, &survey);
     match output {
-        Output::Human => print!("{}", report::human(&inventory, &refusals)),
-        Output::Json => println!("{}", report::json(&inventory, &refusals)?),
+        Output::Human => print!("{}", report::human(&survey, &refusals)),
+        Output::Json => println!("{}", report::json(&survey, &refusals)?),
     }
     for refusal in &refusals {
         eprintln!("{refusal}");

@@ -28,9 +28,9 @@ pub enum Seen<T> {
     Unknown(String),
 }
 
-/// Everything that is looked at before deciding.
+/// Everything that `preflight` looks at before deciding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inventory {
+pub struct Survey {
     /// The running kernel.
     pub kernel: Kernel,
     /// The durable leg's device; `None` when none was named.
@@ -190,6 +190,24 @@ pub enum Code {
     /// The durable leg's device is somebody else's.
     #[serde(rename = "E_PD_FOREIGN")]
     PdForeign,
+    /// The durable leg carries an array that is no super-disk's.
+    #[serde(rename = "E_PD_NOT_OURS")]
+    PdNotOurs,
+    /// The durable leg is blank and was not.
+    #[serde(rename = "E_PD_UNEXPECTEDLY_BLANK")]
+    PdUnexpectedlyBlank,
+    /// The durable leg was being rebuilt itself.
+    #[serde(rename = "E_PD_NOT_INSYNC")]
+    PdNotInSync,
+    /// Two devices carry the durable leg's superblock.
+    #[serde(rename = "E_DUPLICATE_UUID")]
+    DuplicateUuid,
+    /// The fast leg may hold acknowledged writes that the durable leg has not.
+    #[serde(rename = "E_SSD_AHEAD")]
+    SsdAhead,
+    /// The durable leg was formatted, and its filesystem is not there.
+    #[serde(rename = "E_NO_FS")]
+    NoFilesystem,
     /// There are too few local devices.
     #[serde(rename = "E_SSD_MISSING")]
     SsdMissing,
@@ -207,6 +225,12 @@ impl Code {
             Self::NoRaid1 => "E_NO_RAID1",
             Self::PdLost => "E_PD_LOST",
             Self::PdForeign => "E_PD_FOREIGN",
+            Self::PdNotOurs => "E_PD_NOT_OURS",
+            Self::PdUnexpectedlyBlank => "E_PD_UNEXPECTEDLY_BLANK",
+            Self::PdNotInSync => "E_PD_NOT_INSYNC",
+            Self::DuplicateUuid => "E_DUPLICATE_UUID",
+            Self::SsdAhead => "E_SSD_AHEAD",
+            Self::NoFilesystem => "E_NO_FS",
             Self::SsdMissing => "E_SSD_MISSING",
             Self::SsdBusy => "E_SSD_BUSY",
         }

@@ -1,19 +1,19 @@
-//! Decides whether a node could carry a super-disk: [`Request`] and [`Inventory`] in, refusals out.
+//! Decides whether a node could carry a super-disk: [`Request`] and [`Survey`] in, refusals out.
 //!
 //! Pure. All refusals are given, not only the first, so that one run tells everything there is to mend.
 
 use crate::model::{
-    Candidate, Code, Device, Inventory, Kernel, Node, Personality, Refusal, Request, Seen,
+    Candidate, Code, Device, Kernel, Node, Personality, Refusal, Request, Seen, Survey,
 };
 
 /// Empty when the node could carry the super-disk that is asked for.
 #[must_use]
-pub fn decide(request: &Request, inventory: &Inventory) -> Vec<Refusal> {
-    let Inventory {
+pub fn decide(request: &Request, survey: &Survey) -> Vec<Refusal> {
+    let Survey {
         kernel,
         durable,
         local,
-    } = inventory;
+    } = survey;
     let mut refusals = Vec::new();
     refusals.extend(release(kernel));
     refusals.extend(raid0(kernel));
@@ -27,6 +27,14 @@ pub fn decide(request: &Request, inventory: &Inventory) -> Vec<Refusal> {
     );
     refusals.extend(enough_local(request, local));
     refusals
+}
+
+/// Why this kernel cannot carry a super-disk, first reason first.
+#[must_use]
+pub fn kernel(kernel: &Kernel) -> Option<Refusal> {
+    release(kernel)
+        .or_else(|| raid0(kernel))
+        .or_else(|| raid1(kernel))
 }
 
 /// Linux 6.9 and 6.10 read from a write-mostly mirror's half that is still being rebuilt (fixed upstream by
@@ -216,8 +224,8 @@ mod tests {
         }
     }
 
-    fn free() -> Inventory {
-        Inventory {
+    fn free() -> Survey {
+        Survey {
             kernel: kernel(),
             durable: Some(block("/dev/sdb", 9, &[])),
             local: vec![block("/dev/nvme0n1", 0, &[]), block("/dev/nvme1n1", 1, &[])],
@@ -225,8 +233,8 @@ mod tests {
     }
 
     /// The lines a person would read.
-    fn lines(request: &Request, inventory: &Inventory) -> Vec<String> {
-        decide(request, inventory)
+    fn lines(request: &Request, survey: &Survey) -> Vec<String> {
+        decide(request, survey)
             .iter()
             .map(ToString::to_string)
             .collect()
@@ -253,7 +261,7 @@ mod tests {
                 release: release.to_owned(),
                 ..kernel()
             };
-            let codes: Vec<_> = decide(&two_local(), &Inventory { kernel, ..free() })
+            let codes: Vec<_> = decide(&two_local(), &Survey { kernel, ..free() })
                 .into_iter()
                 .map(|refusal| refusal.code)
                 .collect();
@@ -277,7 +285,7 @@ mod tests {
             ..kernel()
         };
         assert_eq!(
-            lines(&two_local(), &Inventory { kernel, ..free() }),
+            lines(&two_local(), &Survey { kernel, ..free() }),
             [
                 "E_NO_RAID1 The kernel 5.15.133+ of Container-Optimized OS from Google has no md \
                  personality raid1. Use the Ubuntu node image for this node pool: \
@@ -293,7 +301,7 @@ mod tests {
             ..kernel()
         };
         assert_eq!(
-            lines(&two_local(), &Inventory { kernel, ..free() }),
+            lines(&two_local(), &Survey { kernel, ..free() }),
             [
                 "E_NO_RAID1 Whether the kernel 6.1.0-50-amd64 has md personality raid1 cannot be \
                  told: /lib/modules/6.1.0 is not there. Make /lib/modules of the node readable \
@@ -305,7 +313,7 @@ mod tests {
     #[test]
     fn every_use_of_a_device_is_named() {
         let mounted = Use::Mount("/data".to_owned());
-        let inventory = Inventory {
+        let survey = Survey {
             durable: Some(block("/dev/sdb", 9, &[Use::Holder("md127".to_owned())])),
             local: vec![
                 block(
@@ -318,7 +326,7 @@ mod tests {
             ..free()
         };
         assert_eq!(
-            lines(&two_local(), &inventory),
+            lines(&two_local(), &survey),
             [
                 "E_PD_FOREIGN The durable device /dev/sdb (sdb) is a component of md127. Give the \
                  super-disk a network disk that nothing else uses.",
@@ -333,12 +341,12 @@ mod tests {
 
     #[test]
     fn the_durable_device_is_never_a_local_one() {
-        let inventory = Inventory {
+        let survey = Survey {
             durable: Some(block("/dev/disk/by-id/data", 1, &[])),
             ..free()
         };
         assert_eq!(
-            lines(&two_local(), &inventory),
+            lines(&two_local(), &survey),
             [
                 "E_SSD_BUSY The local device /dev/nvme1n1 (nvme1n1) is the durable device. Free \
                  it, or let --local leave it out: what is on it would be wiped."
@@ -348,7 +356,7 @@ mod tests {
 
     #[test]
     fn missing_devices_are_counted() {
-        let inventory = Inventory {
+        let survey = Survey {
             durable: Some(Candidate {
                 path: "/dev/sdb".into(),
                 node: Seen::Absent,
@@ -363,7 +371,7 @@ mod tests {
             ..free()
         };
         assert_eq!(
-            lines(&two_local(), &inventory),
+            lines(&two_local(), &survey),
             [
                 "E_PD_LOST The durable device /dev/sdb is not there. Attach the network disk to \
                  this node, or correct --durable.",

@@ -4,16 +4,16 @@ use std::{fmt::Write, path::PathBuf};
 
 use serde::Serialize;
 
-use crate::model::{Candidate, Inventory, Kernel, Node, Personality, Refusal, Seen};
+use crate::model::{Candidate, Kernel, Node, Personality, Refusal, Seen, Survey};
 
 /// For a person: what was looked at, a line each. Refusals are not in it; they go to standard error.
 #[must_use]
-pub fn human(inventory: &Inventory, refusals: &[Refusal]) -> String {
-    let Inventory {
+pub fn human(survey: &Survey, refusals: &[Refusal]) -> String {
+    let Survey {
         kernel,
         durable,
         local,
-    } = inventory;
+    } = survey;
     let mut text = String::new();
     let verdict = if refusals.is_empty() { "can" } else { "cannot" };
     let mut line = |args: std::fmt::Arguments<'_>| {
@@ -42,12 +42,12 @@ pub fn human(inventory: &Inventory, refusals: &[Refusal]) -> String {
 }
 
 /// For a program: one JSON object, in one line.
-pub fn json(inventory: &Inventory, refusals: &[Refusal]) -> serde_json::Result<String> {
-    let Inventory {
+pub fn json(survey: &Survey, refusals: &[Refusal]) -> serde_json::Result<String> {
+    let Survey {
         kernel,
         durable,
         local,
-    } = inventory;
+    } = survey;
     let Kernel {
         release,
         system,

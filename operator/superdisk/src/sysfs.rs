@@ -12,8 +12,7 @@ use std::{
 };
 
 use crate::model::{
-    Candidate, Device, DeviceNumber, Inventory, Kernel, Node, Personality, Request, Seen, System,
-    Use,
+    Candidate, Device, DeviceNumber, Kernel, Node, Personality, Request, Seen, Survey, System, Use,
 };
 
 /// Unit of `/sys/…/size`, whatever the device's own sector size.
@@ -84,11 +83,7 @@ pub enum ObserveError {
 }
 
 /// Looks at everything that `request` is about.
-pub fn observe(
-    request: &Request,
-    root: &Path,
-    nodes: &dyn Nodes,
-) -> Result<Inventory, ObserveError> {
+pub fn observe(request: &Request, root: &Path, nodes: &dyn Nodes) -> Result<Survey, ObserveError> {
     let look = Look {
         root,
         nodes,
@@ -106,7 +101,7 @@ pub fn observe(
             local.push(candidate);
         }
     }
-    Ok(Inventory {
+    Ok(Survey {
         kernel: kernel(root)?,
         durable,
         local,
@@ -152,9 +147,9 @@ struct Look<'a> {
 }
 
 /// A line of mountinfo.
-struct Mount {
-    number: String,
-    at: String,
+pub(crate) struct Mount {
+    pub(crate) number: String,
+    pub(crate) at: String,
     source: String,
 }
 
@@ -292,13 +287,18 @@ fn is_module(line: &str, name: &str) -> bool {
 
 /// The node's own mounts (process 1) and ours: a device mounted in either is in use.
 fn mounts(root: &Path) -> Result<Vec<Mount>, ObserveError> {
-    let path = root.join("proc/self/mountinfo");
-    let own = fs::read_to_string(&path);
-    let text = match (fs::read_to_string(root.join("proc/1/mountinfo")), own) {
-        (Ok(first), Ok(own)) => first + &own,
-        (Ok(one), Err(_)) | (Err(_), Ok(one)) => one,
-        (Err(_), Err(source)) => return Err(ObserveError::Read { path, source }),
-    };
+    match (mounts_of(root, "1"), mounts_of(root, "self")) {
+        (Ok(first), Ok(own)) => Ok(first.into_iter().chain(own).collect()),
+        (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
+        (Err(_), Err(error)) => Err(error),
+    }
+}
+
+/// What a process sees mounted.
+pub(crate) fn mounts_of(root: &Path, process: &str) -> Result<Vec<Mount>, ObserveError> {
+    let path = root.join("proc").join(process).join("mountinfo");
+    let text = fs::read_to_string(&path);
+    let text = text.map_err(|source| ObserveError::Read { path, source })?;
     Ok(text.lines().filter_map(mount).collect())
 }
 
@@ -332,16 +332,16 @@ fn device_name(folder: &Path) -> io::Result<String> {
         .ok_or_else(|| io::Error::other("uevent has no DEVNAME"))
 }
 
-fn number_in(path: &Path) -> io::Result<u64> {
+pub(crate) fn number_in(path: &Path) -> io::Result<u64> {
     let text = read(path)?;
     text.parse()
         .map_err(|_| io::Error::other(format!("{} is not a number: {text}", path.display())))
 }
 
-fn read(path: &Path) -> io::Result<String> {
+pub(crate) fn read(path: &Path) -> io::Result<String> {
     Ok(fs::read_to_string(path)?.trim().to_owned())
 }
 
-fn under(root: &Path, path: &Path) -> PathBuf {
+pub(crate) fn under(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }

@@ -85,7 +85,7 @@ impl World {
         self
     }
 
-    fn observe(&self, request: &Request) -> superdisk::model::Inventory {
+    fn observe(&self, request: &Request) -> superdisk::model::Survey {
         sysfs::observe(request, self.root.path(), self).unwrap()
     }
 }
@@ -268,11 +268,11 @@ fn paths_that_are_no_device_are_told_apart() {
         durable: Some("/dev/nothing".into()),
         ..local(&["/dev/plain", "/dev/none*"], 1)
     };
-    let inventory = world.observe(&request);
-    assert_eq!(inventory.durable.unwrap().node, Seen::Absent);
+    let survey = world.observe(&request);
+    assert_eq!(survey.durable.unwrap().node, Seen::Absent);
     let plain = Seen::Present(Node::NotBlock("a plain file".to_owned()));
     assert_eq!(
-        inventory.local,
+        survey.local,
         [Candidate {
             path: "/dev/plain".into(),
             node: plain
@@ -295,17 +295,17 @@ fn a_good_node_is_reported_to_people_and_programs() {
         durable: Some("/dev/sdb".into()),
         ..local(&["/dev/nvme[0-9]n1"], 1)
     };
-    let inventory = world.observe(&request);
-    let refusals = preflight::decide(&request, &inventory);
+    let survey = world.observe(&request);
+    let refusals = preflight::decide(&request, &survey);
     assert_eq!(
-        report::human(&inventory, &refusals),
+        report::human(&survey, &refusals),
         "This node can carry a super-disk.\n  \
            kernel   6.1.0: raid0 built in, raid1 loadable\n  \
            durable  /dev/sdb: sdb, 1024 MiB, free\n  \
            local    /dev/nvme0n1: nvme0n1, 1024 MiB, free\n"
     );
     assert_eq!(
-        report::json(&inventory, &refusals).unwrap(),
+        report::json(&survey, &refusals).unwrap(),
         r#"{"ready":true,"kernel":{"release":"6.1.0","system":null,"raid0":"built-in","raid1":"loadable"},"#
             .to_owned()
             + r#""durable":{"path":"/dev/sdb","device":{"name":"sdb","number":"8:16","bytes":1073741824,"#

@@ -1,0 +1,174 @@
+//! Reads `/sys/block/md*`: what md itself says, in its own words, each understood or kept.
+//!
+//! See Documentation/admin-guide/md.rst of Linux.
+
+use std::{fs, io, path::Path};
+
+use super::{Array, ArrayState, Knob, Member, Sync};
+use crate::{
+    model::{DeviceNumber, Seen},
+    sysfs::{number_in, read},
+};
+
+/// Every md array, by name. An array that goes away while it is looked at is left out.
+pub(super) fn arrays(root: &Path) -> io::Result<Vec<Array>> {
+    let folder = root.join("sys/block");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.starts_with("md") && folder.join(&name).join("md").is_dir() {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    let mut arrays = Vec::new();
+    for name in names {
+        match array(&folder.join(&name), &name) {
+            Ok(array) => arrays.push(array),
+            Err(error) if gone(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(arrays)
+}
+
+/// What sysfs answers for something that has just been taken away.
+fn gone(error: &io::Error) -> bool {
+    let device = rustix::io::Errno::NODEV.raw_os_error();
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(device)
+}
+
+fn array(folder: &Path, name: &str) -> io::Result<Array> {
+    let md = folder.join("md");
+    let word = |file: &str| read(&md.join(file));
+    let state = match word("array_state")?.as_str() {
+        "clear" | "inactive" => ArrayState::Inactive,
+        "clean" | "active" | "active-idle" | "write-pending" => ArrayState::Running,
+        "read-auto" => ArrayState::ReadAuto,
+        "readonly" => ArrayState::ReadOnly,
+        "broken" => ArrayState::Broken,
+        other => ArrayState::Other(other.to_owned()),
+    };
+    // Stripes have none of these.
+    let sync = match word("sync_action").as_deref() {
+        Ok("idle" | "") | Err(_) => Sync::Idle,
+        Ok("resync") => Sync::Resync,
+        Ok("recover") => Sync::Recover,
+        Ok("check") => Sync::Check,
+        Ok("repair") => Sync::Repair,
+        Ok(other) => Sync::Other(other.to_owned()),
+    };
+    let unclean = word("resync_start").is_ok_and(|text| text.parse::<u64>().is_ok());
+    let mut members = members(&md)?;
+    members.sort_by_key(|member| (member.slot.unwrap_or(u16::MAX), member.name.clone()));
+    let holders = fs::read_dir(folder.join("holders")).map_or_else(
+        |_| Vec::new(),
+        |entries| {
+            let names = entries.filter_map(Result::ok);
+            names
+                .map(|entry| entry.file_name().to_string_lossy().into_owned())
+                .collect()
+        },
+    );
+    Ok(Array {
+        name: name.to_owned(),
+        number: device_number(&read(&folder.join("dev"))?)?,
+        level: word("level").unwrap_or_default(),
+        state,
+        raid_disks: number_in(&md.join("raid_disks")).unwrap_or(0),
+        bytes: number_in(&folder.join("size"))?.saturating_mul(512),
+        component_kib: number_in(&md.join("component_size")).unwrap_or(0),
+        sync,
+        sync_progress: word("sync_completed").ok().and_then(|text| progress(&text)),
+        unclean,
+        members,
+        holders,
+        knobs: knobs(folder),
+    })
+}
+
+/// `8:16`, as files named `dev` have it.
+pub(super) fn device_number(text: &str) -> io::Result<DeviceNumber> {
+    let numbers = text.split_once(':').and_then(|(major, minor)| {
+        Some(DeviceNumber {
+            major: major.parse().ok()?,
+            minor: minor.parse().ok()?,
+        })
+    });
+    numbers.ok_or_else(|| io::Error::other(format!("{text} is no device number")))
+}
+
+/// `1024 / 4096`, or `none`.
+fn progress(text: &str) -> Option<(u64, u64)> {
+    let (done, all) = text.split_once('/')?;
+    Some((done.trim().parse().ok()?, all.trim().parse().ok()?))
+}
+
+/// Settings that this kernel has and that are numbers: `1000 (local)` is one.
+fn knobs(folder: &Path) -> Vec<(Knob, u64)> {
+    let value = |knob: Knob| {
+        let text = read(&folder.join(knob.file())).ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    };
+    Knob::ALL
+        .into_iter()
+        .filter_map(|knob| Some((knob, value(knob)?)))
+        .collect()
+}
+
+fn members(md: &Path) -> io::Result<Vec<Member>> {
+    let mut members = Vec::new();
+    for entry in fs::read_dir(md)? {
+        let entry = entry?;
+        let file = entry.file_name().to_string_lossy().into_owned();
+        let Some(name) = file.strip_prefix("dev-") else {
+            continue;
+        };
+        match member(&entry.path(), name) {
+            Ok(member) => members.push(member),
+            Err(error) if gone(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(members)
+}
+
+fn member(folder: &Path, name: &str) -> io::Result<Member> {
+    let state = read(&folder.join("state"))?;
+    let has = |flag: &str| state.split(',').any(|word| word == flag);
+    let number = match read(&folder.join("block/dev")) {
+        Ok(text) => Seen::Present(device_number(&text)?),
+        Err(error) if gone(&error) => Seen::Absent,
+        Err(error) => Seen::Unknown(error.to_string()),
+    };
+    Ok(Member {
+        name: name.to_owned(),
+        number,
+        slot: read(&folder.join("slot"))
+            .ok()
+            .and_then(|text| text.parse().ok()),
+        faulty: has("faulty"),
+        in_sync: has("in_sync"),
+        write_mostly: has("write_mostly"),
+        errors: number_in(&folder.join("errors")).unwrap_or(0),
+        bad_sectors: bad_sectors(&folder.join("bad_blocks")),
+    })
+}
+
+/// Lines of `start length`; a long list is cut off at a page, and then counts what was seen.
+fn bad_sectors(file: &Path) -> Seen<u64> {
+    match fs::read_to_string(file) {
+        Ok(text) => {
+            let lengths = text
+                .lines()
+                .filter_map(|line| line.split_whitespace().nth(1));
+            Seen::Present(
+                lengths
+                    .filter_map(|length| length.parse::<u64>().ok())
+                    .sum(),
+            )
+        }
+        Err(error) if gone(&error) => Seen::Absent,
+        Err(error) => Seen::Unknown(error.to_string()),
+    }
+}

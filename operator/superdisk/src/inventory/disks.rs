@@ -1,0 +1,222 @@
+//! Reads what is on devices: regions of bytes in, [`Content`] out. Never writes.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::Path,
+};
+
+use super::{Content, Data};
+use crate::{
+    lineage::{self, Slots},
+    model::Seen,
+    superblock::{self, SECTOR, Superblock},
+    sysfs::{FileSystem, NodeKind, Nodes},
+};
+
+/// How much is read of the beginning and of the end of a device, or of its data.
+pub(super) const LOOK_BYTES: u64 = 1 << 20;
+/// What O_DIRECT wants offsets, lengths and memory to be multiples of, on devices of 512 and of 4096 bytes.
+const ALIGN: u64 = 4096;
+
+/// Reads device nodes.
+pub trait Blocks: Nodes {
+    /// `len` bytes of the device at `path`, from `at` on; fewer when the device ends before.
+    fn read(&self, path: &Path, at: u64, len: u64) -> io::Result<Vec<u8>>;
+}
+
+/// The devices of this system. Reads go past the page cache: under a running array it knows old bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Devices;
+
+impl Nodes for Devices {
+    fn kind(&self, path: &Path) -> io::Result<NodeKind> {
+        FileSystem.kind(path)
+    }
+}
+
+impl Blocks for Devices {
+    fn read(&self, path: &Path, at: u64, len: u64) -> io::Result<Vec<u8>> {
+        let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(direct)
+            .open(path)?;
+        let start = at / ALIGN * ALIGN;
+        let skip = to_usize(at - start);
+        let length = to_usize((at + len).next_multiple_of(ALIGN) - start);
+        // One block more than is read, to begin at an aligned address.
+        let mut memory = vec![0; length + to_usize(ALIGN)];
+        let shift = memory.as_ptr().align_offset(to_usize(ALIGN));
+        let aligned = &mut memory[shift..shift + length];
+        let got = read_full(&file, aligned, start)?;
+        let end = got.min(skip + to_usize(len));
+        Ok(aligned[skip.min(end)..end].to_vec())
+    }
+}
+
+fn read_full(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], at + done as u64) {
+            Ok(0) => break,
+            Ok(more) => done += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if !done.is_multiple_of(512) {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Something that can be read from: a device, or devices seen as the stripe they hold.
+pub(super) trait Source {
+    fn read(&self, at: u64, len: u64) -> io::Result<Vec<u8>>;
+    fn bytes(&self) -> u64;
+}
+
+/// One device.
+pub(super) struct Whole<'a> {
+    pub(super) blocks: &'a dyn Blocks,
+    pub(super) path: &'a Path,
+    pub(super) bytes: u64,
+}
+
+impl Source for Whole<'_> {
+    fn read(&self, at: u64, len: u64) -> io::Result<Vec<u8>> {
+        self.blocks.read(self.path, at, len)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// The devices of a stripe, by slot, with where their data begins and ends.
+pub(super) struct Striped<'a> {
+    pub(super) chunk: u64,
+    pub(super) members: Vec<(Whole<'a>, u64, u64)>,
+}
+
+impl Source for Striped<'_> {
+    fn read(&self, at: u64, len: u64) -> io::Result<Vec<u8>> {
+        let count = self.members.len() as u64;
+        let end = (at + len).min(self.bytes());
+        let mut bytes = Vec::new();
+        let mut at = at;
+        while at < end {
+            let chunk = at / self.chunk;
+            let inside = at % self.chunk;
+            let (device, data, _) = &self.members[to_usize(chunk % count)];
+            let want = (self.chunk - inside).min(end - at);
+            let part = device.read(data + chunk / count * self.chunk + inside, want)?;
+            if part.len() as u64 != want {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            at += want;
+            bytes.extend(part);
+        }
+        Ok(bytes)
+    }
+
+    /// What all devices have alike: larger ones have more behind it, which is laid out in another way.
+    fn bytes(&self) -> u64 {
+        let smallest = self.members.iter().map(|(_, _, size)| size / self.chunk);
+        smallest.min().unwrap_or(0) * self.chunk * self.members.len() as u64
+    }
+}
+
+/// Reads all that a plan may depend on.
+pub(super) fn content(source: &dyn Source) -> Seen<Content> {
+    match read_content(source) {
+        Ok(content) => Seen::Present(content),
+        Err(error) => Seen::Unknown(error.to_string()),
+    }
+}
+
+fn read_content(source: &dyn Source) -> io::Result<Content> {
+    let head = source.read(0, LOOK_BYTES)?;
+    let from = usize::try_from(superblock::OFFSET).unwrap_or(usize::MAX);
+    let found = superblock::parse(head.get(from..).unwrap_or_default());
+    let blank = Content {
+        superblock: Seen::Absent,
+        bitmap: Seen::Absent,
+        lineage: Seen::Absent,
+        foreign: None,
+        data: Seen::Absent,
+    };
+    match found {
+        Ok(Some(found)) => Ok(Content {
+            bitmap: bitmap(source, &found),
+            lineage: lineage_of(source, &found),
+            data: data(source, &found),
+            superblock: Seen::Present(found),
+            ..blank
+        }),
+        Err(damaged) if head.len() as u64 > superblock::OFFSET => Ok(Content {
+            superblock: Seen::Unknown(damaged.to_string()),
+            ..blank
+        }),
+        Ok(None) | Err(_) => {
+            let tail = tail(source, source.bytes())?;
+            let foreign = superblock::foreign(&head, &tail);
+            Ok(Content { foreign, ..blank })
+        }
+    }
+}
+
+/// The last MiB before `end`, from where a block of 4096 bytes begins.
+fn tail(source: &dyn Source, end: u64) -> io::Result<Vec<u8>> {
+    let from = end.saturating_sub(LOOK_BYTES) / ALIGN * ALIGN;
+    source.read(from, end - from)
+}
+
+fn bitmap(source: &dyn Source, superblock: &Superblock) -> Seen<superblock::Bitmap> {
+    let Some(at) = superblock.bitmap_at() else {
+        return Seen::Absent;
+    };
+    match source.read(at, superblock::BITMAP_BYTES as u64) {
+        Ok(bytes) => superblock::parse_bitmap(&bytes).map_or(Seen::Absent, Seen::Present),
+        Err(error) => Seen::Unknown(error.to_string()),
+    }
+}
+
+fn lineage_of(source: &dyn Source, superblock: &Superblock) -> Seen<lineage::Header> {
+    let Some(at) = lineage::region_at(superblock) else {
+        return Seen::Absent;
+    };
+    match source.read(at, lineage::REGION_BYTES as u64) {
+        Ok(region) => match lineage::read(&region) {
+            Slots::Header(header) => Seen::Present(header),
+            Slots::Empty => Seen::Absent,
+            Slots::Damaged => Seen::Unknown("both copies are damaged".to_owned()),
+        },
+        Err(error) => Seen::Unknown(error.to_string()),
+    }
+}
+
+fn data(source: &dyn Source, superblock: &Superblock) -> Seen<Data> {
+    let start = superblock.data_offset.saturating_mul(SECTOR);
+    let size = superblock.size.saturating_mul(SECTOR);
+    let end = start.saturating_add(size).min(source.bytes());
+    if superblock.level != 1 || start >= end {
+        return Seen::Absent;
+    }
+    let read = || -> io::Result<Data> {
+        let head = source.read(start, LOOK_BYTES.min(end - start))?;
+        if let Some(filesystem) = superblock::filesystem(&head) {
+            return Ok(Data::Filesystem(filesystem));
+        }
+        let from = end.saturating_sub(LOOK_BYTES).max(start);
+        let tail = source.read(from, end - from)?;
+        Ok(superblock::foreign(&head, &tail).map_or(Data::Blank, Data::Other))
+    };
+    read().map_or_else(|error| Seen::Unknown(error.to_string()), Seen::Present)
+}

@@ -1,0 +1,317 @@
+//! Everything the planner knows: what sysfs, superblocks, bitmap headers, lineage headers and mounts say.
+//!
+//! Types only; [`observe`] fills them. What could not be read is [`Seen::Unknown`], never taken for absent.
+
+mod arrays;
+mod disks;
+mod observe;
+
+use std::path::PathBuf;
+
+pub use disks::{Blocks, Devices};
+pub use observe::{ObserveError, observe};
+
+use crate::{
+    lineage::Header,
+    model::{DeviceNumber, Kernel, Node, Seen},
+    superblock::{Bitmap, Filesystem, Signature, Superblock, Uuid},
+};
+
+/// One look at a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inventory {
+    /// The running kernel.
+    pub kernel: Kernel,
+    /// This boot.
+    pub boot: Uuid,
+    /// Random, drawn for this look: whoever plans by it needs no randomness of its own.
+    pub random: Uuid,
+    /// The durable leg's device.
+    pub durable: Disk,
+    /// The devices of the fast leg, each once, by name.
+    pub local: Vec<Disk>,
+    /// What the local devices hold together; absent when they do not make up one stripe of this volume.
+    pub fast: Seen<Fast>,
+    /// Every md array of this node, by name.
+    pub arrays: Vec<Array>,
+    /// Other devices that carry the durable leg's superblock too, by kernel name.
+    pub twins: Vec<String>,
+    /// The mounts that this process sees.
+    pub mounts: Vec<Mount>,
+    /// Mounts of the node itself (process 1).
+    pub node_mounts: Vec<Mount>,
+    /// What this run has learned by trying.
+    pub tried: Tried,
+}
+
+/// What cannot be seen before it is tried: set by the executor's failures, forgotten with the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tried {
+    /// Starting the stripe failed: what mdadm said.
+    pub start_fast: Option<String>,
+    /// Re-adding the fast leg was refused: what mdadm said.
+    pub re_add: Option<String>,
+    /// The filesystem was told to grow: what is on disk of it lags behind.
+    pub grown: bool,
+}
+
+/// A device by what stays the same: checked again right before anything is written to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The path that led to it.
+    pub path: PathBuf,
+    /// Kernel name.
+    pub name: String,
+    /// Device number.
+    pub number: DeviceNumber,
+    /// Capacity.
+    pub bytes: u64,
+    /// Serial number, where it has one.
+    pub serial: Option<String>,
+    /// World-wide name, where it has one.
+    pub wwid: Option<String>,
+    /// Grows with each disk that the kernel meets: another disk under an old name has another one.
+    pub sequence: Option<u64>,
+}
+
+/// A device of one of the legs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// As it was named, or as the pattern found it.
+    pub path: PathBuf,
+    /// What is behind it, and who uses it.
+    pub node: Seen<Node>,
+    /// Who it is; `None` when it is no block device.
+    pub identity: Option<Identity>,
+    /// What is on it.
+    pub content: Seen<Content>,
+}
+
+/// What is on a device, or inside of a stripe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// The superblock of version 1.2; unknown when it is damaged.
+    pub superblock: Seen<Superblock>,
+    /// The bitmap's header.
+    pub bitmap: Seen<Bitmap>,
+    /// Our own header; unknown when it is damaged.
+    pub lineage: Seen<Header>,
+    /// What makes it not blank, besides a superblock of version 1.2. Its beginning and its end are read, a
+    /// MiB each.
+    pub foreign: Option<Signature>,
+    /// What is where the data begins; absent without a superblock.
+    pub data: Seen<Data>,
+}
+
+/// What is in the data area of a mirror's member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Its first and its last MiB are zeros.
+    Blank,
+    /// A filesystem.
+    Filesystem(Filesystem),
+    /// Something else.
+    Other(Signature),
+}
+
+/// What the local devices hold together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fast {
+    /// UUID of the stripe.
+    pub stripe: Uuid,
+    /// What is inside, read through the devices: the stripe need not run.
+    pub inside: Content,
+}
+
+/// An md array as the kernel has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// Kernel name, such as `md127`.
+    pub name: String,
+    /// Device number.
+    pub number: DeviceNumber,
+    /// `raid0`, `raid1`, or what else it says; empty while it is inactive.
+    pub level: String,
+    /// What it is doing.
+    pub state: ArrayState,
+    /// Slots.
+    pub raid_disks: u64,
+    /// Capacity.
+    pub bytes: u64,
+    /// Kibibytes that it uses of each member; 0 for stripes.
+    pub component_kib: u64,
+    /// What it is copying.
+    pub sync: Sync,
+    /// Sectors done and to be done, while it copies.
+    pub sync_progress: Option<(u64, u64)>,
+    /// The members are not known to agree: a copy between them is due, whoever is right.
+    pub unclean: bool,
+    /// Members, by slot.
+    pub members: Vec<Member>,
+    /// Devices built upon it.
+    pub holders: Vec<String>,
+    /// Settings.
+    pub knobs: Vec<(Knob, u64)>,
+}
+
+/// `md/array_state`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArrayState {
+    /// No members, or members and no array: it takes no requests.
+    Inactive,
+    /// It takes requests.
+    Running,
+    /// It takes reads, and becomes writable with the first write.
+    ReadAuto,
+    /// It takes reads.
+    ReadOnly,
+    /// A stripe that has lost a member: every request fails.
+    Broken,
+    /// Anything else, or it could not be read.
+    Other(String),
+}
+
+impl ArrayState {
+    /// Whether it takes reads.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        match self {
+            Self::Running | Self::ReadAuto | Self::ReadOnly => true,
+            Self::Inactive | Self::Broken | Self::Other(_) => false,
+        }
+    }
+}
+
+/// `md/sync_action`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// Nothing.
+    Idle,
+    /// From the first member that is not write-mostly to all others, whoever is right.
+    Resync,
+    /// From the members in sync to those that are not.
+    Recover,
+    /// Comparing.
+    Check,
+    /// Comparing, and overwriting the higher slots where they differ.
+    Repair,
+    /// Anything else, such as `frozen`.
+    Other(String),
+}
+
+/// A member of a running array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Name in the array's folder, without `dev-`; it is the kernel name.
+    pub name: String,
+    /// Device number; unknown once the device has gone from under it.
+    pub number: Seen<DeviceNumber>,
+    /// Its slot, when it has one.
+    pub slot: Option<u16>,
+    /// It has failed.
+    pub faulty: bool,
+    /// It is whole.
+    pub in_sync: bool,
+    /// It is read only when no other can be.
+    pub write_mostly: bool,
+    /// Sectors that were read wrongly and mended.
+    pub errors: u64,
+    /// Sectors that are known to be bad; unknown when the list could not be read.
+    pub bad_sectors: Seen<u64>,
+}
+
+/// A setting that does not outlast the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Knob {
+    /// Mended reads before a member is thrown out. It counts for all local devices together.
+    MaxReadErrors,
+    /// Rate that a rebuild keeps to, in KiB/s.
+    SyncSpeedMin,
+    /// Rate that a rebuild never exceeds, in KiB/s.
+    SyncSpeedMax,
+    /// Writes that may be acknowledged before the durable leg has them. It must be none.
+    Backlog,
+    /// Whether seeks are slow: taken over from the durable leg's device.
+    Rotational,
+}
+
+impl Knob {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::MaxReadErrors,
+        Self::SyncSpeedMin,
+        Self::SyncSpeedMax,
+        Self::Backlog,
+        Self::Rotational,
+    ];
+
+    /// Its file below `/sys/block/NAME`.
+    #[must_use]
+    pub fn file(self) -> &'static str {
+        match self {
+            Self::MaxReadErrors => "md/max_read_errors",
+            Self::SyncSpeedMin => "md/sync_speed_min",
+            Self::SyncSpeedMax => "md/sync_speed_max",
+            Self::Backlog => "md/bitmap/backlog",
+            Self::Rotational => "queue/rotational",
+        }
+    }
+}
+
+/// A mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// What is mounted.
+    pub number: DeviceNumber,
+    /// Where.
+    pub at: PathBuf,
+}
+
+impl Inventory {
+    /// The local devices that make up the fast leg: the first that there are, by name.
+    #[must_use]
+    pub fn chosen(&self, count: usize) -> Vec<&Disk> {
+        chosen(&self.local, count)
+    }
+
+    /// The array that has this device as a member, running or not.
+    #[must_use]
+    pub fn array_of(&self, number: DeviceNumber) -> Option<&Array> {
+        let has = |array: &&Array| array.member(number).is_some();
+        self.arrays.iter().find(has)
+    }
+
+    /// Where a device is mounted, as this process sees it.
+    pub fn mounts_of(&self, number: DeviceNumber) -> impl Iterator<Item = &Mount> {
+        self.mounts
+            .iter()
+            .filter(move |mount| mount.number == number)
+    }
+}
+
+fn chosen(local: &[Disk], count: usize) -> Vec<&Disk> {
+    let there = local.iter().filter(|disk| disk.identity.is_some());
+    there.take(count).collect()
+}
+
+impl Array {
+    /// The member that is this device.
+    #[must_use]
+    pub fn member(&self, number: DeviceNumber) -> Option<&Member> {
+        let is = |member: &&Member| member.number == Seen::Present(number);
+        self.members.iter().find(is)
+    }
+
+    /// A setting, where this kernel has it.
+    #[must_use]
+    pub fn knob(&self, knob: Knob) -> Option<u64> {
+        let found = self.knobs.iter().find(|(one, _)| *one == knob);
+        found.map(|(_, value)| *value)
+    }
+
+    /// Its device node.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/dev/{}", self.name))
+    }
+}

@@ -1,0 +1,258 @@
+//! What the durable leg's device is: new, ours, a copy of another volume's, or refused.
+
+use super::refusals;
+use crate::{
+    action::{Action, Leg, Update},
+    inventory::{Content, Data, Identity, Inventory},
+    lineage::{self, Header, State},
+    model::{Device, Node, Refusal, Seen, Use},
+    proof::{self, Blank},
+    spec::{MIRROR_PREFIX, Spec},
+    superblock::{Filesystem, Role, Superblock},
+};
+
+/// A durable leg that something can be done with.
+pub(super) enum Durable<'a> {
+    /// Never used.
+    New(Blank),
+    /// Another volume's, attached under this one's name: a snapshot or a clone.
+    Copy(Ours<'a>),
+    /// This volume's.
+    Ours(Ours<'a>),
+}
+
+/// A durable leg with a super-disk's superblock.
+pub(super) struct Ours<'a> {
+    pub(super) identity: &'a Identity,
+    pub(super) content: &'a Content,
+    pub(super) superblock: &'a Superblock,
+    /// Where its header lies.
+    pub(super) region: u64,
+    /// What it says of its history; `None` when it says nothing that can be read.
+    pub(super) header: Option<&'a Header>,
+    /// How much of it the filesystem uses; `None` while there is none.
+    pub(super) filesystem: Option<Filesystem>,
+}
+
+/// Looks at nothing but the durable leg, and at what the fast leg remembers of it.
+pub(super) fn classify<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Durable<'a>, Refusal> {
+    let disk = &inventory.durable;
+    let path = &disk.path;
+    let (device, identity) = match (&disk.node, &disk.identity) {
+        (Seen::Present(Node::Block(device)), Some(identity)) => (device, identity),
+        (Seen::Present(Node::NotBlock(what)), _) => {
+            return Err(refusals::durable_is_no_device(path, what));
+        }
+        (Seen::Unknown(why), _) => return Err(refusals::durable_cannot_be_read(path, why)),
+        (Seen::Absent, _) | (Seen::Present(Node::Block(_)), None) => {
+            return Err(refusals::durable_is_not_there(path));
+        }
+    };
+    if let Some(why) = taken(device, inventory) {
+        return Err(refusals::durable_is_taken(path, &why));
+    }
+    let content = match &disk.content {
+        Seen::Present(content) => content,
+        Seen::Absent => return Err(refusals::durable_is_not_there(path)),
+        Seen::Unknown(why) => return Err(refusals::durable_cannot_be_read(path, why)),
+    };
+    let superblock = match &content.superblock {
+        Seen::Present(superblock) => superblock,
+        Seen::Unknown(why) => return Err(refusals::damaged_superblock(path, why)),
+        Seen::Absent => return unmarked(spec, inventory, content).map(Durable::New),
+    };
+    let ours = super_disk(spec, identity, content, superblock)?;
+    if !inventory.twins.is_empty() {
+        return Err(refusals::duplicate(path, &inventory.twins));
+    }
+    let other_volume = ours
+        .header
+        .is_some_and(|header| header.volume != spec.volume);
+    let other_name = superblock.short_name() != spec.volume.mirror_name();
+    if other_volume || other_name {
+        return match ours.header {
+            Some(_) => Ok(Durable::Copy(ours)),
+            // Nothing but its name says whose it is, and that is not ours.
+            None => Err(refusals::not_ours(
+                path,
+                &format!(
+                    "carries the mirror {}, with no header of ours",
+                    superblock.name
+                ),
+            )),
+        };
+    }
+    Ok(Durable::Ours(ours))
+}
+
+/// No superblock: it is new, or it is not what it should be.
+fn unmarked(spec: &Spec, inventory: &Inventory, content: &Content) -> Result<Blank, Refusal> {
+    let path = &inventory.durable.path;
+    if let Some(signature) = content.foreign {
+        return Err(refusals::foreign(path, signature));
+    }
+    if spec.policy.used_before {
+        return Err(refusals::unexpectedly_blank(
+            path,
+            "the volume was in use before",
+        ));
+    }
+    if proof::remembered(inventory) {
+        return Err(refusals::unexpectedly_blank(
+            path,
+            "the local devices still mirror a volume of this name",
+        ));
+    }
+    Blank::prove(spec, inventory)
+        .ok_or_else(|| refusals::durable_is_taken(path, "is a component of another array"))
+}
+
+/// Checks everything about a durable leg that has a superblock but whose volume it is.
+fn super_disk<'a>(
+    spec: &Spec,
+    identity: &'a Identity,
+    content: &'a Content,
+    superblock: &'a Superblock,
+) -> Result<Ours<'a>, Refusal> {
+    let path = &identity.path;
+    let named = superblock.short_name().starts_with(MIRROR_PREFIX);
+    if superblock.level != 1 || superblock.raid_disks != 2 || !named {
+        let what = format!(
+            "carries the array {} of level {} with {} members",
+            superblock.name, superblock.level, superblock.raid_disks
+        );
+        return Err(refusals::not_ours(path, &what));
+    }
+    match superblock.role() {
+        Role::Slot(0) if superblock.recovery_offset.is_none() => {}
+        Role::Slot(0) => return Err(refusals::not_in_sync(path, "was being rebuilt itself")),
+        Role::Spare | Role::Faulty => {
+            return Err(refusals::not_in_sync(
+                path,
+                "is not a whole member of its mirror",
+            ));
+        }
+        Role::Slot(slot) | Role::Other(slot) => {
+            let what =
+                format!("is in slot {slot} of its mirror, where a repair would overwrite it");
+            return Err(refusals::not_ours(path, &what));
+        }
+    }
+    let Some(region) = lineage::region_at(superblock) else {
+        let what = "carries a mirror without room for a header of ours";
+        return Err(refusals::not_ours(path, what));
+    };
+    let header = match &content.lineage {
+        Seen::Present(header) => Some(header),
+        Seen::Absent | Seen::Unknown(_) => None,
+    };
+    let filesystem = data(spec, content, header, path)?;
+    Ok(Ours {
+        identity,
+        content,
+        superblock,
+        region,
+        header,
+        filesystem,
+    })
+}
+
+/// The filesystem, or `None` where one may be made.
+fn data(
+    spec: &Spec,
+    content: &Content,
+    header: Option<&Header>,
+    path: &std::path::Path,
+) -> Result<Option<Filesystem>, Refusal> {
+    let creating = header.is_some_and(|header| header.state == State::Creating);
+    if creating && !spec.policy.used_before {
+        return Ok(None);
+    }
+    if creating {
+        return Err(refusals::unexpectedly_blank(
+            path,
+            "the volume was in use before",
+        ));
+    }
+    match &content.data {
+        Seen::Present(Data::Filesystem(found)) if found.kind != spec.filesystem => {
+            let what = format!("holds {} and not {}", found.kind, spec.filesystem);
+            Err(refusals::no_filesystem(path, &what))
+        }
+        Seen::Present(Data::Filesystem(found)) if found.unfinished => {
+            let what = format!("holds an {} whose making did not end", found.kind);
+            Err(refusals::no_filesystem(path, &what))
+        }
+        Seen::Present(Data::Filesystem(found)) => Ok(Some(*found)),
+        Seen::Present(Data::Blank) if proof::is_unused_mirror(spec, content) => Ok(None),
+        Seen::Present(Data::Blank) => Err(refusals::no_filesystem(path, "holds only zeros")),
+        Seen::Present(Data::Other(found)) => {
+            Err(refusals::no_filesystem(path, &format!("holds {found}")))
+        }
+        Seen::Absent => Err(refusals::no_filesystem(path, "ends before its data begins")),
+        Seen::Unknown(why) => Err(refusals::durable_cannot_be_read(path, why)),
+    }
+}
+
+/// Why the durable leg's device cannot be taken; being in an array is looked at later.
+fn taken(device: &Device, inventory: &Inventory) -> Option<String> {
+    if device.bytes == 0 {
+        return Some("has no capacity".to_owned());
+    }
+    if device.read_only {
+        return Some("is read-only".to_owned());
+    }
+    let mut others = device.uses.iter().filter(|reason| match reason {
+        Use::Holder(name) => !inventory.arrays.iter().any(|array| array.name == *name),
+        Use::Mount(_) | Use::Swap | Use::Partition(_) | Use::IsPartition => true,
+    });
+    others.next().map(ToString::to_string)
+}
+
+/// Gives a copy of another volume's disk an identity of its own. The header comes last: until then a run that
+/// is killed leaves a copy, and the next one does all of it again.
+pub(super) fn adopt_copy(
+    spec: &Spec,
+    inventory: &Inventory,
+    copy: &Ours<'_>,
+) -> Result<Vec<Action>, Refusal> {
+    if let Some(array) = inventory.array_of(copy.identity.number) {
+        if super::mirror::is_mounted(inventory, array) {
+            return Err(refusals::not_ours(
+                &copy.identity.path,
+                "carries another volume, and that is mounted",
+            ));
+        }
+        return Ok(vec![Action::Stop {
+            array: array.name.clone(),
+            because: "it carries another volume's name",
+        }]);
+    }
+    let Some(header) = copy.header else {
+        return Err(refusals::not_ours(
+            &copy.identity.path,
+            "has no header of ours",
+        ));
+    };
+    let array = super::free_name(inventory);
+    let start = |update| Action::StartMirror {
+        durable: copy.identity.clone(),
+        array: array.clone(),
+        update,
+    };
+    let stop = || Action::Stop {
+        array: array.clone(),
+        because: "it was only started to be changed",
+    };
+    Ok(vec![
+        start(Update::Name(spec.volume.mirror_name())),
+        stop(),
+        start(Update::Array(inventory.random)),
+        stop(),
+        Action::WriteLineage {
+            leg: Leg::Durable(copy.identity.clone()),
+            region: copy.region,
+            header: header.copied(spec.volume.clone(), inventory.random, inventory.boot),
+        },
+    ])
+}

@@ -1,0 +1,393 @@
+//! The fast leg: judge it, put it out where it is wrong, make it, start it, give it to the mirror.
+
+use super::{
+    durable::Ours,
+    free_name,
+    mirror::{growth, is_resyncing, write},
+    refusals, size,
+    verdict::{Verdict, verdict},
+};
+use crate::{
+    action::{self, Action},
+    inventory::{Array, ArrayState, Content, Disk, Fast, Inventory, Member},
+    lineage::{self, Header, Relation, State},
+    model::{Node, Refusal, Seen, Use},
+    proof::{Disposable, Idle},
+    spec::Spec,
+    superblock::Superblock,
+};
+
+/// The fast leg's place in a running mirror.
+pub(super) enum Leg<'a> {
+    /// It has none.
+    Out,
+    /// It is there, and md has given it up.
+    Failed(&'a Member),
+    /// It is there; the stripe is this array.
+    In(&'a Member, &'a Array),
+}
+
+/// The stripe, or what has to be done for one.
+pub(super) enum Stripe<'a> {
+    /// It runs, and nothing has it.
+    Idle(&'a Array),
+    /// It does not.
+    Steps(Vec<Action>),
+}
+
+/// The array that a member is.
+pub(super) fn stripe_of<'a>(inventory: &'a Inventory, member: &Member) -> Option<&'a Array> {
+    let is = |array: &&Array| member.number == Seen::Present(array.number);
+    inventory.arrays.iter().find(is)
+}
+
+/// Whether an array is built of our local devices only; one that has lost all of them is not.
+pub(super) fn is_local(spec: &Spec, inventory: &Inventory, array: &Array) -> bool {
+    let chosen = inventory.chosen(spec.local_count);
+    let ours = |member: &Member| {
+        let numbers = chosen.iter().filter_map(|disk| disk.identity.as_ref());
+        numbers
+            .into_iter()
+            .any(|identity| member.number == Seen::Present(identity.number))
+    };
+    let gone = |member: &Member| member.number == Seen::Absent;
+    array.members.iter().any(ours)
+        && array
+            .members
+            .iter()
+            .all(|member| ours(member) || gone(member))
+}
+
+/// Refuses what the fast leg has and the durable leg has not.
+pub(super) fn is_not_ahead(
+    spec: &Spec,
+    inventory: &Inventory,
+    ours: &Ours<'_>,
+) -> Result<(), Refusal> {
+    let Seen::Present(fast) = &inventory.fast else {
+        return Ok(());
+    };
+    match verdict(&spec.volume, ours.content, fast) {
+        Verdict::Ahead(how) => Err(refusals::fast_is_ahead(&ours.identity.path, &how)),
+        Verdict::ReAdd | Verdict::Full(_) => Ok(()),
+    }
+}
+
+/// Refuses local devices that are too few, or somebody else's.
+pub(super) fn is_there(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal> {
+    let chosen = inventory.chosen(spec.local_count);
+    if chosen.len() < spec.local_count {
+        return Err(refusals::local_missing(spec, chosen.len()));
+    }
+    for disk in chosen {
+        if let Some(why) = busy(spec, inventory, disk) {
+            return Err(refusals::local_busy(&disk.path, &why));
+        }
+    }
+    Ok(())
+}
+
+/// Who else has a local device, as the end of a sentence.
+fn busy(spec: &Spec, inventory: &Inventory, disk: &Disk) -> Option<String> {
+    let Seen::Present(Node::Block(device)) = &disk.node else {
+        return Some("is no block device".to_owned());
+    };
+    let durable = inventory.durable.identity.as_ref();
+    if durable.is_some_and(|durable| durable.number == device.number) {
+        return Some("is the durable device".to_owned());
+    }
+    if device.read_only {
+        return Some("is read-only".to_owned());
+    }
+    let mut others = device.uses.iter().filter(|reason| match reason {
+        Use::Holder(name) => {
+            let array = inventory.arrays.iter().find(|array| array.name == *name);
+            !array.is_some_and(|array| may_stop(spec, inventory, array))
+        }
+        Use::Mount(_) | Use::Swap | Use::Partition(_) | Use::IsPartition => true,
+    });
+    others.next().map(ToString::to_string)
+}
+
+/// Whether an array on local devices is ours, or does not even run.
+fn may_stop(spec: &Spec, inventory: &Inventory, array: &Array) -> bool {
+    let name = spec.volume.stripe_name();
+    let named = inventory.chosen(spec.local_count).iter().any(|disk| {
+        let content = match &disk.content {
+            Seen::Present(content) => content,
+            Seen::Absent | Seen::Unknown(_) => return false,
+        };
+        matches!(&content.superblock, Seen::Present(found) if found.short_name() == name)
+    });
+    array.state == ArrayState::Inactive || (named && is_local(spec, inventory, array))
+}
+
+/// What a running mirror has besides the durable leg.
+pub(super) fn member<'a>(
+    spec: &Spec,
+    inventory: &'a Inventory,
+    mirror: &'a Array,
+    ours: &Ours<'_>,
+) -> Result<Leg<'a>, Refusal> {
+    let durable = Seen::Present(ours.identity.number);
+    let mut others = mirror
+        .members
+        .iter()
+        .filter(|member| member.number != durable);
+    let Some(member) = others.next() else {
+        return Ok(Leg::Out);
+    };
+    if member.faulty || member.number == Seen::Absent {
+        return Ok(Leg::Failed(member));
+    }
+    match stripe_of(inventory, member) {
+        Some(stripe) if is_local(spec, inventory, stripe) => Ok(Leg::In(member, stripe)),
+        Some(_) | None => Err(refusals::unknown_member(mirror, &member.name)),
+    }
+}
+
+/// Takes a fast leg out that must not be in: hazards come before everything else, mounted or not.
+pub(super) fn put_out(
+    inventory: &Inventory,
+    mirror: &Array,
+    ours: &Ours<'_>,
+    leg: &Leg<'_>,
+) -> Option<Vec<Action>> {
+    let (member, because) = match leg {
+        Leg::Out => return None,
+        Leg::Failed(member) => return Some(vec![remove(mirror, member)]),
+        Leg::In(member, _) if is_resyncing(mirror) => (
+            member,
+            "md is about to copy the fast leg over the durable one",
+        ),
+        Leg::In(member, stripe) if stripe.state == ArrayState::Broken => {
+            (member, "the stripe has lost a device")
+        }
+        Leg::In(member, _) => (member, unrelated(inventory, ours)?),
+    };
+    let fail = Action::Fail {
+        array: mirror.name.clone(),
+        member: member.name.clone(),
+        because,
+    };
+    Some(vec![fail, remove(mirror, member)])
+}
+
+fn remove(mirror: &Array, member: &Member) -> Action {
+    let name = match member.number {
+        Seen::Present(_) | Seen::Unknown(_) => member.name.clone(),
+        Seen::Absent => "detached".to_owned(),
+    };
+    Action::Remove {
+        array: mirror.name.clone(),
+        member: name,
+    }
+}
+
+/// Why a fast leg that is in the mirror does not belong there: the host may have put it there before us.
+fn unrelated(inventory: &Inventory, ours: &Ours<'_>) -> Option<&'static str> {
+    let (Some(durable), Seen::Present(fast)) = (ours.header, &inventory.fast) else {
+        // A header that cannot be read is no reason to give up a leg that md takes for good.
+        return matches!(ours.content.lineage, Seen::Absent)
+            .then_some("the durable leg has no header");
+    };
+    // In this boot, and after it had been forgotten to have been in a mirror: only we can have added it.
+    let admitted = durable.fast == fast.stripe
+        && durable.state == State::InUse
+        && durable.boot == inventory.boot;
+    match &fast.inside.lineage {
+        Seen::Present(header) if header.volume == durable.volume && header.fast == fast.stripe => {
+            match lineage::relation(durable, header) {
+                Relation::Same | Relation::Parent => None,
+                Relation::Apart if admitted => None,
+                Relation::Apart => Some("the durable leg was used without it"),
+                Relation::FastIsNewer => Some("the durable leg went back in time"),
+            }
+        }
+        Seen::Present(_) | Seen::Absent if admitted => None,
+        Seen::Present(_) | Seen::Absent => Some("its header does not say that it belongs here"),
+        Seen::Unknown(_) => None,
+    }
+}
+
+/// What brings a fast leg to a mounted mirror; empty when it is there.
+pub(super) fn attach(
+    spec: &Spec,
+    inventory: &Inventory,
+    mirror: &Array,
+    ours: &Ours<'_>,
+    leg: &Leg<'_>,
+) -> Result<Vec<Action>, Refusal> {
+    let Some(header) = ours.header else {
+        return Ok(Vec::new());
+    };
+    if let Leg::In(member, stripe) = leg {
+        return Ok(keep(spec, inventory, mirror, ours, header, member, stripe));
+    }
+    let stripe = match prepare(spec, inventory)? {
+        Stripe::Idle(stripe) => stripe,
+        Stripe::Steps(steps) => return Ok(steps),
+    };
+    if let Some(kib) = growth(spec, mirror, stripe.bytes, ours) {
+        return Ok(vec![Action::GrowMirror {
+            array: mirror.name.clone(),
+            kib,
+        }]);
+    }
+    let Seen::Present(fast) = &inventory.fast else {
+        return Ok(Vec::new());
+    };
+    if !size::has_room(stripe.bytes, mirror.component_kib) {
+        return Err(refusals::local_too_small(stripe, mirror));
+    }
+    let re_add = inventory.tried.re_add.is_none()
+        && verdict(&spec.volume, ours.content, fast) == Verdict::ReAdd;
+    let admitted = header.admitting(fast.stripe);
+    if re_add {
+        let region = region(&fast.inside);
+        let mut steps = vec![write(ours, admitted.clone())];
+        steps.extend(region.map(|region| write_fast(stripe, fast, region, admitted)));
+        steps.push(Action::ReAdd {
+            array: mirror.name.clone(),
+            member: stripe.name.clone(),
+        });
+        return Ok(steps);
+    }
+    let Some(idle) = Idle::prove(inventory, &stripe.name) else {
+        return Ok(Vec::new());
+    };
+    Ok(vec![
+        Action::ForgetMirror(idle),
+        write(ours, admitted),
+        Action::Add {
+            array: mirror.name.clone(),
+            member: stripe.name.clone(),
+        },
+    ])
+}
+
+/// Keeps a fast leg that is in.
+fn keep(
+    spec: &Spec,
+    inventory: &Inventory,
+    mirror: &Array,
+    ours: &Ours<'_>,
+    header: &Header,
+    member: &Member,
+    stripe: &Array,
+) -> Vec<Action> {
+    let mut steps = Vec::new();
+    if member.write_mostly {
+        steps.push(Action::WriteMostly {
+            array: mirror.name.clone(),
+            member: member.name.clone(),
+            on: false,
+        });
+    }
+    if growth(spec, mirror, stripe.bytes, ours).is_some() {
+        // It joins again once the mirror has grown: md would take the new part for equal on both legs.
+        steps.push(Action::Fail {
+            array: mirror.name.clone(),
+            member: member.name.clone(),
+            because: "the mirror grows without it",
+        });
+        steps.push(remove(mirror, member));
+        return steps;
+    }
+    let Seen::Present(fast) = &inventory.fast else {
+        return steps;
+    };
+    let Some(region) = region(&fast.inside) else {
+        return steps;
+    };
+    let current = matches!(
+        &fast.inside.lineage,
+        Seen::Present(known) if known.point.session == header.point.session && known.fast == fast.stripe
+    );
+    if header.fast != fast.stripe {
+        let admitted = header.admitting(fast.stripe);
+        steps.push(write(ours, admitted.clone()));
+        steps.push(write_fast(stripe, fast, region, admitted));
+    } else if !current {
+        steps.push(write_fast(stripe, fast, region, header.clone()));
+    }
+    steps
+}
+
+fn region(inside: &Content) -> Option<u64> {
+    let found: &Superblock = match &inside.superblock {
+        Seen::Present(found) => found,
+        Seen::Absent | Seen::Unknown(_) => return None,
+    };
+    lineage::region_at(found)
+}
+
+fn write_fast(stripe: &Array, fast: &Fast, region: u64, header: Header) -> Action {
+    Action::WriteLineage {
+        leg: action::Leg::Fast {
+            array: stripe.name.clone(),
+            stripe: fast.stripe,
+        },
+        region,
+        header,
+    }
+}
+
+/// Comes to a stripe of the local devices that runs and that nothing has.
+pub(super) fn prepare<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Stripe<'a>, Refusal> {
+    is_there(spec, inventory)?;
+    let chosen = inventory.chosen(spec.local_count);
+    let numbers = chosen.iter().filter_map(|disk| disk.identity.as_ref());
+    let on_them = numbers
+        .into_iter()
+        .filter_map(|one| inventory.array_of(one.number));
+    let mut arrays: Vec<&Array> = on_them.collect();
+    arrays.dedup_by_key(|array| &array.name);
+    let whole = matches!(inventory.fast, Seen::Present(_));
+    if let [array] = arrays[..]
+        && whole
+        && array.state.is_running()
+        && Idle::prove(inventory, &array.name).is_some()
+    {
+        return Ok(Stripe::Idle(array));
+    }
+    if let Some(array) = arrays.first() {
+        let because = match array.state {
+            ArrayState::Inactive => "it holds local devices and does not run",
+            ArrayState::Broken => "it has lost a device",
+            ArrayState::Running
+            | ArrayState::ReadAuto
+            | ArrayState::ReadOnly
+            | ArrayState::Other(_) => "it is not the stripe of all local devices",
+        };
+        return Ok(Stripe::Steps(vec![Action::Stop {
+            array: array.name.clone(),
+            because,
+        }]));
+    }
+    if whole && inventory.tried.start_fast.is_none() {
+        let devices = chosen.iter().filter_map(|disk| disk.identity.clone());
+        return Ok(Stripe::Steps(vec![Action::StartStripe {
+            array: free_name(inventory),
+            devices: devices.collect(),
+        }]));
+    }
+    create(spec, inventory, &chosen).map(Stripe::Steps)
+}
+
+/// Whatever the local devices held is on the durable leg too, or was never ours to keep.
+fn create(spec: &Spec, inventory: &Inventory, chosen: &[&Disk]) -> Result<Vec<Action>, Refusal> {
+    let mut devices = Vec::new();
+    for disk in chosen {
+        let proof = Disposable::prove(inventory, disk);
+        devices.push(proof.ok_or_else(|| refusals::local_busy(&disk.path, "is in use"))?);
+    }
+    let mut steps: Vec<Action> = devices.iter().cloned().map(Action::ForgetArray).collect();
+    steps.extend(devices.iter().cloned().map(Action::ForgetSignatures));
+    steps.push(Action::CreateStripe {
+        array: free_name(inventory),
+        name: spec.volume.stripe_name(),
+        devices,
+    });
+    Ok(steps)
+}

@@ -1,0 +1,268 @@
+//! The mirror of a durable leg that is ours: start it, open it, mount it; then see to the fast leg.
+
+use super::{durable::Ours, fast, free_name, is_optional, refusals, size, without_fast_leg};
+use crate::{
+    action::{Action, Decision, Leg, Update},
+    inventory::{Array, ArrayState, Inventory, Knob, Member, Sync},
+    lineage::{Header, State},
+    model::Refusal,
+    proof::Unformatted,
+    spec::Spec,
+};
+
+/// Mended reads before md throws a leg out; the agent decides instead. It counts for all local devices
+/// together, and Linux 6.12 throws out at 20.
+const MAX_READ_ERRORS: u64 = 1_000_000;
+
+/// What a filesystem may leave unused of its device, in bytes: less than one allocation group.
+const FILESYSTEM_SLACK: u64 = 16 << 20;
+
+/// Plans for a durable leg that is ours.
+pub(super) fn serve(
+    spec: &Spec,
+    inventory: &Inventory,
+    ours: &Ours<'_>,
+) -> Result<Decision, Refusal> {
+    let Some(mirror) = inventory.array_of(ours.identity.number) else {
+        return start(spec, inventory, ours).map(Decision::Do);
+    };
+    match &mirror.state {
+        ArrayState::Inactive => {
+            return Ok(stop(mirror, "it holds the durable leg and does not run"));
+        }
+        ArrayState::Running | ArrayState::ReadAuto | ArrayState::ReadOnly => {}
+        ArrayState::Broken | ArrayState::Other(_) => {
+            return Err(refusals::mirror_without_durable(
+                mirror,
+                &ours.identity.path,
+            ));
+        }
+    }
+    durable_member(mirror, ours)?;
+    let fast = fast::member(spec, inventory, mirror, ours)?;
+    if let Some(away) = fast::put_out(inventory, mirror, ours, &fast) {
+        return Ok(Decision::Do(away));
+    }
+    if !inventory
+        .mounts_of(mirror.number)
+        .any(|mount| mount.at == spec.mount)
+    {
+        return open(spec, inventory, mirror, ours);
+    }
+    let mut steps = settings(spec, mirror, ours);
+    steps.extend(grow_filesystem(spec, inventory, mirror, ours));
+    if !steps.is_empty() {
+        return Ok(Decision::Do(steps));
+    }
+    let steps = fast::attach(spec, inventory, mirror, ours, &fast);
+    Ok(steps.map_or_else(without_fast_leg, Decision::Do))
+}
+
+fn stop(array: &Array, because: &'static str) -> Decision {
+    Decision::Do(vec![Action::Stop {
+        array: array.name.clone(),
+        because,
+    }])
+}
+
+/// Nothing runs: start it from the durable leg alone, unless the fast leg has what that has not.
+fn start(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> Result<Vec<Action>, Refusal> {
+    fast::is_not_ahead(spec, inventory, ours)?;
+    match fast::is_there(spec, inventory) {
+        Err(refusal) if !is_optional(spec, &refusal) => return Err(refusal),
+        Ok(()) | Err(_) => {}
+    }
+    let update = if ours.superblock.bad_block_log > 0 {
+        Update::NoBadBlockLog
+    } else {
+        Update::Nothing
+    };
+    Ok(vec![Action::StartMirror {
+        durable: ours.identity.clone(),
+        array: free_name(inventory),
+        update,
+    }])
+}
+
+/// The durable leg must be a whole member of its mirror.
+fn durable_member(mirror: &Array, ours: &Ours<'_>) -> Result<(), Refusal> {
+    let path = &ours.identity.path;
+    match mirror.member(ours.identity.number) {
+        Some(member) if member.faulty => Err(refusals::mirror_without_durable(mirror, path)),
+        Some(member) if member.in_sync => Ok(()),
+        Some(_) => Err(refusals::not_in_sync(path, "is being rebuilt")),
+        None => Err(refusals::mirror_without_durable(mirror, path)),
+    }
+}
+
+/// A mirror that runs on the fast leg alone: whatever it took since then, the durable leg has not.
+pub(super) fn without_durable(spec: &Spec, inventory: &Inventory) -> Option<Refusal> {
+    let number = inventory.durable.identity.as_ref()?.number;
+    let lone = inventory.arrays.iter().find(|array| {
+        let has_fast = array.members.iter().any(|member| {
+            let stripe = fast::stripe_of(inventory, member);
+            stripe.is_some_and(|stripe| fast::is_local(spec, inventory, stripe))
+        });
+        array.state.is_running()
+            && array.level == "raid1"
+            && has_fast
+            && array.member(number).is_none()
+    })?;
+    Some(refusals::mirror_without_durable(
+        lone,
+        &inventory.durable.path,
+    ))
+}
+
+/// Whether a filesystem of this array is mounted anywhere.
+pub(super) fn is_mounted(inventory: &Inventory, array: &Array) -> bool {
+    let mut mounts = inventory.mounts.iter().chain(&inventory.node_mounts);
+    mounts.any(|mount| mount.number == array.number)
+}
+
+/// The mirror runs: everything up to the mount.
+fn open(
+    spec: &Spec,
+    inventory: &Inventory,
+    mirror: &Array,
+    ours: &Ours<'_>,
+) -> Result<Decision, Refusal> {
+    let mut mounts = inventory.mounts.iter().chain(&inventory.node_mounts);
+    if let Some(mount) = mounts.find(|mount| mount.number == mirror.number) {
+        return Err(refusals::mounted_elsewhere(mirror, &mount.at));
+    }
+    let mut others = inventory
+        .mounts
+        .iter()
+        .filter(|mount| mount.at == spec.mount);
+    if others.next().is_some() {
+        return Err(refusals::mount_point_is_taken(&spec.mount));
+    }
+    if ours.superblock.bad_block_log > 0 {
+        return Ok(stop(
+            mirror,
+            "its durable leg has a bad-block log, which hides lost writes",
+        ));
+    }
+    let Some(header) = ours.header else {
+        return Ok(Decision::Do(vec![write(
+            ours,
+            first_header(spec, inventory, ours),
+        )]));
+    };
+    let mut steps = settings(spec, mirror, ours);
+    if header.state == State::Creating {
+        let Some(proof) = Unformatted::prove(spec, inventory) else {
+            return Err(refusals::unexpectedly_blank(
+                &ours.identity.path,
+                "it is in use",
+            ));
+        };
+        steps.push(Action::Format {
+            mirror: proof,
+            kind: spec.filesystem,
+            label: spec.volume.label(),
+            width: spec.local_count,
+        });
+    }
+    if header.state != State::InUse || header.boot != inventory.boot {
+        let opened = header.opened(inventory.random, inventory.boot);
+        steps.push(write(ours, opened));
+    }
+    steps.push(Action::Mount {
+        array: mirror.name.clone(),
+        at: spec.mount.clone(),
+        kind: spec.filesystem,
+    });
+    Ok(Decision::Do(steps))
+}
+
+/// A durable leg without a header: new, or from before its header was lost. The session is random, so that no
+/// fast leg is taken for a relative.
+fn first_header(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> Header {
+    let first = Header::first(spec.volume.clone(), inventory.random, inventory.boot);
+    if ours.filesystem.is_some() {
+        first.next_in(State::Clean)
+    } else {
+        first
+    }
+}
+
+pub(super) fn write(ours: &Ours<'_>, header: Header) -> Action {
+    Action::WriteLineage {
+        leg: Leg::Durable(ours.identity.clone()),
+        region: ours.region,
+        header,
+    }
+}
+
+/// What does not outlast a start of the mirror.
+fn settings(spec: &Spec, mirror: &Array, ours: &Ours<'_>) -> Vec<Action> {
+    let mut steps = Vec::new();
+    let durable = mirror.member(ours.identity.number);
+    if let Some(Member {
+        name,
+        write_mostly: false,
+        ..
+    }) = durable
+    {
+        steps.push(Action::WriteMostly {
+            array: mirror.name.clone(),
+            member: name.clone(),
+            on: true,
+        });
+    }
+    for knob in Knob::ALL {
+        let value = match knob {
+            Knob::MaxReadErrors => MAX_READ_ERRORS,
+            Knob::SyncSpeedMin => spec.policy.rebuild_min_kib,
+            Knob::SyncSpeedMax => spec.policy.rebuild_max_kib,
+            Knob::Backlog | Knob::Rotational => 0,
+        };
+        if mirror.knob(knob).is_some_and(|found| found != value) {
+            steps.push(Action::Set {
+                array: mirror.name.clone(),
+                knob,
+                value,
+            });
+        }
+    }
+    steps
+}
+
+/// The filesystem can only grow while it is mounted.
+fn grow_filesystem(
+    spec: &Spec,
+    inventory: &Inventory,
+    mirror: &Array,
+    ours: &Ours<'_>,
+) -> Option<Action> {
+    let smaller = ours
+        .filesystem
+        .is_some_and(|filesystem| filesystem.bytes.saturating_add(FILESYSTEM_SLACK) < mirror.bytes);
+    (spec.policy.grow && smaller && !inventory.tried.grown).then(|| Action::GrowFilesystem {
+        array: mirror.name.clone(),
+        at: spec.mount.clone(),
+        kind: spec.filesystem,
+    })
+}
+
+/// How large the mirror could be, where that is more than it is and asked for.
+pub(super) fn growth(
+    spec: &Spec,
+    mirror: &Array,
+    stripe_bytes: u64,
+    ours: &Ours<'_>,
+) -> Option<u64> {
+    let kib = size::mirror_kib(stripe_bytes, ours.identity.bytes);
+    let idle = matches!(mirror.sync, Sync::Idle);
+    (spec.policy.grow && idle && kib > mirror.component_kib).then_some(kib)
+}
+
+/// Whether md copies, or is about to copy, between legs that both count as whole.
+pub(super) fn is_resyncing(mirror: &Array) -> bool {
+    match mirror.sync {
+        Sync::Resync => true,
+        Sync::Idle | Sync::Recover | Sync::Check | Sync::Repair | Sync::Other(_) => mirror.unclean,
+    }
+}

@@ -1,0 +1,100 @@
+//! Decides what to do next: [`Spec`] and [`Inventory`] in, [`Decision`] out. Pure.
+//!
+//! A plan is only as long as one look allows: what it leaves behind is looked at before the next. So a run that
+//! was killed anywhere is only another state to plan from, and a plan for a super-disk that is as it shall be
+//! is empty.
+//!
+//! ```text
+//!   durable leg   blank ─▶ make the stripe ─▶ make the mirror ─▶ header "creating" ─▶ format ─┐
+//!                 a copy of another volume ─▶ new name, new UUID, new header ─▶┐              │
+//!                 ours ────────────────────▶ start the mirror from it alone ◀──┘              │
+//!                                                 │                                           │
+//!                                                 ▼                                           │
+//!                    header "in use", next generation ─▶ settings ─▶ mount ◀──────────────────┘
+//!                                                                      │
+//!   fast leg      same lineage ─▶ re-add by the bitmap ◀───────────────┤
+//!                 anything else ─▶ forget, add: a full copy ◀──────────┘
+//! ```
+//!
+//! The order is what makes it safe. Refusals come first, and nothing is done beside them. The mirror is never
+//! started with both legs, so that md copies in one direction only. The durable leg is served before the fast
+//! leg is touched, so that trouble with the fast leg is never an outage.
+
+mod durable;
+mod fast;
+mod mirror;
+mod refusals;
+mod size;
+mod verdict;
+
+pub use verdict::{Verdict, verdict};
+
+use crate::{
+    action::{Action, Decision, WaitingOn},
+    inventory::Inventory,
+    model::{Code, Refusal},
+    preflight,
+    proof::Blank,
+    spec::Spec,
+};
+use durable::Durable;
+
+/// What to do next.
+#[must_use]
+pub fn plan(spec: &Spec, inventory: &Inventory) -> Decision {
+    decide(spec, inventory).unwrap_or_else(Decision::Refused)
+}
+
+fn decide(spec: &Spec, inventory: &Inventory) -> Result<Decision, Refusal> {
+    preflight::kernel(&inventory.kernel).map_or(Ok(()), Err)?;
+    let durable = durable::classify(spec, inventory)?;
+    mirror::without_durable(spec, inventory).map_or(Ok(()), Err)?;
+    match durable {
+        Durable::New(blank) => first_boot(spec, inventory, blank),
+        Durable::Copy(copy) => durable::adopt_copy(spec, inventory, &copy).map(Decision::Do),
+        Durable::Ours(ours) => mirror::serve(spec, inventory, &ours),
+    }
+}
+
+/// A mirror is never larger than its fast leg can be: so the stripe is made first.
+fn first_boot(spec: &Spec, inventory: &Inventory, blank: Blank) -> Result<Decision, Refusal> {
+    let stripe = match fast::prepare(spec, inventory)? {
+        fast::Stripe::Idle(stripe) => stripe,
+        fast::Stripe::Steps(steps) => return Ok(Decision::Do(steps)),
+    };
+    let kib = size::mirror_kib(stripe.bytes, blank.device().bytes);
+    if kib < size::LEAST_KIB {
+        return Err(refusals::too_small(&blank.device().path, stripe.bytes));
+    }
+    Ok(Decision::Do(vec![Action::CreateMirror {
+        durable: blank,
+        array: free_name(inventory),
+        name: spec.volume.mirror_name(),
+        kib,
+    }]))
+}
+
+/// What a refusal about the fast leg means once the durable leg can serve.
+fn without_fast_leg(refusal: Refusal) -> Decision {
+    Decision::WaitingOn(WaitingOn::FastLeg(refusal))
+}
+
+/// Whether a refusal may be put up with by serving from the durable leg alone.
+fn is_optional(spec: &Spec, refusal: &Refusal) -> bool {
+    let fast_leg_is_away = matches!(refusal.code, Code::SsdMissing | Code::SsdBusy);
+    fast_leg_is_away && spec.policy.fast_leg_optional
+}
+
+/// First number of our arrays: udev and installers count down from 127 and up from 0.
+const FIRST_NUMBER: u32 = 200;
+
+/// A name that no array has. Numbers are nothing to tell arrays by.
+fn free_name(inventory: &Inventory) -> String {
+    let names = (FIRST_NUMBER..).map(|number| format!("md{number}"));
+    let taken = |name: &String| inventory.arrays.iter().any(|array| array.name == *name);
+    // Endless: there is always one.
+    names
+        .into_iter()
+        .find(|name| !taken(name))
+        .unwrap_or_default()
+}

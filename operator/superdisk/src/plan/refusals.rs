@@ -1,0 +1,225 @@
+//! The sentences: what is wrong, where, and what to do next. One function per situation.
+
+use std::path::Path;
+
+use crate::{
+    inventory::Array,
+    model::{Code, Refusal},
+    spec::Spec,
+    superblock::Signature,
+};
+
+fn refusal(code: Code, message: String, next_step: &str) -> Refusal {
+    Refusal {
+        code,
+        message,
+        next_step: next_step.to_owned(),
+    }
+}
+
+pub(super) fn durable_is_not_there(path: &Path) -> Refusal {
+    refusal(
+        Code::PdLost,
+        format!("The durable device {} is not there", path.display()),
+        "Attach the network disk to this node, or correct --durable",
+    )
+}
+
+pub(super) fn durable_cannot_be_read(path: &Path, why: &str) -> Refusal {
+    refusal(
+        Code::PdLost,
+        format!(
+            "The durable device {} cannot be read: {why}",
+            path.display()
+        ),
+        "See to the network disk; nothing is served without it",
+    )
+}
+
+pub(super) fn durable_is_no_device(path: &Path, what: &str) -> Refusal {
+    refusal(
+        Code::PdForeign,
+        format!(
+            "The durable device {} is {what}, not a block device",
+            path.display()
+        ),
+        "Name the device of the network disk with --durable",
+    )
+}
+
+pub(super) fn durable_is_taken(path: &Path, why: &str) -> Refusal {
+    refusal(
+        Code::PdForeign,
+        format!("The durable device {} {why}", path.display()),
+        "Give the super-disk a network disk that nothing else uses",
+    )
+}
+
+pub(super) fn foreign(path: &Path, signature: Signature) -> Refusal {
+    refusal(
+        Code::PdForeign,
+        format!("The durable device {} holds {signature}", path.display()),
+        "Attach the right network disk, or a blank one: a durable leg is never wiped",
+    )
+}
+
+pub(super) fn unexpectedly_blank(path: &Path, why: &str) -> Refusal {
+    refusal(
+        Code::PdUnexpectedlyBlank,
+        format!(
+            "The durable device {} holds no data, but {why}",
+            path.display()
+        ),
+        "Attach the volume's own network disk or restore it; to begin anew, make a new volume",
+    )
+}
+
+pub(super) fn damaged_superblock(path: &Path, why: &str) -> Refusal {
+    refusal(
+        Code::PdNotOurs,
+        format!(
+            "The durable device {} has a damaged md superblock: {why}",
+            path.display()
+        ),
+        "Restore the network disk from a snapshot, or let an expert look at it",
+    )
+}
+
+pub(super) fn not_ours(path: &Path, what: &str) -> Refusal {
+    refusal(
+        Code::PdNotOurs,
+        format!("The durable device {} {what}", path.display()),
+        "Attach the network disk of this super-disk",
+    )
+}
+
+pub(super) fn not_in_sync(path: &Path, what: &str) -> Refusal {
+    refusal(
+        Code::PdNotInSync,
+        format!("The durable device {} {what}", path.display()),
+        "If `superdisk resolve --keep fast` was interrupted, run it again; else restore a snapshot",
+    )
+}
+
+pub(super) fn duplicate(path: &Path, twins: &[String]) -> Refusal {
+    refusal(
+        Code::DuplicateUuid,
+        format!(
+            "The durable device {} and {} carry the same mirror",
+            path.display(),
+            twins.join(", ")
+        ),
+        "Detach the copy from this node; attached alone it gets an identity of its own",
+    )
+}
+
+pub(super) fn no_filesystem(path: &Path, what: &str) -> Refusal {
+    refusal(
+        Code::NoFilesystem,
+        format!("The mirror on the durable device {} {what}", path.display()),
+        "Correct --fs, or restore the network disk from a snapshot: it is not formatted again",
+    )
+}
+
+pub(super) fn mirror_without_durable(mirror: &Array, path: &Path) -> Refusal {
+    refusal(
+        Code::PdLost,
+        format!(
+            "{} runs without the durable device {}",
+            mirror.name,
+            path.display()
+        ),
+        "Stop what uses it, run `superdisk teardown`, and assemble again: if the fast leg is ahead \
+         then, `superdisk resolve` decides",
+    )
+}
+
+pub(super) fn fast_is_ahead(path: &Path, how: &str) -> Refusal {
+    refusal(
+        Code::SsdAhead,
+        format!(
+            "The local devices may hold acknowledged writes that the durable device {} has not: {how}",
+            path.display()
+        ),
+        "Run `superdisk resolve --keep durable` to give those writes up (right when other replicas \
+         have them), or `superdisk resolve --keep fast` to copy them to the durable leg",
+    )
+}
+
+pub(super) fn mounted_elsewhere(mirror: &Array, at: &Path) -> Refusal {
+    refusal(
+        Code::PdForeign,
+        format!(
+            "{} is mounted at {} by another pod",
+            mirror.name,
+            at.display()
+        ),
+        "Let that pod end, or run `superdisk reap` if it is gone",
+    )
+}
+
+pub(super) fn mount_point_is_taken(at: &Path) -> Refusal {
+    refusal(
+        Code::PdForeign,
+        format!("Something else is mounted at {}", at.display()),
+        "Unmount it, or correct --mount",
+    )
+}
+
+pub(super) fn unknown_member(mirror: &Array, member: &str) -> Refusal {
+    refusal(
+        Code::PdNotOurs,
+        format!(
+            "{} has {member} as a member, which is no stripe of the local devices",
+            mirror.name
+        ),
+        "Correct --local, or take that device out of the array",
+    )
+}
+
+pub(super) fn local_missing(spec: &Spec, found: usize) -> Refusal {
+    refusal(
+        Code::SsdMissing,
+        format!(
+            "{found} of {} local devices are there for {}",
+            spec.local_count,
+            spec.local.join(", ")
+        ),
+        "Use a node with that many local disks, correct --local and --local-count, or serve from \
+         the durable leg alone with --fast-leg optional",
+    )
+}
+
+pub(super) fn local_busy(path: &Path, why: &str) -> Refusal {
+    refusal(
+        Code::SsdBusy,
+        format!("The local device {} {why}", path.display()),
+        "Free it, or let --local leave it out: what is on it would be wiped. What a pod left behind \
+         `superdisk reap` stops",
+    )
+}
+
+pub(super) fn local_too_small(stripe: &Array, mirror: &Array) -> Refusal {
+    refusal(
+        Code::SsdMissing,
+        format!(
+            "The local devices together have {} MiB, and the mirror needs {} MiB and some more",
+            stripe.bytes >> 20,
+            mirror.component_kib >> 10
+        ),
+        "Use a node with larger local disks, or more of them",
+    )
+}
+
+pub(super) fn too_small(path: &Path, stripe_bytes: u64) -> Refusal {
+    refusal(
+        Code::SsdMissing,
+        format!(
+            "The local devices, with {} MiB together, or the durable device {} are too small for a \
+             filesystem",
+            stripe_bytes >> 20,
+            path.display()
+        ),
+        "Use disks of at least 512 MiB",
+    )
+}

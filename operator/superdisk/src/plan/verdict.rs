@@ -1,0 +1,134 @@
+//! What the fast leg may be given, by what both legs say. Pure.
+//!
+//! md's bitmap makes a stale leg safe as long as the durable leg itself never goes back in time; the lineage
+//! header tells when it did.
+
+use crate::{
+    inventory::{Content, Fast},
+    lineage::{self, Header, Relation},
+    model::Seen,
+    spec::VolumeUid,
+    superblock::{Role, Superblock},
+};
+
+/// What to do with a fast leg.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Give back what it missed, by the bitmap.
+    ReAdd,
+    /// Copy everything; the text says why.
+    Full(&'static str),
+    /// Do nothing: it may hold acknowledged writes that the durable leg has not; the text says how that is
+    /// known.
+    Ahead(String),
+}
+
+/// Slot of the durable leg.
+const DURABLE_SLOT: Role = Role::Slot(0);
+
+/// Judges the fast leg of this volume against what is on the durable leg.
+#[must_use]
+pub fn verdict(volume: &VolumeUid, durable: &Content, fast: &Fast) -> Verdict {
+    let Seen::Present(own) = &durable.superblock else {
+        return Verdict::Full("the durable leg has no superblock");
+    };
+    let inside = match &fast.inside.superblock {
+        Seen::Present(inside) if inside.array == own.array => inside,
+        Seen::Present(_) => return Verdict::Full("it was in another mirror"),
+        Seen::Absent => return Verdict::Full("it was in no mirror yet"),
+        Seen::Unknown(_) => return Verdict::Full("its superblock cannot be read"),
+    };
+    let header = match &fast.inside.lineage {
+        Seen::Present(header) => header,
+        Seen::Absent => return Verdict::Full("it has no lineage header"),
+        Seen::Unknown(_) => {
+            let lost = ahead(own, inside).map(Verdict::Ahead);
+            return lost.unwrap_or(Verdict::Full("its lineage header cannot be read"));
+        }
+    };
+    if header.volume != *volume {
+        return Verdict::Full("it was another volume's");
+    }
+    if header.fast != fast.stripe {
+        return Verdict::Full("its stripe was made anew since");
+    }
+    match &durable.lineage {
+        Seen::Present(durable_header) => by_lineage(durable_header, header, own, inside, durable),
+        Seen::Absent | Seen::Unknown(_) => ahead(own, inside).map_or(
+            Verdict::Full("the durable leg has no lineage header"),
+            Verdict::Ahead,
+        ),
+    }
+}
+
+fn by_lineage(
+    durable_header: &Header,
+    header: &Header,
+    own: &Superblock,
+    inside: &Superblock,
+    durable: &Content,
+) -> Verdict {
+    match lineage::relation(durable_header, header) {
+        Relation::Same => {
+            ahead(own, inside).map_or_else(|| by_bitmap(own, inside, durable), Verdict::Ahead)
+        }
+        // The durable leg was opened without it, on what may be another node: its writes since are the truth,
+        // and no bitmap knows what the fast leg took alone before that.
+        Relation::Parent => match ahead(own, inside) {
+            Some(_) => Verdict::Full("the durable leg was used since it was lost to it"),
+            None => by_bitmap(own, inside, durable),
+        },
+        // The fast leg has run on alone, and the durable leg was put back besides: nobody but its owner can
+        // say which of both histories counts.
+        Relation::FastIsNewer => durable_was_lost(own, inside).map_or(
+            Verdict::Full("the durable leg went back in time"),
+            Verdict::Ahead,
+        ),
+        Relation::Apart => Verdict::Full("the durable leg was used without it"),
+    }
+}
+
+/// How it is known that the fast leg has taken writes without the durable leg. md completes no write before the
+/// fast leg's superblock says that the durable leg is gone, so this cannot be missed.
+fn ahead(own: &Superblock, inside: &Superblock) -> Option<String> {
+    let events = inside.events > own.events + 1 && is_whole(inside);
+    durable_was_lost(own, inside).or_else(|| {
+        events.then(|| {
+            format!(
+                "its event count is {}, the durable leg's {}",
+                inside.events, own.events
+            )
+        })
+    })
+}
+
+fn durable_was_lost(own: &Superblock, inside: &Superblock) -> Option<String> {
+    let lost = inside.role_of(own.device) != DURABLE_SLOT && is_whole(inside);
+    lost.then(|| "it saw the durable leg fail, and went on".to_owned())
+}
+
+/// A leg that was still being rebuilt holds nothing that the durable leg has not.
+fn is_whole(inside: &Superblock) -> bool {
+    inside.recovery_offset.is_none() && matches!(inside.role(), Role::Slot(_))
+}
+
+fn by_bitmap(own: &Superblock, inside: &Superblock, durable: &Content) -> Verdict {
+    if inside.size != own.size {
+        return Verdict::Full("the mirror was grown without it");
+    }
+    if inside.role_of(own.device) != DURABLE_SLOT {
+        return Verdict::Full("it was being rebuilt when the durable leg was lost");
+    }
+    match &durable.bitmap {
+        Seen::Present(bitmap) if bitmap.array != own.array => {
+            Verdict::Full("the bitmap is another array's")
+        }
+        Seen::Present(bitmap) if inside.events < bitmap.events_cleared => {
+            Verdict::Full("the bitmap no longer knows what it missed")
+        }
+        Seen::Present(_) => Verdict::ReAdd,
+        Seen::Absent | Seen::Unknown(_) => {
+            Verdict::Full("there is no bitmap to tell what it missed")
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Leave to destroy something, given only by looking at it. Pure.
+//!
+//! Each proof has private fields and one constructor that checks what was seen, so that a destructive
+//! [`Action`](crate::action::Action) cannot be made of anything else. The executor looks again and proves
+//! again right before the act; a proof that is not the same then stops it.
+
+use crate::{
+    inventory::{Content, Data, Disk, Identity, Inventory},
+    lineage::State,
+    model::{Device, Node, Seen, Use},
+    spec::Spec,
+};
+
+/// A durable leg's device that nothing was ever written to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blank(Identity);
+
+impl Blank {
+    /// Nobody uses it, its beginning and end are zeros, and nothing tells of data that was once on it.
+    #[must_use]
+    pub fn prove(spec: &Spec, inventory: &Inventory) -> Option<Self> {
+        let disk = &inventory.durable;
+        let unused = free_device(disk)?.uses.is_empty();
+        let blank = is_blank(&disk.content);
+        let new = !spec.policy.used_before && !remembered(inventory);
+        (unused && blank && new).then(|| disk.identity.clone().map(Self))?
+    }
+
+    /// Which device.
+    #[must_use]
+    pub fn device(&self) -> &Identity {
+        &self.0
+    }
+}
+
+/// Whether a device is there, was read, and holds nothing but zeros where it was read.
+#[must_use]
+pub fn is_blank(content: &Seen<Content>) -> bool {
+    let Seen::Present(content) = content else {
+        return false;
+    };
+    content.superblock == Seen::Absent && content.foreign.is_none()
+}
+
+/// Whether the fast leg knows a mirror of this volume: then its durable leg was in use, however blank it is.
+#[must_use]
+pub fn remembered(inventory: &Inventory) -> bool {
+    match &inventory.fast {
+        Seen::Present(fast) => {
+            matches!(fast.inside.superblock, Seen::Present(_))
+                || matches!(fast.inside.lineage, Seen::Present(_))
+        }
+        Seen::Absent | Seen::Unknown(_) => false,
+    }
+}
+
+/// A running mirror of this volume that holds no data yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unformatted {
+    array: String,
+    durable: Identity,
+}
+
+impl Unformatted {
+    /// The durable leg says that it is being created: nothing was ever mounted from it.
+    #[must_use]
+    pub fn prove(spec: &Spec, inventory: &Inventory) -> Option<Self> {
+        let disk = &inventory.durable;
+        let (Seen::Present(content), Some(identity)) = (&disk.content, &disk.identity) else {
+            return None;
+        };
+        let Seen::Present(header) = &content.lineage else {
+            return None;
+        };
+        let creating = header.volume == spec.volume && header.state == State::Creating;
+        let array = inventory.array_of(identity.number)?;
+        let unmounted = inventory.mounts_of(array.number).next().is_none();
+        (creating && unmounted && !spec.policy.used_before).then(|| Self {
+            array: array.name.clone(),
+            durable: identity.clone(),
+        })
+    }
+
+    /// Name of the mirror.
+    #[must_use]
+    pub fn array(&self) -> &str {
+        &self.array
+    }
+
+    /// Device of its durable leg.
+    #[must_use]
+    pub fn durable(&self) -> &Identity {
+        &self.durable
+    }
+}
+
+/// A durable leg's device that may be called new: of our array, without a header, with nothing in it.
+#[must_use]
+pub fn is_unused_mirror(spec: &Spec, content: &Content) -> bool {
+    content.lineage == Seen::Absent
+        && content.data == Seen::Present(Data::Blank)
+        && !spec.policy.used_before
+}
+
+/// A local device whose content may be thrown away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disposable(Identity);
+
+impl Disposable {
+    /// It is one of the local devices, it is not the durable leg, and nothing is built upon it or mounted
+    /// from it. That no data is only there has been decided by then.
+    #[must_use]
+    pub fn prove(inventory: &Inventory, disk: &Disk) -> Option<Self> {
+        let device = free_device(disk)?;
+        let identity = disk.identity.clone()?;
+        let durable = inventory.durable.identity.as_ref()?;
+        let local = inventory
+            .local
+            .iter()
+            .any(|one| one.identity == disk.identity);
+        let other = durable.number != identity.number && !same_disk(durable, &identity);
+        (local && other && device.uses.is_empty()).then_some(Self(identity))
+    }
+
+    /// Which device.
+    #[must_use]
+    pub fn device(&self) -> &Identity {
+        &self.0
+    }
+}
+
+/// Two paths to one disk, as multipath makes them.
+fn same_disk(one: &Identity, other: &Identity) -> bool {
+    one.wwid.is_some() && one.wwid == other.wwid
+}
+
+/// A running stripe of only our local devices that no array has as a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idle {
+    array: String,
+    stripe: crate::superblock::Uuid,
+}
+
+impl Idle {
+    /// It runs, every member is a local device, and nothing holds it or is mounted from it.
+    #[must_use]
+    pub fn prove(inventory: &Inventory, name: &str) -> Option<Self> {
+        let array = inventory.arrays.iter().find(|array| array.name == name)?;
+        let Seen::Present(fast) = &inventory.fast else {
+            return None;
+        };
+        let ours = array.members.iter().all(|member| {
+            let is = |disk: &Disk| {
+                let number = disk.identity.as_ref().map(|identity| identity.number);
+                number.map(Seen::Present) == Some(member.number.clone())
+            };
+            inventory.local.iter().any(is)
+        });
+        let unused = array.holders.is_empty()
+            && inventory.array_of(array.number).is_none()
+            && inventory.mounts_of(array.number).next().is_none()
+            && !inventory
+                .node_mounts
+                .iter()
+                .any(|mount| mount.number == array.number);
+        let striped = array.level == "raid0" && array.state.is_running();
+        (striped && ours && unused && !array.members.is_empty()).then(|| Self {
+            array: array.name.clone(),
+            stripe: fast.stripe,
+        })
+    }
+
+    /// Name of the stripe.
+    #[must_use]
+    pub fn array(&self) -> &str {
+        &self.array
+    }
+}
+
+/// The device, if it is a block device that can be written to.
+fn free_device(disk: &Disk) -> Option<&Device> {
+    match &disk.node {
+        Seen::Present(Node::Block(device)) if !device.read_only => Some(device),
+        Seen::Present(Node::Block(_) | Node::NotBlock(_)) | Seen::Absent | Seen::Unknown(_) => None,
+    }
+}
+
+/// Whether arrays are all that uses a device.
+#[must_use]
+pub fn only_held(device: &Device) -> bool {
+    device.uses.iter().all(|reason| match reason {
+        Use::Holder(_) => true,
+        Use::Mount(_) | Use::Swap | Use::Partition(_) | Use::IsPartition => false,
+    })
+}

@@ -1,0 +1,174 @@
+//! What is asked of `assemble`, `agent`, `status` and `teardown`: flags in, a checked [`Spec`] out. No IO.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use serde::Serialize;
+
+/// A super-disk as it shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Device of the durable leg.
+    pub durable: PathBuf,
+    /// Devices of the fast leg, or patterns of their names.
+    pub local: Vec<String>,
+    /// How many local devices the fast leg has.
+    pub local_count: usize,
+    /// Which volume this is, wherever it is attached.
+    pub volume: VolumeUid,
+    /// Where the filesystem is mounted.
+    pub mount: PathBuf,
+    /// Which filesystem it is.
+    pub filesystem: FilesystemKind,
+    /// What to do about what can be answered in more than one way.
+    pub policy: Policy,
+}
+
+/// Answers that only the owner of the data can give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The volume held data once: a blank durable leg is then refused, never formatted.
+    pub used_before: bool,
+    /// Serve from the durable leg alone when the local devices cannot be had.
+    pub fast_leg_optional: bool,
+    /// Use the space by which the durable leg has grown. Costs a full copy to the fast leg.
+    pub grow: bool,
+    /// Rate that a rebuild keeps to even when others want the disks, in KiB/s.
+    pub rebuild_min_kib: u64,
+    /// Rate that a rebuild never exceeds, in KiB/s.
+    pub rebuild_max_kib: u64,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            used_before: false,
+            fast_leg_optional: false,
+            grow: false,
+            // At md's own 1 MB/s a rebuild of 700 GiB takes eight days, and any reader slows it down to that.
+            rebuild_min_kib: 64 << 10,
+            rebuild_max_kib: 512 << 10,
+        }
+    }
+}
+
+/// Filesystems that have been tried on a super-disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FilesystemKind {
+    /// XFS.
+    Xfs,
+    /// ext4.
+    Ext4,
+}
+
+impl FilesystemKind {
+    /// As mount(8) names it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Xfs => "xfs",
+            Self::Ext4 => "ext4",
+        }
+    }
+}
+
+impl fmt::Display for FilesystemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The lasting identity of a volume: the UID of its claim.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct VolumeUid(String);
+
+/// A text that is no volume UID.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a volume UID has 1 to {} letters, digits, dots, dashes or underscores",
+    VolumeUid::MAX
+)]
+pub struct BadVolumeUid;
+
+impl VolumeUid {
+    /// What the lineage header has room for.
+    pub const MAX: usize = 64;
+
+    /// The UID as it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Name of the array that mirrors the legs, without its homehost. md has room for 32 bytes with it, and
+    /// a UID is longer: 64 bits of it tell volumes apart, and the lineage header has all of it.
+    #[must_use]
+    pub fn mirror_name(&self) -> String {
+        format!("{MIRROR_PREFIX}{:016x}", fnv1a(self.0.as_bytes()))
+    }
+
+    /// Name of the array that stripes the local devices, without its homehost.
+    #[must_use]
+    pub fn stripe_name(&self) -> String {
+        format!("{STRIPE_PREFIX}{:016x}", fnv1a(self.0.as_bytes()))
+    }
+
+    /// Label of the filesystem: xfs takes 12 bytes.
+    #[must_use]
+    pub fn label(&self) -> String {
+        format!("sd-{:08x}", fnv1a(self.0.as_bytes()) >> 32)
+    }
+}
+
+/// How names of mirrors of super-disks begin.
+pub const MIRROR_PREFIX: &str = "sd1-";
+/// How names of stripes of super-disks begin.
+pub const STRIPE_PREFIX: &str = "sd0-";
+
+impl FromStr for VolumeUid {
+    type Err = BadVolumeUid;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        if text.is_empty() || text.len() > Self::MAX || !text.chars().all(good) {
+            return Err(BadVolumeUid);
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for VolumeUid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// FNV-1a, 64 bits: spreads; protects from nothing.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fit_where_they_are_written() {
+        let uid: VolumeUid = "0d1e8f3c-5b0a-4c1e-9a57-1f2e3d4c5b6a".parse().unwrap();
+        let stored = format!("any:{}", uid.mirror_name());
+        assert_eq!(stored.len(), 24);
+        assert_eq!(uid.label().len(), 11);
+        assert_ne!(uid.mirror_name(), uid.stripe_name());
+    }
+
+    #[test]
+    fn a_uid_is_text_that_a_name_can_be_made_of() {
+        for bad in ["", "a b", "a/b", &"x".repeat(65)] {
+            assert!(bad.parse::<VolumeUid>().is_err(), "{bad:?}");
+        }
+        assert!("x".repeat(64).parse::<VolumeUid>().is_ok());
+    }
+}
