@@ -11,11 +11,21 @@
 //! owner of a user without asking (see the test vectors in [`slot`] and [`jump`]).
 #![deny(missing_docs, clippy::wildcard_enum_match_arm)]
 
+mod config;
+pub mod fence;
+pub mod handoff;
 pub mod jump;
+#[cfg(any(test, feature = "model"))]
+pub mod model;
+mod mutant;
+pub mod planner;
 mod ring;
 pub mod slot;
 mod stamp;
 
+pub use config::{
+    Incarnation, MOST_AHEAD_MICROS, NoIncarnation, SlotConfig, Succession, SwapRefused,
+};
 pub use ring::{MAX_MEMBERS, Ring, RingError};
 pub use slot::{HASH_NAME, SLOTS, Slot};
 pub use stamp::{Epoch, Stamp, StampMint};

@@ -1,0 +1,81 @@
+//! The protocol under search, from the command line.
+//!
+//! `cargo run --release -p readstates-ring --features model --example model -- [STATES] [SWAPS] [CRASHES] [LAPSES] [WRITES]`
+//!
+//! looks at up to STATES worlds (100,000,000 when not given; about 60 bytes of memory each, and more
+//! for those still to be looked at) and then lets every rule be dropped once.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a program for people: it tells how long it took"
+)]
+
+use std::{process::ExitCode, time::Instant};
+
+use readstates_ring::model::{Budget, Found, MUTANTS, Verdict, World, search};
+
+fn main() -> ExitCode {
+    let mut numbers = std::env::args().skip(1).map(|word| {
+        word.parse::<usize>().unwrap_or_else(|_| {
+            eprintln!("model: {word:?} is no number; see the head of examples/model.rs");
+            std::process::exit(2)
+        })
+    });
+    let most = numbers.next().unwrap_or(100_000_000);
+    let mut small = |default: u8| numbers.next().map_or(default, |number| number.min(9) as u8);
+    let budget = Budget {
+        members: 3,
+        operations: 2,
+        swaps: small(3),
+        crashes: small(1),
+        lapses: small(1),
+        writes: small(3),
+    };
+    println!("all rules kept, {budget:?}");
+    let found = run(budget, most);
+    println!("{}", sentence(&found));
+    let mut good = !matches!(found.verdict, Verdict::Violated { .. });
+    for mutant in MUTANTS {
+        let found = mutant.with(|| run(budget, most.min(20_000_000)));
+        println!(
+            "without {} ({}): {}",
+            mutant.name,
+            mutant.does,
+            sentence(&found)
+        );
+        good &= matches!(found.verdict, Verdict::Violated { .. });
+    }
+    if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn run(budget: Budget, most: usize) -> Found {
+    let started = Instant::now();
+    search(&World::new(budget), most, |states, depth| {
+        let seconds = started.elapsed().as_secs();
+        eprintln!(
+            "  {} million states, depth {depth}, {seconds} s",
+            states / 1_000_000
+        );
+    })
+}
+
+fn sentence(found: &Found) -> String {
+    let Found {
+        states,
+        transitions,
+        depth,
+        verdict,
+    } = found;
+    let size = format!("{states} states, {transitions} transitions, depth {depth}");
+    match verdict {
+        Verdict::Complete => format!("holds everywhere: {size}"),
+        Verdict::Bounded => format!("holds as far as looked: {size}"),
+        Verdict::Violated { what, steps } => {
+            format!("VIOLATED: {what}; {size}\n    {}", steps.join("\n    "))
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Who owns one slot, at which epoch; and the only way in which that changes.
+
+use std::{fmt, str::FromStr};
+
+use crate::{
+    Epoch,
+    mutant::{self, Rule},
+};
+
+/// How far ahead of the clock an epoch may be minted: an hour. Beyond, a clock is wrong, or epochs
+/// are minted in a loop; going on would bring stamps near the three days that ScyllaDB refuses.
+pub const MOST_AHEAD_MICROS: i64 = 3_600_000_000;
+
+/// A process: 64 random bits drawn at its start. A pod's name is none: Kubernetes may run two
+/// processes under one name, and one that restarted has forgotten everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(u64);
+
+impl Incarnation {
+    /// The incarnation with these bits.
+    #[must_use]
+    pub fn new(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The bits.
+    #[must_use]
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+/// Sixteen hexadecimal digits.
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Text that is no [`Incarnation`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no incarnation: write sixteen hexadecimal digits")]
+pub struct NoIncarnation(String);
+
+impl FromStr for Incarnation {
+    type Err = NoIncarnation;
+
+    fn from_str(text: &str) -> Result<Self, NoIncarnation> {
+        let digits = text.len() == 16
+            && text
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        match u64::from_str_radix(text, 16) {
+            Ok(bits) if digits => Ok(Self(bits)),
+            Ok(_) | Err(_) => Err(NoIncarnation(text.to_owned())),
+        }
+    }
+}
+
+/// Who owns a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SlotConfig {
+    epoch: Epoch,
+    owner: Incarnation,
+    backup: Option<Incarnation>,
+    inherits: Option<Epoch>,
+}
+
+/// Why a swap did not happen. Nothing changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SwapRefused {
+    /// Somebody was faster.
+    #[error("the slot is at epoch {current}, not at {expected}")]
+    Conflict {
+        /// What was expected.
+        expected: Epoch,
+        /// What is.
+        current: Epoch,
+    },
+    /// See [`MOST_AHEAD_MICROS`].
+    #[error(
+        "epoch {next} would be more than an hour ahead of this machine's clock: a clock is wrong, or epochs are minted in a loop"
+    )]
+    TooFarAhead {
+        /// The epoch that was not minted.
+        next: Epoch,
+    },
+}
+
+/// How the next owner comes to the slot's blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Succession {
+    /// It holds everything that the owner of the epoch before sealed, or is that owner itself.
+    Handed,
+    /// The owner is proven gone, or its lease has run out: the database is what is left.
+    TakenOver,
+}
+
+impl SlotConfig {
+    /// The first config of a slot.
+    #[must_use]
+    pub fn first(owner: Incarnation, now_micros: i64) -> Self {
+        Self {
+            epoch: Epoch::mint(None, now_micros),
+            owner,
+            backup: None,
+            inherits: None,
+        }
+    }
+
+    /// A config from its parts, as a ring that was stored has them.
+    #[must_use]
+    pub fn from_parts(
+        epoch: Epoch,
+        owner: Incarnation,
+        backup: Option<Incarnation>,
+        inherits: Option<Epoch>,
+    ) -> Self {
+        Self {
+            epoch,
+            owner,
+            backup,
+            inherits,
+        }
+    }
+
+    /// The epoch.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The process that owns the slot.
+    #[must_use]
+    pub fn owner(&self) -> Incarnation {
+        self.owner
+    }
+
+    /// The process that has a copy of what is not in the database yet; none in this form.
+    #[must_use]
+    pub fn backup(&self) -> Option<Incarnation> {
+        self.backup
+    }
+
+    /// The epoch directly before, when what was sealed then is what this owner starts with. A member
+    /// that holds another epoch's blocks must not serve from them.
+    #[must_use]
+    pub fn inherits(&self) -> Option<Epoch> {
+        self.inherits
+    }
+
+    /// The config after this one.
+    ///
+    /// # Errors
+    /// When this is not the config that whoever asks has seen, or the clock forbids another epoch.
+    pub fn swap(
+        &self,
+        expected: Epoch,
+        owner: Incarnation,
+        succession: Succession,
+        now_micros: i64,
+    ) -> Result<Self, SwapRefused> {
+        if expected != self.epoch && !mutant::drops(Rule::R10) {
+            return Err(SwapRefused::Conflict {
+                expected,
+                current: self.epoch,
+            });
+        }
+        let next = Epoch::mint(Some(self.epoch), now_micros);
+        if next > Epoch::mint(None, now_micros.saturating_add(MOST_AHEAD_MICROS)) {
+            return Err(SwapRefused::TooFarAhead { next });
+        }
+        Ok(Self {
+            epoch: next,
+            owner,
+            backup: None,
+            inherits: match succession {
+                Succession::Handed => Some(expected),
+                Succession::TakenOver => None,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_795_000_000_000_000;
+
+    #[test]
+    fn a_swap_needs_the_epoch_that_is_in_force() {
+        let (a, b) = (Incarnation::new(1), Incarnation::new(2));
+        let first = SlotConfig::first(a, NOW);
+        let second = first
+            .swap(first.epoch(), b, Succession::Handed, NOW)
+            .unwrap();
+        assert_eq!(second.owner(), b);
+        assert_eq!(second.inherits(), Some(first.epoch()));
+        assert!(second.epoch() > first.epoch());
+        assert_eq!(
+            second.swap(first.epoch(), a, Succession::TakenOver, NOW),
+            Err(SwapRefused::Conflict {
+                expected: first.epoch(),
+                current: second.epoch()
+            })
+        );
+    }
+
+    #[test]
+    fn epochs_do_not_run_more_than_an_hour_ahead_of_the_clock() {
+        let mut config = SlotConfig::first(Incarnation::new(1), NOW);
+        let refused = (0..1000).find_map(|_| {
+            match config.swap(
+                config.epoch(),
+                Incarnation::new(2),
+                Succession::TakenOver,
+                NOW,
+            ) {
+                Ok(next) => {
+                    config = next;
+                    None
+                }
+                Err(refused) => Some(refused),
+            }
+        });
+        assert!(matches!(refused, Some(SwapRefused::TooFarAhead { .. })));
+        let ahead = config.epoch().number() - (NOW >> 24);
+        assert!((200..=216).contains(&ahead), "{ahead} epochs ahead");
+        // An hour later it goes on.
+        let later = NOW + MOST_AHEAD_MICROS;
+        let next = config.swap(
+            config.epoch(),
+            Incarnation::new(2),
+            Succession::TakenOver,
+            later,
+        );
+        assert!(next.is_ok());
+    }
+
+    #[test]
+    fn an_incarnation_is_sixteen_digits_and_nothing_else() {
+        let incarnation = Incarnation::new(0x00ab);
+        assert_eq!(incarnation.to_string(), "00000000000000ab");
+        assert_eq!("00000000000000ab".parse(), Ok(incarnation));
+        for bad in [
+            "",
+            "ab",
+            "00000000000000AB",
+            "+0000000000000ab",
+            "00000000000000abc",
+        ] {
+            assert!(bad.parse::<Incarnation>().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The hand-off of one slot, as one member sees it: data in, data out.
+//!
+//! Comes in: [`Event`]s (what the member learned, was asked, or was answered). Goes out: [`Action`]s
+//! for the shell to carry out. Never here: IO, a clock, blocks; the shell moves the blocks and
+//! reports. Whoever carries out the actions may be slow, may be killed between any two, and may carry
+//! out an old one late: the rules below hold all the same, because ownership changes only by the swap.
+//!
+//! ```text
+//!           Offered          Final            Learned (e', me)
+//!   Away ───────────▶ Receiving ───▶ Ready ────────────────────▶ Owner (e') ◀──────────────┐
+//!    ▲                    │            │                           │  CaughtUp, LeaseLost  │ Learned
+//!    │   Learned (e', somebody else)   │                           ▼                       │ (e'', me)
+//!    └────────────────────┴────────────┴───────────────────────  Sealed ───────────────────┘
+//! ```
+//!
+//! A seal is final: no event leads from `Sealed` to `Owner` of the same epoch. When the destination
+//! does not answer, the owner goes forward: it swaps itself in under a new epoch.
+//!
+//! | rule | where it is kept |
+//! |---|---|
+//! | R1 only the owner of the epoch, with its lease, acknowledges | [`SlotAtMember::may_acknowledge`] |
+//! | R2 an older epoch's message is refused, a newer one's is learned first | `offered`, `last_part` |
+//! | R3 the next owner is the current one, or confirmed the sealed state, or takes over | `confirmed` |
+//! | R4 a seal is final | `timed_out` |
+//! | R5 a process acts only as the exact incarnation named | `learned` |
+//! | R9 memory is freed only when the new epoch was seen | `learned` |
+//!
+//! R6 to R8 are in [`crate::fence`], R10 in [`crate::SlotConfig::swap`].
+
+mod step;
+
+use crate::{
+    Epoch, Incarnation, SlotConfig,
+    mutant::{self, Rule},
+};
+
+/// Where one member stands with one slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Not this member's.
+    Away,
+    /// `origin` streams the blocks it holds as the owner at `epoch`.
+    Receiving {
+        /// The owner.
+        origin: Incarnation,
+        /// Its epoch.
+        epoch: Epoch,
+    },
+    /// Everything that `origin` sealed at `epoch` is here.
+    Ready {
+        /// The owner.
+        origin: Incarnation,
+        /// Its epoch.
+        epoch: Epoch,
+    },
+    /// This member's.
+    Owner {
+        /// Since this epoch.
+        epoch: Epoch,
+        /// To whom blocks are streamed, when they are.
+        streaming_to: Option<Incarnation>,
+    },
+    /// This member's, and nothing more is admitted at this epoch.
+    Sealed {
+        /// The epoch that ends.
+        epoch: Epoch,
+        /// How far it is.
+        stage: Stage,
+    },
+}
+
+/// How far a sealed slot is on its way to the next epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// Operations that were admitted before the seal come to their end.
+    Finishing {
+        /// Who is to be next.
+        destination: Incarnation,
+    },
+    /// The last part is on its way to the destination.
+    Sent {
+        /// Who is to be next.
+        destination: Incarnation,
+    },
+    /// The destination has it all; the ring is asked to name it.
+    Handing {
+        /// Who is to be next.
+        destination: Incarnation,
+    },
+    /// The ring is asked to name this member again.
+    Retaking,
+    /// The lease has run out: nothing is asked until it is renewed.
+    WithoutLease,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// A config of the slot, from the ring itself or from somebody who had it from there.
+    Learned(SlotConfig),
+    /// The operator would like the slot to move. A hint: it is checked against what is known.
+    MoveAsked {
+        /// The epoch that the operator knows.
+        epoch: Epoch,
+        /// Where to.
+        destination: Incarnation,
+    },
+    /// What the destination lacks is little.
+    CaughtUp,
+    /// The destination cannot be reached, or refuses.
+    StreamFailed,
+    /// No operation that was admitted before the seal is under way any more.
+    Finished,
+    /// Somebody begins to stream the slot's blocks here.
+    Offered {
+        /// Who.
+        origin: Incarnation,
+        /// As the owner at this epoch.
+        epoch: Epoch,
+    },
+    /// The last part has come, and the digest of the whole is right.
+    LastPart {
+        /// From whom.
+        origin: Incarnation,
+        /// Sealed at this epoch.
+        epoch: Epoch,
+    },
+    /// The destination has everything that was sealed.
+    Confirmed {
+        /// Who.
+        destination: Incarnation,
+        /// Sealed at this epoch.
+        epoch: Epoch,
+    },
+    /// The ring took the swap, or did not: then this is what it says now.
+    SwapAnswered(SlotConfig),
+    /// It is not known whether the ring took the swap.
+    SwapUnknown,
+    /// The destination takes too long.
+    TimedOut,
+    /// The lease of this member has run out.
+    LeaseLost,
+    /// It is renewed.
+    LeaseRenewed,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Send the destination the blocks of the slot, then each change.
+    Stream {
+        /// To whom.
+        destination: Incarnation,
+    },
+    /// Admit no more operations; let arrivals wait, bounded in number and time. Report
+    /// [`Event::Finished`] when none is under way.
+    Seal,
+    /// Send the last changes and the digest of everything.
+    SendLastPart {
+        /// To whom.
+        destination: Incarnation,
+        /// The epoch that was sealed.
+        epoch: Epoch,
+    },
+    /// Tell the origin that everything is here.
+    Confirm {
+        /// To whom.
+        origin: Incarnation,
+        /// The epoch that was sealed.
+        epoch: Epoch,
+    },
+    /// Ask the ring to name `owner`, if it still has the config of `expected`.
+    Swap {
+        /// The epoch that must be in force.
+        expected: Epoch,
+        /// Who is to own the slot.
+        owner: Incarnation,
+    },
+    /// Ask the ring (the store itself, not a watch) until it answers.
+    AskRing,
+    /// Serve at this epoch.
+    Serve {
+        /// The new epoch.
+        epoch: Epoch,
+        /// With the blocks that are here; otherwise they are dropped first.
+        warm: bool,
+    },
+    /// Free the blocks and pass what waits on to the owner.
+    Release {
+        /// The owner.
+        owner: Incarnation,
+    },
+    /// Free what was received.
+    DropReceived,
+    /// Answer the sender with what is known here: it is behind.
+    Refuse {
+        /// The config.
+        config: SlotConfig,
+    },
+}
+
+/// One slot at one member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SlotAtMember {
+    me: Incarnation,
+    config: SlotConfig,
+    state: State,
+}
+
+impl SlotAtMember {
+    /// The slot at a process that has just started and has read this config: it owns nothing, even
+    /// where the config names its pod, for it is another process than the one named.
+    #[must_use]
+    pub fn at_start(me: Incarnation, config: SlotConfig) -> Self {
+        let state = if config.owner() == me && mutant::drops(Rule::R5) {
+            State::Owner {
+                epoch: config.epoch(),
+                streaming_to: None,
+            }
+        } else {
+            State::Away
+        };
+        Self { me, config, state }
+    }
+
+    /// The newest config that is known here.
+    #[must_use]
+    pub fn config(&self) -> SlotConfig {
+        self.config
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The epoch at which operations are admitted now, if any are.
+    #[must_use]
+    pub fn admits(&self) -> Option<Epoch> {
+        match self.state {
+            State::Owner { epoch, .. } => Some(epoch),
+            State::Away | State::Receiving { .. } | State::Ready { .. } | State::Sealed { .. } => {
+                None
+            }
+        }
+    }
+
+    /// Whether an operation that was admitted at `epoch` and has been applied may be acknowledged.
+    /// `lease_valid` must have been read after the work was done: a process may be paused between any
+    /// two instructions.
+    #[must_use]
+    pub fn may_acknowledge(&self, epoch: Epoch, lease_valid: bool) -> bool {
+        if mutant::drops(Rule::R1) {
+            return true;
+        }
+        let current = match self.state {
+            State::Owner { epoch, .. } => Some(epoch),
+            State::Sealed {
+                epoch,
+                stage: Stage::Finishing { .. },
+            } => Some(epoch),
+            State::Sealed { .. } | State::Away | State::Receiving { .. } | State::Ready { .. } => {
+                None
+            }
+        };
+        lease_valid && current == Some(epoch)
+    }
+
+    /// The epoch whose blocks are in memory here as the owner's: what a flush is stamped with (R6).
+    #[must_use]
+    pub fn flushes(&self) -> Option<Epoch> {
+        match self.state {
+            State::Owner { epoch, .. } | State::Sealed { epoch, .. } => Some(epoch),
+            State::Away | State::Receiving { .. } | State::Ready { .. } => None,
+        }
+    }
+}

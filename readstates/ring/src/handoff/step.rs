@@ -1,0 +1,304 @@
+//! The transitions: [`SlotAtMember::step`] is the whole table, one function per event.
+
+use super::{Action, Event, SlotAtMember, Stage, State};
+use crate::{
+    Epoch, Incarnation, SlotConfig,
+    mutant::{self, Rule},
+};
+
+impl SlotAtMember {
+    /// Takes in one event; returns what is to be done, in order.
+    pub fn step(&mut self, event: Event) -> Vec<Action> {
+        match event {
+            Event::Learned(config) => self.learned(config),
+            Event::MoveAsked { epoch, destination } => self.move_asked(epoch, destination),
+            Event::CaughtUp => self.caught_up(),
+            Event::StreamFailed => self.stream_failed(),
+            Event::Finished => self.finished(),
+            Event::Offered { origin, epoch } => self.offered(origin, epoch),
+            Event::LastPart { origin, epoch } => self.last_part(origin, epoch),
+            Event::Confirmed { destination, epoch } => self.confirmed(destination, epoch),
+            Event::SwapAnswered(config) => self.swap_answered(config),
+            Event::SwapUnknown => vec![Action::AskRing],
+            Event::TimedOut => self.timed_out(),
+            Event::LeaseLost => self.lease_lost(),
+            Event::LeaseRenewed => self.lease_renewed(),
+        }
+    }
+
+    fn learned(&mut self, config: SlotConfig) -> Vec<Action> {
+        if config.epoch() <= self.config.epoch() {
+            return Vec::new();
+        }
+        self.config = config;
+        // The epoch whose blocks are here, complete.
+        let (held, received) = match self.state {
+            State::Owner { epoch, .. } | State::Sealed { epoch, .. } => (Some(epoch), false),
+            State::Ready { epoch, .. } => (Some(epoch), true),
+            State::Receiving { .. } => (None, true),
+            State::Away => (None, false),
+        };
+        if config.owner() == self.me {
+            let epoch = config.epoch();
+            self.state = State::Owner {
+                epoch,
+                streaming_to: None,
+            };
+            // Whoever owned the slot in between may have changed what is here.
+            let warm = held.is_some() && config.inherits() == held;
+            return vec![Action::Serve { epoch, warm }];
+        }
+        self.state = State::Away;
+        match (held, received) {
+            (_, true) => vec![Action::DropReceived],
+            (Some(_), false) => vec![Action::Release {
+                owner: config.owner(),
+            }],
+            (None, false) => Vec::new(),
+        }
+    }
+
+    fn move_asked(&mut self, asked: Epoch, destination: Incarnation) -> Vec<Action> {
+        match &mut self.state {
+            State::Owner {
+                epoch,
+                streaming_to: streaming_to @ None,
+            } if *epoch == asked && destination != self.me => {
+                *streaming_to = Some(destination);
+                vec![Action::Stream { destination }]
+            }
+            State::Owner { .. }
+            | State::Sealed { .. }
+            | State::Away
+            | State::Receiving { .. }
+            | State::Ready { .. } => Vec::new(),
+        }
+    }
+
+    fn caught_up(&mut self) -> Vec<Action> {
+        let State::Owner {
+            epoch,
+            streaming_to: Some(destination),
+        } = self.state
+        else {
+            return Vec::new();
+        };
+        self.state = State::Sealed {
+            epoch,
+            stage: Stage::Finishing { destination },
+        };
+        vec![Action::Seal]
+    }
+
+    fn stream_failed(&mut self) -> Vec<Action> {
+        match &mut self.state {
+            State::Owner { streaming_to, .. } => {
+                *streaming_to = None;
+                Vec::new()
+            }
+            State::Sealed { .. } => self.timed_out(),
+            State::Away | State::Receiving { .. } | State::Ready { .. } => Vec::new(),
+        }
+    }
+
+    fn finished(&mut self) -> Vec<Action> {
+        let State::Sealed {
+            epoch,
+            stage: Stage::Finishing { destination },
+        } = self.state
+        else {
+            return Vec::new();
+        };
+        if mutant::drops(Rule::R3) {
+            return self.hand_to(epoch, destination);
+        }
+        self.state = State::Sealed {
+            epoch,
+            stage: Stage::Sent { destination },
+        };
+        vec![Action::SendLastPart { destination, epoch }]
+    }
+
+    fn offered(&mut self, origin: Incarnation, epoch: Epoch) -> Vec<Action> {
+        if let Some(actions) = self.behind_or_ahead(origin, epoch) {
+            return actions;
+        }
+        match self.state {
+            // An offer that was delayed: everything it announced has come, and has been confirmed.
+            State::Ready {
+                origin: from,
+                epoch: at,
+            } if (from, at) == (origin, epoch) => Vec::new(),
+            State::Away | State::Receiving { .. } | State::Ready { .. } => {
+                self.state = State::Receiving { origin, epoch };
+                vec![Action::DropReceived]
+            }
+            State::Owner { .. } | State::Sealed { .. } => vec![Action::Refuse {
+                config: self.config,
+            }],
+        }
+    }
+
+    fn last_part(&mut self, origin: Incarnation, sealed: Epoch) -> Vec<Action> {
+        let epoch = if mutant::drops(Rule::R2) {
+            self.config.epoch()
+        } else {
+            sealed
+        };
+        if let Some(actions) = self.behind_or_ahead(origin, epoch) {
+            return actions;
+        }
+        match self.state {
+            State::Receiving {
+                origin: from,
+                epoch: at,
+            }
+            | State::Ready {
+                origin: from,
+                epoch: at,
+            } if (from, at) == (origin, epoch) => {
+                self.state = State::Ready { origin, epoch };
+                vec![Action::Confirm { origin, epoch }]
+            }
+            State::Away
+            | State::Receiving { .. }
+            | State::Ready { .. }
+            | State::Owner { .. }
+            | State::Sealed { .. } => vec![Action::Refuse {
+                config: self.config,
+            }],
+        }
+    }
+
+    /// What to do with a message about `epoch` when this is not the epoch that is known here.
+    fn behind_or_ahead(&self, origin: Incarnation, epoch: Epoch) -> Option<Vec<Action>> {
+        if epoch > self.config.epoch() {
+            // The sender sends again.
+            return Some(vec![Action::AskRing]);
+        }
+        if epoch < self.config.epoch() || origin != self.config.owner() {
+            return Some(vec![Action::Refuse {
+                config: self.config,
+            }]);
+        }
+        None
+    }
+
+    fn confirmed(&mut self, by: Incarnation, confirmed: Epoch) -> Vec<Action> {
+        match self.state {
+            State::Sealed {
+                epoch,
+                stage: Stage::Sent { destination },
+            } if (destination, epoch) == (by, confirmed) => self.hand_to(epoch, destination),
+            State::Sealed { .. }
+            | State::Owner { .. }
+            | State::Away
+            | State::Receiving { .. }
+            | State::Ready { .. } => Vec::new(),
+        }
+    }
+
+    fn hand_to(&mut self, epoch: Epoch, destination: Incarnation) -> Vec<Action> {
+        self.state = State::Sealed {
+            epoch,
+            stage: Stage::Handing { destination },
+        };
+        let swap = Action::Swap {
+            expected: epoch,
+            owner: destination,
+        };
+        if mutant::drops(Rule::R9) {
+            let owner = destination;
+            return vec![swap, Action::Release { owner }];
+        }
+        vec![swap]
+    }
+
+    fn swap_answered(&mut self, config: SlotConfig) -> Vec<Action> {
+        if config.epoch() > self.config.epoch() {
+            return self.learned(config);
+        }
+        // Something else in the ring changed at the same moment: ask again.
+        self.ask_again()
+    }
+
+    /// The swap of the stage, once more. Two of them under way are one too many, not one too bad: only
+    /// one can find the epoch it expects.
+    fn ask_again(&self) -> Vec<Action> {
+        let State::Sealed { epoch, stage } = self.state else {
+            return Vec::new();
+        };
+        let owner = match stage {
+            Stage::Handing { destination } => destination,
+            Stage::Retaking => self.me,
+            Stage::Finishing { .. } | Stage::Sent { .. } | Stage::WithoutLease => {
+                return Vec::new();
+            }
+        };
+        vec![Action::Swap {
+            expected: epoch,
+            owner,
+        }]
+    }
+
+    fn timed_out(&mut self) -> Vec<Action> {
+        let State::Sealed { epoch, stage } = self.state else {
+            return Vec::new();
+        };
+        if mutant::drops(Rule::R4) {
+            self.state = State::Owner {
+                epoch,
+                streaming_to: None,
+            };
+            return Vec::new();
+        }
+        match stage {
+            Stage::Finishing { .. }
+            | Stage::Sent { .. }
+            | Stage::Handing { .. }
+            | Stage::Retaking => {
+                self.state = State::Sealed {
+                    epoch,
+                    stage: Stage::Retaking,
+                };
+                self.ask_again()
+            }
+            Stage::WithoutLease => Vec::new(),
+        }
+    }
+
+    /// Somebody else may be on the way to take over: this epoch is over for this member, and the next
+    /// one is whoever's the ring says.
+    fn lease_lost(&mut self) -> Vec<Action> {
+        match self.state {
+            State::Owner { epoch, .. } | State::Sealed { epoch, .. } => {
+                self.state = State::Sealed {
+                    epoch,
+                    stage: Stage::WithoutLease,
+                };
+                vec![Action::Seal]
+            }
+            State::Away | State::Receiving { .. } | State::Ready { .. } => Vec::new(),
+        }
+    }
+
+    fn lease_renewed(&mut self) -> Vec<Action> {
+        match self.state {
+            State::Sealed {
+                epoch,
+                stage: Stage::WithoutLease,
+            } => {
+                self.state = State::Sealed {
+                    epoch,
+                    stage: Stage::Retaking,
+                };
+                self.ask_again()
+            }
+            State::Sealed { .. }
+            | State::Owner { .. }
+            | State::Away
+            | State::Receiving { .. }
+            | State::Ready { .. } => Vec::new(),
+        }
+    }
+}

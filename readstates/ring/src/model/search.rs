@@ -1,0 +1,125 @@
+//! Breadth-first search over worlds, by fingerprints.
+
+use std::{
+    collections::{HashMap, VecDeque, hash_map::Entry},
+    hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher},
+};
+
+use super::world::World;
+
+/// What a search came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Different worlds seen.
+    pub states: usize,
+    /// Steps made.
+    pub transitions: usize,
+    /// The most steps from the start.
+    pub depth: usize,
+    /// How it ended.
+    pub verdict: Verdict,
+}
+
+/// How a search ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every world there is holds.
+    Complete,
+    /// Those seen hold; there are more.
+    Bounded,
+    /// One does not hold.
+    Violated {
+        /// What does not hold.
+        what: String,
+        /// The steps that lead there.
+        steps: Vec<String>,
+    },
+}
+
+/// The fingerprints are hashes already.
+#[derive(Default)]
+struct Fingerprinted(u64);
+
+impl Hasher for Fingerprinted {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 << 8) | u64::from(byte);
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+/// Where a world was first reached from: the fingerprint there, and which of its steps.
+type Parents = HashMap<u64, (u64, u16), BuildHasherDefault<Fingerprinted>>;
+
+fn fingerprint(world: &World) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    world.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Looks at up to `most` worlds from `start` on. `progress` hears of it every million.
+pub fn search(start: &World, most: usize, mut progress: impl FnMut(usize, usize)) -> Found {
+    let mut parents = Parents::default();
+    let first = fingerprint(start);
+    parents.insert(first, (first, 0));
+    let mut frontier = VecDeque::from([(start.clone(), first, 0)]);
+    let (mut transitions, mut deepest) = (0, 0);
+    let found = |parents: &Parents, transitions, depth, verdict| Found {
+        states: parents.len(),
+        transitions,
+        depth,
+        verdict,
+    };
+    while let Some((world, from, depth)) = frontier.pop_front() {
+        deepest = depth;
+        for (index, step) in world.steps().into_iter().enumerate() {
+            let mut next = world.clone();
+            let held = next.take(&step).and_then(|()| next.check());
+            transitions += 1;
+            let reached = fingerprint(&next);
+            if let Err(what) = held {
+                let mut steps = path(start, &parents, from);
+                steps.push(format!("{step:?}"));
+                let verdict = Verdict::Violated { what, steps };
+                return found(&parents, transitions, depth + 1, verdict);
+            }
+            if let Entry::Vacant(unseen) = parents.entry(reached) {
+                unseen.insert((from, index as u16));
+                frontier.push_back((next, reached, depth + 1));
+                if parents.len() % 1_000_000 == 0 {
+                    progress(parents.len(), depth);
+                }
+            }
+        }
+        if parents.len() >= most {
+            return found(&parents, transitions, deepest, Verdict::Bounded);
+        }
+    }
+    found(&parents, transitions, deepest, Verdict::Complete)
+}
+
+/// The steps that lead from the start to a world.
+fn path(start: &World, parents: &Parents, mut to: u64) -> Vec<String> {
+    let mut indexes = Vec::new();
+    while let Some(&(from, index)) = parents.get(&to)
+        && from != to
+    {
+        indexes.push(usize::from(index));
+        to = from;
+    }
+    let mut world = start.clone();
+    let mut steps = Vec::new();
+    for index in indexes.into_iter().rev() {
+        let step = world.steps().swap_remove(index);
+        steps.push(format!("{step:?}"));
+        // It held when it was found.
+        let _ = world.take(&step);
+    }
+    steps
+}

@@ -1,0 +1,85 @@
+use super::*;
+
+/// What every run of the tests looks at. `cargo run --release --example model --features model` looks
+/// at as much as one likes.
+const STATES: usize = 2_000_000;
+
+fn assert_holds(budget: Budget, most: usize) -> Found {
+    let found = search(&World::new(budget), most, |_, _| {});
+    assert!(
+        !matches!(found.verdict, Verdict::Violated { .. }),
+        "{found:#?}"
+    );
+    found
+}
+
+/// Wide: everything may happen, a little.
+const WIDE: Budget = Budget {
+    members: 3,
+    operations: 2,
+    swaps: 2,
+    crashes: 1,
+    lapses: 1,
+    writes: 2,
+};
+
+/// Narrow ones go deeper: each leaves out what it does not need.
+const MOVES: Budget = Budget {
+    members: 2,
+    operations: 1,
+    swaps: 2,
+    crashes: 0,
+    lapses: 0,
+    writes: 0,
+};
+const CRASH: Budget = Budget {
+    operations: 2,
+    crashes: 1,
+    writes: 2,
+    ..MOVES
+};
+const LAPSE: Budget = Budget {
+    crashes: 0,
+    lapses: 1,
+    ..CRASH
+};
+const CRASHES: Budget = Budget {
+    members: 3,
+    operations: 1,
+    swaps: 2,
+    crashes: 2,
+    lapses: 0,
+    writes: 3,
+};
+
+#[test]
+fn nothing_acknowledged_is_lost_whatever_happens() {
+    assert_holds(WIDE, STATES);
+}
+
+#[test]
+fn moves_alone_hold_to_the_end() {
+    assert_eq!(assert_holds(MOVES, STATES).verdict, Verdict::Complete);
+}
+
+#[test]
+fn every_rule_is_needed() {
+    for mutant in MUTANTS {
+        let found = mutant.with(|| {
+            [MOVES, CRASH, LAPSE, CRASHES]
+                .into_iter()
+                .map(|budget| search(&World::new(budget), STATES, |_, _| {}))
+                .find(|found| matches!(found.verdict, Verdict::Violated { .. }))
+        });
+        let found = found.unwrap_or_else(|| {
+            panic!(
+                "{} survives: nothing shows that it {}",
+                mutant.name, mutant.does
+            )
+        });
+        println!(
+            "{}: died at depth {}, after {} states",
+            mutant.name, found.depth, found.states
+        );
+    }
+}

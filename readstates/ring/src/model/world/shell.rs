@@ -1,0 +1,349 @@
+//! Taking one step: what a member's shell, the network, the ring and the database do.
+
+use super::{
+    Answer, Asked, Block, Cell, Message, NOW, Step, What, World, Write, reborn, succession,
+};
+use crate::{
+    Stamp, Succession, fence,
+    handoff::{Action, Event, SlotAtMember, State},
+    mutant::{self, Rule},
+};
+
+impl World {
+    /// Takes a step; an error when somebody breaks a promise with it.
+    pub(in super::super) fn take(&mut self, step: &Step) -> Result<(), String> {
+        match *step {
+            Step::Arrive { member, operation } => self.arrive(member, operation),
+            Step::Load { member } => {
+                let database = self.database;
+                let member = &mut self.members[member];
+                member.loading = member.slot.admits().map(|epoch| (epoch, database));
+            }
+            Step::Loaded { member } => self.loaded(member),
+            Step::Answer { member } => return self.answer(member),
+            Step::Flush { member } => self.flush(member),
+            Step::Land { write, answered } => self.land(write, answered),
+            Step::GiveUp { member } => self.members[member].writing = None,
+            Step::Vanish { write } => drop(self.writes.remove(write)),
+            Step::Evict { member } => self.members[member].block = None,
+            Step::Move { member, to } => {
+                let epoch = self.members[member].slot.config().epoch();
+                let destination = self.members[to].me;
+                self.hear(member, Event::MoveAsked { epoch, destination });
+            }
+            Step::Hear { member, event } => self.hear(member, event),
+            Step::Receive { message } => self.receive(message),
+            Step::Swap { asked, answered } => self.swap(asked, answered),
+            Step::LoseSwap { asked } => {
+                let asked = self.swaps.remove(asked);
+                if let Some(by) = asked.by.and_then(|by| self.place(by)) {
+                    self.hear(by, Event::SwapUnknown);
+                    // It asks the ring until it answers, and asks again.
+                    self.hear(by, Event::SwapAnswered(self.ring));
+                }
+            }
+            Step::Learn { member } => self.hear(member, Event::Learned(self.ring)),
+            Step::TakeOver { to } => {
+                let asked = Asked {
+                    by: None,
+                    expected: self.ring.epoch(),
+                    owner: self.members[to].me,
+                };
+                insert(&mut self.swaps, asked);
+            }
+            Step::Lapse { member } => {
+                self.left.lapses -= 1;
+                self.members[member].lease = false;
+            }
+            Step::Renew { member } => {
+                self.members[member].lease = true;
+                self.hear(member, Event::LeaseRenewed);
+            }
+            Step::Crash { member } => self.crash(member),
+            Step::Restart { member } => {
+                let me = reborn(self.members[member].me, &mut self.next_incarnation);
+                let slot = SlotAtMember::at_start(me, self.ring);
+                self.members[member] = super::Member::new(me, slot);
+            }
+        }
+        Ok(())
+    }
+
+    fn arrive(&mut self, index: usize, operation: u8) {
+        let member = &mut self.members[index];
+        let (Some(epoch), Some(block)) = (member.slot.admits(), member.block.as_mut()) else {
+            return;
+        };
+        let bit = 1 << operation;
+        if block.operations & bit == 0 {
+            block.operations |= bit;
+            block.version = fence::first_version(block.version, epoch);
+            block.dirty = true;
+            member.rearmed = true;
+        } else if fence::needs_restamp(block.stamp, epoch) {
+            block.dirty = true;
+            member.rearmed = true;
+        }
+        member.answer = Some(Answer {
+            operation,
+            epoch,
+            version: block.version,
+            operations: block.operations,
+        });
+    }
+
+    fn loaded(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        let Some((epoch, cell)) = member.loading.take() else {
+            return;
+        };
+        // What was read for one epoch is not for another.
+        if member.slot.admits() == Some(epoch) && member.block.is_none() {
+            member.block = Some(Block {
+                operations: cell.operations,
+                version: cell.version,
+                dirty: false,
+                stamp: cell.stamp,
+            });
+        }
+    }
+
+    fn answer(&mut self, index: usize) -> Result<(), String> {
+        let member = &mut self.members[index];
+        let Some(answer) = member.answer.take() else {
+            return Ok(());
+        };
+        if !member.slot.may_acknowledge(answer.epoch, member.lease) {
+            return Ok(());
+        }
+        if answer.epoch != self.ring.epoch() {
+            return Err(format!(
+                "acknowledged at epoch {} while the ring is at {}",
+                answer.epoch,
+                self.ring.epoch()
+            ));
+        }
+        self.acknowledged |= 1 << answer.operation;
+        self.excused &= !(1 << answer.operation);
+        let known = self
+            .versions
+            .iter()
+            .find(|&&(version, _)| version == answer.version);
+        match known {
+            Some(&(version, operations)) if operations != answer.operations => Err(format!(
+                "version {version} stands for {operations:#04b} and for {:#04b}",
+                answer.operations
+            )),
+            Some(_) => Ok(()),
+            None => {
+                insert(&mut self.versions, (answer.version, answer.operations));
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        let (Some(epoch), Some(block)) = (member.slot.flushes(), member.block) else {
+            return;
+        };
+        let stamp = Stamp::new(epoch, member.seq);
+        member.seq += 1;
+        member.writing = Some(stamp);
+        member.rearmed = false;
+        let write = Write {
+            by: member.me,
+            stamp,
+            operations: block.operations,
+            version: block.version,
+        };
+        self.left.writes -= 1;
+        insert(&mut self.writes, write);
+    }
+
+    fn land(&mut self, write: usize, answered: bool) {
+        let write = self.writes.remove(write);
+        // The database keeps the higher stamp.
+        if Some(write.stamp) >= self.database.stamp {
+            self.database = Cell {
+                operations: write.operations,
+                version: write.version,
+                stamp: Some(write.stamp),
+            };
+        }
+        let Some(by) = self.place(write.by) else {
+            return;
+        };
+        let member = &mut self.members[by];
+        if answered && member.writing == Some(write.stamp) {
+            member.writing = None;
+            if let Some(block) = &mut member.block {
+                block.stamp = Some(write.stamp);
+                block.dirty = member.rearmed;
+            }
+        }
+    }
+
+    fn receive(&mut self, message: usize) {
+        let Message {
+            to,
+            from,
+            epoch,
+            what,
+        } = self.messages[message];
+        let Some(index) = self.place(to) else {
+            return;
+        };
+        match what {
+            What::Offer(block) => {
+                let origin = from;
+                self.hear(index, Event::Offered { origin, epoch });
+                let receiving = State::Receiving { origin, epoch };
+                if self.members[index].slot.state() == receiving {
+                    self.members[index].received = Some(block);
+                }
+            }
+            What::LastPart(block) => {
+                let origin = from;
+                let actions = self.members[index]
+                    .slot
+                    .step(Event::LastPart { origin, epoch });
+                // The shell puts the part to the rest when the state machine takes it.
+                if matches!(actions[..], [Action::Confirm { .. }]) {
+                    self.members[index].received = Some(block);
+                }
+                self.carry_out_all(index, actions);
+            }
+            What::Confirm => {
+                let destination = from;
+                self.hear(index, Event::Confirmed { destination, epoch });
+            }
+        }
+    }
+
+    fn swap(&mut self, asked: usize, answered: bool) {
+        let asked = self.swaps.remove(asked);
+        let (by, succession) = (asked.by, succession(&asked));
+        if let Ok(next) = self.ring.swap(asked.expected, asked.owner, succession, NOW) {
+            self.left.swaps -= 1;
+            if succession == Succession::TakenOver {
+                self.excused |= self.acknowledged & !self.database.operations;
+            }
+            self.ring = next;
+        }
+        if let Some(by) = by.and_then(|by| self.place(by)) {
+            if answered {
+                self.hear(by, Event::SwapAnswered(self.ring));
+            } else {
+                self.hear(by, Event::SwapUnknown);
+            }
+        }
+    }
+
+    fn crash(&mut self, index: usize) {
+        self.left.crashes -= 1;
+        if self.members[index].me == self.ring.owner() {
+            self.excused |= self.acknowledged & !self.database.operations;
+        }
+        let member = &mut self.members[index];
+        let mut gone = super::Member::new(member.me, member.slot);
+        gone.alive = false;
+        // Nothing of it is left; the state machine stays as a fixed value, so that equal worlds look
+        // equal.
+        gone.slot = SlotAtMember::at_start(member.me, self.ring);
+        *member = gone;
+    }
+
+    /// Lets a member's state machine hear of an event, and carries out what it says.
+    fn hear(&mut self, index: usize, event: Event) {
+        let actions = self.members[index].slot.step(event);
+        self.carry_out_all(index, actions);
+    }
+
+    fn carry_out_all(&mut self, index: usize, actions: Vec<Action>) {
+        for action in actions {
+            self.carry_out(index, action);
+        }
+    }
+
+    fn carry_out(&mut self, index: usize, action: Action) {
+        let me = self.members[index].me;
+        let block = self.members[index].block;
+        let member = &mut self.members[index];
+        match action {
+            Action::Stream { destination } => {
+                let epoch = member.slot.config().epoch();
+                self.send(me, destination, epoch, What::Offer(block));
+            }
+            Action::SendLastPart { destination, epoch } => {
+                self.send(me, destination, epoch, What::LastPart(block));
+            }
+            Action::Confirm { origin, epoch } => self.send(me, origin, epoch, What::Confirm),
+            Action::Swap { expected, owner } => {
+                let by = Some(me);
+                insert(
+                    &mut self.swaps,
+                    Asked {
+                        by,
+                        expected,
+                        owner,
+                    },
+                );
+            }
+            Action::Serve { warm, .. } => {
+                member.loading = None;
+                let received = member.received.take();
+                if !warm {
+                    (member.block, member.writing) = (None, None);
+                } else if let Some(received) = received {
+                    // Whether what was on its way got there is for the new owner to make sure.
+                    (member.block, member.writing) = (received, None);
+                }
+            }
+            Action::Release { .. } => {
+                if mutant::drops(Rule::R6)
+                    && let Some(block) = block.filter(|block| block.dirty)
+                {
+                    let write = Write {
+                        by: me,
+                        stamp: Stamp::new(member.slot.config().epoch(), 9),
+                        operations: block.operations,
+                        version: block.version,
+                    };
+                    insert(&mut self.writes, write);
+                }
+                let member = &mut self.members[index];
+                (member.block, member.writing, member.loading) = (None, None, None);
+            }
+            Action::DropReceived => member.received = None,
+            // Reads of the ring, and answers to those who are behind, are steps of their own; what
+            // waits while a slot is sealed is as good as not arrived yet.
+            Action::Seal | Action::AskRing | Action::Refuse { .. } => {}
+        }
+    }
+
+    fn send(
+        &mut self,
+        from: crate::Incarnation,
+        to: crate::Incarnation,
+        epoch: crate::Epoch,
+        what: What,
+    ) {
+        insert(
+            &mut self.messages,
+            Message {
+                to,
+                from,
+                epoch,
+                what,
+            },
+        );
+    }
+}
+
+/// Puts an item where it belongs in a sorted list without repetitions.
+fn insert<T: Ord>(list: &mut Vec<T>, item: T) {
+    if let Err(place) = list.binary_search(&item) {
+        list.insert(place, item);
+    }
+}
