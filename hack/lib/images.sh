@@ -2,8 +2,9 @@
 # same code changes nothing in a cluster, and one with other code rolls the pods.
 # shellcheck shell=bash
 
+# shellcheck source=hack/lib/cargo.sh
+. "$ROOT/hack/lib/cargo.sh"
 PROGRAMS=(operator readstates superdisk)
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$CACHE/target}
 CASSANDRA_SOURCE=$ROOT/hack/cassandra
 
 # One tag for the three images of ours: they are one release.
@@ -25,6 +26,7 @@ programs_run_in_base_image() {
 }
 
 compile_programs() {
+    claim_target_folder
     if ! programs_run_in_base_image; then return 0; fi
     cargo build --manifest-path "$ROOT/Cargo.toml" --release --locked --bins
 }
