@@ -14,6 +14,7 @@
 
 pub mod block;
 pub mod cache;
+pub mod clock;
 pub mod codec;
 pub mod config;
 pub mod engine;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, SharedString};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
-use crate::cache::Totals;
+use crate::{block::Outcome, cache::Totals};
 
 /// Upper bounds of the latency buckets, in seconds: from memory speed to a database timeout.
 const BUCKETS: [f64; 14] = [
@@ -27,6 +27,16 @@ pub struct Metrics {
     pub load_failures: Counter,
     /// Time of a load.
     pub load_seconds: Histogram,
+    /// What was not taken on to wait for a load, because a limit was reached or the store is away.
+    pub load_refusals: Counter,
+    /// Users who are being loaded, or wait for it.
+    pub loading_users: Gauge,
+    /// Requests and operations that wait for them.
+    pub loading_operations: Gauge,
+    /// Their bytes, about.
+    pub loading_bytes: Gauge,
+    /// 1 while loads are refused because the store is away.
+    pub loads_away: Gauge,
     /// Requests for users who were cached.
     pub hits: Counter,
     /// Requests for users who had to be loaded.
@@ -37,6 +47,12 @@ pub struct Metrics {
     pub flush_failures: Counter,
     /// Time of a write.
     pub flush_seconds: Histogram,
+    /// Writes under way.
+    pub flushes_in_flight: Gauge,
+    /// Writes that may be under way.
+    pub flush_limit: Gauge,
+    /// 1 while writes are held back because the store is away.
+    pub flushes_away: Gauge,
     /// Bytes written.
     pub flushed_bytes: Counter,
     /// Operations that changed something.
@@ -87,6 +103,26 @@ impl Metrics {
                 "readstates_load_seconds",
                 "Time the store took to load a block.",
             ),
+            load_refusals: register.counter(
+                "readstates_load_refusals_total",
+                "Requests and operations refused because too much waits for loads, or the store is away.",
+            ),
+            loading_users: register.gauge(
+                "readstates_loading_users",
+                "Users who are being loaded, or wait for it.",
+            ),
+            loading_operations: register.gauge(
+                "readstates_loading_operations",
+                "Requests and operations that wait for users to be loaded.",
+            ),
+            loading_bytes: register.gauge(
+                "readstates_loading_bytes",
+                "Memory of what waits for users to be loaded, about.",
+            ),
+            loads_away: register.gauge(
+                "readstates_loads_away",
+                "1 while loads are refused, but for a probe, because the store is away.",
+            ),
             hits: register.counter(
                 "readstates_cache_hits_total",
                 "Requests for users who were cached.",
@@ -103,6 +139,18 @@ impl Metrics {
             flush_seconds: register.histogram(
                 "readstates_flush_seconds",
                 "Time the store took to write a block.",
+            ),
+            flushes_in_flight: register.gauge(
+                "readstates_flushes_in_flight",
+                "Writes of blocks under way.",
+            ),
+            flush_limit: register.gauge(
+                "readstates_flush_limit",
+                "Writes of blocks that may be under way; it adapts to the store.",
+            ),
+            flushes_away: register.gauge(
+                "readstates_flushes_away",
+                "1 while writes are held back, but for a probe, because the store is away.",
             ),
             flushed_bytes: register.counter(
                 "readstates_flushed_bytes_total",
@@ -128,6 +176,16 @@ impl Metrics {
             cache: CacheGauges::register(&register),
             recorder,
         }
+    }
+
+    /// Books what became of operations.
+    pub fn outcomes(&self, outcomes: &[Outcome]) {
+        let applied = outcomes
+            .iter()
+            .filter(|&&outcome| outcome == Outcome::Applied)
+            .count() as u64;
+        self.applied.increment(applied);
+        self.ignored.increment(outcomes.len() as u64 - applied);
     }
 
     /// Books one request: `route` as in the API's paths, `status` as answered.

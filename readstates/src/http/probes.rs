@@ -49,7 +49,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let healthy = app.health.store().is_ok();
     let text = app
         .metrics
-        .render(&cache.totals(), cache.capacity(), healthy);
+        .render(&app.engine.totals(), cache.capacity(), healthy);
     (
         [(
             header::CONTENT_TYPE,

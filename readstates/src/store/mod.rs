@@ -65,6 +65,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         stamp: Stamp,
     ) -> BoxFuture<'_, Result<(), StoreError>>;
 
+    /// How many shards of the database work side by side, as far as is known: limits on what it is
+    /// asked for at once are per shard.
+    fn shards(&self) -> usize {
+        1
+    }
+
     /// Whether the store answers now.
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>>;
 }

@@ -29,6 +29,7 @@ pub(super) struct Connection {
     session: Session,
     load: PreparedStatement,
     save: PreparedStatement,
+    local_datacenter: Option<String>,
 }
 
 /// Why there is no connection.
@@ -70,7 +71,22 @@ impl Connection {
             session,
             load,
             save,
+            local_datacenter: login.local_datacenter.clone(),
         })
+    }
+
+    /// The shards of the nodes that are asked first; a node that says nothing of shards is one.
+    pub(super) fn shards(&self) -> usize {
+        let cluster = self.session.get_cluster_state();
+        let nodes = cluster.get_nodes_info().iter();
+        let ours = nodes.filter(|node| {
+            self.local_datacenter.is_none() || node.datacenter == self.local_datacenter
+        });
+        ours.map(|node| {
+            node.sharder()
+                .map_or(1, |sharder| usize::from(sharder.nr_shards.get()))
+        })
+        .sum()
     }
 
     pub(super) async fn load(&self, user: u64) -> Result<Option<Stored>, StoreError> {

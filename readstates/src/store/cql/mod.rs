@@ -218,6 +218,10 @@ impl Store for CqlStore {
         async move { self.connection()?.save(user, bytes, stamp).await }.boxed()
     }
 
+    fn shards(&self) -> usize {
+        self.connection().map_or(1, Connection::shards)
+    }
+
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         // User 0 does not exist; the read needs a quorum all the same.
         async move { self.connection()?.load(0).await.map(|_| ()) }.boxed()

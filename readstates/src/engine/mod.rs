@@ -1,29 +1,32 @@
 //! The owner's side of every operation: the cache, what loads it and what writes it.
 //!
 //! Comes in: operations on users this member owns. Goes out: answers. A user who is cached is served
-//! from memory; one who is not is loaded first, and the request waits for that alone.
+//! from memory; one who is not is loaded first, and the request waits for that alone, in line with
+//! those who came before it.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
+mod many;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
 };
-
-use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     block::{Block, Operation, Outcome},
-    cache::{Cache, Process, Refused, Touch},
+    cache::{Cache, Process, Refused, Totals, Touch},
+    clock,
     flush::{Flushed, Flusher},
-    load::{LoadError, Loader},
+    load::{Changer, LoadError, Loader, Reader},
     metrics::Metrics,
     store::Store,
 };
 
-/// How often a request loads its user before it gives up: each time but the first the user was
-/// evicted between the load and the use.
-const MOST_LOADS: usize = 3;
-/// Between two rounds of writing everything, at the end, when some of the last round failed.
-const DRAIN_RETRY: Duration = Duration::from_millis(200);
+/// Between two rounds of writing everything, at the end, when some of the last round failed: doubled
+/// up to the last.
+const FIRST_DRAIN_RETRY: Duration = Duration::from_millis(100);
+const LAST_DRAIN_RETRY: Duration = Duration::from_secs(1);
 
 /// Why the owner did not do what it was asked to. Nothing changed, except where it says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -61,31 +64,50 @@ impl Engine {
         metrics: Arc<Metrics>,
     ) -> (Arc<Self>, JoinHandle<()>) {
         let cache = Arc::new(Cache::new(process, capacity_states, flush_interval));
-        let loader = Loader::new(Arc::clone(&cache), Arc::clone(&store), Arc::clone(&metrics));
+        let wake = Arc::new(Notify::new());
+        let loader = Loader::new(
+            Arc::clone(&cache),
+            Arc::clone(&store),
+            Arc::clone(&metrics),
+            Arc::clone(&wake),
+        );
         let flusher = Arc::new(Flusher::new(
             Arc::clone(&cache),
             store,
             Arc::clone(&metrics),
+            wake,
         ));
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(Arc::clone(&flusher).run(flush_interval, stopped));
-        let loader = Arc::new(loader);
-        (
-            Arc::new(Self {
-                cache,
-                loader,
-                flusher,
-                metrics,
-                stop,
-            }),
-            task,
-        )
+        let engine = Self {
+            cache,
+            loader,
+            flusher,
+            metrics,
+            stop,
+        };
+        (Arc::new(engine), task)
     }
 
     /// The cache.
     #[must_use]
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// What is in the cache now. What waits for loads, and whether the database is away, goes to the
+    /// metrics at the same time.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let loading = self.loader.loading();
+        let metrics = &self.metrics;
+        metrics.loading_users.set(loading.users as f64);
+        metrics.loading_operations.set(loading.passengers as f64);
+        metrics.loading_bytes.set(loading.bytes as f64);
+        let as_gauge = |away: bool| if away { 1.0 } else { 0.0 };
+        metrics.loads_away.set(as_gauge(self.loader.is_away()));
+        metrics.flushes_away.set(as_gauge(self.flusher.is_away()));
+        self.cache.totals()
     }
 
     /// Shows a user's block to `view`.
@@ -102,13 +124,9 @@ impl Engine {
             return Ok(seen);
         }
         self.metrics.misses.increment(1);
-        for _ in 0..MOST_LOADS {
-            self.loader.load(user, Touch::Online).await?;
-            if let Some(seen) = self.cache.read(user, &view) {
-                return Ok(seen);
-            }
-        }
-        Err(LoadError::TooManyLoads.into())
+        self.loader
+            .ride(user, Touch::Online, |answer| Reader { view, answer })
+            .await
     }
 
     /// Applies operations, all or none, to a user, and shows the result to `view`.
@@ -127,31 +145,14 @@ impl Engine {
             return Ok(done);
         }
         self.metrics.misses.increment(1);
-        for _ in 0..MOST_LOADS {
-            self.loader.load(user, touch).await?;
-            if let Some(done) = self.try_change(user, operations, touch, &view)? {
-                return Ok(done);
-            }
-        }
-        Err(LoadError::TooManyLoads.into())
-    }
-
-    /// Applies operations of many users, each on its own: one outcome or refusal per operation, in
-    /// their order. Operations of one user are applied in the order in which they are given.
-    ///
-    /// Users who are cached are served first, at once; the others are loaded, as many at a time as may
-    /// be, while the caller waits.
-    pub async fn change_many(
-        &self,
-        operations: &[(u64, Operation)],
-        touch: Touch,
-    ) -> Vec<Result<Outcome, NotDone>> {
-        let mut results = Vec::with_capacity(operations.len());
-        for &(user, operation) in operations {
-            let one = |_: &Block, outcomes: &[Outcome]| outcomes[0];
-            results.push(self.change(user, &[operation], touch, one).await);
-        }
-        results
+        self.loader
+            .ride(user, touch, |answer| Changer {
+                operations: operations.into(),
+                touch,
+                view,
+                answer,
+            })
+            .await
     }
 
     fn try_change<T>(
@@ -162,19 +163,12 @@ impl Engine {
         view: impl Fn(&Block, &[Outcome]) -> T,
     ) -> Result<Option<T>, NotDone> {
         let counted = |block: &Block, outcomes: &[Outcome]| {
-            let applied = outcomes
-                .iter()
-                .filter(|&&outcome| outcome == Outcome::Applied)
-                .count();
-            self.metrics.applied.increment(applied as u64);
-            self.metrics
-                .ignored
-                .increment((outcomes.len() - applied) as u64);
+            self.metrics.outcomes(outcomes);
             view(block, outcomes)
         };
         match self
             .cache
-            .change(user, operations, touch, Instant::now(), counted)
+            .change(user, operations, touch, clock::now(), counted)
         {
             None => Ok(None),
             Some(Ok(done)) => Ok(Some(done)),
@@ -188,14 +182,14 @@ impl Engine {
 
     /// Asks that a user be written as soon as can be.
     pub fn hurry(&self, user: u64) {
-        self.cache.hurry(user, Instant::now());
+        self.cache.hurry(user, clock::now());
         self.flusher.wake();
     }
 
     /// Changes the capacity and evicts down to it, as far as what is dirty allows.
     pub fn set_capacity(&self, states: u64) {
         self.cache.set_capacity(states);
-        if self.cache.make_room(None, Instant::now()) {
+        if self.cache.make_room(None, clock::now()) {
             self.flusher.wake();
         }
     }
@@ -212,9 +206,11 @@ impl Engine {
 
     /// Writes until nothing is dirty. Never ends while the store does not take what is dirty.
     pub async fn drain(&self) {
+        let mut wait = FIRST_DRAIN_RETRY;
         while self.cache.dirty_users() > 0 {
             if self.flush_all().await.failed > 0 {
-                tokio::time::sleep(DRAIN_RETRY).await;
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(LAST_DRAIN_RETRY);
             }
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! One task asks the store every few seconds, more often until it has answered for the first time.
 
+mod circuit;
+
 use std::{
     sync::{
         Arc,
@@ -10,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+pub use circuit::{Admission, Circuit};
 use parking_lot::Mutex;
 use readstates_api::admin::StoreKind;
 

@@ -1,0 +1,9 @@
+//! The time by which everything here is due.
+
+use std::time::Instant;
+
+/// Now, by the clock of the runtime: a test that pauses that clock pauses all of the service.
+#[must_use]
+pub fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

@@ -1,0 +1,206 @@
+//! Operations of many users in one call: a fan-out, a batch.
+//!
+//! Users who are cached are served first and at once, without a task and without an allocation of
+//! their own. The others board one after the other, as many at a time as the loader's window has room
+//! for: what waits for that is in the caller's memory alone. Operations of one user keep their order:
+//! once one of them has to wait, so do those after it.
+
+use std::{
+    collections::HashSet,
+    hash::{BuildHasherDefault, Hasher},
+};
+
+use readstates_ring::slot::mix64;
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    time::{Instant, timeout_at},
+};
+
+use super::{Engine, NotDone};
+use crate::{
+    block::{Block, Operation, Outcome},
+    cache::Touch,
+    clock,
+    load::{Item, LoadError, Outcomes},
+};
+
+/// Operations after which other tasks of this thread get a turn: about a tenth of a millisecond.
+const TURN: usize = 512;
+
+/// What a caller gets back for each operation.
+type Done = Result<Outcome, NotDone>;
+
+/// Whose operations have to wait, and which.
+#[derive(Default)]
+struct Cold {
+    users: HashSet<u64, BuildHasherDefault<Mixed>>,
+    /// Places in the call, in order.
+    places: Vec<u32>,
+}
+
+impl Engine {
+    /// Applies operations of many users, each on its own: one outcome or refusal per operation, in
+    /// their order. Operations of one user are applied in the order in which they are given.
+    ///
+    /// Users who are cached are served first, at once; the others are loaded, as many at a time as may
+    /// be, while the caller waits.
+    pub async fn change_many(&self, operations: &[(u64, Operation)], touch: Touch) -> Vec<Done> {
+        let mut results = Vec::with_capacity(operations.len());
+        let mut cold = Cold::default();
+        for turn in operations.chunks(TURN) {
+            if !results.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            self.change_cached(turn, touch, &mut results, &mut cold);
+        }
+        if !cold.places.is_empty() {
+            self.change_cold(operations, touch, &cold.places, &mut results)
+                .await;
+        }
+        results
+    }
+
+    /// Applies what can be applied now; notes the rest.
+    fn change_cached(
+        &self,
+        operations: &[(u64, Operation)],
+        touch: Touch,
+        results: &mut Vec<Done>,
+        cold: &mut Cold,
+    ) {
+        let now = clock::now();
+        let (mut applied, mut ignored, mut refusals) = (0, 0, 0);
+        for (user, operation) in operations {
+            let one = |_: &Block, outcomes: &[Outcome]| outcomes.first().copied();
+            let done = if cold.users.contains(user) {
+                None
+            } else {
+                let one_operation = std::slice::from_ref(operation);
+                self.cache.change(*user, one_operation, touch, now, one)
+            };
+            results.push(match done {
+                Some(Ok(Some(Outcome::Applied))) => {
+                    applied += 1;
+                    Ok(Outcome::Applied)
+                }
+                Some(Ok(Some(Outcome::Ignored))) => {
+                    ignored += 1;
+                    Ok(Outcome::Ignored)
+                }
+                Some(Ok(None)) => Err(NotDone::Unknown),
+                Some(Err(refused)) => {
+                    refusals += 1;
+                    Err(refused.into())
+                }
+                None => {
+                    cold.users.insert(*user);
+                    // A call has fewer operations than this holds: what is sent is bounded.
+                    cold.places.push(results.len() as u32);
+                    // Until it is known better.
+                    Err(LoadError::StoreAway.into())
+                }
+            });
+        }
+        self.metrics.hits.increment(applied + ignored + refusals);
+        self.metrics.applied.increment(applied);
+        self.metrics.ignored.increment(ignored);
+        if refusals > 0 {
+            // What makes room is written as soon as can be.
+            self.flusher.wake();
+        }
+    }
+
+    /// Takes those who have to wait on board, in order, and waits for them.
+    async fn change_cold(
+        &self,
+        operations: &[(u64, Operation)],
+        touch: Touch,
+        cold: &[u32],
+        results: &mut [Done],
+    ) {
+        self.metrics.misses.increment(cold.len() as u64);
+        let deadline = Instant::now() + self.loader.patience(touch);
+        let (sender, mut outcomes) = unbounded_channel();
+        let window = self.loader.window(touch);
+        let (mut left, mut under_way) = (cold.iter(), 0);
+        loop {
+            for &place in left.by_ref().take(window - under_way) {
+                let (user, operation) = operations[place as usize];
+                match self.board(user, operation, touch, place, &sender) {
+                    Ok(()) => under_way += 1,
+                    Err(why) => results[place as usize] = Err(why.into()),
+                }
+            }
+            if under_way == 0 {
+                return;
+            }
+            // Cancel-safe: what was not received stays in the channel.
+            match timeout_at(deadline, outcomes.recv()).await {
+                Ok(Some((place, outcome))) => {
+                    results[place as usize] = outcome;
+                    under_way -= 1;
+                }
+                // We hold a sender ourselves: the channel does not end.
+                Ok(None) | Err(_) => break,
+            }
+        }
+        for &place in left {
+            results[place as usize] = Err(LoadError::TooManyLoads.into());
+        }
+        self.leave(operations, cold, &mut outcomes, results);
+    }
+
+    fn board(
+        &self,
+        user: u64,
+        operation: Operation,
+        touch: Touch,
+        place: u32,
+        outcomes: &Outcomes,
+    ) -> Result<(), LoadError> {
+        let item = Item {
+            operation,
+            touch,
+            place,
+            outcomes: Some(outcomes.clone()),
+        };
+        self.loader.board(user, touch, Box::new(item))
+    }
+
+    /// Waits no longer: what has not been done by now never is, and stays refused.
+    fn leave(
+        &self,
+        operations: &[(u64, Operation)],
+        cold: &[u32],
+        outcomes: &mut UnboundedReceiver<(u32, Done)>,
+        results: &mut [Done],
+    ) {
+        outcomes.close();
+        for &place in cold {
+            self.loader.settle(operations[place as usize].0);
+        }
+        while let Ok((place, outcome)) = outcomes.try_recv() {
+            results[place as usize] = outcome;
+        }
+    }
+}
+
+/// A hash of user ids for a set that lives as long as one call.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = mix64(self.0 ^ value);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,201 @@
+//! One user's load, from its place in the line to the passengers' work.
+
+use std::{sync::Arc, time::Duration};
+
+use rand::Rng;
+use readstates_ring::Stamp;
+
+use super::{LoadError, Loader, Passenger, account::Ticket};
+use crate::{
+    cache::Touch,
+    clock,
+    codec::{self, Decoded},
+    store::{StoreError, chain},
+};
+
+/// What waits for one user.
+#[derive(Default)]
+pub(super) struct Flight {
+    /// In whose line it stands; `None` once it has taken off.
+    waits_as: Option<Touch>,
+    operations: usize,
+    /// In the order in which they came; no more operations than `super::MOST_PER_USER`.
+    passengers: Vec<(Box<dyn Passenger>, Ticket)>,
+}
+
+impl Flight {
+    pub(super) fn new(touch: Touch) -> Self {
+        Self {
+            waits_as: Some(touch),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn operations(&self) -> usize {
+        self.operations
+    }
+
+    pub(super) fn waits_as(&self, touch: Touch) -> bool {
+        self.waits_as == Some(touch)
+    }
+
+    pub(super) fn wait_as(&mut self, touch: Touch) {
+        self.waits_as = Some(touch);
+    }
+
+    pub(super) fn board(&mut self, passenger: Box<dyn Passenger>, ticket: Ticket) {
+        self.operations += passenger.operations();
+        self.passengers.push((passenger, ticket));
+    }
+
+    fn refuse(self, why: LoadError) {
+        for (passenger, _ticket) in self.passengers {
+            passenger.refuse(why);
+        }
+    }
+}
+
+type Block = Option<(Decoded, Stamp)>;
+
+impl Loader {
+    /// Loads a user, and then whoever is next in the line, until nobody is.
+    pub(super) async fn fly(self: Arc<Self>, first: u64, touch: Touch) {
+        let mut place = Place {
+            loader: &self,
+            touch,
+            taken: true,
+        };
+        let mut next = Some(first);
+        while let Some(user) = next {
+            self.fly_one(user, touch).await;
+            next = self.class(touch).line.lock().next(self.at_once(touch));
+        }
+        place.taken = false;
+    }
+
+    async fn fly_one(&self, user: u64, touch: Touch) {
+        if !self.take_off(user, touch) {
+            return;
+        }
+        // Refuses those on board however this ends.
+        let mut departed = Departed {
+            loader: self,
+            user,
+            why: Some(LoadError::StoreAway),
+        };
+        if !self.circuit.lock().enter(clock::now()) {
+            return;
+        }
+        match self.fetch(user).await {
+            Ok(block) => {
+                departed.why = None;
+                self.land(user, block);
+            }
+            Err(why) => departed.why = Some(why),
+        }
+    }
+
+    /// Whether there is a flight that waits in this line: it may have moved to the other.
+    fn take_off(&self, user: u64, touch: Touch) -> bool {
+        let mut flights = self.flights(user);
+        let flight = flights
+            .get_mut(&user)
+            .filter(|flight| flight.waits_as(touch));
+        let found = flight.map(|flight| flight.waits_as = None);
+        found.is_some()
+    }
+
+    async fn fetch(&self, user: u64) -> Result<Block, LoadError> {
+        let started = clock::now();
+        let loaded = self.store.load(user).await;
+        let now = clock::now();
+        self.metrics.load_seconds.record(now - started);
+        self.circuit
+            .lock()
+            .ended(loaded.is_ok(), now, rand::rng().random());
+        let block = match loaded.map_err(|error| self.store_failed(user, &error))? {
+            None => None,
+            Some(stored) => Some((self.decode(user, &stored.bytes)?, stored.stamp)),
+        };
+        warn_of_the_future(user, block.as_ref().map(|&(_, stamp)| stamp));
+        self.metrics.loads.increment(1);
+        Ok(block)
+    }
+
+    /// The user is there: those on board do their work, in order, before anybody else can.
+    fn land(&self, user: u64, block: Block) {
+        let now = clock::now();
+        {
+            let mut flights = self.flights(user);
+            let passengers = flights.remove(&user).unwrap_or_default().passengers;
+            self.cache.land(user, block, now, |landed| {
+                for (passenger, _ticket) in passengers {
+                    if !passenger.gone() {
+                        passenger.land(landed, &self.metrics);
+                    }
+                }
+            });
+        }
+        if self.cache.make_room(Some(user), now) {
+            self.wake_flusher.notify_one();
+        }
+    }
+
+    fn store_failed(&self, user: u64, error: &StoreError) -> LoadError {
+        self.metrics.load_failures.increment(1);
+        tracing::debug!(user, "no block: {}", chain(error));
+        LoadError::StoreAway
+    }
+
+    fn decode(&self, user: u64, bytes: &[u8]) -> Result<Decoded, LoadError> {
+        codec::decode(bytes).map_err(|error| {
+            self.metrics.load_failures.increment(1);
+            tracing::error!(user, "the stored block cannot be read: {error}");
+            LoadError::Unreadable
+        })
+    }
+}
+
+/// How far ahead of our clock a stored stamp may be before it is reported.
+const FUTURE: Duration = Duration::from_secs(3600);
+
+/// Our next write goes above the stored stamp all the same; the cause wants a look.
+fn warn_of_the_future(user: u64, stamp: Option<Stamp>) {
+    let Some(stamp) = stamp else { return };
+    let limit = jiff::Timestamp::now()
+        .as_microsecond()
+        .saturating_add(FUTURE.as_micros() as i64);
+    if stamp.as_database() > limit {
+        tracing::warn!(user, %stamp, "the block was written more than an hour ahead of this clock");
+    }
+}
+
+/// A flight under way: when dropped, those on board are refused, unless it has landed.
+struct Departed<'a> {
+    loader: &'a Loader,
+    user: u64,
+    why: Option<LoadError>,
+}
+
+impl Drop for Departed<'_> {
+    fn drop(&mut self) {
+        let Some(why) = self.why else { return };
+        let flight = self.loader.flights(self.user).remove(&self.user);
+        flight.unwrap_or_default().refuse(why);
+    }
+}
+
+/// A place at the store, given up when dropped, unless that is done.
+struct Place<'a> {
+    loader: &'a Loader,
+    touch: Touch,
+    taken: bool,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.taken {
+            self.loader.class(self.touch).line.lock().leave();
+        }
+    }
+}

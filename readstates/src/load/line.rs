@@ -1,0 +1,90 @@
+//! Who waits for a place at the store, in order of arrival.
+//!
+//! Pure, and behind one short lock per class. Users that a mention waits for and users that a client
+//! waits for stand in lines of their own.
+
+use std::collections::VecDeque;
+
+/// The line of one class.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    waiting: VecDeque<u64>,
+    /// Loads at the store.
+    flying: usize,
+}
+
+/// What became of a user who came to the line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entered {
+    /// This user, the first in the line, takes off now.
+    Fly(u64),
+    /// The user waits.
+    Wait,
+    /// The line is full; the user is not in it.
+    Full,
+}
+
+impl Line {
+    /// Takes a user into the line, of whom `at_once` may fly and `most_waiting` may wait.
+    pub(super) fn enter(&mut self, user: u64, at_once: usize, most_waiting: usize) -> Entered {
+        if self.flying < at_once {
+            self.flying += 1;
+            self.waiting.push_back(user);
+            // There is one: it was put there.
+            return self.waiting.pop_front().map_or(Entered::Full, Entered::Fly);
+        }
+        if self.waiting.len() >= most_waiting {
+            return Entered::Full;
+        }
+        self.waiting.push_back(user);
+        Entered::Wait
+    }
+
+    /// Who takes over the place of one who has landed; nobody gives the place up.
+    pub(super) fn next(&mut self, at_once: usize) -> Option<u64> {
+        let next = (self.flying <= at_once)
+            .then(|| self.waiting.pop_front())
+            .flatten();
+        if next.is_none() {
+            self.leave();
+        }
+        next
+    }
+
+    /// A place is given up.
+    pub(super) fn leave(&mut self) {
+        self.flying = self.flying.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_fly_in_the_order_in_which_they_came() {
+        let mut line = Line::default();
+        assert_eq!(line.enter(1, 2, 2), Entered::Fly(1));
+        assert_eq!(line.enter(2, 2, 2), Entered::Fly(2));
+        assert_eq!(line.enter(3, 2, 2), Entered::Wait);
+        assert_eq!(line.enter(4, 2, 2), Entered::Wait);
+        assert_eq!(line.enter(5, 2, 2), Entered::Full);
+        assert_eq!(line.next(2), Some(3));
+        assert_eq!(line.enter(6, 2, 2), Entered::Wait);
+        assert_eq!([line.next(2), line.next(2)], [Some(4), Some(6)]);
+        assert_eq!([line.next(2), line.next(2)], [None, None]);
+        assert_eq!(line.enter(7, 2, 2), Entered::Fly(7));
+    }
+
+    #[test]
+    fn a_limit_that_changes_takes_effect_with_who_comes_and_who_lands_next() {
+        let mut line = Line::default();
+        for user in 1..=4 {
+            line.enter(user, 2, 10);
+        }
+        assert_eq!(line.enter(5, 3, 10), Entered::Fly(3), "the first who waits");
+        assert_eq!(line.next(1), None, "more fly than may");
+        assert_eq!(line.next(1), None);
+        assert_eq!(line.next(1), Some(4));
+    }
+}

@@ -1,0 +1,328 @@
+//! Loading users who are not cached: once per user, however many ask.
+//!
+//! Comes in: passengers, each with what it wants of a user who is not cached. They wait in the user's
+//! flight in the order in which they came. When the block arrives, they do their work in that order
+//! before anybody else can reach the user, and each is told what became of it.
+//!
+//! ```text
+//!            ┌ no flight: into the line of its class ─▶ (a place at the store) ─▶ load ┐
+//! board ─────┤                                                                         ├─▶ land / refuse
+//!            └ a flight: behind those who came before ─────────────────────────────────┘
+//! ```
+//!
+//! Loads for clients and loads for mentions have separate lines, places at the store and room for
+//! passengers, so that a mention of everybody cannot starve those who connect; a client who joins a
+//! load that a mention waits for takes it over into its own line. What is over a limit is refused
+//! before it waits. While the [`Circuit`] is open, one load at a time asks the store, and the others
+//! are refused at once.
+//!
+//! Locks are taken in this order, and none is held across an await: flights, line or circuit; flights,
+//! stripe of the cache.
+
+mod account;
+mod flight;
+mod line;
+mod passenger;
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
+
+use account::Account;
+use flight::Flight;
+use line::{Entered, Line};
+use parking_lot::{Mutex, MutexGuard};
+pub(crate) use passenger::{Answer, Changer, Item, Outcomes, Passenger, Reader};
+use tokio::sync::{Notify, oneshot};
+
+use crate::{
+    cache::{Cache, Touch},
+    clock,
+    engine::NotDone,
+    health::{Admission, Circuit},
+    metrics::Metrics,
+    store::Store,
+};
+
+/// What may go on at once for one kind of touch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Loads the store is asked for at once, for each shard of the database.
+    pub(crate) at_once_per_shard: usize,
+    /// Users who wait for a place at the store.
+    pub(crate) waiting: usize,
+    /// What waits for users to land.
+    pub(crate) passengers: usize,
+    /// Its bytes, about.
+    pub(crate) bytes: usize,
+    /// How long one who asked waits.
+    pub(crate) patience: Duration,
+}
+
+const ONLINE: Limits = Limits {
+    at_once_per_shard: 128,
+    waiting: 4096,
+    passengers: 1 << 16,
+    bytes: 32 << 20,
+    patience: Duration::from_secs(3),
+};
+const MENTION: Limits = Limits {
+    at_once_per_shard: 32,
+    waiting: 1 << 15,
+    passengers: 1 << 16,
+    bytes: 16 << 20,
+    patience: Duration::from_secs(15),
+};
+
+/// Operations that may wait for one and the same user.
+const MOST_PER_USER: usize = 4096;
+/// Locks over the flights: enough that two requests rarely meet on one. A power of two.
+const FLIGHT_LOCKS: usize = 64;
+
+/// Why a user is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// The store does not give the block, or not in time.
+    #[error("the user is not cached, and the database does not give the block")]
+    StoreAway,
+    /// As many loads are under way as may be, or as much waits for them as may.
+    #[error("as many users are being loaded as may be")]
+    TooManyLoads,
+    /// What the store holds is no block this version can read.
+    #[error("what the database holds for the user cannot be read")]
+    Unreadable,
+}
+
+/// Loads users into the cache.
+pub struct Loader {
+    cache: Arc<Cache>,
+    store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
+    /// Wakes who writes: what is dirty was in the way of what landed.
+    wake_flusher: Arc<Notify>,
+    circuit: Mutex<Circuit>,
+    online: Class,
+    mention: Class,
+    flights: Box<[Flights]>,
+}
+
+type Flights = Mutex<HashMap<u64, Flight>>;
+
+struct Class {
+    limits: Limits,
+    line: Mutex<Line>,
+    account: Arc<Account>,
+}
+
+/// What loading holds now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Loading {
+    /// Users who are being loaded, or wait for it.
+    pub users: usize,
+    /// What waits for them.
+    pub passengers: usize,
+    /// Its bytes, about.
+    pub bytes: usize,
+}
+
+impl Class {
+    fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            line: Mutex::default(),
+            account: Account::new(limits.passengers, limits.bytes),
+        }
+    }
+}
+
+impl Loader {
+    pub(crate) fn new(
+        cache: Arc<Cache>,
+        store: Arc<dyn Store>,
+        metrics: Arc<Metrics>,
+        wake_flusher: Arc<Notify>,
+    ) -> Arc<Self> {
+        Self::with_limits(cache, store, metrics, wake_flusher, ONLINE, MENTION)
+    }
+
+    fn with_limits(
+        cache: Arc<Cache>,
+        store: Arc<dyn Store>,
+        metrics: Arc<Metrics>,
+        wake_flusher: Arc<Notify>,
+        online: Limits,
+        mention: Limits,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            cache,
+            store,
+            metrics,
+            wake_flusher,
+            circuit: Mutex::default(),
+            online: Class::new(online),
+            mention: Class::new(mention),
+            flights: (0..FLIGHT_LOCKS).map(|_| Mutex::default()).collect(),
+        })
+    }
+
+    fn class(&self, touch: Touch) -> &Class {
+        match touch {
+            Touch::Online => &self.online,
+            Touch::Mention => &self.mention,
+        }
+    }
+
+    fn flights(&self, user: u64) -> MutexGuard<'_, HashMap<u64, Flight>> {
+        self.flights[passenger::lock_of(user, FLIGHT_LOCKS)].lock()
+    }
+
+    fn at_once(&self, touch: Touch) -> usize {
+        self.store.shards().max(1) * self.class(touch).limits.at_once_per_shard
+    }
+
+    /// What is held now, by class.
+    pub(crate) fn loading(&self) -> Loading {
+        let users = self
+            .flights
+            .iter()
+            .map(|flights| flights.lock().len())
+            .sum();
+        let (online, mention) = (self.online.account.held(), self.mention.account.held());
+        Loading {
+            users,
+            passengers: online.0 + mention.0,
+            bytes: online.1 + mention.1,
+        }
+    }
+
+    /// Whether loads are refused because the database is away.
+    pub(crate) fn is_away(&self) -> bool {
+        self.circuit.lock().is_open()
+    }
+
+    /// How long a passenger of this touch waits at most.
+    pub(crate) fn patience(&self, touch: Touch) -> Duration {
+        self.class(touch).limits.patience
+    }
+
+    /// How many passengers one call may have under way: enough to keep all places busy, few enough
+    /// that many calls fit.
+    pub(crate) fn window(&self, touch: Touch) -> usize {
+        let room = self.class(touch).limits.waiting / 64;
+        room.max(self.at_once(touch) * 2)
+    }
+
+    /// Waits for a user with one passenger, and returns its answer.
+    ///
+    /// # Errors
+    /// When the user cannot be loaded, or not now, or not in time: then nothing changed.
+    pub(crate) async fn ride<T, P: Passenger + 'static>(
+        self: &Arc<Self>,
+        user: u64,
+        touch: Touch,
+        passenger: impl FnOnce(Answer<T>) -> P,
+    ) -> Result<T, NotDone> {
+        let (answer, mut waiting) = oneshot::channel();
+        self.board(user, touch, Box::new(passenger(answer)))?;
+        match tokio::time::timeout(self.patience(touch), &mut waiting).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(NotDone::Unknown),
+            Err(_) => {
+                // Passengers do their work under this lock: it is done, or it is never begun.
+                let _flights = self.flights(user);
+                waiting.close();
+                let late = waiting.try_recv();
+                late.unwrap_or(Err(LoadError::StoreAway.into()))
+            }
+        }
+    }
+
+    /// Waits until no passenger of this user is at work.
+    pub(crate) fn settle(&self, user: u64) {
+        drop(self.flights(user));
+    }
+
+    /// Takes a passenger on: into the user's flight, which is made where there is none. One whose user
+    /// has landed meanwhile does its work at once.
+    ///
+    /// # Errors
+    /// When it cannot be taken on: then it was not told anything.
+    pub(crate) fn board(
+        self: &Arc<Self>,
+        user: u64,
+        touch: Touch,
+        passenger: Box<dyn Passenger>,
+    ) -> Result<(), LoadError> {
+        let outcome = self.try_board(user, touch, passenger);
+        if outcome.is_err() {
+            self.metrics.load_refusals.increment(1);
+        }
+        outcome
+    }
+
+    fn try_board(
+        self: &Arc<Self>,
+        user: u64,
+        touch: Touch,
+        passenger: Box<dyn Passenger>,
+    ) -> Result<(), LoadError> {
+        let ticket = self.class(touch).account.ticket(passenger.bytes());
+        let ticket = ticket.ok_or(LoadError::TooManyLoads)?;
+        let mut flights = self.flights(user);
+        match flights.entry(user) {
+            Entry::Occupied(mut flight) => {
+                let flight = flight.get_mut();
+                if flight.operations() + passenger.operations() > MOST_PER_USER {
+                    return Err(LoadError::TooManyLoads);
+                }
+                if touch == Touch::Online && flight.waits_as(Touch::Mention) {
+                    self.queue(user, Touch::Online)?;
+                    flight.wait_as(Touch::Online);
+                }
+                flight.board(passenger, ticket);
+            }
+            Entry::Vacant(place) => {
+                let mut passenger = Some(passenger);
+                // Who landed before this lock was taken is there by now.
+                let landed = self.cache.visit(user, clock::now(), |landed| {
+                    if let Some(passenger) = passenger.take() {
+                        passenger.land(landed, &self.metrics);
+                    }
+                });
+                let Some(passenger) = passenger.filter(|_| landed.is_none()) else {
+                    return Ok(());
+                };
+                if self.circuit.lock().admits(clock::now()) == Admission::None {
+                    return Err(LoadError::StoreAway);
+                }
+                self.queue(user, touch)?;
+                place.insert(Flight::new(touch)).board(passenger, ticket);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a user into the line of a class; takes off with the first in it where there is a place.
+    fn queue(self: &Arc<Self>, user: u64, touch: Touch) -> Result<(), LoadError> {
+        let class = self.class(touch);
+        let at_once = self.at_once(touch);
+        let entered = class.line.lock().enter(user, at_once, class.limits.waiting);
+        match entered {
+            // Ends when nobody is in the line. Whoever waits gives up before, by its patience.
+            Entered::Fly(first) => drop(tokio::spawn(Arc::clone(self).fly(first, touch))),
+            Entered::Wait => {}
+            Entered::Full => return Err(LoadError::TooManyLoads),
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Loader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loader")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,163 @@
+//! What waits for a user to land: a view, a change with a view, or one operation out of many.
+//!
+//! Each is told exactly once what became of it: when the user lands, when the load fails, or, where
+//! its flight ends in neither, by the end of the channel that it holds.
+
+use readstates_ring::slot::mix64;
+use tokio::sync::{mpsc, oneshot};
+
+use super::LoadError;
+use crate::{
+    block::{Block, Operation, Outcome},
+    cache::{Landed, Touch},
+    engine::NotDone,
+    metrics::Metrics,
+};
+
+/// Where the answer of a passenger who travels alone goes.
+pub(crate) type Answer<T> = oneshot::Sender<Result<T, NotDone>>;
+/// Where the outcomes of operations that came together go, each with its place among them.
+pub(crate) type Outcomes = mpsc::UnboundedSender<(u32, Result<Outcome, NotDone>)>;
+
+/// What a heap allocation costs beyond its bytes, about, and a channel for the answer.
+const OVERHEAD: usize = 128;
+
+/// Something that waits for a user to land.
+pub(crate) trait Passenger: Send {
+    /// How many operations it brings; at least 1.
+    fn operations(&self) -> usize {
+        1
+    }
+
+    /// What it takes of memory while it waits, about.
+    fn bytes(&self) -> usize;
+
+    /// Whether nobody waits for its answer any more: then it must change nothing.
+    fn gone(&self) -> bool;
+
+    /// Does its work on the user who has landed, and answers.
+    fn land(self: Box<Self>, landed: &mut Landed<'_>, metrics: &Metrics);
+
+    /// Answers that the user did not land.
+    fn refuse(self: Box<Self>, why: LoadError);
+}
+
+/// Looks at the user.
+pub(crate) struct Reader<V, T> {
+    pub(crate) view: V,
+    pub(crate) answer: Answer<T>,
+}
+
+impl<T: Send, V: Fn(&Block) -> T + Send> Passenger for Reader<V, T> {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of::<T>() + OVERHEAD
+    }
+
+    fn gone(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    fn land(self: Box<Self>, landed: &mut Landed<'_>, _: &Metrics) {
+        let seen = landed.read(&self.view).ok_or(NotDone::Unknown);
+        // Whoever asked may have gone.
+        let _ = self.answer.send(seen);
+    }
+
+    fn refuse(self: Box<Self>, why: LoadError) {
+        let _ = self.answer.send(Err(why.into()));
+    }
+}
+
+/// Changes the user, all or nothing, and looks at the result.
+pub(crate) struct Changer<V, T> {
+    pub(crate) operations: Box<[Operation]>,
+    pub(crate) touch: Touch,
+    pub(crate) view: V,
+    pub(crate) answer: Answer<T>,
+}
+
+impl<T: Send, V: Fn(&Block, &[Outcome]) -> T + Send> Passenger for Changer<V, T> {
+    fn operations(&self) -> usize {
+        self.operations.len().max(1)
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of::<T>() + size_of_val(&*self.operations) + OVERHEAD
+    }
+
+    fn gone(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    fn land(self: Box<Self>, landed: &mut Landed<'_>, metrics: &Metrics) {
+        let view = |block: &Block, outcomes: &[Outcome]| {
+            metrics.outcomes(outcomes);
+            (self.view)(block, outcomes)
+        };
+        let done = landed.change(&self.operations, self.touch, view);
+        let done = done.map_or(Err(NotDone::Unknown), |done| Ok(done?));
+        let _ = self.answer.send(done);
+    }
+
+    fn refuse(self: Box<Self>, why: LoadError) {
+        let _ = self.answer.send(Err(why.into()));
+    }
+}
+
+/// One of many operations that came together.
+pub(crate) struct Item {
+    pub(crate) operation: Operation,
+    pub(crate) touch: Touch,
+    pub(crate) place: u32,
+    /// Taken when it is answered.
+    pub(crate) outcomes: Option<Outcomes>,
+}
+
+impl Item {
+    fn tell(&mut self, outcome: Result<Outcome, NotDone>) {
+        if let Some(outcomes) = self.outcomes.take() {
+            let _ = outcomes.send((self.place, outcome));
+        }
+    }
+}
+
+impl Passenger for Item {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + OVERHEAD
+    }
+
+    fn gone(&self) -> bool {
+        self.outcomes.as_ref().is_none_or(Outcomes::is_closed)
+    }
+
+    fn land(mut self: Box<Self>, landed: &mut Landed<'_>, metrics: &Metrics) {
+        let one = |_: &Block, outcomes: &[Outcome]| {
+            metrics.outcomes(outcomes);
+            outcomes.first().copied()
+        };
+        let outcome = match landed.change(&[self.operation], self.touch, one) {
+            Some(Ok(Some(outcome))) => Ok(outcome),
+            Some(Err(refused)) => Err(refused.into()),
+            Some(Ok(None)) | None => Err(NotDone::Unknown),
+        };
+        self.tell(outcome);
+    }
+
+    fn refuse(mut self: Box<Self>, why: LoadError) {
+        self.tell(Err(why.into()));
+    }
+}
+
+impl Drop for Item {
+    /// Its flight ended without a word: those who travel alone learn that from their channel, which
+    /// this one shares with others.
+    fn drop(&mut self) {
+        self.tell(Err(NotDone::Unknown));
+    }
+}
+
+/// The index of a user among `count` locks, a power of two. Not by the bits that choose the stripe of
+/// the cache, so that two users who share a lock there do not share one here.
+pub(super) fn lock_of(user: u64, count: usize) -> usize {
+    (mix64(user) >> 20) as usize % count
+}
