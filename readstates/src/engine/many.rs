@@ -21,7 +21,7 @@ use crate::{
     block::{Block, Operation, Outcome},
     cache::Touch,
     clock,
-    load::{Item, LoadError, Outcomes},
+    load::{Item, LoadError},
 };
 
 /// Operations after which other tasks of this thread get a turn: about a tenth of a millisecond.
@@ -126,10 +126,14 @@ impl Engine {
         loop {
             for &place in left.by_ref().take(window - under_way) {
                 let (user, operation) = operations[place as usize];
-                match self.board(user, operation, touch, place, &sender) {
-                    Ok(()) => under_way += 1,
-                    Err(why) => results[place as usize] = Err(why.into()),
-                }
+                let item = Item {
+                    operation,
+                    touch,
+                    place,
+                    outcomes: Some(sender.clone()),
+                };
+                self.loader.board(user, touch, Box::new(item));
+                under_way += 1;
             }
             if under_way == 0 {
                 return;
@@ -148,23 +152,6 @@ impl Engine {
             results[place as usize] = Err(LoadError::TooManyLoads.into());
         }
         self.leave(operations, cold, &mut outcomes, results);
-    }
-
-    fn board(
-        &self,
-        user: u64,
-        operation: Operation,
-        touch: Touch,
-        place: u32,
-        outcomes: &Outcomes,
-    ) -> Result<(), LoadError> {
-        let item = Item {
-            operation,
-            touch,
-            place,
-            outcomes: Some(outcomes.clone()),
-        };
-        self.loader.board(user, touch, Box::new(item))
     }
 
     /// Waits no longer: what has not been done by now never is, and stays refused.

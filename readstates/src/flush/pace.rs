@@ -4,6 +4,8 @@
 //! which any failed halves the limit; one that was slower than [`TOLERANCE`] times the database's
 //! usual time shrinks it in that proportion; one that was neither, and in which the limit held writes
 //! back, lets it grow by its square root (as the gradient limiters of Netflix's concurrency-limits do).
+//! The usual time is what a write takes when few are under way: that is measured anew now and then,
+//! because a database that is always busy would otherwise pass for one that is slow by nature.
 
 use std::time::{Duration, Instant};
 
@@ -22,8 +24,10 @@ const WINDOW_TIME: Duration = Duration::from_millis(50);
 const TOLERANCE: f64 = 2.0;
 /// Differences below this are noise on any database.
 const NOISE: Duration = Duration::from_millis(1);
-/// How fast the usual time follows a database that stays slower: 1 % a window.
-const DRIFT: f64 = 1.01;
+/// After so many windows the usual time is measured anew, at a quarter of the limit: ten seconds or
+/// more, so that it costs little.
+const REMEASURE_AFTER: u32 = 128;
+const MEASURING_FRACTION: f64 = 0.25;
 
 /// How pressing it is to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +45,18 @@ pub struct Pace {
     limit: f64,
     /// Seconds that a write usually takes; `None` before the first window.
     usual: Option<f64>,
+    phase: Phase,
     window: Window,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    /// The limit applies; so many windows since the usual time was measured.
+    Steady(u32),
+    /// A fraction of the limit applies; writes begun before that still end.
+    Settling,
+    /// A fraction of the limit applies, and what writes take is the usual time.
+    Measuring,
 }
 
 #[derive(Debug)]
@@ -76,6 +91,7 @@ impl Pace {
             shards,
             limit: (START * shards) as f64,
             usual: None,
+            phase: Phase::Steady(0),
             window: Window::new(now),
         }
     }
@@ -92,8 +108,12 @@ impl Pace {
     /// How many writes may be under way.
     #[must_use]
     pub fn limit(&self, urgency: Urgency) -> usize {
-        // Between the floor and the ceiling of some shards: no number that a usize does not hold.
-        let limit = self.limit as usize;
+        let fraction = match self.phase {
+            Phase::Steady(_) => 1.0,
+            Phase::Settling | Phase::Measuring => MEASURING_FRACTION,
+        };
+        // Below the ceiling of some shards: no number that a usize does not hold.
+        let limit = ((self.limit * fraction) as usize).max(FLOOR);
         match urgency {
             Urgency::Calm => limit,
             Urgency::Urgent => limit * URGENT_FACTOR,
@@ -132,23 +152,30 @@ impl Pace {
             seconds,
             held_back,
         } = self.window;
-        let mut limit = self.limit;
-        if succeeded > 0 {
-            let mean = seconds / succeeded as f64;
-            let usual = self.usual.map_or(mean, |usual| (usual * DRIFT).min(mean));
+        let mean = (succeeded > 0).then(|| seconds / succeeded as f64);
+        self.phase = match (self.phase, mean) {
+            (Phase::Steady(windows), _) if windows < REMEASURE_AFTER => Phase::Steady(windows + 1),
+            (Phase::Steady(_), _) => Phase::Settling,
+            (Phase::Settling, _) => Phase::Measuring,
+            (Phase::Measuring, mean) => {
+                self.usual = mean.or(self.usual);
+                Phase::Steady(0)
+            }
+        };
+        if failed > 0 {
+            self.limit /= 2.0;
+        } else if let (Phase::Steady(1..), Some(mean)) = (self.phase, mean) {
+            let usual = self.usual.map_or(mean, |usual| usual.min(mean));
             self.usual = Some(usual);
             let allowed = (usual * TOLERANCE).max(usual + NOISE.as_secs_f64());
             if mean > allowed {
-                limit *= (allowed / mean).max(0.5);
-            } else if held_back && failed == 0 {
-                limit += limit.sqrt();
+                self.limit *= (allowed / mean).max(0.5);
+            } else if held_back {
+                self.limit += self.limit.sqrt();
             }
         }
-        if failed > 0 {
-            limit = self.limit / 2.0;
-        }
         let (floor, ceiling) = (FLOOR * self.shards, CEILING * self.shards);
-        self.limit = limit.clamp(floor as f64, ceiling as f64);
+        self.limit = self.limit.clamp(floor as f64, ceiling as f64);
     }
 }
 
@@ -157,6 +184,7 @@ mod tests {
     use super::*;
 
     /// A database that takes `capacity` writes at once in `best` and queues what is above.
+    #[derive(Debug)]
     struct Database {
         pace: Pace,
         now: Instant,
@@ -213,6 +241,9 @@ mod tests {
         let mut database = Database::new(2);
         database.run(100, FAST, usize::MAX);
         assert_eq!(database.limit(), CEILING * 2);
+        // That the usual time is measured now and then changes nothing of it.
+        database.run(1000, FAST, usize::MAX);
+        assert_eq!(database.pace.limit, (CEILING * 2) as f64);
     }
 
     #[test]

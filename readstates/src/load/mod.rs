@@ -34,7 +34,7 @@ use account::Account;
 use flight::Flight;
 use line::{Entered, Line};
 use parking_lot::{Mutex, MutexGuard};
-pub(crate) use passenger::{Answer, Changer, Item, Outcomes, Passenger, Reader};
+pub(crate) use passenger::{Answer, Changer, Item, Passenger, Reader};
 use tokio::sync::{Notify, oneshot};
 
 use crate::{
@@ -225,7 +225,7 @@ impl Loader {
         passenger: impl FnOnce(Answer<T>) -> P,
     ) -> Result<T, NotDone> {
         let (answer, mut waiting) = oneshot::channel();
-        self.board(user, touch, Box::new(passenger(answer)))?;
+        self.board(user, touch, Box::new(passenger(answer)));
         match tokio::time::timeout(self.patience(touch), &mut waiting).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(NotDone::Unknown),
@@ -245,63 +245,73 @@ impl Loader {
     }
 
     /// Takes a passenger on: into the user's flight, which is made where there is none. One whose user
-    /// has landed meanwhile does its work at once.
-    ///
-    /// # Errors
-    /// When it cannot be taken on: then it was not told anything.
-    pub(crate) fn board(
-        self: &Arc<Self>,
-        user: u64,
-        touch: Touch,
-        passenger: Box<dyn Passenger>,
-    ) -> Result<(), LoadError> {
-        let outcome = self.try_board(user, touch, passenger);
-        if outcome.is_err() {
-            self.metrics.load_refusals.increment(1);
-        }
-        outcome
-    }
-
-    fn try_board(
-        self: &Arc<Self>,
-        user: u64,
-        touch: Touch,
-        passenger: Box<dyn Passenger>,
-    ) -> Result<(), LoadError> {
-        let ticket = self.class(touch).account.ticket(passenger.bytes());
-        let ticket = ticket.ok_or(LoadError::TooManyLoads)?;
+    /// has landed meanwhile does its work at once; one that cannot be taken on is refused at once.
+    pub(crate) fn board(self: &Arc<Self>, user: u64, touch: Touch, passenger: Box<dyn Passenger>) {
+        let Some(ticket) = self.class(touch).account.ticket(passenger.bytes()) else {
+            return self.refuse(passenger, LoadError::TooManyLoads);
+        };
         let mut flights = self.flights(user);
         match flights.entry(user) {
             Entry::Occupied(mut flight) => {
                 let flight = flight.get_mut();
-                if flight.operations() + passenger.operations() > MOST_PER_USER {
-                    return Err(LoadError::TooManyLoads);
+                match self.join(flight, user, touch, passenger.operations()) {
+                    Ok(()) => flight.board(passenger, ticket),
+                    Err(why) => self.refuse(passenger, why),
                 }
-                if touch == Touch::Online && flight.waits_as(Touch::Mention) {
-                    self.queue(user, Touch::Online)?;
-                    flight.wait_as(Touch::Online);
-                }
-                flight.board(passenger, ticket);
             }
             Entry::Vacant(place) => {
-                let mut passenger = Some(passenger);
                 // Who landed before this lock was taken is there by now.
-                let landed = self.cache.visit(user, clock::now(), |landed| {
-                    if let Some(passenger) = passenger.take() {
-                        passenger.land(landed, &self.metrics);
-                    }
-                });
-                let Some(passenger) = passenger.filter(|_| landed.is_none()) else {
-                    return Ok(());
+                let Some(passenger) = self.land_now(user, passenger) else {
+                    return;
                 };
-                if self.circuit.lock().admits(clock::now()) == Admission::None {
-                    return Err(LoadError::StoreAway);
+                match self.schedule(user, touch) {
+                    Ok(()) => place.insert(Flight::new(touch)).board(passenger, ticket),
+                    Err(why) => self.refuse(passenger, why),
                 }
-                self.queue(user, touch)?;
-                place.insert(Flight::new(touch)).board(passenger, ticket);
             }
         }
+    }
+
+    fn refuse(&self, passenger: Box<dyn Passenger>, why: LoadError) {
+        self.metrics.load_refusals.increment(1);
+        passenger.refuse(why);
+    }
+
+    /// Lets a passenger work on a user who is cached; gives it back when the user is not.
+    fn land_now(&self, user: u64, passenger: Box<dyn Passenger>) -> Option<Box<dyn Passenger>> {
+        let mut waiting = Some(passenger);
+        self.cache.visit(user, clock::now(), |landed| {
+            if let Some(passenger) = waiting.take() {
+                passenger.land(landed, &self.metrics);
+            }
+        });
+        waiting
+    }
+
+    /// Whether a flight takes so many operations more; a client takes it into its own line.
+    fn join(
+        self: &Arc<Self>,
+        flight: &mut Flight,
+        user: u64,
+        touch: Touch,
+        operations: usize,
+    ) -> Result<(), LoadError> {
+        if flight.operations() + operations > MOST_PER_USER {
+            return Err(LoadError::TooManyLoads);
+        }
+        if touch == Touch::Online && flight.waits_as(Touch::Mention) {
+            self.queue(user, Touch::Online)?;
+            flight.wait_as(Touch::Online);
+        }
         Ok(())
+    }
+
+    /// Whether a user can be loaded: then there is a flight to be made.
+    fn schedule(self: &Arc<Self>, user: u64, touch: Touch) -> Result<(), LoadError> {
+        if self.circuit.lock().admits(clock::now()) == Admission::None {
+            return Err(LoadError::StoreAway);
+        }
+        self.queue(user, touch)
     }
 
     /// Puts a user into the line of a class; takes off with the first in it where there is a place.
