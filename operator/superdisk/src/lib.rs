@@ -13,7 +13,10 @@
 //! ```
 
 pub mod action;
+pub mod assemble;
 pub mod command;
+pub mod execute;
+pub mod flags;
 pub mod inventory;
 pub mod lineage;
 pub mod model;

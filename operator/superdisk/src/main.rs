@@ -7,6 +7,11 @@ use std::{error::Error, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use superdisk::{
+    action::WaitingOn,
+    assemble::{self, Lock, Outcome, chain},
+    execute::Executor,
+    flags::SpecFlags,
+    inventory::Devices,
     model::Request,
     preflight, report,
     sysfs::{self, FileSystem},
@@ -25,11 +30,31 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Bring a super-disk up and mount it, from whatever state it is in.
+    ///
+    /// Exit status: 0 mounted (without its fast leg when a line on standard error says so), 3 refused (the
+    /// line on standard error begins with a stable code; nothing was changed), 2 wrong usage, 1 failed.
+    /// It can be run again at any time, and after being killed at any point.
+    Assemble(AssembleArgs),
     /// Tell whether this node could carry a super-disk. Reads only.
     ///
     /// Exit status: 0 it could, 3 it could not (each reason is a line on standard error that begins with a
     /// stable code), 2 wrong usage, 1 the node could not be looked at.
     Preflight(PreflightArgs),
+}
+
+#[derive(clap::Args)]
+struct AssembleArgs {
+    #[command(flatten)]
+    flags: SpecFlags,
+
+    /// Show what would be done next, and do nothing. What comes after is decided by what that leaves.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// End as if killed after so many steps. For tests.
+    #[arg(long, value_name = "N", hide = true)]
+    stop_after: Option<u32>,
 }
 
 #[derive(clap::Args)]
@@ -67,17 +92,52 @@ enum Output {
 fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let result = match command {
+        Command::Assemble(args) => run_assemble(&args),
         Command::Preflight(args) => run_preflight(args),
     };
     result.unwrap_or_else(|error| {
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(inner) = cause {
-            text = format!("{text}: {inner}");
-            cause = inner.source();
-        }
-        eprintln!("error: {text}");
+        eprintln!("error: {}", chain(error.as_ref()));
         ExitCode::from(EXIT_FAILED)
+    })
+}
+
+fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
+    let AssembleArgs {
+        flags,
+        dry_run,
+        stop_after,
+    } = args;
+    let (mut spec, root) = (flags.spec(), PathBuf::from("/"));
+    // The kernel lists mounts by where they really are.
+    spec.mount = std::fs::canonicalize(&spec.mount).unwrap_or(spec.mount);
+    let outcome = if *dry_run {
+        assemble::dry_run(&spec, &root, &Devices)?
+    } else {
+        let _lock = Lock::take(&flags.state_dir)?;
+        let mut executor = Executor::new(&spec, &root, &Devices, *stop_after);
+        let mut log = |line: &str| println!("{line}");
+        assemble::assemble(&spec, &root, &Devices, &mut executor, &mut log)?
+    };
+    Ok(match outcome {
+        Outcome::Done => ExitCode::SUCCESS,
+        Outcome::Waiting(WaitingOn::FastLeg(refusal)) => {
+            eprintln!("serving without the fast leg: {refusal}");
+            ExitCode::SUCCESS
+        }
+        Outcome::FastLegFailed(error) => {
+            eprintln!("serving without the fast leg: {}", chain(&error));
+            ExitCode::SUCCESS
+        }
+        Outcome::Refused(refusal) => {
+            eprintln!("{refusal}");
+            ExitCode::from(EXIT_REFUSED)
+        }
+        Outcome::Planned(actions) => {
+            for action in actions {
+                println!("{action}");
+            }
+            ExitCode::SUCCESS
+        }
     })
 }
 

@@ -21,7 +21,7 @@ pub(super) const LOOK_BYTES: u64 = 1 << 20;
 const ALIGN: u64 = 4096;
 
 /// Reads device nodes.
-pub trait Blocks: Nodes {
+pub trait Blocks: Nodes + std::fmt::Debug {
     /// `len` bytes of the device at `path`, from `at` on; fewer when the device ends before.
     fn read(&self, path: &Path, at: u64, len: u64) -> io::Result<Vec<u8>>;
 }

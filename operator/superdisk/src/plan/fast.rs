@@ -42,7 +42,7 @@ pub(super) fn stripe_of<'a>(inventory: &'a Inventory, member: &Member) -> Option
 }
 
 /// Whether an array is built of our local devices only; one that has lost all of them is not.
-pub(super) fn is_local(spec: &Spec, inventory: &Inventory, array: &Array) -> bool {
+pub(crate) fn is_local(spec: &Spec, inventory: &Inventory, array: &Array) -> bool {
     let chosen = inventory.chosen(spec.local_count);
     let ours = |member: &Member| {
         let numbers = chosen.iter().filter_map(|disk| disk.identity.as_ref());

@@ -27,6 +27,7 @@ mod refusals;
 mod size;
 mod verdict;
 
+pub(crate) use fast::is_local;
 pub use verdict::{Verdict, verdict};
 
 use crate::{
@@ -63,7 +64,7 @@ fn first_boot(spec: &Spec, inventory: &Inventory, blank: Blank) -> Result<Decisi
         fast::Stripe::Steps(steps) => return Ok(Decision::Do(steps)),
     };
     let kib = size::mirror_kib(stripe.bytes, blank.device().bytes);
-    if kib < size::LEAST_KIB {
+    if kib < size::least_kib(spec.filesystem) {
         return Err(refusals::too_small(&blank.device().path, stripe.bytes));
     }
     Ok(Decision::Do(vec![Action::CreateMirror {

@@ -1,5 +1,7 @@
 //! How large a mirror can be.
 
+use crate::spec::FilesystemKind;
+
 /// What md puts before the data of a large member, in sectors: measured with mdadm 4.2 on disks of 375 GiB.
 const LARGE_OFFSET: u64 = 264_192;
 /// Rounding for large legs, in KiB: local disks of one kind differ by less.
@@ -8,8 +10,14 @@ const LARGE_STEP_KIB: u64 = 64 << 10;
 const LARGE_SLACK_KIB: u64 = 1 << 20;
 /// From here on a leg is large, in KiB.
 const LARGE_KIB: u64 = 16 << 20;
-/// An xfs is at least this large, in KiB.
-pub(super) const LEAST_KIB: u64 = 300 << 10;
+
+/// The least that mkfs makes a filesystem of, in KiB, with some reserve.
+pub(super) fn least_kib(kind: FilesystemKind) -> u64 {
+    match kind {
+        FilesystemKind::Xfs => 300 << 10,
+        FilesystemKind::Ext4 => 64 << 10,
+    }
+}
 
 /// Kibibytes of a mirror of these legs, of so many bytes each.
 pub(super) fn mirror_kib(fast_bytes: u64, durable_bytes: u64) -> u64 {

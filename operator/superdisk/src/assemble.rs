@@ -1,0 +1,200 @@
+//! `assemble`: look, plan, do, and look again, until everything is as it shall be or nothing may be done.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{
+    action::{Action, Decision, WaitingOn},
+    execute::{ExecuteError, Executor, retry},
+    inventory::{self, Blocks, Inventory, ObserveError, Tried},
+    model::Refusal,
+    plan::plan,
+    spec::Spec,
+};
+
+/// Rounds of looking and doing before it is said that this leads nowhere: a first boot takes eight.
+const ROUNDS: usize = 40;
+/// How long another run may hold the node: a mkfs of a large network disk is the longest.
+const LOCK_TIME: Duration = Duration::from_secs(120);
+
+/// How it ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Everything is as it shall be.
+    Done,
+    /// The filesystem is mounted; the fast leg is not there.
+    Waiting(WaitingOn),
+    /// The filesystem is mounted; bringing the fast leg failed, and the agent will try again.
+    FastLegFailed(ExecuteError),
+    /// Nothing was changed by the round that refused.
+    Refused(Refusal),
+    /// What the next round would do; nothing was done.
+    Planned(Vec<Action>),
+}
+
+/// It failed.
+#[derive(Debug, thiserror::Error)]
+pub enum AssembleError {
+    /// The node could not be looked at.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+    /// A step failed.
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+    /// The lock could not be had.
+    #[error("failed to lock {path}: another run of superdisk may hold it")]
+    Lock {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The same step was decided twice.
+    #[error("`{0}` was done and changed nothing")]
+    NoProgress(String),
+    /// It would go on for ever.
+    #[error("{ROUNDS} rounds led nowhere; the last began with `{0}`")]
+    Endless(String),
+}
+
+/// One run at a time on a node: array names are chosen by what is not there.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Waits for other runs to end. The lock ends with its process, however that ends.
+    pub fn take(state_dir: &Path) -> Result<Self, AssembleError> {
+        let path = state_dir.join("lock");
+        let wrap = |source| AssembleError::Lock {
+            path: path.clone(),
+            source,
+        };
+        fs::create_dir_all(state_dir).map_err(wrap)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(wrap)?;
+        let locked = retry(LOCK_TIME, || file.try_lock());
+        locked.map_err(|error| match error {
+            TryLockError::Error(source) => wrap(source),
+            TryLockError::WouldBlock => wrap(io::ErrorKind::TimedOut.into()),
+        })?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// Decides once, and does nothing.
+pub fn dry_run(spec: &Spec, root: &Path, blocks: &dyn Blocks) -> Result<Outcome, AssembleError> {
+    let inventory = inventory::observe(spec, root, blocks, &Tried::default())?;
+    Ok(match plan(spec, &inventory) {
+        Decision::Do(actions) => Outcome::Planned(actions),
+        Decision::WaitingOn(waiting) => Outcome::Waiting(waiting),
+        Decision::Refused(refusal) => Outcome::Refused(refusal),
+    })
+}
+
+/// Brings the super-disk up and mounts it. The caller holds the [`Lock`].
+pub fn assemble(
+    spec: &Spec,
+    root: &Path,
+    blocks: &dyn Blocks,
+    executor: &mut Executor<'_>,
+    log: &mut dyn FnMut(&str),
+) -> Result<Outcome, AssembleError> {
+    let mut tried = Tried::default();
+    let mut before: Vec<Action> = Vec::new();
+    for _ in 0..ROUNDS {
+        let inventory = inventory::observe(spec, root, blocks, &tried)?;
+        let actions = match plan(spec, &inventory) {
+            Decision::Do(actions) if actions.is_empty() => return Ok(Outcome::Done),
+            Decision::Do(actions) => actions,
+            Decision::WaitingOn(waiting) => return Ok(Outcome::Waiting(waiting)),
+            Decision::Refused(refusal) => return Ok(Outcome::Refused(refusal)),
+        };
+        if actions == before {
+            let first = actions.first().map(ToString::to_string);
+            return Err(AssembleError::NoProgress(first.unwrap_or_default()));
+        }
+        if let Some(outcome) = round(&actions, &inventory, spec, executor, &mut tried, log)? {
+            return Ok(outcome);
+        }
+        before = actions;
+    }
+    let first = before.first().map(ToString::to_string);
+    Err(AssembleError::Endless(first.unwrap_or_default()))
+}
+
+/// Does one plan's steps; an outcome when a failure is one to live with.
+pub fn round(
+    actions: &[Action],
+    inventory: &Inventory,
+    spec: &Spec,
+    executor: &mut Executor<'_>,
+    tried: &mut Tried,
+    log: &mut dyn FnMut(&str),
+) -> Result<Option<Outcome>, ExecuteError> {
+    for action in actions {
+        log(&action.to_string());
+        match (executor.execute(action), action) {
+            (Ok(said), _) => {
+                if !said.is_empty() {
+                    log(&format!("  {said}"));
+                }
+                if matches!(action, Action::GrowFilesystem { .. }) {
+                    tried.grown = true;
+                }
+            }
+            (Err(error), Action::StartStripe { .. }) if tried.start_fast.is_none() => {
+                log(&format!("  {}: the stripe is made anew", chain(&error)));
+                tried.start_fast = Some(chain(&error));
+                return Ok(None);
+            }
+            (Err(error), Action::ReAdd { .. }) if tried.re_add.is_none() => {
+                log(&format!("  {}: everything is copied", chain(&error)));
+                tried.re_add = Some(chain(&error));
+                return Ok(None);
+            }
+            (Err(error), action) => {
+                let served = is_mounted(inventory, spec);
+                if served && action.is_about_fast_leg() {
+                    return Ok(Some(Outcome::FastLegFailed(error)));
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn is_mounted(inventory: &Inventory, spec: &Spec) -> bool {
+    let number = inventory
+        .durable
+        .identity
+        .as_ref()
+        .map(|identity| identity.number);
+    let mirror = number.and_then(|number| inventory.array_of(number));
+    mirror.is_some_and(|mirror| {
+        let mut mounts = inventory.mounts_of(mirror.number);
+        mounts.any(|mount| mount.at == spec.mount)
+    })
+}
+
+/// An error and everything that caused it, on one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,402 @@
+//! Does one [`Action`]: looks again whether what it was decided by still holds, then starts its command or
+//! makes its write. Decides nothing.
+
+use std::{
+    fs::{self, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use rustix::mount::MountFlags;
+
+use crate::{
+    action::{Action, Leg},
+    command::{CommandError, Commands},
+    inventory::{self, Identity, Inventory, ObserveError, Tried},
+    lineage::{self, Header, SLOT_BYTES},
+    model::Seen,
+    proof::{Blank, Disposable, Idle, Unformatted},
+    spec::{FilesystemKind, Spec},
+    sysfs::under,
+};
+
+/// How long an array that was stopped may take to go from sysfs.
+const GONE: Duration = Duration::from_secs(20);
+/// How long md may take to let go of a member that has failed.
+const RELEASE: Duration = Duration::from_secs(10);
+/// Between two looks at something that sysfs tells only when asked.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A step did not succeed. Its text says what was tried; its source says why it failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// What it was decided by no longer holds; nothing was done.
+    #[error("stopped before `{action}`: {what}")]
+    Changed {
+        /// The step.
+        action: String,
+        /// What is different.
+        what: String,
+    },
+    /// The node could not be looked at again; nothing was done.
+    #[error("stopped before `{action}`: the node cannot be looked at again")]
+    Look {
+        /// The step.
+        action: String,
+        /// Why not.
+        source: ObserveError,
+    },
+    /// The command failed.
+    #[error("failed to run a step")]
+    Command(#[source] CommandError),
+    /// The write or the mount failed.
+    #[error("failed to {action}")]
+    Write {
+        /// The step.
+        action: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The array was stopped and is still there.
+    #[error("{array} was stopped, and its folder in /sys/block is still there after {} s", GONE.as_secs())]
+    StillThere {
+        /// Its name.
+        array: String,
+    },
+}
+
+/// Does actions, and counts them.
+#[derive(Debug)]
+pub struct Executor<'a> {
+    spec: &'a Spec,
+    root: PathBuf,
+    blocks: &'a dyn inventory::Blocks,
+    commands: Commands,
+    /// Steps until the process ends as if it had been killed; for tests of what that leaves behind.
+    fuse: Option<u32>,
+}
+
+/// Exit status of a process that SIGKILL ended, as shells show it.
+const KILLED: i32 = 137;
+
+impl<'a> Executor<'a> {
+    /// For this super-disk, on the node under `root`.
+    #[must_use]
+    pub fn new(
+        spec: &'a Spec,
+        root: &Path,
+        blocks: &'a dyn inventory::Blocks,
+        stop_after: Option<u32>,
+    ) -> Self {
+        Self {
+            spec,
+            root: root.to_owned(),
+            blocks,
+            commands: Commands::new(),
+            fuse: stop_after,
+        }
+    }
+
+    /// Does one action. What the command said is in the answer, for the log.
+    pub fn execute(&mut self, action: &Action) -> Result<String, ExecuteError> {
+        let now = inventory::observe(self.spec, &self.root, self.blocks, &Tried::default());
+        let now = now.map_err(|source| ExecuteError::Look {
+            action: action.to_string(),
+            source,
+        })?;
+        still_holds(self.spec, &now, action).map_err(|what| ExecuteError::Changed {
+            action: action.to_string(),
+            what: what.to_owned(),
+        })?;
+        let said = self.act(action)?;
+        self.burn();
+        Ok(said)
+    }
+
+    fn act(&self, action: &Action) -> Result<String, ExecuteError> {
+        if let Some(line) = action.line() {
+            let run = || self.commands.run(&line).map_err(ExecuteError::Command);
+            return match action {
+                Action::Stop { array, because: _ } => {
+                    let said = run()?;
+                    self.wait_until_gone(array)?;
+                    Ok(said)
+                }
+                // md holds on to a member while requests to it are on their way.
+                Action::Remove { .. } => retry(RELEASE, run),
+                Action::Fail { .. }
+                | Action::ForgetArray(_)
+                | Action::ForgetSignatures(_)
+                | Action::CreateStripe { .. }
+                | Action::StartStripe { .. }
+                | Action::ForgetMirror(_)
+                | Action::CreateMirror { .. }
+                | Action::StartMirror { .. }
+                | Action::ReAdd { .. }
+                | Action::Add { .. }
+                | Action::WriteMostly { .. }
+                | Action::WriteLineage { .. }
+                | Action::Format { .. }
+                | Action::Set { .. }
+                | Action::GrowMirror { .. }
+                | Action::GrowFilesystem { .. }
+                | Action::Mount { .. } => run(),
+            };
+        }
+        self.write(action).map_err(|source| ExecuteError::Write {
+            action: action.to_string(),
+            source,
+        })?;
+        Ok(String::new())
+    }
+
+    /// What is done without a program.
+    fn write(&self, action: &Action) -> io::Result<()> {
+        let md = |array: &str| self.root.join("sys/block").join(array);
+        match action {
+            Action::WriteMostly { array, member, on } => {
+                let word = if *on { "writemostly" } else { "-writemostly" };
+                fs::write(md(array).join(format!("md/dev-{member}/state")), word)
+            }
+            Action::Set { array, knob, value } => {
+                fs::write(md(array).join(knob.file()), value.to_string())
+            }
+            Action::WriteLineage {
+                leg,
+                region,
+                header,
+            } => {
+                let node = match leg {
+                    Leg::Durable(identity) => identity.path.clone(),
+                    Leg::Fast { array, stripe: _ } => Path::new("/dev").join(array),
+                };
+                write_header(&under(&self.root, &node), *region, header)
+            }
+            Action::Mount { array, at, kind } => {
+                fs::create_dir_all(at)?;
+                // A clone of a volume has the same filesystem UUID, and xfs mounts only one such otherwise;
+                // that the same mirror is not there twice is known by now.
+                let data = match kind {
+                    FilesystemKind::Xfs => Some(c"nouuid"),
+                    FilesystemKind::Ext4 => None,
+                };
+                let source = Path::new("/dev").join(array);
+                let flags = MountFlags::NOATIME;
+                rustix::mount::mount(&source, at, kind.as_str(), flags, data)?;
+                Ok(())
+            }
+            Action::Stop { .. }
+            | Action::Fail { .. }
+            | Action::Remove { .. }
+            | Action::ForgetArray(_)
+            | Action::ForgetSignatures(_)
+            | Action::CreateStripe { .. }
+            | Action::StartStripe { .. }
+            | Action::ForgetMirror(_)
+            | Action::CreateMirror { .. }
+            | Action::StartMirror { .. }
+            | Action::ReAdd { .. }
+            | Action::Add { .. }
+            | Action::Format { .. }
+            | Action::GrowMirror { .. }
+            | Action::GrowFilesystem { .. } => {
+                Err(io::Error::other("it is done by a program, and has none"))
+            }
+        }
+    }
+
+    /// mdadm comes back from `--stop` before the kernel has taken the array away; a new one of that name would
+    /// meet the old one's remains.
+    fn wait_until_gone(&self, array: &str) -> Result<(), ExecuteError> {
+        let folder = self.root.join("sys/block").join(array);
+        let gone = || if folder.exists() { Err(()) } else { Ok(()) };
+        retry(GONE, gone).map_err(|()| ExecuteError::StillThere {
+            array: array.to_owned(),
+        })
+    }
+
+    fn burn(&mut self) {
+        if let Some(left) = &mut self.fuse {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                std::process::exit(KILLED);
+            }
+        }
+    }
+}
+
+/// Tries until it succeeds or the time is over.
+pub fn retry<T, E>(time: Duration, mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    let end = Instant::now() + time;
+    loop {
+        match attempt() {
+            Err(_) if Instant::now() < end => {
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "neither mdadm nor sysfs tells when; there is nothing to wait on"
+                )]
+                std::thread::sleep(PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Writes a header to its slot, past the page cache and down to the medium.
+pub fn write_header(node: &Path, region: u64, header: &Header) -> io::Result<()> {
+    let flags = rustix::fs::OFlags::DIRECT | rustix::fs::OFlags::DSYNC;
+    let file = OpenOptions::new()
+        .write(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(node)?;
+    // O_DIRECT wants an aligned address: one slot more than is written has one.
+    let mut memory = vec![0; 2 * SLOT_BYTES];
+    let shift = memory.as_ptr().align_offset(SLOT_BYTES);
+    let aligned = &mut memory[shift..shift + SLOT_BYTES];
+    aligned.copy_from_slice(&header.encode());
+    let at = region + (header.slot() * SLOT_BYTES) as u64;
+    file.write_all_at(aligned, at)?;
+    file.sync_all()
+}
+
+/// Whether what an action was decided by is still so: the devices are the same, the proofs can be made again,
+/// and a mirror that is changed still stands on its durable leg.
+fn still_holds(spec: &Spec, now: &Inventory, action: &Action) -> Result<(), &'static str> {
+    let holds = |still: bool, what| if still { Ok(()) } else { Err(what) };
+    match action {
+        Action::Stop { array, because: _ } => {
+            let array = now.arrays.iter().find(|one| one.name == *array);
+            let mut mounts = now.mounts.iter().chain(&now.node_mounts);
+            let mounted = array.is_some_and(|one| mounts.any(|mount| mount.number == one.number));
+            holds(array.is_some() && !mounted, "the array is gone, or mounted")
+        }
+        Action::Fail {
+            array,
+            member,
+            because: _,
+        }
+        | Action::Remove { array, member } => {
+            let name = now.durable.identity.as_ref().map(|identity| &identity.name);
+            holds(name != Some(member), "it would take out the durable leg")?;
+            stands(now, array)
+        }
+        Action::ReAdd { array, member: _ }
+        | Action::Add { array, member: _ }
+        | Action::WriteMostly { array, .. }
+        | Action::GrowMirror { array, kib: _ }
+        | Action::GrowFilesystem { array, .. }
+        | Action::Mount { array, .. } => stands(now, array),
+        Action::ForgetArray(proof) | Action::ForgetSignatures(proof) => disposable(now, proof),
+        Action::CreateStripe { devices, .. } => {
+            devices.iter().try_for_each(|proof| disposable(now, proof))
+        }
+        Action::StartStripe { devices, .. } => {
+            let mut known = now.local.iter().map(|disk| &disk.identity);
+            let all = devices
+                .iter()
+                .all(|one| known.any(|disk| disk.as_ref() == Some(one)));
+            holds(all, "a local device is another one now")
+        }
+        Action::ForgetMirror(proof) => {
+            let again = Idle::prove(now, proof.array());
+            holds(
+                again.as_ref() == Some(proof),
+                "the stripe is in use, or another one now",
+            )
+        }
+        Action::CreateMirror { durable, .. } => {
+            let again = Blank::prove(spec, now);
+            holds(
+                again.as_ref() == Some(durable),
+                "the durable device is not blank any more",
+            )
+        }
+        Action::StartMirror { durable, .. } => same_durable(now, durable),
+        Action::WriteLineage {
+            leg,
+            region,
+            header: _,
+        } => match leg {
+            Leg::Durable(identity) => {
+                same_durable(now, identity)?;
+                let content = match &now.durable.content {
+                    Seen::Present(content) => Some(content),
+                    Seen::Absent | Seen::Unknown(_) => None,
+                };
+                holds(
+                    has_region(content, *region),
+                    "the durable device has another layout now",
+                )
+            }
+            Leg::Fast { array, stripe } => {
+                let fast = match &now.fast {
+                    Seen::Present(fast) if fast.stripe == *stripe => Some(fast),
+                    Seen::Present(_) | Seen::Absent | Seen::Unknown(_) => None,
+                };
+                let runs = now
+                    .arrays
+                    .iter()
+                    .any(|one| one.name == *array && crate::plan::is_local(spec, now, one));
+                let same = runs && has_region(fast.map(|fast| &fast.inside), *region);
+                holds(same, "the stripe is another one now")
+            }
+        },
+        Action::Format { mirror, .. } => {
+            let again = Unformatted::prove(spec, now);
+            holds(
+                again.as_ref() == Some(mirror),
+                "the mirror is in use, or holds data now",
+            )
+        }
+        Action::Set { array, .. } => {
+            let there = now.arrays.iter().any(|one| one.name == *array);
+            holds(there, "the array is gone")
+        }
+    }
+}
+
+fn has_region(content: Option<&inventory::Content>, region: u64) -> bool {
+    content.is_some_and(|content| match &content.superblock {
+        Seen::Present(found) => lineage::region_at(found) == Some(region),
+        Seen::Absent | Seen::Unknown(_) => false,
+    })
+}
+
+fn disposable(now: &Inventory, proof: &Disposable) -> Result<(), &'static str> {
+    let mut again = now
+        .local
+        .iter()
+        .filter_map(|disk| Disposable::prove(now, disk));
+    if again.any(|other| other == *proof) {
+        Ok(())
+    } else {
+        Err("the local device is in use, or another one now")
+    }
+}
+
+fn same_durable(now: &Inventory, identity: &Identity) -> Result<(), &'static str> {
+    if now.durable.identity.as_ref() == Some(identity) {
+        Ok(())
+    } else {
+        Err("the durable device is another one now")
+    }
+}
+
+/// Whether this mirror still has the durable leg as a whole member.
+fn stands(now: &Inventory, array: &str) -> Result<(), &'static str> {
+    let number = now
+        .durable
+        .identity
+        .as_ref()
+        .map(|identity| identity.number);
+    let mirror = number.and_then(|number| now.array_of(number));
+    let member = mirror.and_then(|mirror| mirror.member(number?));
+    let whole = member.is_some_and(|member| member.in_sync && !member.faulty);
+    if whole && mirror.is_some_and(|mirror| mirror.name == array) {
+        Ok(())
+    } else {
+        Err("the mirror no longer stands on the durable leg")
+    }
+}

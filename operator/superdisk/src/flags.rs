@@ -1,0 +1,121 @@
+//! The flags that describe a super-disk, alike for every subcommand.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use crate::spec::{BadVolumeUid, FilesystemKind, Policy, Spec, VolumeUid};
+
+/// Which super-disk.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SpecFlags {
+    /// Device of the durable leg: the network disk, for example /dev/disk/by-id/google-data.
+    #[arg(long, value_name = "DEVICE")]
+    pub durable: PathBuf,
+
+    /// Device of the fast leg, or a pattern in quotes: '/dev/disk/by-id/google-local-nvme-ssd-*'. Repeatable.
+    #[arg(long, value_name = "GLOB_OR_DEVICE", required = true)]
+    pub local: Vec<String>,
+
+    /// How many local devices the fast leg has; the first by name when there are more.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub local_count: u16,
+
+    /// UID of the volume, which stays the same wherever it is attached.
+    #[arg(long, value_name = "UID", value_parser = volume)]
+    pub volume_uid: VolumeUid,
+
+    /// Where the filesystem is mounted.
+    #[arg(long, value_name = "PATH")]
+    pub mount: PathBuf,
+
+    /// Which filesystem.
+    #[arg(long, value_enum, default_value_t = Filesystem::Xfs)]
+    pub fs: Filesystem,
+
+    /// The volume held data once: refuse a blank durable device instead of formatting it.
+    #[arg(long)]
+    pub used_before: bool,
+
+    /// What to do when the local devices cannot be had.
+    #[arg(long, value_enum, default_value_t = FastLeg::Required)]
+    pub fast_leg: FastLeg,
+
+    /// Use the space by which the durable device has grown. Everything is then copied to the fast leg again.
+    #[arg(long)]
+    pub grow: bool,
+
+    /// MiB/s that a rebuild keeps to even when others want the disks.
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rebuild_min: u32,
+
+    /// MiB/s that a rebuild never exceeds.
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rebuild_max: u32,
+
+    /// Where the lock is that runs on one node share.
+    #[arg(long, value_name = "PATH", default_value = "/run/superdisk")]
+    pub state_dir: PathBuf,
+}
+
+fn volume(text: &str) -> Result<VolumeUid, BadVolumeUid> {
+    text.parse()
+}
+
+/// `--fs`
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Filesystem {
+    /// XFS.
+    Xfs,
+    /// ext4.
+    Ext4,
+}
+
+/// `--fast-leg`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FastLeg {
+    /// Refuse.
+    Required,
+    /// Serve from the durable leg alone. A first boot needs the local devices all the same.
+    Optional,
+}
+
+impl SpecFlags {
+    /// What the flags ask for.
+    #[must_use]
+    pub fn spec(&self) -> Spec {
+        let Self {
+            durable,
+            local,
+            local_count,
+            volume_uid,
+            mount,
+            fs,
+            used_before,
+            fast_leg,
+            grow,
+            rebuild_min,
+            rebuild_max,
+            state_dir: _,
+        } = self;
+        Spec {
+            durable: durable.clone(),
+            local: local.clone(),
+            local_count: (*local_count).into(),
+            volume: volume_uid.clone(),
+            mount: mount.clone(),
+            filesystem: match fs {
+                Filesystem::Xfs => FilesystemKind::Xfs,
+                Filesystem::Ext4 => FilesystemKind::Ext4,
+            },
+            policy: Policy {
+                used_before: *used_before,
+                fast_leg_optional: *fast_leg == FastLeg::Optional,
+                grow: *grow,
+                rebuild_min_kib: u64::from(*rebuild_min) << 10,
+                rebuild_max_kib: u64::from(*rebuild_max) << 10,
+            },
+        }
+    }
+}
