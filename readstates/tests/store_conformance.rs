@@ -7,143 +7,13 @@ mod common;
 
 use std::{io::Write, sync::Arc, time::Duration};
 
-use common::faulty::FaultyStore;
-use readstates::store::{
-    CqlLogin, CqlStore, CqlTarget, EmbeddedStore, MemoryStore, Replication, Store, Stored,
-    apply_schema,
+use common::{
+    conformance::{conforms, stamp, stored},
+    faulty::FaultyStore,
 };
-use readstates_ring::{Stamp, StampMint};
-
-/// A user id of its own for each check, so that a database can be used again.
-struct Users(u64);
-
-impl Users {
-    fn new() -> Self {
-        Self(rand::random_range(1..u64::MAX / 2))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 += 1;
-        self.0
-    }
-}
-
-fn stamp(timestamp: i64) -> Stamp {
-    Stamp::from_database(timestamp)
-}
-
-fn stored(bytes: &[u8], timestamp: i64) -> Option<Stored> {
-    Some(Stored {
-        bytes: bytes.to_vec(),
-        stamp: stamp(timestamp),
-    })
-}
-
-async fn conforms(store: Arc<dyn Store>) {
-    let mut users = Users::new();
-    store.check().await.expect("the store answers");
-
-    let user = users.next();
-    assert_eq!(
-        store.load(user).await.unwrap(),
-        None,
-        "a user never written has no block"
-    );
-
-    store
-        .save(user, b"first".to_vec(), stamp(100))
-        .await
-        .unwrap();
-    assert_eq!(
-        store.load(user).await.unwrap(),
-        stored(b"first", 100),
-        "what was written is read"
-    );
-
-    store
-        .save(user, b"second".to_vec(), stamp(101))
-        .await
-        .unwrap();
-    assert_eq!(
-        store.load(user).await.unwrap(),
-        stored(b"second", 101),
-        "a later write wins"
-    );
-
-    store.save(user, b"late".to_vec(), stamp(99)).await.unwrap();
-    assert_eq!(
-        store.load(user).await.unwrap(),
-        stored(b"second", 101),
-        "a stale write is no error and no change"
-    );
-
-    store
-        .save(user, b"second".to_vec(), stamp(101))
-        .await
-        .unwrap();
-    assert_eq!(
-        store.load(user).await.unwrap(),
-        stored(b"second", 101),
-        "a repeated write changes nothing"
-    );
-
-    // The stamps of the service: (epoch << 24) | seq, above those of any earlier process.
-    let (earlier, later) = (
-        StampMint::started_at(5 << 24),
-        StampMint::started_at(6 << 24),
-    );
-    let user = users.next();
-    let stale = earlier.next(None);
-    let fresh = later.next(None);
-    store.save(user, b"fresh".to_vec(), fresh).await.unwrap();
-    store.save(user, b"stale".to_vec(), stale).await.unwrap();
-    assert_eq!(
-        store.load(user).await.unwrap(),
-        stored(b"fresh", fresh.as_database())
-    );
-
-    let user = users.next();
-    store.save(user, Vec::new(), stamp(1)).await.unwrap();
-    assert_eq!(
-        store.load(user).await.unwrap(),
-        stored(b"", 1),
-        "an empty block is not no block"
-    );
-
-    for user in [1, u64::MAX - users.next() % 1000, u64::MAX] {
-        let now = jiff::Timestamp::now().as_microsecond();
-        let bytes = user.to_be_bytes();
-        store.save(user, bytes.to_vec(), stamp(now)).await.unwrap();
-        assert_eq!(
-            store.load(user).await.unwrap(),
-            stored(&bytes, now),
-            "user {user}"
-        );
-    }
-
-    let user = users.next();
-    let large: Vec<u8> = (0..2_000_000_u32).map(|n| (n % 251) as u8).collect();
-    store.save(user, large.clone(), stamp(1)).await.unwrap();
-    assert_eq!(
-        store.load(user).await.unwrap().unwrap().bytes,
-        large,
-        "a large block"
-    );
-
-    let many: Vec<u64> = (0..500).map(|_| users.next()).collect();
-    let writes = many
-        .iter()
-        .map(|&user| store.save(user, user.to_le_bytes().to_vec(), stamp(7)));
-    for outcome in futures::future::join_all(writes).await {
-        outcome.expect("many writes at once");
-    }
-    for user in many {
-        assert_eq!(
-            store.load(user).await.unwrap(),
-            stored(&user.to_le_bytes(), 7)
-        );
-    }
-}
+use readstates::store::{
+    CqlLogin, CqlStore, CqlTarget, EmbeddedStore, MemoryStore, Replication, Store, apply_schema,
+};
 
 #[tokio::test]
 async fn the_memory_store_conforms() {
@@ -211,7 +81,12 @@ async fn the_cql_store_conforms() {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    conforms(store).await;
+    conforms(store.clone()).await;
+    assert_eq!(
+        store.shards(),
+        1,
+        "one node of Cassandra, which has no shards"
+    );
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use readstates_ring::Stamp;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Store, StoreError, Stored};
+use super::{Store, StoreError, Stored, wins};
 
 /// user → (stamp, packed block).
 const BLOCKS: TableDefinition<'static, u64, (i64, &'static [u8])> =
@@ -139,11 +139,16 @@ fn commit(database: &Database, batch: &[Write]) -> Result<(), redb::Error> {
     {
         let mut table = transaction.open_table(BLOCKS)?;
         for write in batch {
-            let stamp = write.stamp.as_database();
-            let stale = table
-                .get(write.user)?
-                .is_some_and(|stored| stored.value().0 >= stamp);
-            if !stale {
+            let wins = table.get(write.user)?.is_none_or(|stored| {
+                let (stamp, bytes) = stored.value();
+                wins(
+                    write.stamp,
+                    &write.bytes,
+                    (Stamp::from_database(stamp), bytes),
+                )
+            });
+            if wins {
+                let stamp = write.stamp.as_database();
                 table.insert(write.user, (stamp, write.bytes.as_slice()))?;
             }
         }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use readstates_api::admin::StoreKind;
 use readstates_ring::Stamp;
 
-use super::{Store, StoreError, Stored};
+use super::{Store, StoreError, Stored, wins};
 
 /// Keeps blocks as long as the process lives.
 #[derive(Debug, Default)]
@@ -31,7 +31,8 @@ impl Store for MemoryStore {
         stamp: Stamp,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
         let mut blocks = self.blocks.lock();
-        if blocks.get(&user).is_none_or(|stored| stored.stamp < stamp) {
+        let stored = blocks.get(&user);
+        if stored.is_none_or(|stored| wins(stamp, &bytes, (stored.stamp, &stored.bytes))) {
             blocks.insert(user, Stored { bytes, stamp });
         }
         ready(Ok(())).boxed()

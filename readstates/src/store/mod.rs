@@ -3,7 +3,8 @@
 //! A store maps a user to the bytes of its block and to the [`Stamp`] of the write that put them
 //! there. A write with a lower stamp than the stored one is accepted and has no effect: that is how
 //! CQL timestamps work, and it is the fence against the late write of a process that has been
-//! replaced. Stores know nothing of what the bytes mean.
+//! replaced. Of two writes with one stamp, the one with the greater bytes stays, as in CQL: which one
+//! arrived first never matters. Stores know nothing of what the bytes mean.
 
 mod cql;
 mod embedded;
@@ -17,6 +18,12 @@ use futures::future::BoxFuture;
 pub use memory::MemoryStore;
 use readstates_api::admin::StoreKind;
 use readstates_ring::Stamp;
+
+/// Whether a write takes the place of what is stored: by stamp, then by bytes, the longer of two that
+/// begin alike being the greater. Stores that keep no timestamps themselves ask this.
+fn wins(stamp: Stamp, bytes: &[u8], stored: (Stamp, &[u8])) -> bool {
+    (stamp, bytes) > stored
+}
 
 /// The bytes of a block and the stamp of their write.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its part of the world")]
 #![allow(unreachable_pub, reason = "shared between test binaries")]
 
+pub mod conformance;
 pub mod engine;
 pub mod faulty;
 
