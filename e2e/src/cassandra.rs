@@ -102,12 +102,12 @@ impl Row {
     /// When the block is none.
     pub fn read_states(&self) -> Result<Vec<ReadState>> {
         let decoded = codec::decode(&self.block)?;
-        decoded.block.states().iter().map(read_state).collect()
+        decoded.block.states().map(read_state).collect()
     }
 }
 
 /// In a block, 0 says that there is none.
-fn read_state(state: &State) -> Result<ReadState> {
+fn read_state(state: State) -> Result<ReadState> {
     let State {
         channel,
         last_message,
@@ -116,18 +116,17 @@ fn read_state(state: &State) -> Result<ReadState> {
         last_viewed,
         last_pin_millis,
         version,
-        counted: _,
     } = state;
-    let pin = i64::try_from(*last_pin_millis)?;
+    let pin = i64::try_from(last_pin_millis)?;
     let pin = (pin != 0)
         .then(|| Timestamp::from_millisecond(pin))
         .transpose()?;
     Ok(ReadState {
         channel_id: channel.to_string(),
-        last_message_id: (*last_message != 0).then(|| last_message.to_string()),
-        mention_count: *mention_count,
-        flags: *flags,
-        last_viewed: *last_viewed,
+        last_message_id: (last_message != 0).then(|| last_message.to_string()),
+        mention_count,
+        flags,
+        last_viewed,
         last_pin_timestamp: pin.map(|pin| pin.to_string()),
         version: version.to_string(),
     })

@@ -15,7 +15,7 @@ use common::{
 };
 use futures::future::join_all;
 use readstates::{
-    block::{Block, Operation, Outcome},
+    block::{BlockRef, Operation, Outcome},
     cache::Touch,
     engine::NotDone,
     load::LoadError,
@@ -44,7 +44,7 @@ fn world() -> (Arc<FaultyStore>, World) {
 async fn operations_of_a_cold_user_are_applied_in_the_order_in_which_they_came() {
     let (store, world) = world();
     store.slow(SECOND, Duration::ZERO);
-    let version = |block: &Block, outcomes: &[Outcome]| (block.version(), outcomes[0]);
+    let version = |block: BlockRef<'_>, outcomes: &[Outcome]| (block.version(), outcomes[0]);
     // Every tenth only looks. `join_all` asks each in order, once; the block comes a second later.
     let asked = join_all((1..=200_u64).map(|step| {
         let world = &world;
@@ -92,7 +92,7 @@ async fn a_burst_of_mentions_of_one_cold_user_is_one_load() {
             .all(|outcome| outcome == Ok(Outcome::Applied))
     );
     assert_eq!(store.loads.load(Ordering::SeqCst), 1);
-    let count = |block: &Block| block.state(10).unwrap().mention_count;
+    let count = |block: BlockRef<'_>| block.state(10).unwrap().mention_count;
     assert_eq!(world.engine.read(1, count).await, Ok(2000));
 }
 
@@ -165,7 +165,7 @@ async fn a_mention_of_a_hundred_thousand_cold_users_is_bounded_and_starves_no_cl
             .collect();
     }
     assert_eq!(left, []);
-    let count = |block: &Block| block.state(10).unwrap().mention_count;
+    let count = |block: BlockRef<'_>| block.state(10).unwrap().mention_count;
     for user in (1..=100_000).step_by(997) {
         assert_eq!(world.engine.read(user, count).await, Ok(1));
     }
@@ -180,7 +180,7 @@ async fn a_client_takes_over_the_load_that_a_mention_waits_for() {
     let storm = tokio::spawn(async move { engine.change_many(&mentions, Touch::Mention).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
     let asked = Instant::now();
-    let count = |block: &Block| block.state(10).map(|state| state.mention_count);
+    let count = |block: BlockRef<'_>| block.state(10).map(|state| state.mention_count);
     assert_eq!(
         world.engine.read(500, count).await,
         Ok(Some(1)),

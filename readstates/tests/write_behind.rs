@@ -16,7 +16,7 @@ use common::{
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use readstates::{
-    block::{Block, Outcome},
+    block::{BlockRef, Outcome},
     cache::{Refused, Touch},
     engine::NotDone,
     load::LoadError,
@@ -238,8 +238,8 @@ async fn ten_minutes_without_a_database_lose_nothing_and_end_with_everything_wri
     world.stop().await;
 
     let again = start(store, CAPACITY);
-    let everything = |block: &Block| -> Vec<(u64, u64)> {
-        let states = block.states().iter();
+    let everything = |block: BlockRef<'_>| -> Vec<(u64, u64)> {
+        let states = block.states();
         states
             .map(|state| (state.channel, state.last_message))
             .collect()

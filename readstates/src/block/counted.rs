@@ -8,7 +8,7 @@
 pub const REMEMBERED_MENTIONS: usize = 8;
 
 /// One mention that was counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mention {
     /// The message.
     pub message: u64,
@@ -17,26 +17,18 @@ pub struct Mention {
 }
 
 /// The newest counted mentions of a channel, by message id.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counted(Vec<Mention>);
+#[derive(Clone, Copy, Default)]
+pub struct Counted {
+    /// The first `len` are meant.
+    mentions: [Mention; REMEMBERED_MENTIONS],
+    len: usize,
+}
 
 impl Counted {
-    /// The memory with these mentions, unless they are too many, out of order, or count nothing.
-    #[must_use]
-    pub fn from_sorted(mentions: Vec<Mention>) -> Option<Self> {
-        let sorted = mentions
-            .windows(2)
-            .all(|pair| pair[0].message < pair[1].message);
-        let sound = mentions
-            .iter()
-            .all(|mention| mention.message > 0 && mention.count > 0);
-        (sorted && sound && mentions.len() <= REMEMBERED_MENTIONS).then_some(Self(mentions))
-    }
-
     /// The mentions, oldest first.
     #[must_use]
     pub fn mentions(&self) -> &[Mention] {
-        &self.0
+        &self.mentions[..self.len]
     }
 
     /// Whether a mention in this message was counted, or may have been: it is remembered, or it is
@@ -45,29 +37,35 @@ impl Counted {
     pub fn may_have(&self, message: u64) -> bool {
         match self.find(message) {
             Ok(_) => true,
-            Err(index) => index == 0 && self.0.len() == REMEMBERED_MENTIONS,
+            Err(index) => index == 0 && self.len == REMEMBERED_MENTIONS,
         }
     }
 
     /// Remembers a mention that was counted; forgets the oldest one when there are too many.
-    pub(super) fn remember(&mut self, mention: Mention) {
-        if let Err(index) = self.find(mention.message) {
-            self.0.insert(index, mention);
-        }
-        if self.0.len() > REMEMBERED_MENTIONS {
-            self.0.remove(0);
+    pub(crate) fn remember(&mut self, mention: Mention) {
+        let Err(index) = self.find(mention.message) else {
+            return;
+        };
+        if self.len < REMEMBERED_MENTIONS {
+            self.mentions.copy_within(index..self.len, index + 1);
+            self.mentions[index] = mention;
+            self.len += 1;
+        } else if index > 0 {
+            self.mentions.copy_within(1..index, 0);
+            self.mentions[index - 1] = mention;
         }
     }
 
     /// The count that is left of `count` once everything up to `message` is read.
     #[must_use]
     pub fn newer_than(&self, message: u64, count: u32) -> u32 {
-        match self.0.first() {
+        match self.mentions().first() {
             None => 0,
             // What was forgotten may be on either side of `message`.
             Some(oldest) if oldest.message > message => count,
             Some(_) => {
-                let newer = self.0.iter().filter(|mention| mention.message > message);
+                let mentions = self.mentions().iter();
+                let newer = mentions.filter(|mention| mention.message > message);
                 newer
                     .fold(0_u32, |sum, mention| sum.saturating_add(mention.count))
                     .min(count)
@@ -75,8 +73,38 @@ impl Counted {
         }
     }
 
+    /// Adds the newest mention, or in the codec's check one that may be anything.
+    pub(crate) fn push(&mut self, mention: Mention) {
+        self.mentions[self.len] = mention;
+        self.len += 1;
+    }
+
+    /// Whether they are in order and count something.
+    pub(crate) fn is_sound(&self) -> bool {
+        let sorted = self.mentions().windows(2);
+        let mut mentions = self.mentions().iter();
+        sorted
+            .into_iter()
+            .all(|pair| pair[0].message < pair[1].message)
+            && mentions.all(|mention| mention.message > 0 && mention.count > 0)
+    }
+
     fn find(&self, message: u64) -> Result<usize, usize> {
-        self.0
+        self.mentions()
             .binary_search_by_key(&message, |mention| mention.message)
+    }
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        self.mentions() == other.mentions()
+    }
+}
+
+impl Eq for Counted {}
+
+impl std::fmt::Debug for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.mentions()).finish()
     }
 }

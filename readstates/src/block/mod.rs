@@ -1,23 +1,44 @@
-//! The block: all read states of one user, and what operations do to it.
+//! The block: all read states of one user as one string of bytes, and what operations do to it.
 //!
-//! Pure: no clock, no IO, no locks. [`Block::apply`] takes an [`Operation`] and says what became of
-//! it; reading what changed is [`Block::since`]. The packed form is in [`crate::codec`].
+//! Pure: no clock, no IO, no locks. [`BlockRef`] reads the bytes where they lie, [`apply`] changes them
+//! where they lie. They are the same in the cache, in a database cell and in a hand-off, where
+//! [`crate::codec`] puts two words before them.
 //!
-//! ```text
-//!            ┌ version ─ grows with every applied operation
-//! Block ─────┤ states ── one State per channel, sorted by channel, each with the version of its change
-//!            └ history ─ deletions remembered, and which versions `since` can answer for
-//! ```
+//! | bytes, little endian | |
+//! |---|---|
+//! | 8 | the user's version: grows with every applied operation |
+//! | 8 | base of the newest era |
+//! | 8 | how many there are of what follows: `layout::Shape` |
+//! | 24 each | states by channel: channel, last message, the rest in one word: `layout::Meta` |
+//! | 8 each | bases of up to 3 older eras, oldest first |
+//! | 8 or 0 | the last version before the newest era, unless 0 |
+//! | 8 or 0 | the floor of `since`, unless that is the newest of the older bases, or 0 without one |
+//! | 16 each | up to 64 deletions remembered, oldest first: channel, version |
+//! | 8 each | directory of the wide states: `wide::Entry` |
+//! | 2–114 each | what of these does not fit 24 bytes |
+//!
+//! An era is what one process did to the block: the version jumps where it begins ([`take_over`]), and
+//! a state says its version as the distance from there. Four eras are told apart; the states of an
+//! older one seem to have changed at the beginning of the one after it, which is later than they did
+//! and too early for any `since` that can be answered.
+//!
+//! There is one way to write a block: whatever fits its row is there and nowhere else, and what
+//! follows the states is there only when it says something.
 
 mod counted;
+mod edit;
+pub(crate) mod layout;
 mod operation;
 #[cfg(test)]
 pub(crate) mod reference;
-mod since;
+pub(crate) mod since;
+pub(crate) mod view;
+pub(crate) mod wide;
 
 pub use counted::{Counted, Mention, REMEMBERED_MENTIONS};
-pub use operation::{Operation, Outcome, TooManyReadStates, Visit};
+pub use operation::{Operation, Outcome, TooManyReadStates, Visit, apply};
 pub use since::{Gap, History, REMEMBERED_DELETIONS, Since};
+pub use view::{BlockRef, States};
 
 /// The most read states a user can have. At most 16 MiB packed even when each remembers eight
 /// mentions, which is what one write of Cassandra or ScyllaDB may carry.
@@ -29,8 +50,35 @@ pub const MAX_READ_STATES: usize = 100_000;
 /// handed out twice.
 pub const VERSION_GAP: u64 = 1 << 16;
 
+/// The block of a user never seen.
+pub const EMPTY: [u8; layout::HEADER] = [0; layout::HEADER];
+
+/// Where the bytes of a block are.
+pub trait Room {
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+    /// The bytes, to be changed.
+    fn bytes_mut(&mut self) -> &mut [u8];
+    /// Makes them more or fewer. The first ones stay, new ones are 0.
+    fn resize(&mut self, length: usize);
+}
+
+impl Room for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+
+    fn resize(&mut self, length: usize) {
+        Self::resize(self, length, 0);
+    }
+}
+
 /// What a user has read of one channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct State {
     /// The channel; never 0.
     pub channel: u64,
@@ -46,160 +94,23 @@ pub struct State {
     pub last_pin_millis: u64,
     /// The user's version at the last change of this state.
     pub version: u64,
-    /// The newest mentions that were counted.
-    pub counted: Counted,
 }
 
 impl State {
     fn new(channel: u64) -> Self {
         Self {
             channel,
-            last_message: 0,
-            mention_count: 0,
-            flags: 0,
-            last_viewed: 0,
-            last_pin_millis: 0,
-            version: 0,
-            counted: Counted::default(),
+            ..Self::default()
         }
     }
 }
 
-/// All read states of one user.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
-    version: u64,
-    /// What the next change makes the version.
-    next_version: u64,
-    /// Sorted by channel, no channel twice.
-    states: Vec<State>,
-    history: History,
-}
-
-impl Default for Block {
-    /// The block of a user never seen.
-    fn default() -> Self {
-        Self {
-            version: 0,
-            next_version: 1,
-            states: Vec::new(),
-            history: History::default(),
-        }
-    }
-}
-
-/// Why parts are no block: the codec's last check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoBlock {
-    /// States out of order, a channel twice, or channel 0.
-    #[error("channels are not sorted")]
-    Channels,
-    /// A state or a deletion is newer than the block.
-    #[error("a version is above the block's")]
-    Versions,
-    /// More states or deletions than a block can have.
-    #[error("there are too many states or deletions")]
-    TooMany,
-}
-
-impl Block {
-    /// A block from its parts.
-    ///
-    /// # Errors
-    /// When they contradict each other.
-    pub fn from_parts(version: u64, states: Vec<State>, history: History) -> Result<Self, NoBlock> {
-        if states.len() > MAX_READ_STATES || !history.fits() {
-            return Err(NoBlock::TooMany);
-        }
-        let sorted = states
-            .windows(2)
-            .all(|pair| pair[0].channel < pair[1].channel);
-        if !sorted || states.first().is_some_and(|state| state.channel == 0) {
-            return Err(NoBlock::Channels);
-        }
-        let newest = states.iter().map(|state| state.version).max().unwrap_or(0);
-        if newest > version || history.newest() > version || version == u64::MAX {
-            return Err(NoBlock::Versions);
-        }
-        Ok(Self {
-            version,
-            next_version: version + 1,
-            states,
-            history,
-        })
-    }
-
-    /// The user's version.
-    #[must_use]
-    pub fn version(&self) -> u64 {
-        self.version
-    }
-
-    /// The read states, by channel.
-    #[must_use]
-    pub fn states(&self) -> &[State] {
-        &self.states
-    }
-
-    /// What is remembered of the past.
-    #[must_use]
-    pub fn history(&self) -> &History {
-        &self.history
-    }
-
-    /// The read state of one channel.
-    #[must_use]
-    pub fn state(&self, channel: u64) -> Option<&State> {
-        self.position(channel).ok().map(|index| &self.states[index])
-    }
-
-    /// How much of the cache's capacity this block takes: its states, and 1 for a user without any.
-    #[must_use]
-    pub fn weight(&self) -> u64 {
-        self.states.len().max(1) as u64
-    }
-
-    /// The sum of all mention counts, and how many channels have one.
-    #[must_use]
-    pub fn mentions(&self) -> (u64, u32) {
-        let counts = self
-            .states
-            .iter()
-            .map(|state| state.mention_count)
-            .filter(|&count| count > 0);
-        counts.fold((0, 0), |(sum, channels), count| {
-            (sum + u64::from(count), channels + 1)
-        })
-    }
-
-    /// Says that the block was written by another process than this one, which started at `started`
-    /// (Unix microseconds): the next change jumps by [`VERSION_GAP`] from the version, or from
-    /// `started` where that is higher, so that also a process is surpassed that took over, answered and
-    /// died without writing. (That one must have started more than [`VERSION_GAP`] microseconds, a
-    /// fifteenth of a second, before.)
-    pub fn take_over(&mut self, started: u64) {
-        self.next_version = self.version.max(started).saturating_add(VERSION_GAP);
-    }
-
-    /// What the next change makes the version.
-    #[must_use]
-    pub fn next_version(&self) -> u64 {
-        self.next_version
-    }
-
-    fn position(&self, channel: u64) -> Result<usize, usize> {
-        self.states
-            .binary_search_by_key(&channel, |state| state.channel)
-    }
-
-    /// Counts the version up for a change.
-    fn count_up(&mut self) -> u64 {
-        let next = self.next_version;
-        if next > self.version.saturating_add(1) {
-            self.history.jumped(self.version, next);
-        }
-        self.version = next;
-        self.next_version = next.saturating_add(1);
-        next
-    }
+/// Says that the block was written by another process than this one: the next change jumps by
+/// [`VERSION_GAP`] from the version, or from the start of this process where that is higher, so that
+/// also a process is surpassed that took over, answered and died without writing. (That one must have
+/// started more than [`VERSION_GAP`] microseconds, a fifteenth of a second, before.)
+pub fn take_over(room: &mut impl Room) {
+    let mut shape = layout::Shape::of(room.bytes());
+    shape.taken_over = true;
+    shape.put(room.bytes_mut());
 }

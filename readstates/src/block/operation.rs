@@ -4,7 +4,7 @@
 //! acknowledgement only moves forward, a mention is counted once. `Manual` may move back, and a
 //! repetition of it finds nothing to change.
 
-use super::{Block, MAX_READ_STATES, Mention, State};
+use super::{BlockRef, Counted, MAX_READ_STATES, Mention, Room, State, edit, since};
 
 /// One change of one user's block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,137 +104,140 @@ impl Operation {
     }
 }
 
-impl Block {
-    /// Applies one operation.
-    ///
-    /// # Errors
-    /// When it would exceed [`MAX_READ_STATES`]; then nothing changed.
-    pub fn apply(&mut self, operation: &Operation) -> Result<Outcome, TooManyReadStates> {
-        match *operation {
-            Operation::Ack {
-                channel,
-                message,
-                visit,
-            } => self.ack(channel, message, visit),
-            Operation::Manual {
-                channel,
-                message,
-                mention_count,
-                visit,
-            } => self.manual(channel, message, mention_count, visit),
-            Operation::AckPins { channel, millis } => self.ack_pins(channel, millis),
-            Operation::Mention {
-                channel,
-                message,
-                count,
-            } => self.mention(channel, message, count),
-            Operation::Delete { channel } => Ok(self.delete(channel)),
-            Operation::DeleteUser => Ok(self.delete_user()),
+/// Applies one operation, in a process that started at `started` (Unix microseconds; see
+/// [`super::take_over`]).
+///
+/// # Errors
+/// When it would exceed [`MAX_READ_STATES`]; then nothing changed.
+pub fn apply(
+    room: &mut impl Room,
+    operation: &Operation,
+    started: u64,
+) -> Result<Outcome, TooManyReadStates> {
+    match *operation {
+        Operation::Ack {
+            channel,
+            message,
+            visit,
+        } => change(room, channel, started, |state, counted| {
+            state.ack(counted, message, visit)
+        }),
+        Operation::Manual {
+            channel,
+            message,
+            mention_count,
+            visit,
+        } => change(room, channel, started, |state, _| {
+            state.manual(message, mention_count, visit)
+        }),
+        Operation::AckPins { channel, millis } => {
+            change(room, channel, started, |state, _| state.ack_pins(millis))
         }
-    }
-
-    fn ack(
-        &mut self,
-        channel: u64,
-        message: u64,
-        visit: Visit,
-    ) -> Result<Outcome, TooManyReadStates> {
-        if message <= self.state(channel).map_or(0, |state| state.last_message) {
-            return Ok(Outcome::Ignored);
-        }
-        let state = self.changing(channel)?;
-        state.mention_count = state.counted.newer_than(message, state.mention_count);
-        state.last_message = message;
-        state.visited(visit);
-        Ok(Outcome::Applied)
-    }
-
-    fn manual(
-        &mut self,
-        channel: u64,
-        message: u64,
-        mention_count: u32,
-        visit: Visit,
-    ) -> Result<Outcome, TooManyReadStates> {
-        let repeated = self.state(channel).is_some_and(|state| {
-            (state.last_message, state.mention_count) == (message, mention_count)
-                && !state.would_change(visit)
-        });
-        if repeated {
-            return Ok(Outcome::Ignored);
-        }
-        let state = self.changing(channel)?;
-        state.mention_count = mention_count;
-        state.last_message = message;
-        state.visited(visit);
-        Ok(Outcome::Applied)
-    }
-
-    fn ack_pins(&mut self, channel: u64, millis: u64) -> Result<Outcome, TooManyReadStates> {
-        if millis <= self.state(channel).map_or(0, |state| state.last_pin_millis) {
-            return Ok(Outcome::Ignored);
-        }
-        self.changing(channel)?.last_pin_millis = millis;
-        Ok(Outcome::Applied)
-    }
-
-    fn mention(
-        &mut self,
-        channel: u64,
-        message: u64,
-        count: u32,
-    ) -> Result<Outcome, TooManyReadStates> {
-        let known = self
-            .state(channel)
-            .is_some_and(|state| message <= state.last_message || state.counted.may_have(message));
-        if known {
-            return Ok(Outcome::Ignored);
-        }
-        let state = self.changing(channel)?;
-        state.mention_count = state.mention_count.saturating_add(count);
-        state.counted.remember(Mention { message, count });
-        Ok(Outcome::Applied)
-    }
-
-    /// The state of a channel, made when there is none, marked as changed now.
-    fn changing(&mut self, channel: u64) -> Result<&mut State, TooManyReadStates> {
-        let index = match self.position(channel) {
-            Ok(index) => index,
-            Err(_) if self.states.len() >= MAX_READ_STATES => return Err(TooManyReadStates),
-            Err(index) => {
-                self.states.insert(index, State::new(channel));
-                self.history.revived(channel);
-                index
-            }
-        };
-        let version = self.count_up();
-        let state = &mut self.states[index];
-        state.version = version;
-        Ok(state)
-    }
-
-    fn delete(&mut self, channel: u64) -> Outcome {
-        let Ok(index) = self.position(channel) else {
-            return Outcome::Ignored;
-        };
-        self.states.remove(index);
-        let version = self.count_up();
-        self.history.deleted(channel, version);
-        Outcome::Applied
-    }
-
-    fn delete_user(&mut self) -> Outcome {
-        if self.states.is_empty() && self.history.deleted.is_empty() {
-            return Outcome::Ignored;
-        }
-        self.states = Vec::new();
-        let version = self.count_up();
-        self.history.erased(version);
-        Outcome::Applied
+        Operation::Mention {
+            channel,
+            message,
+            count,
+        } => change(room, channel, started, |state, counted| {
+            state.mention(counted, Mention { message, count })
+        }),
+        Operation::Delete { channel } => Ok(delete(room, channel, started)),
+        Operation::DeleteUser => Ok(delete_user(room, started)),
     }
 }
 
+/// Changes the state of a channel, made when there is none.
+fn change(
+    room: &mut impl Room,
+    channel: u64,
+    started: u64,
+    change: impl FnOnce(&mut State, &mut Counted) -> Outcome,
+) -> Result<Outcome, TooManyReadStates> {
+    let block = BlockRef::trusted(room.bytes());
+    let found = block.place(channel);
+    let (mut state, mut counted) = match found {
+        Ok(place) => (block.at(place), block.counted_at(place)),
+        Err(_) => (State::new(channel), Counted::default()),
+    };
+    match change(&mut state, &mut counted) {
+        Outcome::Ignored => return Ok(Outcome::Ignored),
+        Outcome::Applied => {}
+    }
+    if found.is_err() && block.len() >= MAX_READ_STATES {
+        return Err(TooManyReadStates);
+    }
+    edit::count_up(room, started);
+    let place = found.unwrap_or_else(|place| {
+        edit::insert(room, place, channel);
+        place
+    });
+    edit::put(room, place, &state, &counted);
+    Ok(Outcome::Applied)
+}
+
+fn delete(room: &mut impl Room, channel: u64, started: u64) -> Outcome {
+    let Ok(place) = BlockRef::trusted(room.bytes()).place(channel) else {
+        return Outcome::Ignored;
+    };
+    edit::remove(room, place);
+    edit::count_up(room, started);
+    edit::remember_deletion(room, channel);
+    Outcome::Applied
+}
+
+fn delete_user(room: &mut impl Room, started: u64) -> Outcome {
+    let block = BlockRef::trusted(room.bytes());
+    if block.is_empty() && since::deletions(block.bytes()).next().is_none() {
+        return Outcome::Ignored;
+    }
+    edit::count_up(room, started);
+    edit::erase(room);
+    Outcome::Applied
+}
+
 impl State {
+    fn ack(&mut self, counted: &Counted, message: u64, visit: Visit) -> Outcome {
+        if message <= self.last_message {
+            return Outcome::Ignored;
+        }
+        self.mention_count = counted.newer_than(message, self.mention_count);
+        self.last_message = message;
+        self.visited(visit);
+        Outcome::Applied
+    }
+
+    fn manual(&mut self, message: u64, mention_count: u32, visit: Visit) -> Outcome {
+        let same = (self.last_message, self.mention_count) == (message, mention_count);
+        if same && !self.is_new() && !self.would_change(visit) {
+            return Outcome::Ignored;
+        }
+        self.mention_count = mention_count;
+        self.last_message = message;
+        self.visited(visit);
+        Outcome::Applied
+    }
+
+    fn ack_pins(&mut self, millis: u64) -> Outcome {
+        if millis <= self.last_pin_millis {
+            return Outcome::Ignored;
+        }
+        self.last_pin_millis = millis;
+        Outcome::Applied
+    }
+
+    fn mention(&mut self, counted: &mut Counted, mention: Mention) -> Outcome {
+        if mention.message <= self.last_message || counted.may_have(mention.message) {
+            return Outcome::Ignored;
+        }
+        self.mention_count = self.mention_count.saturating_add(mention.count);
+        counted.remember(mention);
+        Outcome::Applied
+    }
+
+    /// Whether it is not in the block yet.
+    fn is_new(&self) -> bool {
+        self.version == 0
+    }
+
     fn would_change(&self, visit: Visit) -> bool {
         visit.flags.is_some_and(|flags| flags != self.flags)
             || visit.last_viewed.is_some_and(|day| day > self.last_viewed)

@@ -71,13 +71,14 @@ impl NaiveState {
         self.viewed = self.viewed.max(visit.last_viewed.unwrap_or_default());
     }
 
-    fn as_state(&self, channel: u64) -> State {
-        let mut mentions: Vec<Mention> = self
-            .remembered()
-            .into_iter()
+    fn counted(&self) -> Vec<Mention> {
+        let mentions = self.remembered().into_iter().rev();
+        mentions
             .map(|(message, count)| Mention { message, count })
-            .collect();
-        mentions.reverse();
+            .collect()
+    }
+
+    fn as_state(&self, channel: u64) -> State {
         State {
             channel,
             last_message: self.last,
@@ -86,7 +87,6 @@ impl NaiveState {
             last_viewed: self.viewed,
             last_pin_millis: self.pin,
             version: self.changed,
-            counted: Counted::from_sorted(mentions).unwrap(),
         }
     }
 }
@@ -192,27 +192,36 @@ impl NaiveUser {
     }
 }
 
+fn states(block: &[u8]) -> Vec<State> {
+    BlockRef::trusted(block).states().collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn operations_mean_what_the_reference_says(operations in operations(120)) {
-        let (mut block, mut naive) = (Block::default(), NaiveUser::default());
+        let (mut block, mut naive) = (EMPTY.to_vec(), NaiveUser::default());
         for (step, operation) in operations.iter().enumerate() {
-            let outcome = block.apply(operation).unwrap();
+            let outcome = apply(&mut block, operation, 0).unwrap();
             prop_assert_eq!(outcome, naive.apply(operation), "step {}: {:?}", step, operation);
-            prop_assert_eq!(block.states(), naive.states(), "step {}: {:?}", step, operation);
-            prop_assert_eq!(block.version(), naive.version);
+            let view = BlockRef::trusted(&block);
+            prop_assert_eq!(states(&block), naive.states(), "step {}: {:?}", step, operation);
+            prop_assert_eq!(view.version(), naive.version);
+            for (&channel, state) in &naive.states {
+                let counted = view.counted(channel);
+                prop_assert_eq!(counted.mentions(), state.counted());
+            }
         }
     }
 
     #[test]
     fn a_message_that_comes_again_at_once_changes_nothing(operations in operations(60)) {
-        let mut block = Block::default();
+        let mut block = EMPTY.to_vec();
         for operation in &operations {
-            block.apply(operation).unwrap();
+            apply(&mut block, operation, 0).unwrap();
             let before = block.clone();
-            prop_assert_eq!(block.apply(operation), Ok(Outcome::Ignored), "{:?}", operation);
+            prop_assert_eq!(apply(&mut block, operation, 0), Ok(Outcome::Ignored), "{:?}", operation);
             prop_assert_eq!(&block, &before);
         }
     }
@@ -226,16 +235,16 @@ proptest! {
         let mention = |&(channel, message): &(u64, u64)| Operation::Mention {
             channel, message, count: 1 << message
         };
-        let mut block = Block::default();
+        let mut block = EMPTY.to_vec();
         for original in &originals {
-            block.apply(&mention(original)).unwrap();
+            apply(&mut block, &mention(original), 0).unwrap();
         }
         let once = block.clone();
         for replay in replays {
-            block.apply(&mention(&originals[replay.index(originals.len())])).unwrap();
+            apply(&mut block, &mention(&originals[replay.index(originals.len())]), 0).unwrap();
         }
         prop_assert_eq!(&block, &once);
-        for state in block.states() {
+        for state in states(&block) {
             let mut messages: Vec<u64> = originals
                 .iter()
                 .filter(|&&(channel, _)| channel == state.channel)
@@ -253,78 +262,90 @@ proptest! {
         operations in operations(80),
         cut in any::<prop::sample::Index>(),
     ) {
-        let mut block = Block::default();
+        let mut block = EMPTY.to_vec();
         let cut = cut.index(operations.len() + 1);
         let (earlier, later) = operations.split_at(cut);
         for operation in earlier {
-            block.apply(operation).unwrap();
+            apply(&mut block, operation, 0).unwrap();
         }
-        let known = block.version();
+        let known = BlockRef::trusted(&block).version();
         let mut copy: BTreeMap<u64, State> =
-            block.states().iter().map(|state| (state.channel, state.clone())).collect();
+            states(&block).iter().map(|state| (state.channel, *state)).collect();
         for operation in later {
-            block.apply(operation).unwrap();
+            apply(&mut block, operation, 0).unwrap();
         }
-        match block.since(known) {
+        match BlockRef::trusted(&block).since(known) {
             Since::Everything(states) => {
-                copy = states.iter().map(|state| (state.channel, state.clone())).collect();
+                copy = states.map(|state| (state.channel, state)).collect();
             }
             Since::Changes { states, deleted } => {
                 copy.retain(|channel, _| !deleted.contains(channel));
-                copy.extend(states.into_iter().map(|state| (state.channel, state.clone())));
+                copy.extend(states.map(|state| (state.channel, state)));
             }
         }
-        prop_assert_eq!(copy.into_values().collect::<Vec<_>>(), block.states());
+        prop_assert_eq!(copy.into_values().collect::<Vec<_>>(), states(&block));
     }
 }
 
 #[test]
 fn an_ack_amidst_the_remembered_mentions_leaves_the_exact_count() {
-    let mut block = Block::default();
+    let mut block = EMPTY.to_vec();
     for message in [10, 30, 20, 40] {
-        block
-            .apply(&Operation::Mention {
+        apply(
+            &mut block,
+            &Operation::Mention {
                 channel: 1,
                 message,
                 count: 1,
-            })
-            .unwrap();
+            },
+            0,
+        )
+        .unwrap();
     }
-    block
-        .apply(&Operation::Ack {
+    apply(
+        &mut block,
+        &Operation::Ack {
             channel: 1,
             message: 20,
             visit: Visit::default(),
-        })
-        .unwrap();
-    assert_eq!(block.state(1).unwrap().mention_count, 2);
+        },
+        0,
+    )
+    .unwrap();
+    assert_eq!(BlockRef::trusted(&block).state(1).unwrap().mention_count, 2);
 }
 
 #[test]
 fn a_rewound_channel_does_not_count_again_what_is_delivered_again() {
-    let mut block = Block::default();
+    let mut block = EMPTY.to_vec();
     let mention = Operation::Mention {
         channel: 1,
         message: 10,
         count: 1,
     };
     let visit = Visit::default();
-    block.apply(&mention).unwrap();
-    block
-        .apply(&Operation::Ack {
+    apply(&mut block, &mention, 0).unwrap();
+    apply(
+        &mut block,
+        &Operation::Ack {
             channel: 1,
             message: 10,
             visit,
-        })
-        .unwrap();
-    block
-        .apply(&Operation::Manual {
+        },
+        0,
+    )
+    .unwrap();
+    apply(
+        &mut block,
+        &Operation::Manual {
             channel: 1,
             message: 5,
             mention_count: 1,
             visit,
-        })
-        .unwrap();
-    assert_eq!(block.apply(&mention), Ok(Outcome::Ignored));
-    assert_eq!(block.state(1).unwrap().mention_count, 1);
+        },
+        0,
+    )
+    .unwrap();
+    assert_eq!(apply(&mut block, &mention, 0), Ok(Outcome::Ignored));
+    assert_eq!(BlockRef::trusted(&block).state(1).unwrap().mention_count, 1);
 }

@@ -4,7 +4,11 @@
 //! behind: the newest 64 are remembered, and whoever asks about a version from before the oldest
 //! forgotten one gets the full form. So does whoever comes with a version out of a [`Gap`].
 
-use super::{Block, State};
+use super::{
+    BlockRef, States,
+    layout::{self, DELETION, Shape, word},
+    view::Eras,
+};
 
 /// How many deletions a block remembers.
 pub const REMEMBERED_DELETIONS: usize = 64;
@@ -31,99 +35,83 @@ pub struct History {
 }
 
 /// The answer to "what changed since".
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Since<'a> {
     /// It cannot be told: here is everything.
-    Everything(&'a [State]),
+    Everything(States<'a>),
     /// The changed states by channel, and the channels whose states were deleted.
     Changes {
         /// States changed after the version asked about.
-        states: Vec<&'a State>,
+        states: States<'a>,
         /// Channels deleted after it, by id.
         deleted: Vec<u64>,
     },
 }
 
-impl Block {
+impl<'a> BlockRef<'a> {
     /// What changed after `version`.
     #[must_use]
-    pub fn since(&self, version: u64) -> Since<'_> {
-        if version > self.version || !self.history.covers(version) {
-            return Since::Everything(&self.states);
+    pub fn since(self, version: u64) -> Since<'a> {
+        let Gap { after, until } = gap(self.bytes());
+        let lost = after < version && version < until;
+        if version > self.version() || version < floor(self.bytes()) || lost {
+            return Since::Everything(self.states());
         }
-        let newer = |deletion: &&(u64, u64)| deletion.1 > version;
-        let mut deleted: Vec<u64> = self
-            .history
-            .deleted
-            .iter()
-            .filter(newer)
-            .map(|&(channel, _)| channel)
-            .collect();
+        let newer = deletions(self.bytes()).filter(|&(_, deletion)| deletion > version);
+        let mut deleted: Vec<u64> = newer.map(|(channel, _)| channel).collect();
         deleted.sort_unstable();
-        let states = self
-            .states
-            .iter()
-            .filter(|state| state.version > version)
-            .collect();
-        Since::Changes { states, deleted }
+        Since::Changes {
+            states: self.states().after(version),
+            deleted,
+        }
+    }
+
+    /// What is remembered of the past.
+    #[must_use]
+    pub fn history(self) -> History {
+        History {
+            floor: floor(self.bytes()),
+            gap: gap(self.bytes()),
+            deleted: deletions(self.bytes()).collect(),
+        }
     }
 }
 
-impl History {
-    fn covers(&self, version: u64) -> bool {
-        let lost = self.gap.after < version && version < self.gap.until;
-        version >= self.floor && !lost
+/// The last jump: an era begins with one.
+pub(crate) fn gap(bytes: &[u8]) -> Gap {
+    let shape = Shape::of(bytes);
+    Gap {
+        after: match shape.has_after {
+            true => word(bytes, shape.after_at()),
+            false => 0,
+        },
+        until: layout::base(bytes),
     }
+}
 
-    /// Remembers a deletion; what is forgotten for it raises the floor.
-    pub(super) fn deleted(&mut self, channel: u64, version: u64) {
-        self.deleted.push((channel, version));
-        if self.deleted.len() > REMEMBERED_DELETIONS {
-            let (_, forgotten) = self.deleted.remove(0);
-            self.floor = self.floor.max(forgotten);
-        }
+/// Below this version it is not known what was deleted. One gap is remembered: never below the era
+/// before the newest, where an older one may be.
+pub(super) fn floor(bytes: &[u8]) -> u64 {
+    let shape = Shape::of(bytes);
+    match shape.has_floor {
+        true => word(bytes, shape.floor_at()),
+        false => Eras::of(bytes).previous(),
     }
+}
 
-    /// A channel has a state again.
-    pub(super) fn revived(&mut self, channel: u64) {
-        self.deleted.retain(|&(deleted, _)| deleted != channel);
-    }
-
-    /// Everything was deleted: nothing before `version` is known any more.
-    pub(super) fn erased(&mut self, version: u64) {
-        self.deleted.clear();
-        self.floor = version;
-    }
-
-    /// The version jumped. One gap is remembered; an older one disappears below the floor.
-    pub(super) fn jumped(&mut self, after: u64, until: u64) {
-        self.floor = self.floor.max(self.gap.until);
-        self.gap = Gap { after, until };
-    }
-
-    /// The newest version it names.
-    pub(super) fn newest(&self) -> u64 {
-        let deleted = self
-            .deleted
-            .iter()
-            .map(|&(_, version)| version)
-            .max()
-            .unwrap_or(0);
-        deleted
-            .max(self.floor)
-            .max(self.gap.until)
-            .max(self.gap.after)
-    }
-
-    pub(super) fn fits(&self) -> bool {
-        self.deleted.len() <= REMEMBERED_DELETIONS
-    }
+/// (channel, version) of the deletions remembered, oldest first.
+pub(super) fn deletions(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> {
+    let shape = Shape::of(bytes);
+    let (deletions, _) = bytes[shape.deletions_at()..shape.directory_at()].as_chunks::<DELETION>();
+    deletions
+        .iter()
+        .map(|deletion| (word(deletion, 0), word(deletion, 8)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{Operation, VERSION_GAP, Visit};
+    use crate::block::{EMPTY, Operation, VERSION_GAP, Visit, apply, take_over};
 
     fn ack(channel: u64, message: u64) -> Operation {
         Operation::Ack {
@@ -133,19 +121,19 @@ mod tests {
         }
     }
 
-    fn block(operations: &[Operation]) -> Block {
-        let mut block = Block::default();
+    fn block(operations: &[Operation]) -> Vec<u8> {
+        let mut block = EMPTY.to_vec();
         for operation in operations {
-            block.apply(operation).unwrap();
+            apply(&mut block, operation, 0).unwrap();
         }
         block
     }
 
-    fn changes(block: &Block, since: u64) -> Option<(Vec<u64>, Vec<u64>)> {
-        match block.since(since) {
+    fn changes(block: &[u8], since: u64) -> Option<(Vec<u64>, Vec<u64>)> {
+        match BlockRef::trusted(block).since(since) {
             Since::Everything(_) => None,
             Since::Changes { states, deleted } => {
-                Some((states.iter().map(|state| state.channel).collect(), deleted))
+                Some((states.map(|state| state.channel).collect(), deleted))
             }
         }
     }
@@ -188,21 +176,20 @@ mod tests {
     #[test]
     fn an_erased_user_has_nothing_but_a_version() {
         let erased = block(&[ack(1, 1), ack(2, 1), Operation::DeleteUser]);
-        assert_eq!(
-            (erased.version(), erased.states().len(), erased.weight()),
-            (3, 0, 1)
-        );
+        let view = BlockRef::trusted(&erased);
+        assert_eq!((view.version(), view.len(), view.weight()), (3, 0, 1));
         assert_eq!(changes(&erased, 2), None);
         assert_eq!(changes(&erased, 3), Some((vec![], vec![])));
     }
 
     #[test]
     fn versions_a_dead_process_may_have_handed_out_get_everything() {
+        let version = |block: &[u8]| BlockRef::trusted(block).version();
         let mut block = block(&[ack(1, 1), ack(2, 1)]);
-        block.take_over(0);
-        assert_eq!(block.version(), 2, "taking over alone changes nothing");
-        block.apply(&ack(2, 2)).unwrap();
-        assert_eq!(block.version(), 2 + VERSION_GAP);
+        take_over(&mut block);
+        assert_eq!(version(&block), 2, "taking over alone changes nothing");
+        apply(&mut block, &ack(2, 2), 0).unwrap();
+        assert_eq!(version(&block), 2 + VERSION_GAP);
         assert_eq!(
             changes(&block, 2),
             Some((vec![2], vec![])),
@@ -212,9 +199,9 @@ mod tests {
         assert_eq!(changes(&block, 1 + VERSION_GAP), None);
         assert_eq!(changes(&block, 2 + VERSION_GAP), Some((vec![], vec![])));
         // A second process takes over: of two gaps the older one is below the floor.
-        block.take_over(1 << 40);
-        block.apply(&ack(3, 1)).unwrap();
-        assert_eq!(block.version(), (1 << 40) + VERSION_GAP);
+        take_over(&mut block);
+        apply(&mut block, &ack(3, 1), 1 << 40).unwrap();
+        assert_eq!(version(&block), (1 << 40) + VERSION_GAP);
         assert_eq!(changes(&block, 2), None);
         assert_eq!(changes(&block, 2 + VERSION_GAP), Some((vec![3], vec![])));
     }

@@ -5,7 +5,10 @@ use std::time::Instant;
 use readstates_ring::Stamp;
 
 use super::{Process, Progress, Touch};
-use crate::{block::Block, codec::Decoded};
+use crate::{
+    block::{self, BlockRef},
+    codec::Decoded,
+};
 
 /// The most a user's heat can be: how many passes of the clock hand it survives untouched.
 pub(super) const MOST_HEAT: u8 = 3;
@@ -13,7 +16,8 @@ pub(super) const MOST_HEAT: u8 = 3;
 /// One cached user.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) block: Block,
+    /// The packed block.
+    pub(super) bytes: Vec<u8>,
     /// The last write that is known.
     pub(super) stamp: Option<Stamp>,
     /// The version from which unwritten changes are counted.
@@ -52,25 +56,32 @@ pub(super) struct Failures {
 
 impl Entry {
     /// A user as it was loaded by `process`.
-    pub(super) fn loaded(loaded: Option<(Decoded, Stamp)>, process: Process) -> Self {
-        let (mut block, stamp, ours) = match loaded {
+    pub(super) fn loaded(loaded: Option<(Decoded<'_>, Stamp)>, process: Process) -> Self {
+        let (mut bytes, stamp, ours) = match loaded {
             Some((Decoded { block, writer }, stamp)) => {
-                (block, Some(stamp), writer == process.incarnation)
+                let ours = writer == process.incarnation;
+                (block.bytes().to_vec(), Some(stamp), ours)
             }
             // Whoever owned the user before may have died before the first write.
-            None => (Block::default(), None, false),
+            None => (block::EMPTY.to_vec(), None, false),
         };
         if !ours {
-            block.take_over(process.started_micros);
+            block::take_over(&mut bytes);
         }
         Self {
-            written_version: block.next_version().saturating_sub(1),
-            block,
+            written_version: BlockRef::trusted(&bytes)
+                .next_version(process.started_micros)
+                .saturating_sub(1),
+            bytes,
             stamp,
             unwritten: Unwritten::Clean,
             clock_index: 0,
             heat: 0,
         }
+    }
+
+    pub(super) fn block(&self) -> BlockRef<'_> {
+        BlockRef::trusted(&self.bytes)
     }
 
     pub(super) fn is_dirty(&self) -> bool {
@@ -79,7 +90,7 @@ impl Entry {
 
     /// How many versions it is ahead of the store.
     pub(super) fn ahead(&self) -> u64 {
-        self.block.version().saturating_sub(self.written_version)
+        self.block().version().saturating_sub(self.written_version)
     }
 
     pub(super) fn touch(&mut self, touch: Touch) {

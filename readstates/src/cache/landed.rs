@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Refused, Shared, Touch, change_in, stripe::Stripe};
-use crate::block::{Block, Operation, Outcome};
+use crate::block::{BlockRef, Operation, Outcome};
 
 /// The user, under the lock of its stripe: see [`super::Cache::land`].
 #[derive(Debug)]
@@ -25,10 +25,10 @@ impl<'a> Landed<'a> {
     }
 
     /// As [`super::Cache::read`].
-    pub fn read<T>(&mut self, view: impl FnOnce(&Block) -> T) -> Option<T> {
+    pub fn read<T>(&mut self, view: impl FnOnce(BlockRef<'_>) -> T) -> Option<T> {
         let entry = self.stripe.get_mut(self.user)?;
         entry.touch(Touch::Online);
-        Some(view(&entry.block))
+        Some(view(entry.block()))
     }
 
     /// As [`super::Cache::change`].
@@ -36,7 +36,7 @@ impl<'a> Landed<'a> {
         &mut self,
         operations: &[Operation],
         touch: Touch,
-        view: impl FnOnce(&Block, &[Outcome]) -> T,
+        view: impl FnOnce(BlockRef<'_>, &[Outcome]) -> T,
     ) -> Option<Result<T, Refused>> {
         let Self {
             stripe,

@@ -37,7 +37,7 @@ use readstates_ring::{Stamp, StampMint, slot::mix64};
 use stripe::Stripe;
 
 use crate::{
-    block::{Block, Operation, Outcome, TooManyReadStates, VERSION_GAP},
+    block::{BlockRef, Operation, Outcome, TooManyReadStates, VERSION_GAP},
     codec::Decoded,
 };
 
@@ -190,11 +190,11 @@ impl Cache {
     }
 
     /// Shows the block of a cached user to `view`; `None` when the user is not cached.
-    pub fn read<T>(&self, user: u64, view: impl FnOnce(&Block) -> T) -> Option<T> {
+    pub fn read<T>(&self, user: u64, view: impl FnOnce(BlockRef<'_>) -> T) -> Option<T> {
         let mut stripe = self.stripe(user).lock();
         let entry = stripe.get_mut(user)?;
         entry.touch(Touch::Online);
-        Some(view(&entry.block))
+        Some(view(entry.block()))
     }
 
     /// Applies operations, all or none, to a cached user, and shows the result to `view`; `None` when
@@ -205,7 +205,7 @@ impl Cache {
         operations: &[Operation],
         touch: Touch,
         now: Instant,
-        view: impl FnOnce(&Block, &[Outcome]) -> T,
+        view: impl FnOnce(BlockRef<'_>, &[Outcome]) -> T,
     ) -> Option<Result<T, Refused>> {
         let mut stripe = self.stripe(user).lock();
         change_in(
@@ -221,7 +221,7 @@ impl Cache {
 
     /// Takes in a user's block as it was loaded: `None` when the store has none. A user who is cached
     /// already is left as is. The caller makes room afterwards.
-    pub fn insert(&self, user: u64, loaded: Option<(Decoded, Stamp)>) {
+    pub fn insert(&self, user: u64, loaded: Option<(Decoded<'_>, Stamp)>) {
         self.land(user, loaded, Instant::now(), |_| ());
     }
 
@@ -230,7 +230,7 @@ impl Cache {
     pub fn land<T>(
         &self,
         user: u64,
-        loaded: Option<(Decoded, Stamp)>,
+        loaded: Option<(Decoded<'_>, Stamp)>,
         now: Instant,
         first: impl FnOnce(&mut Landed<'_>) -> T,
     ) -> T {
@@ -407,7 +407,7 @@ fn change_in<T>(
     touch: Touch,
     now: Instant,
     shared: &Shared,
-    view: impl FnOnce(&Block, &[Outcome]) -> T,
+    view: impl FnOnce(BlockRef<'_>, &[Outcome]) -> T,
 ) -> Option<Result<T, Refused>> {
     stripe.get_mut(user)?.touch(touch);
     let outcomes = match stripe.apply(user, operations, now, shared)? {
@@ -416,5 +416,5 @@ fn change_in<T>(
     };
     stripe
         .get_mut(user)
-        .map(|entry| Ok(view(&entry.block, &outcomes)))
+        .map(|entry| Ok(view(entry.block(), &outcomes)))
 }

@@ -18,7 +18,7 @@ use super::{
     entry::{Entry, Failures, Unwritten},
 };
 use crate::{
-    block::{MAX_READ_STATES, Operation, Outcome, TooManyReadStates},
+    block::{self, MAX_READ_STATES, Operation, Outcome, TooManyReadStates},
     codec,
 };
 
@@ -54,7 +54,7 @@ impl Stripe {
         shared.users.fetch_add(1, Ordering::Relaxed);
         shared
             .states
-            .fetch_add(entry.block.weight(), Ordering::Relaxed);
+            .fetch_add(entry.block().weight(), Ordering::Relaxed);
         self.users.insert(user, entry);
     }
 
@@ -73,17 +73,19 @@ impl Stripe {
             }
             return Some(Err(refused));
         }
-        let (weight, was_dirty) = (entry.block.weight(), entry.is_dirty());
+        let (weight, was_dirty) = (entry.block().weight(), entry.is_dirty());
         let outcomes: Result<Vec<_>, _> = operations
             .iter()
-            .map(|operation| entry.block.apply(operation))
+            .map(|operation| {
+                block::apply(&mut entry.bytes, operation, shared.process.started_micros)
+            })
             .collect();
         let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
             Err(refused) => return Some(Err(refused.into())),
         };
         if outcomes.contains(&Outcome::Applied) {
-            account(shared, (weight, was_dirty), (entry.block.weight(), true));
+            account(shared, (weight, was_dirty), (entry.block().weight(), true));
             let ahead = entry.ahead();
             self.changed(user, now, shared.flush_interval);
             if ahead > VERSION_GAP / 2 {
@@ -152,9 +154,9 @@ impl Stripe {
             };
             flights.push(Flight {
                 user,
-                bytes: codec::encode(&entry.block, shared.process.incarnation),
+                bytes: codec::encode(entry.block(), shared.process.incarnation),
                 stamp: shared.stamps.next(entry.stamp),
-                version: entry.block.version(),
+                version: entry.block().version(),
             });
         }
         for (user, due) in later {
@@ -184,7 +186,7 @@ impl Stripe {
                 shared.dirty_users.fetch_sub(1, Ordering::Relaxed);
                 shared
                     .dirty_states
-                    .fetch_sub(entry.block.weight(), Ordering::Relaxed);
+                    .fetch_sub(entry.block().weight(), Ordering::Relaxed);
             }
             Some(since) => {
                 let due = (since + jittered(shared.flush_interval, user)).max(now);
@@ -260,7 +262,7 @@ impl Stripe {
         let versions = users.into_iter().filter_map(|user| {
             self.users
                 .get(&user)
-                .map(|entry| (user, entry.block.version()))
+                .map(|entry| (user, entry.block().version()))
         });
         versions.collect()
     }
@@ -292,7 +294,7 @@ impl Stripe {
                 self.hand += 1;
                 continue;
             }
-            freed += entry.block.weight();
+            freed += entry.block().weight();
             self.remove(user, shared);
         }
         for &user in &in_the_way {
@@ -314,7 +316,7 @@ impl Stripe {
         shared.users.fetch_sub(1, Ordering::Relaxed);
         shared
             .states
-            .fetch_sub(entry.block.weight(), Ordering::Relaxed);
+            .fetch_sub(entry.block().weight(), Ordering::Relaxed);
         shared.evictions.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -325,7 +327,7 @@ fn admit(entry: &Entry, operations: &[Operation], shared: &Shared) -> Result<(),
         return Err(Refused::Sealed);
     }
     let made = new_channels(entry, operations);
-    if entry.block.states().len() + made > MAX_READ_STATES {
+    if entry.block().len() + made > MAX_READ_STATES {
         return Err(TooManyReadStates.into());
     }
     if entry.ahead() + operations.len() as u64 >= VERSION_GAP {
@@ -343,7 +345,7 @@ fn new_channels(entry: &Entry, operations: &[Operation]) -> usize {
     let creating = operations.iter().filter(|operation| operation.creates());
     let mut channels: Vec<u64> = creating
         .filter_map(Operation::channel)
-        .filter(|&channel| entry.block.state(channel).is_none())
+        .filter(|&channel| entry.block().state(channel).is_none())
         .collect();
     channels.sort_unstable();
     channels.dedup();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    block::{MAX_READ_STATES, Visit},
+    block::{EMPTY, MAX_READ_STATES, Visit, apply},
     codec,
 };
 
@@ -32,12 +32,12 @@ fn change(cache: &Cache, user: u64, operation: Operation, now: Instant) -> Resul
 
 /// Caches a user with some states, all written.
 fn clean(cache: &Cache, user: u64, states: u64) {
-    let mut block = Block::default();
+    let mut bytes = EMPTY.to_vec();
     for channel in 1..=states {
-        block.apply(&ack(channel, 1)).unwrap();
+        apply(&mut bytes, &ack(channel, 1), 0).unwrap();
     }
     let decoded = Decoded {
-        block,
+        block: BlockRef::trusted(&bytes),
         writer: PROCESS.incarnation,
     };
     cache.insert(user, Some((decoded, Stamp::from_database(1))));
@@ -212,7 +212,7 @@ fn a_user_who_runs_too_far_ahead_of_the_store_is_written_and_then_held_back() {
     cache.failed(&flights[0], now);
     while next().is_ok() {}
     assert_eq!(next(), Err(Refused::UserTooBusy));
-    let version = cache.read(1, Block::version).unwrap();
+    let version = cache.read(1, |block| block.version()).unwrap();
     let first = PROCESS.started_micros + VERSION_GAP;
     assert!(
         version - first < VERSION_GAP,
@@ -223,21 +223,13 @@ fn a_user_who_runs_too_far_ahead_of_the_store_is_written_and_then_held_back() {
 #[test]
 fn a_block_of_another_process_jumps_with_its_first_change_and_ours_does_not() {
     let (cache, now) = (cache(1000), Instant::now());
-    let mut block = Block::default();
+    let mut bytes = EMPTY.to_vec();
     for message in 1..=5 {
-        block.apply(&ack(1, message)).unwrap();
+        apply(&mut bytes, &ack(1, message), 0).unwrap();
     }
+    let block = BlockRef::trusted(&bytes);
     let stamp = Stamp::from_database(1);
-    cache.insert(
-        1,
-        Some((
-            Decoded {
-                block: block.clone(),
-                writer: 7,
-            },
-            stamp,
-        )),
-    );
+    cache.insert(1, Some((Decoded { block, writer: 7 }, stamp)));
     cache.insert(2, Some((Decoded { block, writer: 8 }, stamp)));
     change(&cache, 1, ack(1, 6), now).unwrap();
     change(&cache, 2, ack(1, 3), now).unwrap();
@@ -306,5 +298,5 @@ fn a_sealed_cache_takes_no_changes_and_is_still_read() {
     clean(&cache, 1, 1);
     cache.seal();
     assert_eq!(change(&cache, 1, ack(1, 2), now), Err(Refused::Sealed));
-    assert_eq!(cache.read(1, |block| block.states().len()), Some(1));
+    assert_eq!(cache.read(1, |block| block.len()), Some(1));
 }

@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{Engine, NotDone};
 use crate::{
-    block::{Block, Operation, Outcome},
+    block::{BlockRef, Operation, Outcome},
     cache::Touch,
     clock,
     load::{Item, LoadError},
@@ -71,7 +71,7 @@ impl Engine {
         let now = clock::now();
         let (mut applied, mut ignored, mut refusals) = (0, 0, 0);
         for (user, operation) in operations {
-            let one = |_: &Block, outcomes: &[Outcome]| outcomes.first().copied();
+            let one = |_: BlockRef<'_>, outcomes: &[Outcome]| outcomes.first().copied();
             let done = if cold.users.contains(user) {
                 None
             } else {

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    block::{Block, Operation, Outcome},
+    block::{BlockRef, Operation, Outcome},
     cache::{Cache, Process, Refused, Totals, Touch},
     clock,
     flush::{Flushed, Flusher},
@@ -117,7 +117,7 @@ impl Engine {
     pub async fn read<T: Send + 'static>(
         &self,
         user: u64,
-        view: impl Fn(&Block) -> T + Send + 'static,
+        view: impl Fn(BlockRef<'_>) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
         if let Some(seen) = self.cache.read(user, &view) {
             self.metrics.hits.increment(1);
@@ -138,7 +138,7 @@ impl Engine {
         user: u64,
         operations: &[Operation],
         touch: Touch,
-        view: impl Fn(&Block, &[Outcome]) -> T + Send + 'static,
+        view: impl Fn(BlockRef<'_>, &[Outcome]) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
         if let Some(done) = self.try_change(user, operations, touch, &view)? {
             self.metrics.hits.increment(1);
@@ -160,9 +160,9 @@ impl Engine {
         user: u64,
         operations: &[Operation],
         touch: Touch,
-        view: impl Fn(&Block, &[Outcome]) -> T,
+        view: impl Fn(BlockRef<'_>, &[Outcome]) -> T,
     ) -> Result<Option<T>, NotDone> {
-        let counted = |block: &Block, outcomes: &[Outcome]| {
+        let counted = |block: BlockRef<'_>, outcomes: &[Outcome]| {
             self.metrics.outcomes(outcomes);
             view(block, outcomes)
         };

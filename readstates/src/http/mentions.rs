@@ -21,7 +21,7 @@ use super::{
     problem::{Refusal, problem_type},
 };
 use crate::{
-    block::{Block, Operation, Outcome},
+    block::{BlockRef, Operation, Outcome},
     cache::Touch,
     engine::NotDone,
     membership::{Member, Owner},
@@ -201,7 +201,7 @@ async fn apply_one(app: &App, mention: &Mention, user: Id) -> (Id, Result<bool, 
         message: mention.message.get(),
         count: mention.count,
     };
-    let applied = |_: &Block, outcomes: &[Outcome]| outcomes.contains(&Outcome::Applied);
+    let applied = |_: BlockRef<'_>, outcomes: &[Outcome]| outcomes.contains(&Outcome::Applied);
     (
         user,
         app.engine

@@ -54,7 +54,7 @@ pub(super) async fn list(
     let user_id = body::id("the user", &user)?;
     let since = body::since(query)?;
     // A user who is being loaded is shown later, and elsewhere: the view takes along what it needs.
-    let view = move |block: &crate::block::Block| {
+    let view = move |block: crate::block::BlockRef<'_>| {
         let etag = format!("\"{}\"", block.version());
         let known = body::none_match(&headers, &etag);
         (

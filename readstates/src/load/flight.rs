@@ -9,8 +9,8 @@ use super::{LoadError, Loader, Passenger, account::Ticket};
 use crate::{
     cache::Touch,
     clock,
-    codec::{self, Decoded},
-    store::{StoreError, chain},
+    codec::{self, DecodeError, Decoded},
+    store::{StoreError, Stored, chain},
 };
 
 /// What waits for one user.
@@ -55,7 +55,7 @@ impl Flight {
     }
 }
 
-type Block = Option<(Decoded, Stamp)>;
+type Block<'a> = Option<(Decoded<'a>, Stamp)>;
 
 impl Loader {
     /// Loads a user, and then whoever is next in the line, until nobody is.
@@ -86,7 +86,12 @@ impl Loader {
         if !self.circuit.lock().enter(clock::now()) {
             return;
         }
-        match self.fetch(user).await {
+        let stored = self.fetch(user).await;
+        let block = match &stored {
+            Ok(stored) => self.decode(user, stored.as_ref()),
+            Err(why) => Err(*why),
+        };
+        match block {
             Ok(block) => {
                 departed.why = None;
                 self.land(user, block);
@@ -105,7 +110,7 @@ impl Loader {
         found.is_some()
     }
 
-    async fn fetch(&self, user: u64) -> Result<Block, LoadError> {
+    async fn fetch(&self, user: u64) -> Result<Option<Stored>, LoadError> {
         let started = clock::now();
         let loaded = self.store.load(user).await;
         let now = clock::now();
@@ -113,17 +118,13 @@ impl Loader {
         self.circuit
             .lock()
             .ended(loaded.is_ok(), now, rand::rng().random());
-        let block = match loaded.map_err(|error| self.store_failed(user, &error))? {
-            None => None,
-            Some(stored) => Some((self.decode(user, &stored.bytes)?, stored.stamp)),
-        };
-        warn_of_the_future(user, block.as_ref().map(|&(_, stamp)| stamp));
-        self.metrics.loads.increment(1);
-        Ok(block)
+        let stored = loaded.map_err(|error| self.store_failed(user, &error))?;
+        warn_of_the_future(user, stored.as_ref().map(|stored| stored.stamp));
+        Ok(stored)
     }
 
     /// The user is there: those on board do their work, in order, before anybody else can.
-    fn land(&self, user: u64, block: Block) {
+    fn land(&self, user: u64, block: Block<'_>) {
         let now = clock::now();
         {
             let mut flights = self.flights(user);
@@ -147,12 +148,15 @@ impl Loader {
         LoadError::StoreAway
     }
 
-    fn decode(&self, user: u64, bytes: &[u8]) -> Result<Decoded, LoadError> {
-        codec::decode(bytes).map_err(|error| {
+    fn decode<'a>(&self, user: u64, stored: Option<&'a Stored>) -> Result<Block<'a>, LoadError> {
+        let decoded = stored.map(|stored| Ok((codec::decode(&stored.bytes)?, stored.stamp)));
+        let block = decoded.transpose().map_err(|error: DecodeError| {
             self.metrics.load_failures.increment(1);
             tracing::error!(user, "the stored block cannot be read: {error}");
             LoadError::Unreadable
-        })
+        })?;
+        self.metrics.loads.increment(1);
+        Ok(block)
     }
 }
 

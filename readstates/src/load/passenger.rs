@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::LoadError;
 use crate::{
-    block::{Block, Operation, Outcome},
+    block::{BlockRef, Operation, Outcome},
     cache::{Landed, Touch},
     engine::NotDone,
     metrics::Metrics,
@@ -48,7 +48,7 @@ pub(crate) struct Reader<V, T> {
     pub(crate) answer: Answer<T>,
 }
 
-impl<T: Send, V: Fn(&Block) -> T + Send> Passenger for Reader<V, T> {
+impl<T: Send, V: Fn(BlockRef<'_>) -> T + Send> Passenger for Reader<V, T> {
     fn bytes(&self) -> usize {
         size_of::<Self>() + size_of::<T>() + OVERHEAD
     }
@@ -76,7 +76,7 @@ pub(crate) struct Changer<V, T> {
     pub(crate) answer: Answer<T>,
 }
 
-impl<T: Send, V: Fn(&Block, &[Outcome]) -> T + Send> Passenger for Changer<V, T> {
+impl<T: Send, V: Fn(BlockRef<'_>, &[Outcome]) -> T + Send> Passenger for Changer<V, T> {
     fn operations(&self) -> usize {
         self.operations.len().max(1)
     }
@@ -90,7 +90,7 @@ impl<T: Send, V: Fn(&Block, &[Outcome]) -> T + Send> Passenger for Changer<V, T>
     }
 
     fn land(self: Box<Self>, landed: &mut Landed<'_>, metrics: &Metrics) {
-        let view = |block: &Block, outcomes: &[Outcome]| {
+        let view = |block: BlockRef<'_>, outcomes: &[Outcome]| {
             metrics.outcomes(outcomes);
             (self.view)(block, outcomes)
         };
@@ -131,7 +131,7 @@ impl Passenger for Item {
     }
 
     fn land(mut self: Box<Self>, landed: &mut Landed<'_>, metrics: &Metrics) {
-        let one = |_: &Block, outcomes: &[Outcome]| {
+        let one = |_: BlockRef<'_>, outcomes: &[Outcome]| {
             metrics.outcomes(outcomes);
             outcomes.first().copied()
         };

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use readstates::{
-    block::{Block, Operation, Outcome, Visit},
+    block::{BlockRef, Operation, Outcome, Visit},
     cache::{Process, Touch},
     engine::{Engine, NotDone},
     metrics::Metrics,
@@ -51,13 +51,14 @@ impl World {
         operation: Operation,
         touch: Touch,
     ) -> Result<Outcome, NotDone> {
-        let first = |_: &Block, outcomes: &[Outcome]| outcomes[0];
+        let first = |_: BlockRef<'_>, outcomes: &[Outcome]| outcomes[0];
         self.engine.change(user, &[operation], touch, first).await
     }
 
     /// The last message of a channel; 0 when there is none.
     pub async fn last(&self, user: u64, channel: u64) -> Result<u64, NotDone> {
-        let view = move |block: &Block| block.state(channel).map_or(0, |state| state.last_message);
+        let view =
+            move |block: BlockRef<'_>| block.state(channel).map_or(0, |state| state.last_message);
         self.engine.read(user, view).await
     }
 
