@@ -109,7 +109,18 @@ pub fn assemble(
     executor: &mut Executor<'_>,
     log: &mut dyn FnMut(&str),
 ) -> Result<Outcome, AssembleError> {
-    let mut tried = Tried::default();
+    assemble_having_tried(spec, root, blocks, executor, Tried::default(), log)
+}
+
+/// The same, by one that has tried something before: the agent gives up re-adding that way.
+pub fn assemble_having_tried(
+    spec: &Spec,
+    root: &Path,
+    blocks: &dyn Blocks,
+    executor: &mut Executor<'_>,
+    mut tried: Tried,
+    log: &mut dyn FnMut(&str),
+) -> Result<Outcome, AssembleError> {
     let mut before: Vec<Action> = Vec::new();
     for _ in 0..ROUNDS {
         let inventory = inventory::observe(spec, root, blocks, &tried)?;

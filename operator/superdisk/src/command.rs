@@ -31,6 +31,8 @@ pub enum Program {
     XfsGrowfs,
     /// Grows an ext4.
     Resize2fs,
+    /// Stops and lets go on the writes to a filesystem.
+    Fsfreeze,
 }
 
 impl Program {
@@ -44,13 +46,15 @@ impl Program {
             Self::MkfsExt4 => "mkfs.ext4",
             Self::XfsGrowfs => "xfs_growfs",
             Self::Resize2fs => "resize2fs",
+            Self::Fsfreeze => "fsfreeze",
         }
     }
 
     /// How long it may take. Making a filesystem writes to the network disk; stopping an array waits for it.
     fn time(self) -> Duration {
         match self {
-            Self::Wipefs => Duration::from_secs(60),
+            // Freezing writes everything that is in memory first, and hangs when that does.
+            Self::Wipefs | Self::Fsfreeze => Duration::from_secs(60),
             Self::Mdadm => Duration::from_secs(180),
             Self::MkfsXfs | Self::MkfsExt4 | Self::XfsGrowfs | Self::Resize2fs => {
                 Duration::from_secs(900)

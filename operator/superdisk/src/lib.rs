@@ -13,17 +13,26 @@
 //! ```
 
 pub mod action;
+pub mod agent;
 pub mod assemble;
+pub mod claim;
 pub mod command;
 pub mod execute;
 pub mod flags;
+pub mod heal;
 pub mod inventory;
 pub mod lineage;
+pub mod metrics;
 pub mod model;
+pub mod patrol;
 pub mod plan;
 pub mod preflight;
 pub mod proof;
+pub mod reap;
 pub mod report;
 pub mod spec;
+pub mod status;
 pub mod superblock;
 pub mod sysfs;
+pub mod teardown;
+pub mod uevent;

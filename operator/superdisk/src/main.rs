@@ -8,6 +8,7 @@ use std::{error::Error, path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand, ValueEnum};
 use superdisk::{
     action::WaitingOn,
+    agent,
     assemble::{self, Lock, Outcome, chain},
     execute::Executor,
     flags::SpecFlags,
@@ -30,6 +31,20 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Mind a super-disk for as long as its pod lives: heal, measure, answer probes, take it down on SIGTERM.
+    ///
+    /// Brings it up first if need be, as `assemble` does; what that refuses is answered by the probes and tried
+    /// again. With --once the exit status is that of `assemble`.
+    Agent(Box<agent::cli::AgentArgs>),
+    /// Show legs and devices, what is being copied, and what was healed. Reads only, and asks no disk.
+    Status(agent::cli::StatusArgs),
+    /// Read everything once, so that bad sectors of the fast leg are found and healed. Exit status 1 when some
+    /// could be read from neither leg.
+    Patrol(agent::cli::PatrolArgs),
+    /// Unmount a super-disk and stop it, in order and never by force. Exit status 1 says who holds it.
+    Teardown(agent::cli::TeardownArgs),
+    /// Take down the super-disks of this node whose pod is gone. Touches nothing that has no record of ours.
+    Reap(agent::cli::ReapArgs),
     /// Bring a super-disk up and mount it, from whatever state it is in.
     ///
     /// Exit status: 0 mounted (without its fast leg when a line on standard error says so), 3 refused (the
@@ -92,6 +107,11 @@ enum Output {
 fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let result = match command {
+        Command::Agent(args) => args.run(),
+        Command::Status(args) => args.run(),
+        Command::Patrol(args) => args.run(),
+        Command::Teardown(args) => args.run(),
+        Command::Reap(args) => args.run(),
         Command::Assemble(args) => run_assemble(&args),
         Command::Preflight(args) => run_preflight(args),
     };

@@ -217,6 +217,22 @@ pub enum Code {
 }
 
 impl Code {
+    /// All of them, for metrics that say 0.
+    pub const ALL: [Self; 12] = [
+        Self::Kernel,
+        Self::NoRaid1,
+        Self::PdLost,
+        Self::PdForeign,
+        Self::PdNotOurs,
+        Self::PdUnexpectedlyBlank,
+        Self::PdNotInSync,
+        Self::DuplicateUuid,
+        Self::SsdAhead,
+        Self::NoFilesystem,
+        Self::SsdMissing,
+        Self::SsdBusy,
+    ];
+
     /// The code as programs read it.
     #[must_use]
     pub fn as_str(self) -> &'static str {

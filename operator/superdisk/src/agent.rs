@@ -1,0 +1,377 @@
+//! `agent`: minds a running super-disk for as long as its pod lives.
+//!
+//! ```text
+//!  main thread    ┌─▶ sleep (md, devices, signals, 10 s) ─▶ look (sysfs) ─▶ heal::decide ─▶ publish ─┐
+//!                 └───────────────────────────────────────────────────────────────┬───────────────────┘
+//!                                                             freeze, at once     │ everything else
+//!  other threads        patrol      HTTP (metrics, state, probes)   freeze lane ◀─┴─▶ work lane
+//! ```
+//!
+//! The main thread asks no disk for anything, so that it sees a lost durable leg and stops the writes while other
+//! threads hang in that very disk. On SIGTERM it takes the super-disk down; killed, it leaves what the next agent
+//! adopts or [`crate::reap`] ends.
+
+pub mod cli;
+pub mod ground;
+pub mod hands;
+pub mod http;
+pub mod lanes;
+pub mod mind;
+pub mod stop;
+pub mod watch;
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use self::{
+    ground::Standing,
+    hands::{Hands, Up},
+    lanes::Lanes,
+    mind::Mind,
+    stop::Stop,
+    watch::{Watch, Woken},
+};
+use crate::{
+    assemble::chain,
+    claim::{Claim, ClaimError, Record, StateFolder},
+    heal::{
+        Condition, Limits, decide,
+        facts::{Facts, Leg},
+        memory::Seconds,
+    },
+    patrol::{self, BlockDevice, Escort},
+    spec::Spec,
+    status::{Paint, Report, draw},
+    sysfs::{FileSystem, NodeKind, Nodes},
+    teardown::{TeardownError, teardown},
+};
+
+/// Longest time between two looks.
+const ROUND: Duration = Duration::from_secs(10);
+/// Between two attempts to bring up what was refused.
+const ASSEMBLE_AGAIN: Duration = Duration::from_secs(30);
+/// Between two looks whether a patrol is due.
+const PATROL_LOOK: Duration = Duration::from_secs(30);
+/// Turns of `--once` before it is said that they lead nowhere: a replaced disk takes four.
+const TURNS: usize = 20;
+
+/// How to mind it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which super-disk.
+    pub spec: Spec,
+    /// The pod that it is for; the reaper needs to know.
+    pub pod: Option<String>,
+    /// Where locks and memory are kept.
+    pub state_dir: PathBuf,
+    /// Where to answer.
+    pub listen: SocketAddr,
+    /// From the end of a patrol to the start of the next.
+    pub patrol_every: Duration,
+    /// How fast it reads, bytes a second.
+    pub patrol_rate: u64,
+    /// From the end of a check to the start of the next.
+    pub check_every: Duration,
+    /// The most a check takes, KiB/s.
+    pub check_max_kib: u64,
+    /// How long the end may take.
+    pub teardown_time: Duration,
+}
+
+impl Options {
+    fn limits(&self) -> Limits {
+        Limits {
+            local_count: self.spec.local_count,
+            rebuild_min_kib: self.spec.policy.rebuild_min_kib,
+            rebuild_max_kib: self.spec.policy.rebuild_max_kib,
+            check_max_kib: self.check_max_kib,
+            check_every: self.check_every.as_secs(),
+        }
+    }
+
+    fn record(&self) -> Record {
+        Record {
+            volume: self.spec.volume.to_string(),
+            pod: self.pod.clone(),
+            mount: self.spec.mount.clone(),
+            durable: kernel_node(&self.spec.durable),
+            local: self.spec.local.clone(),
+            local_count: self.spec.local_count,
+        }
+    }
+}
+
+/// `/dev/NAME` of the device that a path leads to: a volume's path exists in its pod's container alone.
+fn kernel_node(path: &Path) -> PathBuf {
+    let Ok(NodeKind::Block(number)) = FileSystem.kind(path) else {
+        return path.to_owned();
+    };
+    let folder = std::fs::canonicalize(format!("/sys/dev/block/{number}"));
+    let name = folder
+        .ok()
+        .and_then(|folder| folder.file_name().map(ToOwned::to_owned));
+    name.map_or_else(|| path.to_owned(), |name| Path::new("/dev").join(name))
+}
+
+/// Why the agent ended.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Another one minds this volume, or the state folder cannot be used.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// The port cannot be had.
+    #[error("failed to listen on {address}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Signals or the poll failed.
+    #[error("failed to wait for changes")]
+    Wait(#[source] io::Error),
+    /// Told to end, and the super-disk still runs.
+    #[error(transparent)]
+    Teardown(#[from] TeardownError),
+    /// One round did not come to an end.
+    #[error("failed to finish a round: {0}")]
+    Round(String),
+}
+
+/// Says something to whoever reads the log.
+pub(crate) fn say(line: &str) {
+    eprintln!("{line}");
+}
+
+/// Seconds since 1970. A clock before that is as good as none.
+#[must_use]
+pub fn now() -> Seconds {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// Minds it until told to end; then takes it down.
+pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
+    let volume = options.spec.volume.to_string();
+    let _claim = Claim::take(&options.state_dir, &volume)?;
+    let state = StateFolder::new(&options.state_dir, &volume);
+    state.save("record", &options.record())?;
+    let root = PathBuf::from("/");
+    let mind = Arc::new(Mind::new(&options.spec, state, &root));
+    let hands = Hands::new(options.spec.clone(), &root, &options.state_dir);
+    let hands = Arc::new(hands.having_seen(mind.mirror()));
+    let listen = |source| AgentError::Listen {
+        address: options.listen,
+        source,
+    };
+    let listener = TcpListener::bind(options.listen).map_err(listen)?;
+    let answers = Arc::clone(&mind);
+    // Ends with the process: it holds nothing.
+    thread::spawn(move || http::serve(&listener, &*answers));
+    let (mut watch, waker) = Watch::new(&root).map_err(AgentError::Wait)?;
+    let mut lanes = Lanes::start(Arc::clone(&hands), waker);
+    let stop = Stop::default();
+    let patrol = start_patrol(options, &mind, &stop);
+    say(&format!(
+        "minding {volume}, answering on {}",
+        options.listen
+    ));
+    mind_it(&options.limits(), &hands, &mind, &mut lanes, &mut watch)?;
+    say("told to end");
+    mind.stopping();
+    stop.say();
+    // A patrol that hangs in a disk keeps the mirror open; then stopping it says so.
+    let deadline = Instant::now() + options.teardown_time;
+    while !patrol.is_finished() && Instant::now() < deadline {
+        let _ = Stop::default().pause(Duration::from_millis(20));
+    }
+    lanes.end(deadline);
+    let standing = Standing::new(&hands, &mind, deadline);
+    teardown(&options.spec.mount, &standing)?;
+    say("the super-disk is down");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Looks, decides and hands out, until told to end.
+fn mind_it(
+    limits: &Limits,
+    hands: &Hands,
+    mind: &Mind,
+    lanes: &mut Lanes,
+    watch: &mut Watch,
+) -> Result<(), AgentError> {
+    let mut known = None;
+    let (mut assemble_at, mut first) = (Instant::now(), true);
+    loop {
+        for outcome in lanes.outcomes() {
+            mind.learn(outcome);
+        }
+        watch.arm(known.as_ref());
+        let facts = match hands.look() {
+            Ok(facts) => facts,
+            Err(error) => {
+                // An array that came or went meanwhile; or something worse, which the probes then tell.
+                mind.cannot_look(&chain(&error));
+                if watch
+                    .sleep(Duration::from_secs(1))
+                    .map_err(AgentError::Wait)?
+                    == Woken::Stop
+                {
+                    return Ok(());
+                }
+                continue;
+            }
+        };
+        let decision = mind.decide(limits, &facts, now());
+        mind.publish(&facts, &decision, hands.generation(), now());
+        let up = facts.mirror.is_some() && facts.mount.is_some();
+        // The first time in any case: the header has to be read, for beats.
+        let wants = first || (!up && Instant::now() >= assemble_at);
+        if wants && lanes.bring_up(&decision) {
+            first = false;
+            assemble_at = Instant::now() + ASSEMBLE_AGAIN;
+        }
+        lanes.hand_out(&decision, &facts, |step| mind.before(step, now()));
+        let same = known
+            .as_ref()
+            .is_some_and(|known| same_arrays(known, &facts));
+        known = Some(facts);
+        if same && watch.sleep(ROUND).map_err(AgentError::Wait)? == Woken::Stop {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether the files to watch are still the same.
+fn same_arrays(one: &Facts, other: &Facts) -> bool {
+    let names = |facts: &Facts| {
+        let mirror = facts.mirror.as_ref();
+        let leg = |leg: Option<&Leg>| leg.map(|leg| leg.device.clone());
+        (
+            mirror.map(|mirror| mirror.name.clone()),
+            leg(mirror.and_then(|mirror| mirror.durable.as_ref())),
+            leg(mirror.and_then(|mirror| mirror.fast.as_ref())),
+            facts.stripe.as_ref().map(|stripe| stripe.name.clone()),
+        )
+    };
+    names(one) == names(other)
+}
+
+/// Patrols when it is time, as long as both legs are in sync.
+fn start_patrol(options: &Options, mind: &Arc<Mind>, stop: &Stop) -> thread::JoinHandle<()> {
+    let (mind, stop) = (Arc::clone(mind), stop.clone());
+    let (every, rate) = (options.patrol_every.as_secs(), options.patrol_rate);
+    thread::spawn(move || {
+        while !stop.pause(PATROL_LOOK.min(Duration::from_secs(every.max(1)))) {
+            let mut record = mind.patrol();
+            let due = record.position > 0
+                || record
+                    .last_finished
+                    .is_none_or(|last| now() >= last + every);
+            let Some(mirror) = mind.healthy_mirror().filter(|_| due) else {
+                continue;
+            };
+            match BlockDevice::open(&mirror) {
+                Ok(mut disk) => patrol::patrol(
+                    &mut disk,
+                    rate,
+                    &mut record,
+                    &Escort {
+                        stop: &stop,
+                        may_read: &|| mind.healthy_mirror().as_ref() == Some(&mirror),
+                        save: &|record| mind.patrolled(record),
+                        now: &now,
+                    },
+                ),
+                Err(error) => say(&format!("failed to open {}: {error}", mirror.display())),
+            }
+        }
+    })
+}
+
+/// One round: bring it up, look, decide, do, until nothing is left to do; then say how it is.
+pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
+    let volume = options.spec.volume.to_string();
+    let _claim = Claim::take(&options.state_dir, &volume)?;
+    let state = StateFolder::new(&options.state_dir, &volume);
+    state.save("record", &options.record())?;
+    let root = PathBuf::from("/");
+    let mind = Mind::new(&options.spec, state, &root);
+    let hands = Hands::new(options.spec.clone(), &root, &options.state_dir);
+    let hands = hands.having_seen(mind.mirror());
+    let failed = |error: &dyn std::error::Error| AgentError::Round(chain(error));
+    let first = hands.look().map_err(|error| failed(&error))?;
+    // A super-disk that lost its durable leg is frozen first of all: everything else asks disks.
+    let decision = mind.decide(&options.limits(), &first, now());
+    if !matches!(decision.condition, Condition::DurableLost { .. }) {
+        match hands.bring_up().map_err(|error| failed(&error))? {
+            Up::Done => {}
+            Up::WithoutFastLeg(why) => say(&format!("serving without the fast leg: {why}")),
+            Up::Refused(refusal) => {
+                say(&refusal.to_string());
+                return Ok(ExitCode::from(3));
+            }
+        }
+    }
+    let mut before = Vec::new();
+    for _ in 0..TURNS {
+        let facts = hands.look().map_err(|error| failed(&error))?;
+        let decision = mind.decide(&options.limits(), &facts, now());
+        if decision.steps.is_empty() || decision.steps == before {
+            let report = http::Source::report(&mind);
+            print!(
+                "{}",
+                report
+                    .map(|report| draw(&report, Paint::Plain))
+                    .unwrap_or_default()
+            );
+            return Ok(ExitCode::SUCCESS);
+        }
+        for step in &decision.steps {
+            say(&step.to_string());
+            mind.before(step, now());
+            hands.step(step, &facts).map_err(|error| failed(&error))?;
+            mind.learn(lanes::Outcome::done(step, &facts));
+        }
+        before = decision.steps;
+    }
+    Err(AgentError::Round(format!("{TURNS} turns led nowhere")))
+}
+
+/// How a super-disk is, for somebody who only looks.
+pub fn look_at(options: &Options) -> Result<Report, AgentError> {
+    let state = StateFolder::new(&options.state_dir, options.spec.volume.as_str());
+    let root = PathBuf::from("/");
+    let mind = Mind::new(&options.spec, state, &root);
+    let hands = Hands::new(options.spec.clone(), &root, &options.state_dir);
+    let hands = hands.having_seen(mind.mirror());
+    let facts = hands
+        .look()
+        .map_err(|error| AgentError::Round(chain(&error)))?;
+    let decision = decide(&options.limits(), &facts, &mind.memory(), now());
+    Ok(mind.report_of(&facts, &decision, now()))
+}
+
+/// Takes it down, whoever brought it up.
+pub fn take_down(spec: &Spec, state_dir: &Path, time: Duration) -> Result<(), AgentError> {
+    let _claim = Claim::take(state_dir, spec.volume.as_str())?;
+    take_down_claimed(spec, state_dir, time)
+}
+
+/// The same, by one that holds the claim.
+pub fn take_down_claimed(spec: &Spec, state_dir: &Path, time: Duration) -> Result<(), AgentError> {
+    let root = PathBuf::from("/");
+    let state = StateFolder::new(state_dir, spec.volume.as_str());
+    let mind = Mind::new(spec, state, &root);
+    let hands = Hands::new(spec.clone(), &root, state_dir).having_seen(mind.mirror());
+    hands.learn();
+    let standing = Standing::new(&hands, &mind, Instant::now() + time);
+    Ok(teardown(&spec.mount, &standing)?)
+}

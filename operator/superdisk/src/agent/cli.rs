@@ -1,0 +1,347 @@
+//! The subcommands of the running side: flags in, an exit status out.
+
+use std::{
+    error::Error,
+    io::IsTerminal,
+    net::SocketAddr,
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use clap::ValueEnum;
+
+use super::{Options, look_at, now, once, run, say, stop::Stop, take_down, take_down_claimed};
+use crate::{
+    assemble::chain,
+    claim::{Claim, Record, StateFolder, records},
+    flags::SpecFlags,
+    heal::observe::SECTOR_BYTES,
+    patrol::{self, BlockDevice, Disk, Escort},
+    reap::{self, Node, Outcome},
+    spec::{FilesystemKind, Policy, Spec},
+    status::{Paint, Report, draw},
+};
+
+/// How to answer on standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For a person.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+fn time(text: &str) -> Result<Duration, humantime::DurationError> {
+    humantime::parse_duration(text)
+}
+
+/// What minds a super-disk besides its description.
+#[derive(Debug, clap::Args)]
+pub struct AgentArgs {
+    #[command(flatten)]
+    flags: SpecFlags,
+
+    /// UID of the pod that it is for: `reap` takes it down when the pod is gone.
+    #[arg(long, value_name = "UID", env = "POD_UID")]
+    pod: Option<String>,
+
+    /// Where to answer /metrics, /state, /startup, /livez and /readyz.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9108")]
+    listen: SocketAddr,
+
+    /// How long after a patrol the next one begins.
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = time)]
+    patrol_every: Duration,
+
+    /// MiB/s that a patrol reads.
+    #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    patrol_rate: u32,
+
+    /// How long after a comparison of the legs the next one begins.
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time)]
+    check_every: Duration,
+
+    /// MiB/s that a comparison takes from the network disk at most.
+    #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    check_rate: u32,
+
+    /// How long taking it down may take, within the pod's grace period.
+    #[arg(long, value_name = "TIME", default_value = "50s", value_parser = time)]
+    teardown_time: Duration,
+
+    /// Bring it up, look, do what there is to do, say how it is, and end. It stays up.
+    #[arg(long)]
+    once: bool,
+}
+
+impl AgentArgs {
+    /// Minds it.
+    pub fn run(&self) -> Result<ExitCode, Box<dyn Error>> {
+        let mut options = options(&self.flags);
+        options.pod.clone_from(&self.pod);
+        options.listen = self.listen;
+        options.patrol_every = self.patrol_every;
+        options.patrol_rate = u64::from(self.patrol_rate) << 20;
+        options.check_every = self.check_every;
+        options.check_max_kib = u64::from(self.check_rate) << 10;
+        options.teardown_time = self.teardown_time;
+        Ok(if self.once {
+            once(&options)?
+        } else {
+            run(&options)?
+        })
+    }
+}
+
+/// With what is of no concern to those who only look.
+fn options(flags: &SpecFlags) -> Options {
+    let mut spec = flags.spec();
+    // The kernel lists mounts by where they really are.
+    spec.mount = std::fs::canonicalize(&spec.mount).unwrap_or(spec.mount);
+    Options {
+        spec,
+        pod: None,
+        state_dir: flags.state_dir.clone(),
+        listen: SocketAddr::from(([0, 0, 0, 0], 0)),
+        patrol_every: Duration::MAX,
+        patrol_rate: u64::MAX,
+        check_every: Duration::MAX,
+        check_max_kib: u64::MAX,
+        teardown_time: Duration::ZERO,
+    }
+}
+
+/// How a super-disk is.
+#[derive(Debug, clap::Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    flags: SpecFlags,
+
+    /// How to answer on standard output.
+    #[arg(long, value_enum, default_value_t = Output::Human)]
+    output: Output,
+
+    /// Again and again, every two seconds.
+    #[arg(long)]
+    watch: bool,
+}
+
+impl StatusArgs {
+    /// Says it.
+    pub fn run(&self) -> Result<ExitCode, Box<dyn Error>> {
+        const EVERY: Duration = Duration::from_secs(2);
+        let options = options(&self.flags);
+        let terminal = std::io::stdout().is_terminal();
+        let paint = if terminal {
+            Paint::Colour
+        } else {
+            Paint::Plain
+        };
+        loop {
+            let report = look_at(&options)?;
+            if self.watch && terminal && self.output == Output::Human {
+                // Home, and everything below away.
+                print!("\x1b[H\x1b[2J");
+            }
+            match self.output {
+                Output::Human => print!("{}", draw(&report, paint)),
+                Output::Json => println!("{}", serde_json::to_string(&report)?),
+            }
+            if !self.watch {
+                return Ok(ExitCode::SUCCESS);
+            }
+            let _ = Stop::default().pause(EVERY);
+        }
+    }
+}
+
+/// Read everything now.
+#[derive(Debug, clap::Args)]
+pub struct PatrolArgs {
+    #[command(flatten)]
+    flags: SpecFlags,
+
+    /// MiB/s to read.
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    rate: u32,
+}
+
+impl PatrolArgs {
+    /// Reads it, from the beginning or from where an earlier patrol was.
+    pub fn run(&self) -> Result<ExitCode, Box<dyn Error>> {
+        let options = options(&self.flags);
+        let volume = options.spec.volume.as_str();
+        // An agent that runs keeps its own record, of its own patrol.
+        let claim = Claim::take(&options.state_dir, volume).ok();
+        let state = StateFolder::new(&options.state_dir, volume);
+        let mut record: patrol::Record = match &claim {
+            Some(_) => state.load("patrol").unwrap_or_default(),
+            None => patrol::Record::default(),
+        };
+        let before = look_at(&options)?;
+        let (mirror, healed_before) = healthy(&before)?;
+        let mut disk = BlockDevice::open(&mirror)?;
+        let (size, begun) = (disk.bytes() - record.position, Instant::now());
+        let save = |record: &patrol::Record| {
+            if claim.is_some()
+                && let Err(error) = state.save("patrol", record)
+            {
+                say(&chain(&error));
+            }
+        };
+        let escort = Escort {
+            stop: &Stop::default(),
+            may_read: &|| look_at(&options).is_ok_and(|report| healthy(&report).is_ok()),
+            save: &save,
+            now: &now,
+        };
+        patrol::patrol(&mut disk, u64::from(self.rate) << 20, &mut record, &escort);
+        let healed = look_at(&options)
+            .ok()
+            .and_then(|report| Some(healthy(&report).ok()?.1));
+        let healed = healed
+            .unwrap_or(healed_before)
+            .saturating_sub(healed_before);
+        println!(
+            "read {} MiB in {:.1} s: {} KiB healed, {} KiB could be read from neither leg",
+            size >> 20,
+            begun.elapsed().as_secs_f64(),
+            (healed * SECTOR_BYTES) >> 10,
+            record.last_unreadable * 4,
+        );
+        Ok(if record.last_unreadable == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+/// The mirror's node and how many sectors of its fast leg were healed; an error unless both legs are in sync.
+fn healthy(report: &Report) -> Result<(PathBuf, u64), String> {
+    let mirror = report
+        .facts
+        .as_ref()
+        .and_then(|facts| facts.mirror.as_ref());
+    let fast = mirror
+        .and_then(|mirror| mirror.fast.as_ref())
+        .filter(|leg| leg.in_sync());
+    match (mirror, fast) {
+        (Some(mirror), Some(fast)) => Ok((
+            PathBuf::from(format!("/dev/{}", mirror.name)),
+            fast.healed_sectors,
+        )),
+        (Some(_) | None, None) | (None, Some(_)) => Err(format!(
+            "a patrol needs both legs in sync; the super-disk is {}",
+            report.condition.word()
+        )),
+    }
+}
+
+/// Take it down.
+#[derive(Debug, clap::Args)]
+pub struct TeardownArgs {
+    #[command(flatten)]
+    flags: SpecFlags,
+
+    /// How long it may take.
+    #[arg(long, value_name = "TIME", default_value = "50s", value_parser = time)]
+    time: Duration,
+}
+
+impl TeardownArgs {
+    /// Takes it down.
+    pub fn run(&self) -> Result<ExitCode, Box<dyn Error>> {
+        let options = options(&self.flags);
+        take_down(&options.spec, &options.state_dir, self.time)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Take down what pods that are gone have left.
+#[derive(Debug, clap::Args)]
+pub struct ReapArgs {
+    /// Where the agents of this node keep locks and records.
+    #[arg(long, value_name = "PATH", default_value = "/run/superdisk")]
+    state_dir: PathBuf,
+
+    /// The kubelet's folder.
+    #[arg(long, value_name = "PATH", default_value = "/var/lib/kubelet")]
+    kubelet: PathBuf,
+
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// How to answer on standard output.
+    #[arg(long, value_enum, default_value_t = Output::Human)]
+    output: Output,
+
+    /// How long taking one down may take.
+    #[arg(long, value_name = "TIME", default_value = "50s", value_parser = time)]
+    time: Duration,
+
+    /// How long after one round the next one begins.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time)]
+    every: Duration,
+
+    /// End after one round. Exit status 1 when something could not be taken down.
+    #[arg(long)]
+    once: bool,
+}
+
+impl ReapArgs {
+    /// Reaps.
+    pub fn run(&self) -> Result<ExitCode, Box<dyn Error>> {
+        loop {
+            let all = records(&self.state_dir)?;
+            let reaped = reap::reap(&self.state_dir, &all, self.dry_run, self);
+            for one in &reaped {
+                match self.output {
+                    Output::Human => println!("{} {}", one.volume, one.outcome.words()),
+                    Output::Json => println!("{}", serde_json::to_string(one)?),
+                }
+            }
+            if self.once {
+                let failed = reaped
+                    .iter()
+                    .any(|one| matches!(one.outcome, Outcome::Failed(_)));
+                return Ok(if failed {
+                    ExitCode::FAILURE
+                } else {
+                    ExitCode::SUCCESS
+                });
+            }
+            let _ = Stop::default().pause(self.every);
+        }
+    }
+}
+
+impl Node for ReapArgs {
+    fn has_pod(&self, pod: &str) -> std::io::Result<bool> {
+        reap::has_pod(&self.kubelet, pod)
+    }
+
+    fn take_down(&self, record: &Record) -> Result<(), String> {
+        let Record {
+            volume,
+            pod: _,
+            mount,
+            durable,
+            local,
+            local_count,
+        } = record;
+        let spec = Spec {
+            durable: durable.clone(),
+            local: local.clone(),
+            local_count: *local_count,
+            volume: volume.parse().map_err(|error| chain(&error))?,
+            mount: mount.clone(),
+            // Of no concern to an end.
+            filesystem: FilesystemKind::Xfs,
+            policy: Policy::default(),
+        };
+        take_down_claimed(&spec, &self.state_dir, self.time).map_err(|error| chain(&error))
+    }
+}

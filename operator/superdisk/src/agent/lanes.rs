@@ -1,0 +1,274 @@
+//! Two lanes for what may hang: one that stops writes, and one for everything else, so that a disk that hangs in the
+//! second does not keep the first from going.
+//!
+//! At most one thing is under way in each. What failed, or changed nothing, is tried again after a pause; what
+//! succeeded is gone on from at once.
+
+use std::{
+    sync::{Arc, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    hands::{Hands, Up},
+    watch::Waker,
+};
+use crate::{
+    assemble::chain,
+    heal::{Condition, Decision, Step, facts::Facts},
+    model::Refusal,
+};
+
+/// Before something that failed is tried again.
+const PAUSE: Duration = Duration::from_secs(10);
+/// How often the lineage is written: what a snapshot put back can be behind without being noticed.
+const BEAT: Duration = Duration::from_secs(10);
+
+/// What was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// A step.
+    Step {
+        /// Which.
+        step: Step,
+        /// Bad sectors of the fast leg when it was decided.
+        bad_sectors: u64,
+    },
+    /// Bringing the super-disk up.
+    BringUp,
+    /// Writing the lineage.
+    Beat,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Of what.
+    pub tried: Tried,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// Why nothing was done.
+    pub refusal: Option<Refusal>,
+}
+
+impl Outcome {
+    /// A step was done.
+    #[must_use]
+    pub fn done(step: &Step, facts: &Facts) -> Self {
+        Self {
+            tried: Tried::Step {
+                step: step.clone(),
+                bad_sectors: bad_sectors(facts),
+            },
+            error: None,
+            refusal: None,
+        }
+    }
+}
+
+fn bad_sectors(facts: &Facts) -> u64 {
+    let fast = facts
+        .mirror
+        .as_ref()
+        .and_then(|mirror| mirror.fast.as_ref());
+    fast.map_or(0, |leg| leg.bad_sectors)
+}
+
+enum Job {
+    Steps(Vec<Step>, Facts),
+    BringUp,
+    Beat(Facts),
+}
+
+/// One lane: a thread that does one job at a time.
+struct Lane {
+    jobs: mpsc::SyncSender<Job>,
+    busy: bool,
+    /// No new job before that.
+    not_before: Instant,
+    last: Vec<Step>,
+}
+
+/// Which lane an outcome is from, and whether the lane is free again.
+struct Message {
+    freeze: bool,
+    outcome: Option<Outcome>,
+}
+
+/// Both lanes.
+pub struct Lanes {
+    freeze: Lane,
+    work: Lane,
+    beat_at: Instant,
+    messages: mpsc::Receiver<Message>,
+}
+
+impl std::fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lanes").finish_non_exhaustive()
+    }
+}
+
+impl Lanes {
+    /// Starts both threads. They end with the process: what hangs in a disk cannot be ended otherwise.
+    #[must_use]
+    pub fn start(hands: Arc<Hands>, waker: Waker) -> Self {
+        let (sender, messages) = mpsc::channel();
+        let waker = Arc::new(waker);
+        let lane = |freeze| {
+            let (jobs, todo) = mpsc::sync_channel(1);
+            let (hands, sender, waker) = (Arc::clone(&hands), sender.clone(), Arc::clone(&waker));
+            thread::spawn(move || {
+                for job in todo {
+                    let tell = |outcome| {
+                        // Nobody listens any more at the end.
+                        let _ = sender.send(Message { freeze, outcome });
+                    };
+                    do_job(&hands, job, &|outcome| tell(Some(outcome)));
+                    tell(None);
+                    waker.wake();
+                }
+            });
+            Lane {
+                jobs,
+                busy: false,
+                not_before: Instant::now(),
+                last: Vec::new(),
+            }
+        };
+        Self {
+            freeze: lane(true),
+            work: lane(false),
+            beat_at: Instant::now(),
+            messages,
+        }
+    }
+
+    /// What came of things since the last call.
+    pub fn outcomes(&mut self) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        while let Ok(message) = self.messages.try_recv() {
+            self.take(message, &mut outcomes);
+        }
+        outcomes
+    }
+
+    fn take(&mut self, Message { freeze, outcome }: Message, outcomes: &mut Vec<Outcome>) {
+        let lane = if freeze {
+            &mut self.freeze
+        } else {
+            &mut self.work
+        };
+        match outcome {
+            None => lane.busy = false,
+            Some(outcome) => {
+                if outcome.error.is_some() {
+                    lane.not_before = Instant::now() + PAUSE;
+                }
+                outcomes.push(outcome);
+            }
+        }
+    }
+
+    /// Begins to bring the super-disk up; false when the lane is taken, or there is a reason not to.
+    pub fn bring_up(&mut self, decision: &Decision) -> bool {
+        let lost = matches!(decision.condition, Condition::DurableLost { .. });
+        !lost && self.work.begin(Job::BringUp)
+    }
+
+    /// Hands out what was decided, as far as the lanes are free. `before` is called for each step first.
+    pub fn hand_out(&mut self, decision: &Decision, facts: &Facts, before: impl Fn(&Step)) {
+        let (freeze, work): (Vec<Step>, Vec<Step>) = decision
+            .steps
+            .iter()
+            .cloned()
+            .partition(|step| *step == Step::Freeze);
+        self.freeze.begin_steps(freeze, facts, &before);
+        self.work.begin_steps(work, facts, &before);
+        let lasts = match decision.condition {
+            Condition::Healthy | Condition::Rebuilding | Condition::FastLost { .. } => true,
+            Condition::NotAssembled | Condition::DurableLost { .. } | Condition::WrongWay => false,
+        };
+        if lasts && Instant::now() >= self.beat_at && self.work.begin(Job::Beat(facts.clone())) {
+            self.beat_at = Instant::now() + BEAT;
+        }
+    }
+
+    /// Waits until nothing is under way, at most until `deadline`; what comes of it concerns nobody any more.
+    pub fn end(&mut self, deadline: Instant) {
+        while self.freeze.busy || self.work.busy {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.messages.recv_timeout(left / 2) {
+                Ok(message) => self.take(message, &mut Vec::new()),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Lane {
+    fn begin(&mut self, job: Job) -> bool {
+        if self.busy || Instant::now() < self.not_before {
+            return false;
+        }
+        self.busy = self.jobs.try_send(job).is_ok();
+        self.busy
+    }
+
+    fn begin_steps(&mut self, steps: Vec<Step>, facts: &Facts, before: &impl Fn(&Step)) {
+        if steps.is_empty() {
+            self.last.clear();
+            return;
+        }
+        if self.busy || Instant::now() < self.not_before {
+            return;
+        }
+        steps.iter().for_each(before);
+        // Decided again right after it was done: it did not help, and is not to be repeated in a circle.
+        if self.last == steps {
+            self.not_before = Instant::now() + PAUSE;
+        }
+        self.last.clone_from(&steps);
+        self.busy = self.jobs.try_send(Job::Steps(steps, facts.clone())).is_ok();
+    }
+}
+
+fn do_job(hands: &Hands, job: Job, tell: &dyn Fn(Outcome)) {
+    match job {
+        Job::Steps(steps, facts) => {
+            for step in steps {
+                super::say(&step.to_string());
+                let error = hands.step(&step, &facts).err();
+                let failed = error.is_some();
+                tell(Outcome {
+                    error: error.map(|error| chain(&error)),
+                    ..Outcome::done(&step, &facts)
+                });
+                if failed {
+                    return;
+                }
+            }
+        }
+        Job::BringUp => {
+            let (error, refusal) = match hands.bring_up() {
+                Ok(Up::Done) => (None, None),
+                Ok(Up::WithoutFastLeg(why)) => {
+                    (Some(format!("serving without the fast leg: {why}")), None)
+                }
+                Ok(Up::Refused(refusal)) => (None, Some(refusal)),
+                Err(error) => (Some(chain(&error)), None),
+            };
+            tell(Outcome {
+                tried: Tried::BringUp,
+                error,
+                refusal,
+            });
+        }
+        Job::Beat(facts) => tell(Outcome {
+            tried: Tried::Beat,
+            error: hands.beat(&facts).err().map(|error| chain(&error)),
+            refusal: None,
+        }),
+    }
+}

@@ -1,0 +1,57 @@
+//! A word to threads that pace themselves: stop, even while you pause.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// Shared by who says it and who hears it.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    inner: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Stop {
+    /// Says it, to all, for good.
+    pub fn say(&self) {
+        let (said, changed) = &*self.inner;
+        *said.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        changed.notify_all();
+    }
+
+    /// Whether it was said.
+    #[must_use]
+    pub fn said(&self) -> bool {
+        self.pause(Duration::ZERO)
+    }
+
+    /// Waits that long, or until it is said; whether it was.
+    #[must_use]
+    pub fn pause(&self, at_most: Duration) -> bool {
+        let (said, changed) = &*self.inner;
+        let guard = said.lock().unwrap_or_else(PoisonError::into_inner);
+        let (guard, _) = changed
+            .wait_timeout_while(guard, at_most, |said| !*said)
+            .unwrap_or_else(PoisonError::into_inner);
+        *guard
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{thread, time::Instant};
+
+    use super::*;
+
+    #[test]
+    fn a_pause_ends_when_stop_is_said() {
+        let stop = Stop::default();
+        assert!(!stop.said());
+        let other = stop.clone();
+        let began = Instant::now();
+        let waiting = thread::spawn(move || other.pause(Duration::from_secs(60)));
+        stop.say();
+        assert!(waiting.join().unwrap());
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
+}

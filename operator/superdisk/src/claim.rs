@@ -1,0 +1,220 @@
+//! Who a super-disk on this node belongs to: a lock that lives as long as the process that minds it, and a record
+//! of the pod and its arrays that outlives it, for [`crate::reap`].
+//!
+//! Both are files of the state folder, named after the volume. It is a folder in memory: a reboot empties it as it
+//! ends all arrays.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// What the record says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Which volume.
+    pub volume: String,
+    /// The pod that it was put together for; `None` when nobody said.
+    pub pod: Option<String>,
+    /// Where it is mounted.
+    pub mount: PathBuf,
+    /// Device of the durable leg, as it was named.
+    pub durable: PathBuf,
+    /// Devices of the fast leg, as they were named.
+    pub local: Vec<String>,
+    /// How many there are.
+    pub local_count: usize,
+}
+
+/// A lock that is held until this value is dropped, or the process ends, however it ends.
+#[derive(Debug)]
+pub struct Claim {
+    _lock: File,
+}
+
+/// Why a super-disk could not be claimed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// Another process minds it.
+    #[error("another process minds the volume {0} on this node")]
+    Taken(String),
+    /// The state folder cannot be used.
+    #[error("failed to write {path}")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl Claim {
+    /// Takes the lock of a volume, at once or not at all.
+    pub fn take(folder: &Path, volume: &str) -> Result<Self, ClaimError> {
+        let path = lock_path(folder, volume);
+        let failed = |source: io::Error| ClaimError::Io {
+            path: path.clone(),
+            source,
+        };
+        fs::create_dir_all(folder).map_err(failed)?;
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let lock = rustix::fs::open(&path, flags, mode).map_err(|error| failed(error.into()))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { _lock: lock.into() }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(ClaimError::Taken(volume.to_owned())),
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+}
+
+fn lock_path(folder: &Path, volume: &str) -> PathBuf {
+    folder.join(format!("{volume}.lock"))
+}
+
+/// Files of one volume in the state folder, each a JSON object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateFolder {
+    folder: PathBuf,
+    volume: String,
+}
+
+impl StateFolder {
+    /// Of this volume.
+    #[must_use]
+    pub fn new(folder: &Path, volume: &str) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            volume: volume.to_owned(),
+        }
+    }
+
+    /// `kind` is such as `record`, `memory`, `patrol`. A file that is not there, or is not to be understood, is as
+    /// good as none: it was of another version, and only remembers.
+    #[must_use]
+    pub fn load<T: DeserializeOwned>(&self, kind: &str) -> Option<T> {
+        let text = fs::read_to_string(self.path(kind)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Replaces the file as a whole.
+    pub fn save<T: Serialize>(&self, kind: &str, value: &T) -> Result<(), ClaimError> {
+        let path = self.path(kind);
+        let written = || {
+            fs::create_dir_all(&self.folder)?;
+            let text = serde_json::to_string(value)?;
+            let beside = path.with_extension("new");
+            fs::write(&beside, text)?;
+            fs::rename(&beside, &path)
+        };
+        written().map_err(|source| ClaimError::Io {
+            path: path.clone(),
+            source,
+        })
+    }
+
+    /// Removes all files of the volume but its lock, which others may be waiting for.
+    pub fn forget(&self) -> io::Result<()> {
+        let prefix = format!("{}.", self.volume);
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let ours = name.strip_prefix(&prefix);
+            if ours.is_some_and(|kind| KINDS.contains(&kind)) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, kind: &str) -> PathBuf {
+        self.folder.join(format!("{}.{kind}.json", self.volume))
+    }
+}
+
+/// What is remembered of a volume.
+const KINDS: [&str; 3] = ["record.json", "memory.json", "patrol.json"];
+
+/// The records of all volumes, by file name. No folder, no records.
+pub fn records(folder: &Path) -> io::Result<Vec<Record>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.to_string_lossy().ends_with(".record.json") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let read = |path: &PathBuf| {
+        let text = fs::read_to_string(path)?;
+        serde_json::from_str(&text).map_err(io::Error::from)
+    };
+    paths.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(volume: &str) -> Record {
+        Record {
+            volume: volume.to_owned(),
+            pod: Some("8d5b".to_owned()),
+            mount: "/data".into(),
+            durable: "/dev/sdb".into(),
+            local: vec!["/dev/nvme*".to_owned()],
+            local_count: 2,
+        }
+    }
+
+    #[test]
+    fn one_process_minds_a_volume_and_others_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("superdisk");
+        let first = Claim::take(&state, "a").unwrap();
+        Claim::take(&state, "b").unwrap();
+        let second = Claim::take(&state, "a").unwrap_err();
+        assert_eq!(
+            second.to_string(),
+            "another process minds the volume a on this node"
+        );
+        drop(first);
+        Claim::take(&state, "a").unwrap();
+    }
+
+    #[test]
+    fn what_is_remembered_is_found_again_and_forgotten_by_volume() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(records(&folder.path().join("none")).unwrap(), []);
+        let (one, two) = ("a", "a.b");
+        for volume in [two, one] {
+            let state = StateFolder::new(folder.path(), volume);
+            state.save("record", &record(volume)).unwrap();
+            state.save("memory", &1).unwrap();
+        }
+        assert_eq!(records(folder.path()).unwrap(), [record(two), record(one)]);
+        StateFolder::new(folder.path(), one).forget().unwrap();
+        assert_eq!(records(folder.path()).unwrap(), [record(two)]);
+        let kept: Option<u8> = StateFolder::new(folder.path(), two).load("memory");
+        assert_eq!(kept, Some(1));
+    }
+
+    #[test]
+    fn a_file_that_is_not_understood_is_as_good_as_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::new(folder.path(), "a");
+        state.save("memory", &"text").unwrap();
+        assert_eq!(state.load::<u8>("memory"), None);
+        assert_eq!(state.load::<String>("memory").as_deref(), Some("text"));
+    }
+}

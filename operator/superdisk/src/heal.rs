@@ -1,0 +1,283 @@
+//! Decides what the running side does next: what is seen, what is remembered and the time in; a condition, what
+//! else is worth saying, and steps out. Pure: it opens nothing, starts nothing and reads no clock.
+//!
+//! ```text
+//!                   durable leg not in sync, or it misses writes
+//!   any ───────────────────────────────────────────────────────────▶ DurableLost  freeze; never by itself back
+//!
+//!   Healthy ──leg faulty / member gone──▶ FastLost ──removed, stopped, N devices──▶ Rebuilding ──▶ Healthy
+//!      ▲                                     │ kicked, all members alive                 │
+//!      └──────────── re-added ◀──────────────┘◀──────────────────────────────────────────┘
+//! ```
+//!
+//! The fast leg's loss is degraded service: it is tried again with growing pauses and a bound, and then said.
+//! The durable leg's loss is the red line: the application would go on, without an error, on disks that do
+//! not last.
+
+pub mod check;
+mod decision;
+pub mod facts;
+pub mod memory;
+pub mod observe;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use self::decision::{Condition, Decision, DurableLoss, Knob, Notice, Step, WaitingOn};
+use self::{
+    facts::{Facts, Leg, Mirror, Stripe, SyncAction},
+    memory::{Attempt, Memory, Seconds},
+};
+
+/// What differs per installation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many devices the fast array has.
+    pub local_count: usize,
+    /// What a rebuild gets even when the database is busy, KiB/s. md's own 1 MiB/s would take days.
+    pub rebuild_min_kib: u64,
+    /// The most a rebuild takes, KiB/s.
+    pub rebuild_max_kib: u64,
+    /// The most a check takes, KiB/s.
+    pub check_max_kib: u64,
+    /// From the end of a check to the start of the next, seconds.
+    pub check_every: Seconds,
+}
+
+/// Sectors of the fast leg that may be read from the durable leg before the leg is built anew: 1 MiB.
+const BAD_SECTORS_MAX: u64 = 2048;
+/// A leg that md kicked although its devices live is added back this often, …
+const READDS_AN_HOUR: usize = 3;
+const READDS_A_DAY: usize = 6;
+/// …after a pause of this long, doubled each time within the hour, …
+const READD_PAUSE: Seconds = 60;
+/// …and is copied anew when that did not help. Each copy reads the whole network disk.
+const REBUILDS_A_DAY: usize = 3;
+/// Pause after a rebuild that did not last, times the number of them.
+const REBUILD_PAUSE: Seconds = 600;
+const HOUR: Seconds = 3600;
+const DAY: Seconds = 24 * HOUR;
+/// Read errors are ours to judge: md would kick the leg at 21 in an hour, for all devices together.
+pub const MAX_READ_ERRORS: u64 = 1_000_000;
+
+/// What to do about `facts`, given what was done before.
+#[must_use]
+pub fn decide(limits: &Limits, facts: &Facts, memory: &Memory, now: Seconds) -> Decision {
+    let Some(mirror) = &facts.mirror else {
+        return Decision {
+            condition: Condition::NotAssembled,
+            notices: Vec::new(),
+            steps: Vec::new(),
+        };
+    };
+    let notices = notices(facts, mirror, memory);
+    if let Some(why) = durable_loss(mirror) {
+        // Nothing else: adding a leg back now would copy from fast to durable.
+        return Decision {
+            condition: Condition::DurableLost {
+                why,
+                frozen: memory.frozen,
+            },
+            notices,
+            steps: if memory.frozen || facts.mount.is_none() {
+                Vec::new()
+            } else {
+                vec![Step::Freeze]
+            },
+        };
+    }
+    let (condition, mut steps) = fast_leg(limits, facts, mirror, memory, now);
+    steps.extend(check::steps(limits, mirror, memory, &condition, now));
+    steps.extend(knobs(limits, mirror, memory));
+    Decision {
+        condition,
+        notices,
+        steps,
+    }
+}
+
+/// Whether writes reach the durable leg; `None` when they do.
+#[must_use]
+pub fn durable_loss(mirror: &Mirror) -> Option<DurableLoss> {
+    let Some(leg) = &mirror.durable else {
+        return Some(DurableLoss::Removed);
+    };
+    let flags = leg.flags;
+    if flags.faulty {
+        Some(DurableLoss::Faulty)
+    } else if !leg.present {
+        Some(DurableLoss::Gone)
+    } else if !flags.in_sync {
+        Some(DurableLoss::NotInSync)
+    } else if leg.bad_sectors > 0 {
+        Some(DurableLoss::BadSectors(leg.bad_sectors))
+    } else if flags.write_error {
+        Some(DurableLoss::WriteError)
+    } else {
+        None
+    }
+}
+
+fn fast_leg(
+    limits: &Limits,
+    facts: &Facts,
+    mirror: &Mirror,
+    memory: &Memory,
+    now: Seconds,
+) -> (Condition, Vec<Step>) {
+    let lost = |waiting_on, steps| (Condition::FastLost { waiting_on }, steps);
+    match (&mirror.fast, &facts.stripe) {
+        (Some(leg), _) if leg.flags.faulty => lost(WaitingOn::Step, vec![Step::RemoveFastLeg]),
+        (Some(_), _) if mirror.sync.action == SyncAction::Resync => {
+            (Condition::WrongWay, vec![Step::FailFastLeg])
+        }
+        // md notices only at the next read or write: until then readers would be the ones to find out.
+        (Some(_), None) => lost(WaitingOn::Step, vec![Step::FailFastLeg]),
+        (Some(_), Some(stripe)) if !stripe.whole() => {
+            lost(WaitingOn::Step, vec![Step::FailFastLeg])
+        }
+        (Some(leg), Some(_)) => member(leg, memory, now),
+        (None, Some(stripe)) if !stripe.whole() => lost(WaitingOn::Step, vec![Step::StopStripe]),
+        (None, Some(_)) => {
+            let (waiting_on, steps) = kicked(memory, now);
+            lost(waiting_on, steps)
+        }
+        (None, None) => {
+            let (waiting_on, steps) = replaced(limits, facts.local_found, memory, now);
+            lost(waiting_on, steps)
+        }
+    }
+}
+
+/// The leg is in the mirror and its devices are there.
+fn member(leg: &Leg, memory: &Memory, now: Seconds) -> (Condition, Vec<Step>) {
+    if !leg.in_sync() {
+        return (Condition::Rebuilding, Vec::new());
+    }
+    // Too much of it is served by the durable leg. What md remembers as bad survives a re-add.
+    let worn = leg.bad_sectors > BAD_SECTORS_MAX;
+    if worn && memory.rebuilds_since(now.saturating_sub(DAY)) == 0 {
+        return (Condition::Healthy, vec![Step::FailFastLeg]);
+    }
+    let steps = if leg.flags.write_error {
+        vec![Step::ClearWriteError]
+    } else {
+        Vec::new()
+    };
+    (Condition::Healthy, steps)
+}
+
+/// md kicked the leg, or we did, although all its devices are there.
+fn kicked(memory: &Memory, now: Seconds) -> (WaitingOn, Vec<Step>) {
+    let readds = memory.readds_since(now.saturating_sub(HOUR));
+    let today = memory.readds_since(now.saturating_sub(DAY));
+    if readds < READDS_AN_HOUR && today < READDS_A_DAY && !memory.rebuild_wanted {
+        let doubled = READD_PAUSE << readds.saturating_sub(1);
+        let pause = if readds == 0 { 0 } else { doubled };
+        return after(memory, pause, now, Step::ReAddFastLeg);
+    }
+    rebuild(memory, now)
+}
+
+/// There is no fast array: the devices are new, or were never there.
+fn replaced(
+    limits: &Limits,
+    found: usize,
+    memory: &Memory,
+    now: Seconds,
+) -> (WaitingOn, Vec<Step>) {
+    let wanted = limits.local_count;
+    if found < wanted {
+        return (WaitingOn::LocalDevices { found, wanted }, Vec::new());
+    }
+    rebuild(memory, now)
+}
+
+fn rebuild(memory: &Memory, now: Seconds) -> (WaitingOn, Vec<Step>) {
+    let day_ago = now.saturating_sub(DAY);
+    let done = memory.rebuilds_since(day_ago);
+    if done >= REBUILDS_A_DAY {
+        let oldest = memory.oldest_rebuild_since(day_ago).unwrap_or(now);
+        return (WaitingOn::GivenUp(oldest + DAY), Vec::new());
+    }
+    let pause = REBUILD_PAUSE * done as Seconds;
+    after(memory, pause, now, Step::RebuildFastLeg)
+}
+
+/// `step`, unless the last attempt is less than `pause` ago.
+fn after(memory: &Memory, pause: Seconds, now: Seconds, step: Step) -> (WaitingOn, Vec<Step>) {
+    let last = memory.attempts.last().map_or(0, |Attempt { at, .. }| *at);
+    if pause > 0 && now < last + pause {
+        return (WaitingOn::Pause(last + pause), Vec::new());
+    }
+    (WaitingOn::Step, vec![step])
+}
+
+fn knobs(limits: &Limits, mirror: &Mirror, memory: &Memory) -> Vec<Step> {
+    let now = mirror.knobs;
+    let max = match mirror.sync.action {
+        SyncAction::Check | SyncAction::Repair => limits.check_max_kib,
+        SyncAction::Idle
+        | SyncAction::Recover
+        | SyncAction::Resync
+        | SyncAction::Reshape
+        | SyncAction::Frozen => limits.rebuild_max_kib,
+    };
+    let min = limits.rebuild_min_kib.min(max);
+    let durable_read = mirror
+        .durable
+        .as_ref()
+        .is_some_and(|leg| !leg.flags.write_mostly);
+    let fast_unread = mirror
+        .fast
+        .as_ref()
+        .is_some_and(|leg| leg.flags.write_mostly);
+    // A check that has reached its limit is ended, not let go on.
+    let checking = mirror.sync.action == SyncAction::Check;
+    let cut_short = now.sync_ends_early && !memory.check.is_open() && !checking;
+    [
+        (
+            now.max_read_errors != MAX_READ_ERRORS,
+            Knob::MaxReadErrors(MAX_READ_ERRORS),
+        ),
+        (now.sync_speed_min != min, Knob::SyncSpeedMin(min)),
+        (now.sync_speed_max != max, Knob::SyncSpeedMax(max)),
+        (now.rotational, Knob::NotRotational),
+        (now.backlog != 0, Knob::NoBacklog),
+        (cut_short, Knob::SyncToTheEnd),
+        (durable_read, Knob::DurableWriteMostly),
+        (fast_unread, Knob::FastNotWriteMostly),
+    ]
+    .into_iter()
+    .filter(|(wrong, _)| *wrong)
+    .map(|(_, knob)| Step::Set(knob))
+    .collect()
+}
+
+fn notices(facts: &Facts, mirror: &Mirror, memory: &Memory) -> Vec<Notice> {
+    let mut found = Vec::new();
+    match &facts.mount {
+        None => found.push(Notice::NotMounted),
+        Some(mount) if mount.device != mirror.name => found.push(Notice::ForeignMount),
+        Some(mount) if mount.read_only => found.push(Notice::ReadOnly),
+        Some(_) => {}
+    }
+    let gone = |stripe: &Stripe| stripe.members.iter().filter(|one| !one.present).count();
+    match facts.stripe.as_ref().map_or(0, gone) {
+        0 => {}
+        count => found.push(Notice::MembersGone(count)),
+    }
+    if let Some(leg) = &mirror.durable
+        && let Some(slot @ 1..) = leg.slot
+    {
+        found.push(Notice::DurableSlot(slot));
+    }
+    if let Some(leg) = &mirror.fast
+        && leg.bad_sectors > 0
+    {
+        found.push(Notice::FastBadSectors(leg.bad_sectors));
+    }
+    if memory.check.last_mismatch > 0 {
+        found.push(Notice::Mismatch(memory.check.last_mismatch));
+    }
+    found
+}

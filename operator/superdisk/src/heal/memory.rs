@@ -1,0 +1,111 @@
+//! What the running side has to remember from round to round and across its own restarts: attempts, so that they
+//! stay bounded; the freeze, which the kernel does not tell; how far the check is.
+//!
+//! Values only; [`crate::agent`] keeps them in the state folder, which a reboot empties as it empties the kernel.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Step, check::CheckMemory};
+
+/// Seconds since 1970.
+pub type Seconds = u64;
+
+/// Attempts older than this decide nothing any more.
+const KEEP: Seconds = 24 * 3600;
+
+/// What was done before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// We froze the filesystem and have not thawed it.
+    pub frozen: bool,
+    /// The next repair of the fast leg copies everything.
+    pub rebuild_wanted: bool,
+    /// Attempts to get the fast leg back within a day, oldest first.
+    pub attempts: Vec<Attempt>,
+    /// The comparison of the legs.
+    pub check: CheckMemory,
+}
+
+/// One attempt to get the fast leg back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// When it began.
+    pub at: Seconds,
+    /// Which kind.
+    pub kind: AttemptKind,
+}
+
+/// How it was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AttemptKind {
+    /// Copying what changed.
+    ReAdd,
+    /// Copying everything.
+    Rebuild,
+}
+
+impl Memory {
+    /// Before `step` is done: an attempt counts even when it never comes back.
+    pub fn before(&mut self, step: &Step, now: Seconds) {
+        match step {
+            Step::ReAddFastLeg => self.attempt(AttemptKind::ReAdd, now),
+            Step::RebuildFastLeg => self.attempt(AttemptKind::Rebuild, now),
+            Step::Freeze
+            | Step::FailFastLeg
+            | Step::RemoveFastLeg
+            | Step::StopStripe
+            | Step::ClearWriteError
+            | Step::Set(_)
+            | Step::StartCheck { .. }
+            | Step::EndCheckWindow => {}
+        }
+    }
+
+    /// After `step` was done without an error. `fast_bad_sectors` as seen when it was decided.
+    pub fn after(&mut self, step: &Step, fast_bad_sectors: u64) {
+        match step {
+            Step::Freeze => self.frozen = true,
+            Step::FailFastLeg => self.rebuild_wanted |= fast_bad_sectors > super::BAD_SECTORS_MAX,
+            Step::RebuildFastLeg => self.rebuild_wanted = false,
+            Step::StartCheck { from, to } => self.check.open(*from, *to),
+            Step::ReAddFastLeg
+            | Step::RemoveFastLeg
+            | Step::StopStripe
+            | Step::ClearWriteError
+            | Step::Set(_)
+            | Step::EndCheckWindow => {}
+        }
+    }
+
+    fn attempt(&mut self, kind: AttemptKind, now: Seconds) {
+        self.attempts.retain(|one| one.at + KEEP > now);
+        self.attempts.push(Attempt { at: now, kind });
+    }
+
+    /// How often the leg was added back since `since`.
+    #[must_use]
+    pub fn readds_since(&self, since: Seconds) -> usize {
+        self.since(since, AttemptKind::ReAdd).count()
+    }
+
+    /// How often the leg was built anew since `since`.
+    #[must_use]
+    pub fn rebuilds_since(&self, since: Seconds) -> usize {
+        self.since(since, AttemptKind::Rebuild).count()
+    }
+
+    /// When the first of those began.
+    #[must_use]
+    pub fn oldest_rebuild_since(&self, since: Seconds) -> Option<Seconds> {
+        self.since(since, AttemptKind::Rebuild)
+            .map(|one| one.at)
+            .min()
+    }
+
+    fn since(&self, since: Seconds, kind: AttemptKind) -> impl Iterator<Item = &Attempt> {
+        let wanted = move |one: &&Attempt| one.kind == kind && one.at > since;
+        self.attempts.iter().filter(wanted)
+    }
+}

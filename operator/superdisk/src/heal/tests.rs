@@ -1,0 +1,512 @@
+//! Every situation of the running side, what is decided about it, and that trying has a bound.
+
+use super::{
+    facts::{Flags, Knobs, Member, Mount, Sync, Traffic},
+    *,
+};
+
+/// 2026-07-14, some time.
+pub(crate) const NOW: Seconds = 1_784_000_000;
+
+pub(crate) const LIMITS: Limits = Limits {
+    local_count: 2,
+    rebuild_min_kib: 50_000,
+    rebuild_max_kib: 400_000,
+    check_max_kib: 30_000,
+    check_every: 30 * DAY,
+};
+
+fn leg(device: &str, slot: u32, write_mostly: bool) -> Leg {
+    Leg {
+        device: device.to_owned(),
+        flags: Flags {
+            in_sync: true,
+            write_mostly,
+            ..Flags::default()
+        },
+        present: true,
+        slot: Some(slot),
+        healed_sectors: 0,
+        bad_sectors: 0,
+        traffic: Traffic::default(),
+    }
+}
+
+fn member(device: &str) -> Member {
+    Member {
+        device: device.to_owned(),
+        bytes: 4 << 30,
+        present: true,
+    }
+}
+
+/// Both legs in sync, all settings as they shall be, mounted.
+pub(crate) fn healthy() -> Facts {
+    Facts {
+        mirror: Some(Mirror {
+            name: "md101".to_owned(),
+            bytes: 6 << 30,
+            sync: Sync {
+                action: SyncAction::Idle,
+                progress: None,
+                kib_per_second: 0,
+            },
+            durable: Some(leg("sdb", 0, true)),
+            fast: Some(leg("md100", 1, false)),
+            mismatch_sectors: 0,
+            knobs: Knobs {
+                max_read_errors: MAX_READ_ERRORS,
+                sync_speed_min: 50_000,
+                sync_speed_max: 400_000,
+                rotational: false,
+                backlog: 0,
+                sync_ends_early: false,
+            },
+        }),
+        stripe: Some(Stripe {
+            name: "md100".to_owned(),
+            bytes: 8 << 30,
+            broken: false,
+            members: vec![member("nvme0n1"), member("nvme1n1")],
+        }),
+        local_found: 2,
+        mount: Some(Mount {
+            device: "md101".to_owned(),
+            filesystem: "xfs".to_owned(),
+            read_only: false,
+        }),
+    }
+}
+
+fn with(change: impl FnOnce(&mut Facts)) -> Facts {
+    let mut facts = healthy();
+    change(&mut facts);
+    facts
+}
+
+fn mirror(facts: &mut Facts) -> &mut Mirror {
+    facts.mirror.as_mut().unwrap()
+}
+
+fn durable(facts: &mut Facts) -> &mut Leg {
+    mirror(facts).durable.as_mut().unwrap()
+}
+
+fn fast(facts: &mut Facts) -> &mut Leg {
+    mirror(facts).fast.as_mut().unwrap()
+}
+
+fn stripe(facts: &mut Facts) -> &mut Stripe {
+    facts.stripe.as_mut().unwrap()
+}
+
+fn kicked() -> Facts {
+    with(|facts| mirror(facts).fast = None)
+}
+
+fn blank_devices() -> Facts {
+    with(|facts| {
+        mirror(facts).fast = None;
+        facts.stripe = None;
+    })
+}
+
+fn decided(facts: &Facts) -> (Condition, Vec<Step>) {
+    remembered(facts, &Memory::default())
+}
+
+fn remembered(facts: &Facts, memory: &Memory) -> (Condition, Vec<Step>) {
+    let decision = decide(&LIMITS, facts, memory, NOW);
+    (decision.condition, decision.steps)
+}
+
+fn lost(waiting_on: WaitingOn) -> Condition {
+    Condition::FastLost { waiting_on }
+}
+
+#[test]
+fn a_healthy_super_disk_is_left_alone() {
+    assert_eq!(decided(&healthy()), (Condition::Healthy, vec![]));
+    assert_eq!(
+        decide(&LIMITS, &healthy(), &Memory::default(), NOW).notices,
+        []
+    );
+}
+
+#[test]
+fn without_a_mirror_there_is_nothing_to_heal() {
+    let facts = with(|facts| facts.mirror = None);
+    assert_eq!(decided(&facts), (Condition::NotAssembled, vec![]));
+}
+
+#[test]
+fn every_way_to_lose_the_durable_leg_freezes_and_does_nothing_else() {
+    let losses: [(DurableLoss, Facts); 6] = [
+        (
+            DurableLoss::Removed,
+            with(|facts| mirror(facts).durable = None),
+        ),
+        (
+            DurableLoss::Faulty,
+            with(|facts| durable(facts).flags.faulty = true),
+        ),
+        (
+            DurableLoss::Gone,
+            with(|facts| durable(facts).present = false),
+        ),
+        (
+            DurableLoss::NotInSync,
+            with(|facts| durable(facts).flags.in_sync = false),
+        ),
+        (
+            DurableLoss::WriteError,
+            with(|facts| durable(facts).flags.write_error = true),
+        ),
+        (
+            DurableLoss::BadSectors(8),
+            with(|facts| durable(facts).bad_sectors = 8),
+        ),
+    ];
+    for (why, mut facts) in losses {
+        // Not even settings, nor the fast leg: each could copy in the wrong direction.
+        mirror(&mut facts).knobs.rotational = true;
+        mirror(&mut facts).fast = None;
+        let condition = |frozen| Condition::DurableLost { why, frozen };
+        assert_eq!(decided(&facts), (condition(false), vec![Step::Freeze]));
+        let frozen = Memory {
+            frozen: true,
+            ..Memory::default()
+        };
+        assert_eq!(remembered(&facts, &frozen), (condition(true), vec![]));
+        facts.mount = None;
+        assert_eq!(
+            decided(&facts),
+            (condition(false), vec![]),
+            "nothing to freeze"
+        );
+    }
+}
+
+#[test]
+fn a_copy_in_a_direction_we_did_not_choose_is_stopped() {
+    let facts = with(|facts| mirror(facts).sync.action = SyncAction::Resync);
+    assert_eq!(
+        decided(&facts),
+        (Condition::WrongWay, vec![Step::FailFastLeg])
+    );
+    let durable_alone = with(|facts| {
+        mirror(facts).sync.action = SyncAction::Resync;
+        mirror(facts).fast = None;
+    });
+    assert_eq!(decided(&durable_alone).0, lost(WaitingOn::Step));
+}
+
+#[test]
+fn a_failed_fast_leg_goes_step_by_step_and_never_the_durable_one() {
+    let broken = |facts: &mut Facts| stripe(facts).broken = true;
+    for (title, facts, step) in [
+        (
+            "unplugged before md noticed",
+            with(|facts| stripe(facts).members[1].present = false),
+            Step::FailFastLeg,
+        ),
+        ("broken, not yet kicked", with(broken), Step::FailFastLeg),
+        (
+            "kicked",
+            with(|facts| fast(facts).flags.faulty = true),
+            Step::RemoveFastLeg,
+        ),
+        (
+            "kicked and broken",
+            with(|facts| {
+                broken(facts);
+                fast(facts).flags.faulty = true;
+            }),
+            Step::RemoveFastLeg,
+        ),
+        (
+            "removed and broken",
+            with(|facts| {
+                broken(facts);
+                mirror(facts).fast = None;
+            }),
+            Step::StopStripe,
+        ),
+        (
+            "its array is gone",
+            with(|facts| facts.stripe = None),
+            Step::FailFastLeg,
+        ),
+        ("removed, its devices live", kicked(), Step::ReAddFastLeg),
+        ("new devices", blank_devices(), Step::RebuildFastLeg),
+    ] {
+        assert_eq!(
+            decided(&facts),
+            (lost(WaitingOn::Step), vec![step]),
+            "{title}"
+        );
+    }
+}
+
+#[test]
+fn too_few_devices_are_waited_for() {
+    let facts = Facts {
+        local_found: 1,
+        ..blank_devices()
+    };
+    let waiting = WaitingOn::LocalDevices {
+        found: 1,
+        wanted: 2,
+    };
+    assert_eq!(decided(&facts), (lost(waiting), vec![]));
+}
+
+#[test]
+fn a_leg_being_filled_is_left_to_it() {
+    let facts = with(|facts| {
+        fast(facts).flags.in_sync = false;
+        mirror(facts).sync.action = SyncAction::Recover;
+    });
+    assert_eq!(decided(&facts), (Condition::Rebuilding, vec![]));
+}
+
+/// Runs the decision for a day against a world that answers every step with `facts`; what was tried, and when.
+fn a_day_of(facts: &Facts) -> Vec<(Seconds, Step)> {
+    let mut memory = Memory::default();
+    let mut tried = Vec::new();
+    for minute in 0..24 * 60 {
+        let now = NOW + minute * 60;
+        for step in decide(&LIMITS, facts, &memory, now).steps {
+            memory.before(&step, now);
+            memory.after(&step, 0);
+            tried.push((minute, step));
+        }
+    }
+    tried
+}
+
+#[test]
+fn a_leg_that_is_kicked_again_and_again_is_tried_with_growing_pauses_and_then_given_up() {
+    let (add, build) = (Step::ReAddFastLeg, Step::RebuildFastLeg);
+    assert_eq!(
+        a_day_of(&kicked()),
+        [
+            (0, add.clone()),
+            (1, add.clone()),
+            (3, add.clone()),
+            (3 + 1, build.clone()),
+            (14, build.clone()),
+            (34, build),
+            (60, add.clone()),
+            (62, add.clone()),
+            (64, add),
+        ]
+    );
+    let mut memory = Memory::default();
+    for minute in [0, 1, 2] {
+        memory.before(&Step::RebuildFastLeg, NOW - 7200 + minute * 60);
+        memory.before(&Step::ReAddFastLeg, NOW - minute);
+    }
+    let given_up = lost(WaitingOn::GivenUp(NOW - 7200 + DAY));
+    assert_eq!(remembered(&kicked(), &memory), (given_up, vec![]));
+}
+
+#[test]
+fn devices_that_cannot_be_built_on_are_tried_three_times_a_day() {
+    let minutes: Vec<_> = a_day_of(&blank_devices());
+    let build = |minute| (minute, Step::RebuildFastLeg);
+    assert_eq!(minutes, [build(0), build(10), build(30)]);
+}
+
+#[test]
+fn a_pause_says_until_when() {
+    let mut memory = Memory::default();
+    memory.before(&Step::ReAddFastLeg, NOW - 10);
+    let waiting = lost(WaitingOn::Pause(NOW + 50));
+    assert_eq!(remembered(&kicked(), &memory), (waiting, vec![]));
+}
+
+#[test]
+fn bad_sectors_are_tried_again_and_too_many_are_a_reason_to_copy_everything() {
+    let few = with(|facts| {
+        fast(facts).bad_sectors = 8;
+        fast(facts).flags.write_error = true;
+    });
+    assert_eq!(
+        decided(&few),
+        (Condition::Healthy, vec![Step::ClearWriteError])
+    );
+    let notices = decide(&LIMITS, &few, &Memory::default(), NOW).notices;
+    assert_eq!(notices, [Notice::FastBadSectors(8)]);
+
+    let many = with(|facts| fast(facts).bad_sectors = 4096);
+    assert_eq!(decided(&many).1, [Step::FailFastLeg]);
+    let mut memory = Memory::default();
+    memory.after(&Step::FailFastLeg, 4096);
+    assert_eq!(remembered(&kicked(), &memory).1, [Step::RebuildFastLeg]);
+    memory.before(&Step::RebuildFastLeg, NOW);
+    memory.after(&Step::RebuildFastLeg, 0);
+    assert_eq!(
+        remembered(&many, &memory),
+        (Condition::Healthy, vec![]),
+        "once a day"
+    );
+}
+
+#[test]
+fn settings_that_md_forgot_are_set_again() {
+    let facts = with(|facts| {
+        mirror(facts).knobs = Knobs {
+            max_read_errors: 20,
+            sync_speed_min: 1000,
+            sync_speed_max: 200_000,
+            rotational: true,
+            backlog: 256,
+            sync_ends_early: true,
+        };
+        durable(facts).flags.write_mostly = false;
+        fast(facts).flags.write_mostly = true;
+    });
+    let set: Vec<String> = decided(&facts).1.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        set,
+        [
+            "set md/max_read_errors to 1000000",
+            "set md/sync_speed_min to 50000",
+            "set md/sync_speed_max to 400000",
+            "set queue/rotational to 0",
+            "set md/bitmap/backlog to 0",
+            "set md/sync_max to max",
+            "set md/dev-{durable}/state to writemostly",
+            "set md/dev-{fast}/state to -writemostly",
+        ]
+    );
+}
+
+#[test]
+fn what_is_mounted_and_where_the_durable_leg_sits_is_said() {
+    let said = |facts: &Facts| decide(&LIMITS, facts, &Memory::default(), NOW).notices;
+    let mount = |facts: &mut Facts, change: fn(&mut Mount)| change(facts.mount.as_mut().unwrap());
+    for (facts, notice) in [
+        (with(|facts| facts.mount = None), Notice::NotMounted),
+        (
+            with(|facts| mount(facts, |mount| mount.device = "sda1".to_owned())),
+            Notice::ForeignMount,
+        ),
+        (
+            with(|facts| mount(facts, |mount| mount.read_only = true)),
+            Notice::ReadOnly,
+        ),
+        (
+            with(|facts| durable(facts).slot = Some(1)),
+            Notice::DurableSlot(1),
+        ),
+        (
+            with(|facts| stripe(facts).members[0].present = false),
+            Notice::MembersGone(1),
+        ),
+    ] {
+        assert_eq!(said(&facts), [notice]);
+    }
+}
+
+/// Plays md: does what a step asks, and lets a check run to where it may.
+fn play(facts: &mut Facts, step: &Step) {
+    let md = mirror(facts);
+    match step {
+        Step::StartCheck { to, .. } => {
+            md.sync.action = SyncAction::Check;
+            md.knobs.sync_ends_early = to.is_some();
+            md.mismatch_sectors = 128;
+            md.sync.progress = to.map(|to| (to, md.bytes / 512));
+            if to.is_none() {
+                md.sync.action = SyncAction::Idle;
+            }
+        }
+        Step::EndCheckWindow => {
+            md.sync.action = SyncAction::Idle;
+            md.sync.progress = None;
+            md.knobs.sync_ends_early = false;
+        }
+        Step::Set(Knob::SyncSpeedMin(_) | Knob::SyncSpeedMax(_)) => {}
+        other => panic!("nobody asked for {other}"),
+    }
+}
+
+#[test]
+fn a_month_after_the_last_check_the_legs_are_compared_in_windows_and_differences_added_up() {
+    let mut facts = healthy();
+    let mut memory = Memory::default();
+    let mut steps = Vec::new();
+    for hour in 0..31 * 24 {
+        let now = NOW + hour * HOUR;
+        memory.check.observe(facts.mirror.as_ref().unwrap(), now);
+        for step in decide(&LIMITS, &facts, &memory, now).steps {
+            play(&mut facts, &step);
+            memory.after(&step, 0);
+            if !matches!(step, Step::Set(_)) {
+                steps.push((hour, step.to_string()));
+            }
+        }
+    }
+    let said: Vec<(Seconds, &str)> = steps.iter().map(|(hour, step)| (*hour, &**step)).collect();
+    assert_eq!(
+        said,
+        [
+            (720, "check sectors 0 to 8388608"),
+            (721, "end this part of the check"),
+            (722, "check from sector 8388608 to the end"),
+        ]
+    );
+    assert_eq!(memory.check.last_finished, Some(NOW + 723 * HOUR));
+    assert_eq!(memory.check.last_mismatch, 256);
+    let notices = decide(&LIMITS, &facts, &memory, NOW + 724 * HOUR).notices;
+    assert_eq!(notices, [Notice::Mismatch(256)]);
+}
+
+#[test]
+fn a_check_is_slow_and_is_not_begun_while_a_leg_is_away() {
+    let due = Memory {
+        check: check::CheckMemory {
+            last_finished: Some(NOW - 31 * DAY),
+            ..check::CheckMemory::default()
+        },
+        ..Memory::default()
+    };
+    assert_eq!(remembered(&kicked(), &due).1, [Step::ReAddFastLeg]);
+    let running = with(|facts| mirror(facts).sync.action = SyncAction::Check);
+    let slower = [
+        Step::Set(Knob::SyncSpeedMin(30_000)),
+        Step::Set(Knob::SyncSpeedMax(30_000)),
+    ];
+    assert_eq!(remembered(&running, &due).1, slower);
+}
+
+#[test]
+fn an_interrupted_check_goes_on_at_its_window() {
+    let mut memory = Memory::default();
+    memory.check.last_finished = Some(NOW - 31 * DAY);
+    memory.check.position = 8_388_608;
+    memory.after(
+        &Step::StartCheck {
+            from: 8_388_608,
+            to: Some(12_000_000),
+        },
+        0,
+    );
+    let interrupted = with(|facts| mirror(facts).sync.action = SyncAction::Recover);
+    memory
+        .check
+        .observe(interrupted.mirror.as_ref().unwrap(), NOW);
+    assert_eq!(
+        (memory.check.position, memory.check.window),
+        (8_388_608, None)
+    );
+    assert_eq!(
+        remembered(&healthy(), &memory).1,
+        [Step::StartCheck {
+            from: 8_388_608,
+            to: None
+        }]
+    );
+}

@@ -1,0 +1,364 @@
+//! The report as metrics, in the text format of Prometheus. Pure.
+//!
+//! Names and labels never change; the device names, which do, are not among them.
+
+use std::fmt::Write;
+
+use crate::{
+    heal::{
+        Condition,
+        facts::{Leg, Mirror, SyncAction},
+        observe::SECTOR_BYTES,
+    },
+    model::Code,
+    status::Report,
+};
+
+/// All metrics of a super-disk.
+#[must_use]
+pub fn text(report: &Report) -> String {
+    let mut page = Page::default();
+    state(&mut page, report);
+    let mirror = report
+        .facts
+        .as_ref()
+        .and_then(|facts| facts.mirror.as_ref());
+    if let Some(mirror) = mirror {
+        legs(&mut page, mirror);
+        background(&mut page, mirror);
+    }
+    let broken = report
+        .facts
+        .as_ref()
+        .and_then(|facts| facts.stripe.as_ref())
+        .is_some_and(|stripe| !stripe.whole());
+    page.gauge(
+        "superdisk_fast_array_broken",
+        "Whether a local disk is gone from the fast array or the array refuses all IO.",
+    );
+    page.value(&[], u64::from(broken));
+    past(&mut page, report);
+    page.0
+}
+
+fn state(page: &mut Page, report: &Report) {
+    page.gauge(
+        "superdisk_state",
+        "1 for the condition the super-disk is in, 0 for the others.",
+    );
+    for word in Condition::WORDS {
+        page.value(
+            &[("state", word)],
+            u64::from(word == report.condition.word()),
+        );
+    }
+    page.gauge(
+        "superdisk_mounted",
+        "Whether the filesystem is mounted where it belongs.",
+    );
+    page.value(&[], u64::from(report.mounted));
+    page.gauge(
+        "superdisk_ready",
+        "Whether it is mounted and what is written lasts.",
+    );
+    page.value(&[], u64::from(report.ready));
+    let frozen = matches!(
+        report.condition,
+        Condition::DurableLost { frozen: true, .. }
+    );
+    page.gauge(
+        "superdisk_frozen",
+        "Whether writes are stopped because the durable leg is lost.",
+    );
+    page.value(&[], u64::from(frozen));
+    page.gauge(
+        "superdisk_refused",
+        "1 for the code with which it is not assembled.",
+    );
+    let refused = report.refusal.as_ref().map(|refusal| refusal.code.as_str());
+    for code in Code::ALL {
+        let is = refused == Some(code.as_str());
+        page.value(&[("code", code.as_str())], u64::from(is));
+    }
+}
+
+fn legs(page: &mut Page, mirror: &Mirror) {
+    let durable = ("durable", mirror.durable.as_ref());
+    let fast = ("fast", mirror.fast.as_ref());
+    let mut each = |name, kind, help, value: &dyn Fn(&Leg) -> Value| {
+        page.head(name, kind, help);
+        for (leg, facts) in [durable, fast] {
+            // A leg that is away is not in sync, and counts nothing.
+            let value = facts.map_or(Value::Whole(0), value);
+            page.line(&[("leg", leg)], value);
+        }
+    };
+    each(
+        "superdisk_leg_in_sync",
+        "gauge",
+        "Whether the leg has everything.",
+        &|leg| Value::Whole(u64::from(leg.in_sync())),
+    );
+    each(
+        "superdisk_leg_read_errors_total",
+        "counter",
+        "Sectors of 512 bytes that could not be read and were healed from the other leg.",
+        &|leg| Value::Whole(leg.healed_sectors),
+    );
+    each(
+        "superdisk_leg_bad_blocks",
+        "gauge",
+        "Sectors of 512 bytes that could not be healed.",
+        &|leg| Value::Whole(leg.bad_sectors),
+    );
+    each(
+        "superdisk_leg_reads_total",
+        "counter",
+        "Reads that the leg completed since its device appeared.",
+        &|leg| Value::Whole(leg.traffic.reads),
+    );
+    each(
+        "superdisk_leg_read_seconds_total",
+        "counter",
+        "Time that they took together: its rate over the rate of reads is the latency.",
+        &|leg| Value::Millis(leg.traffic.read_ms),
+    );
+    each(
+        "superdisk_leg_writes_total",
+        "counter",
+        "Writes that the leg completed since its device appeared.",
+        &|leg| Value::Whole(leg.traffic.writes),
+    );
+    each(
+        "superdisk_leg_write_seconds_total",
+        "counter",
+        "Time that they took together.",
+        &|leg| Value::Millis(leg.traffic.write_ms),
+    );
+    if let Some(durable) = &mirror.durable {
+        page.head(
+            "superdisk_durable_reads_total",
+            "counter",
+            "Reads of the network disk: about none while the super-disk is healthy.",
+        );
+        page.value(&[], durable.traffic.reads);
+    }
+}
+
+fn background(page: &mut Page, mirror: &Mirror) {
+    let in_sync = mirror.fast.as_ref().is_some_and(Leg::in_sync);
+    let recovering = mirror.sync.action == SyncAction::Recover;
+    let ratio = match mirror.sync.progress {
+        Some((done, all)) if recovering && all > 0 => done as f64 / all as f64,
+        Some(_) | None if in_sync => 1.0,
+        Some(_) | None => 0.0,
+    };
+    page.gauge(
+        "superdisk_recovery_ratio",
+        "How much of the fast leg is filled: 1 when it is in sync.",
+    );
+    page.line(&[], Value::Ratio(ratio));
+    page.gauge(
+        "superdisk_recovery_bytes_per_second",
+        "How fast it is being filled.",
+    );
+    page.value(
+        &[],
+        if recovering {
+            mirror.sync.kib_per_second << 10
+        } else {
+            0
+        },
+    );
+    page.gauge("superdisk_size_bytes", "Capacity of the mirror.");
+    page.value(&[], mirror.bytes);
+}
+
+fn past(page: &mut Page, report: &Report) {
+    page.gauge(
+        "superdisk_mismatch_sectors",
+        "Sectors of 512 bytes that the last check found to differ, in units of whole requests.",
+    );
+    page.value(&[], report.check.last_mismatch);
+    page.gauge(
+        "superdisk_patrol_unreadable_bytes",
+        "What the last patrol could read from neither leg.",
+    );
+    page.value(&[], report.patrol.last_unreadable * 8 * SECTOR_BYTES);
+    for (name, help, at) in [
+        (
+            "superdisk_last_patrol_timestamp_seconds",
+            "When everything was last read.",
+            report.patrol.last_finished,
+        ),
+        (
+            "superdisk_last_check_timestamp_seconds",
+            "When the legs were last compared, or first put together.",
+            report.check.last_finished,
+        ),
+        (
+            "superdisk_generation",
+            "Number of the super-disk's present life, from the header on the durable leg.",
+            report.generation,
+        ),
+    ] {
+        // Never is no time: a metric that is absent can be alerted on, 1970 only misread.
+        if let Some(at) = at {
+            page.gauge(name, help);
+            page.value(&[], at);
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Value {
+    Whole(u64),
+    Millis(u64),
+    Ratio(f64),
+}
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a String cannot fail. The name is taken up again by `line`.
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn gauge(&mut self, name: &str, help: &str) {
+        self.head(name, "gauge", help);
+    }
+
+    fn value(&mut self, labels: &[(&str, &str)], value: u64) {
+        self.line(labels, Value::Whole(value));
+    }
+
+    fn line(&mut self, labels: &[(&str, &str)], value: Value) {
+        let name = self.0.rsplit("# TYPE ").next().unwrap_or_default();
+        let name = name.split(' ').next().unwrap_or_default().to_owned();
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(key, value)| format!("{key}=\"{value}\""))
+            .collect();
+        let labels = if labels.is_empty() {
+            String::new()
+        } else {
+            format!("{{{}}}", labels.join(","))
+        };
+        let _ = match value {
+            Value::Whole(value) => writeln!(self.0, "{name}{labels} {value}"),
+            Value::Millis(value) => writeln!(
+                self.0,
+                "{name}{labels} {}.{:03}",
+                value / 1000,
+                value % 1000
+            ),
+            Value::Ratio(value) => writeln!(self.0, "{name}{labels} {value:.4}"),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        heal::memory::Memory,
+        status::{
+            RefusalReport,
+            tests::{lost, sample},
+        },
+    };
+
+    fn lines(report: &Report) -> Vec<String> {
+        let text = text(report);
+        text.lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    fn has(report: &Report, wanted: &[&str]) {
+        let lines = lines(report);
+        for line in wanted {
+            assert!(
+                lines.iter().any(|one| one == line),
+                "{line} is not in {lines:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_healthy_super_disk_measures_as_one() {
+        has(
+            &sample(&Memory::default()),
+            &[
+                "superdisk_state{state=\"healthy\"} 1",
+                "superdisk_state{state=\"durable-lost\"} 0",
+                "superdisk_ready 1",
+                "superdisk_leg_in_sync{leg=\"durable\"} 1",
+                "superdisk_leg_in_sync{leg=\"fast\"} 1",
+                "superdisk_leg_read_errors_total{leg=\"fast\"} 24",
+                "superdisk_leg_bad_blocks{leg=\"durable\"} 0",
+                "superdisk_leg_read_seconds_total{leg=\"fast\"} 0.000",
+                "superdisk_durable_reads_total 12",
+                "superdisk_recovery_ratio 1.0000",
+                "superdisk_fast_array_broken 0",
+                "superdisk_refused{code=\"E_PD_LOST\"} 0",
+                "superdisk_generation 7",
+            ],
+        );
+    }
+
+    #[test]
+    fn the_red_line_is_measured() {
+        has(
+            &lost(),
+            &[
+                "superdisk_state{state=\"durable-lost\"} 1",
+                "superdisk_ready 0",
+                "superdisk_mounted 1",
+                "superdisk_frozen 0",
+                "superdisk_leg_in_sync{leg=\"durable\"} 0",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_refusal_is_measured_by_its_code_and_what_never_happened_is_absent() {
+        let mut report = sample(&Memory::default());
+        report.facts = None;
+        report.refusal = Some(RefusalReport {
+            code: "E_SSD_MISSING".to_owned(),
+            text: String::new(),
+        });
+        report.patrol.last_finished = None;
+        has(&report, &["superdisk_refused{code=\"E_SSD_MISSING\"} 1"]);
+        let text = text(&report);
+        assert!(
+            !text.contains("superdisk_last_patrol_timestamp_seconds"),
+            "{text}"
+        );
+        assert!(!text.contains("superdisk_leg_in_sync"), "{text}");
+    }
+
+    #[test]
+    fn every_value_stands_below_its_own_head() {
+        let text = text(&sample(&Memory::default()));
+        let mut name = String::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                name = rest.split(' ').next().unwrap().to_owned();
+            } else if !line.starts_with('#') {
+                let own = line.split(['{', ' ']).next().unwrap();
+                assert_eq!(own, name);
+            }
+        }
+        assert!(
+            text.lines()
+                .filter(|line| line.starts_with("# TYPE"))
+                .count()
+                > 20
+        );
+    }
+}

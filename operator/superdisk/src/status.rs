@@ -1,0 +1,134 @@
+//! What a person or a program is told about a running super-disk: facts, memory and decision in; a [`Report`] out, as
+//! a drawing or as JSON. Pure.
+
+mod draw;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use draw::{Paint, draw};
+
+use crate::{
+    heal::{
+        Condition, Decision, Notice,
+        check::CheckMemory,
+        facts::Facts,
+        memory::{Memory, Seconds},
+    },
+    patrol,
+};
+
+/// All that is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// When it was true, seconds since 1970.
+    pub at: Seconds,
+    /// Which volume.
+    pub volume: String,
+    /// Where it belongs.
+    pub target: PathBuf,
+    /// Mounted there: a database may start.
+    pub mounted: bool,
+    /// Mounted, and what is written lasts: a database may serve.
+    pub ready: bool,
+    /// How it is.
+    pub condition: Condition,
+    /// What else is worth saying.
+    pub notices: Vec<Notice>,
+    /// Why it was not assembled, when it was refused.
+    pub refusal: Option<RefusalReport>,
+    /// What failed last, until the next thing that did not.
+    pub last_error: Option<String>,
+    /// What runs; `None` when it could not be looked at.
+    pub facts: Option<Facts>,
+    /// Reading everything.
+    pub patrol: patrol::Record,
+    /// Comparing the legs.
+    pub check: CheckMemory,
+    /// Start of the super-disk's present life, from the header on the durable leg; `None` when not known.
+    pub generation: Option<u64>,
+}
+
+/// A refusal, as told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusalReport {
+    /// Its stable code.
+    pub code: String,
+    /// What is wrong and what to do, in sentences.
+    pub text: String,
+}
+
+/// What a report is made of besides facts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// Which volume.
+    pub volume: String,
+    /// Where it belongs.
+    pub target: PathBuf,
+    /// Of patrols.
+    pub patrol: patrol::Record,
+    /// Of the last attempt to assemble.
+    pub refusal: Option<RefusalReport>,
+    /// Of the last step that failed.
+    pub last_error: Option<String>,
+    /// Of the header.
+    pub generation: Option<u64>,
+}
+
+/// Puts it together. Without facts nothing is ready.
+#[must_use]
+pub fn report(
+    context: Context,
+    facts: Option<Facts>,
+    decision: Decision,
+    memory: &Memory,
+    at: Seconds,
+) -> Report {
+    let Context {
+        volume,
+        target,
+        patrol,
+        refusal,
+        last_error,
+        generation,
+    } = context;
+    let Decision {
+        condition,
+        notices,
+        steps: _,
+    } = decision;
+    let mounted = facts.as_ref().is_some_and(is_mounted);
+    let lasts = match condition {
+        Condition::Healthy
+        | Condition::Rebuilding
+        | Condition::WrongWay
+        | Condition::FastLost { .. } => true,
+        Condition::NotAssembled | Condition::DurableLost { .. } => false,
+    };
+    Report {
+        at,
+        volume,
+        target,
+        mounted,
+        ready: mounted && lasts && !memory.frozen && !notices.contains(&Notice::ReadOnly),
+        condition,
+        notices,
+        refusal,
+        last_error,
+        facts,
+        patrol,
+        check: memory.check.clone(),
+        generation,
+    }
+}
+
+/// Whether the mirror, and nothing else, is what is mounted.
+fn is_mounted(facts: &Facts) -> bool {
+    match (&facts.mirror, &facts.mount) {
+        (Some(mirror), Some(mount)) => mirror.name == mount.device,
+        (None, _) | (_, None) => false,
+    }
+}
