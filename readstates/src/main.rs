@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     let done = start_logging(&cli.log_level).and_then(|()| match cli.command {
         Command::Serve(args) => run(serve(*args)),
         Command::Schema(args) => run(schema(args)),
+        Command::Bench(args) => Ok(readstates_bench::main(&args)?),
         Command::Openapi => {
             print!("{}", http::openapi_document());
             Ok(())

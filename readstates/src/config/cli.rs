@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
+use readstates_bench::BenchArgs;
 
 use super::StoreConfig;
 use crate::{membership::Member, store::Replication};
@@ -37,6 +38,8 @@ pub enum Command {
     Serve(Box<ServeArgs>),
     /// Make or verify the keyspace and the table of a CQL database.
     Schema(SchemaArgs),
+    /// Put load on members, and measure or check what comes of it.
+    Bench(Box<BenchArgs>),
     /// Print the OpenAPI document of the HTTP API.
     Openapi,
 }

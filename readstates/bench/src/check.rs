@@ -1,0 +1,452 @@
+//! Proof that nothing acknowledged is lost or applied twice.
+//!
+//! Every operation is remembered, sent again with the same ids until it is answered, and looked for at the end.
+//! - A *counting* channel gets mentions only, sixteen at most, the k-th adding 4^k: digit k of the sum in base 4
+//!   is how often mention k was counted.
+//! - A *reading* channel gets acknowledgements only: the last message must be the newest acknowledged, or a newer
+//!   one that was sent.
+//!
+//! A channel has one operation under way at a time, so that their order is known; channels are new with every run.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use readstates_api::{Id, ReadState, ReadStates};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    answer::Answer,
+    operation::{Kind, Operation},
+    source::{Messages, Source},
+};
+
+/// As many digits in base 4 as a mention count has room for.
+const MOST_OPERATIONS: usize = 16;
+/// This many findings are told in words.
+const MOST_EXAMPLES: usize = 10;
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckReport {
+    /// Users whose states were read.
+    pub users: u64,
+    /// Operations that were sent.
+    pub sent: u64,
+    /// Those the service said were done.
+    pub acknowledged: u64,
+    /// Those of which it never said anything: there or not, both are right.
+    pub unknown: u64,
+    /// Acknowledged, and not there.
+    pub lost: u64,
+    /// Counted more than once.
+    pub doubled: u64,
+    /// There, and never sent.
+    pub foreign: u64,
+    /// The first findings, in words.
+    pub examples: Vec<String>,
+}
+
+impl CheckReport {
+    /// Whether everything is as it should be.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.lost + self.doubled + self.foreign == 0
+    }
+
+    fn find(&mut self, example: impl FnOnce() -> String) {
+        if self.examples.len() < MOST_EXAMPLES {
+            self.examples.push(example());
+        }
+    }
+
+    /// Adds what was found of other users.
+    pub(crate) fn merge(&mut self, other: Self) {
+        let Self {
+            users,
+            sent,
+            acknowledged,
+            unknown,
+            lost,
+            doubled,
+            foreign,
+            examples,
+        } = other;
+        self.users += users;
+        self.sent += sent;
+        self.acknowledged += acknowledged;
+        self.unknown += unknown;
+        self.lost += lost;
+        self.doubled += doubled;
+        self.foreign += foreign;
+        for example in examples {
+            self.find(|| example);
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Channel {
+    counting: bool,
+    /// In the order in which they were sent, which is that of their ids.
+    sent: Vec<Sent>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    message: u64,
+    acknowledged: bool,
+}
+
+/// What one thread has sent, and what the service said of it.
+#[derive(Debug)]
+pub struct Ledger {
+    users: u64,
+    first_user: u64,
+    first_channel: u64,
+    lane: u64,
+    lanes: u64,
+    messages: Messages,
+    per_request: usize,
+    channels: Vec<Channel>,
+    /// Channels to open before those with room are used again.
+    to_open: u64,
+    /// Channels with room and nothing under way.
+    idle: VecDeque<usize>,
+    again: Vec<Operation>,
+}
+
+impl Ledger {
+    /// An empty ledger of thread `lane` of `lanes`. Channels have ids from `now` on, as messages do.
+    #[must_use]
+    pub fn new(
+        users: u64,
+        first_user: u64,
+        now: u64,
+        per_request: usize,
+        (lane, lanes): (u64, u64),
+    ) -> Self {
+        Self {
+            users,
+            first_user,
+            first_channel: now << 22,
+            lane,
+            lanes,
+            messages: Messages::new(now, lane, lanes),
+            per_request,
+            channels: Vec::new(),
+            to_open: 0,
+            idle: VecDeque::new(),
+            again: Vec::new(),
+        }
+    }
+
+    /// The n-th channel of this thread: of each user one of either sort, then a further one of each.
+    fn place(&self, index: usize) -> (u64, u64) {
+        let number = index as u64 * self.lanes + self.lane;
+        let user = self.first_user + number / 2 % self.users;
+        (user, self.first_channel + number)
+    }
+
+    fn index(&self, channel: u64) -> Option<usize> {
+        let number = channel.checked_sub(self.first_channel)?;
+        usize::try_from(number / self.lanes).ok()
+    }
+
+    fn fresh(&mut self) -> Operation {
+        // Every user gets a channel of either sort before one gets another.
+        let idle = match self.to_open {
+            0 => self.idle.pop_front(),
+            _ => None,
+        };
+        let index = idle.unwrap_or_else(|| {
+            if self.to_open == 0 {
+                self.to_open = (2 * self.users).div_ceil(self.lanes);
+            }
+            self.to_open -= 1;
+            let number = self.channels.len() as u64 * self.lanes + self.lane;
+            self.channels.push(Channel {
+                counting: number.is_multiple_of(2),
+                sent: Vec::new(),
+            });
+            self.channels.len() - 1
+        });
+        let (user, id) = self.place(index);
+        let message = self.messages.next();
+        let channel = &mut self.channels[index];
+        let amount = 1 << (2 * channel.sent.len());
+        channel.sent.push(Sent {
+            message,
+            acknowledged: false,
+        });
+        Operation {
+            kind: match channel.counting {
+                true => Kind::Mention { amount },
+                false => Kind::Ack,
+            },
+            user,
+            channel: id,
+            message,
+        }
+    }
+
+    /// The users to read at the end.
+    #[must_use]
+    pub fn users(&self) -> Vec<u64> {
+        let users = (0..self.channels.len()).map(|index| self.place(index).0);
+        let mut users: Vec<u64> = users.collect();
+        users.sort_unstable();
+        users.dedup();
+        users
+    }
+
+    /// Compares what was sent with what is there: `read` has the states of every user in [`Ledger::users`].
+    #[must_use]
+    pub fn verify(&self, read: &BTreeMap<u64, ReadStates>) -> CheckReport {
+        let mut report = CheckReport::default();
+        for (index, channel) in self.channels.iter().enumerate() {
+            let (user, id) = self.place(index);
+            let states = read.get(&user).map_or(&[][..], |read| &read.read_states);
+            let place = states.binary_search_by_key(&id, |state| state.channel_id.get());
+            let state = place.ok().map(|place| &states[place]);
+            report.sent += channel.sent.len() as u64;
+            for sent in &channel.sent {
+                match sent.acknowledged {
+                    true => report.acknowledged += 1,
+                    false => report.unknown += 1,
+                }
+            }
+            let name = || format!("user {user}, channel {id}");
+            match channel.counting {
+                true => verify_count(channel, state, name, &mut report),
+                false => verify_position(channel, state, name, &mut report),
+            }
+        }
+        report
+    }
+}
+
+fn verify_count(
+    channel: &Channel,
+    state: Option<&ReadState>,
+    name: impl Fn() -> String,
+    report: &mut CheckReport,
+) {
+    let count = state.map_or(0, |state| state.mention_count);
+    for k in 0..MOST_OPERATIONS {
+        let times = (count >> (2 * k)) & 3;
+        match (channel.sent.get(k), times) {
+            (Some(_), 1) | (None, 0) => {}
+            (Some(sent), 0) if !sent.acknowledged => {}
+            (Some(sent), 0) => {
+                report.lost += 1;
+                let message = sent.message;
+                report.find(|| format!("{}: mention {message} was lost (count {count})", name()));
+            }
+            (Some(sent), _) => {
+                report.doubled += 1;
+                let message = sent.message;
+                report.find(|| {
+                    format!(
+                        "{}: mention {message} counts {times} times (count {count})",
+                        name()
+                    )
+                });
+            }
+            (None, _) => {
+                report.foreign += 1;
+                report.find(|| format!("{}: the count {count} is of more than was sent", name()));
+            }
+        }
+    }
+    if let Some(last) = state.and_then(|state| state.last_message_id) {
+        report.foreign += 1;
+        report.find(|| format!("{}: {last} is read, and never was", name()));
+    }
+}
+
+fn verify_position(
+    channel: &Channel,
+    state: Option<&ReadState>,
+    name: impl Fn() -> String,
+    report: &mut CheckReport,
+) {
+    let last = state
+        .and_then(|state| state.last_message_id)
+        .map_or(0, Id::get);
+    let newer = |sent: &&Sent| sent.acknowledged && sent.message > last;
+    let lost = channel.sent.iter().filter(newer).count() as u64;
+    if lost > 0 {
+        report.lost += lost;
+        report.find(|| {
+            format!(
+                "{}: read up to {last}; {lost} newer ones were acknowledged",
+                name()
+            )
+        });
+    }
+    if last != 0 && channel.sent.iter().all(|sent| sent.message != last) {
+        report.foreign += 1;
+        report.find(|| format!("{}: read up to {last}, which was never sent", name()));
+    }
+}
+
+impl Source for Ledger {
+    fn next(&mut self, operations: &mut Vec<Operation>) -> bool {
+        let again = self.again.len().min(self.per_request);
+        operations.extend(self.again.drain(..again));
+        while operations.len() < self.per_request {
+            let operation = self.fresh();
+            operations.push(operation);
+        }
+        true
+    }
+
+    fn answered(&mut self, operations: &[Operation], answers: &[Answer]) {
+        for (operation, answer) in operations.iter().zip(answers) {
+            let Some(index) = self.index(operation.channel) else {
+                continue;
+            };
+            match answer {
+                Answer::Applied | Answer::Ignored | Answer::Read { .. } => {
+                    let channel = &mut self.channels[index];
+                    if let Some(sent) = channel.sent.last_mut() {
+                        sent.acknowledged = true;
+                    }
+                    if channel.sent.len() < MOST_OPERATIONS {
+                        self.idle.push_back(index);
+                    }
+                }
+                Answer::Failed(_) => self.again.push(*operation),
+            }
+        }
+    }
+
+    fn owes(&self) -> bool {
+        !self.again.is_empty()
+    }
+
+    fn ledger(&self) -> Option<&Ledger> {
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use readstates_api::Version;
+
+    use super::*;
+    use crate::answer::Failure;
+
+    /// A service that does as it is told, and keeps what it was told.
+    #[derive(Default)]
+    struct World(BTreeMap<u64, BTreeMap<u64, (u64, u32)>>);
+
+    impl World {
+        fn apply(&mut self, operation: &Operation, times: u32) {
+            let user = self.0.entry(operation.user).or_default();
+            let (last, count) = user.entry(operation.channel).or_default();
+            match operation.kind {
+                Kind::Ack if times > 0 => *last = operation.message.max(*last),
+                Kind::Ack | Kind::Read => {}
+                Kind::Mention { amount } => *count += amount * times,
+            }
+        }
+
+        fn read(&self) -> BTreeMap<u64, ReadStates> {
+            let states = |(channel, (last, count)): (&u64, &(u64, u32))| ReadState {
+                channel_id: Id::new(*channel).unwrap(),
+                last_message_id: Id::new(*last),
+                mention_count: *count,
+                flags: 0,
+                last_viewed: 0,
+                last_pin_timestamp: None,
+                version: Version(1),
+            };
+            let user = |(user, channels): (&u64, &BTreeMap<_, _>)| {
+                let read = ReadStates {
+                    user_id: Id::new(*user).unwrap(),
+                    version: Version(1),
+                    partial: false,
+                    read_states: channels.iter().map(states).collect(),
+                    deleted: None,
+                };
+                (*user, read)
+            };
+            self.0.iter().map(user).collect()
+        }
+    }
+
+    /// Sends 400 operations over 5 users and 10 channels; the n-th is applied and answered as `fate` says.
+    fn run(fate: impl Fn(usize, &Operation) -> (u32, Answer)) -> CheckReport {
+        let mut ledger = Ledger::new(5, 100, 1_000_000, 1, (0, 1));
+        let mut world = World::default();
+        let mut operations = Vec::new();
+        for n in 0..400 {
+            operations.clear();
+            assert!(ledger.next(&mut operations));
+            let (times, answer) = fate(n, &operations[0]);
+            world.apply(&operations[0], times);
+            ledger.answered(&operations, &[answer]);
+        }
+        ledger.verify(&world.read())
+    }
+
+    #[test]
+    fn a_service_that_does_as_told_holds() {
+        let report = run(|_, _| (1, Answer::Applied));
+        assert!(report.holds(), "{report:?}");
+        assert_eq!(
+            (report.sent, report.acknowledged, report.unknown),
+            (400, 400, 0)
+        );
+    }
+
+    #[test]
+    fn a_mention_that_was_acknowledged_and_not_counted_is_named_as_lost() {
+        let report = run(|n, operation| {
+            let lost = matches!(operation.kind, Kind::Mention { .. }) && n == 200;
+            (u32::from(!lost), Answer::Applied)
+        });
+        assert_eq!((report.lost, report.doubled), (1, 0), "{report:?}");
+        assert!(report.examples[0].contains("was lost"), "{report:?}");
+    }
+
+    #[test]
+    fn one_lost_and_one_doubled_do_not_make_up_for_each_other() {
+        let report = run(|n, operation| match operation.kind {
+            Kind::Mention { amount: 16 } if n < 40 => (0, Answer::Applied),
+            Kind::Mention { amount: 4 } if n < 40 => (2, Answer::Applied),
+            _ => (1, Answer::Applied),
+        });
+        assert!(
+            report.lost > 0 && report.lost == report.doubled,
+            "{report:?}"
+        );
+    }
+
+    #[test]
+    fn an_acknowledgement_that_did_not_move_the_position_is_lost() {
+        let report = run(|n, operation| match operation.kind {
+            Kind::Ack if n >= 390 => (0, Answer::Applied),
+            _ => (1, Answer::Applied),
+        });
+        assert!(report.lost > 0 && report.doubled == 0, "{report:?}");
+    }
+
+    #[test]
+    fn what_was_never_acknowledged_may_be_there_or_not_and_is_sent_again() {
+        let unknown = Answer::Failed(Failure::Timeout);
+        let there = run(|_, _| (0, unknown));
+        assert!(there.holds() && there.sent == 1, "{there:?}");
+        // Applied, not answered, and sent again: known already.
+        let tried = std::cell::Cell::new(0);
+        let report =
+            run(
+                |_, operation| match tried.replace(operation.message) == operation.message {
+                    true => (0, Answer::Ignored),
+                    false => (1, unknown),
+                },
+            );
+        assert!(report.holds(), "{report:?}");
+        assert_eq!((report.sent, report.acknowledged), (200, 200));
+    }
+}

@@ -1,0 +1,41 @@
+//! Load for a read-states service, and what comes of it: `readstates bench`, and the ground of the benchmarks
+//! in this crate's `benches` folder.
+//!
+//! ```text
+//! schedule ─ due ─▶ worker ─▶ connection ─ protocol (http, frame, resp) ─▶ the service
+//!   keys, mix, check ─▶ source ─┘  └─ answers ─▶ windows ─▶ run ─▶ report (text, json, csv), plot
+//! ```
+//!
+//! The times at which requests are due are fixed before the run, and latency counts from them. Linux only: the
+//! workers sleep in `epoll`, to the nanosecond (`epoll_pwait2`, Linux 5.11).
+#![deny(missing_docs)]
+
+pub mod answer;
+pub mod args;
+mod bench;
+pub mod check;
+pub mod config;
+mod connection;
+pub mod drive;
+mod error;
+mod frame;
+mod get;
+mod http;
+pub mod keys;
+pub mod metrics;
+pub mod operation;
+pub mod plot;
+pub mod protocol;
+pub mod report;
+mod run;
+pub mod schedule;
+mod settle;
+pub mod source;
+pub mod windows;
+mod worker;
+
+pub use args::BenchArgs;
+pub use bench::{main, measure};
+pub use connection::Route;
+pub use error::BenchError;
+pub use settle::SettleError;

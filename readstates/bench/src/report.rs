@@ -1,0 +1,517 @@
+//! What a run came to: one value, written as text, JSON, or a line per second.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::{answer::Counts, check::CheckReport, metrics::Sample, windows::Window};
+
+/// Everything about a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// What was measured, in a line.
+    pub title: String,
+    /// When it began: RFC 3339.
+    pub started: String,
+    /// What was asked for.
+    pub settings: Settings,
+    /// How long was measured.
+    pub seconds: f64,
+    /// Requests that ended.
+    pub requests: u64,
+    /// Operations by what became of them.
+    pub operations: Operations,
+    /// Operations that succeeded, per second.
+    pub operations_per_second: f64,
+    /// Latency of requests.
+    pub latency: Latency,
+    /// How even the seconds are.
+    pub evenness: Evenness,
+    /// How the generator fared.
+    pub generator: Generator,
+    /// What a reader must know before using the figures.
+    pub warnings: Vec<String>,
+    /// What was found at the end, when that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<CheckReport>,
+    /// Every second.
+    pub windows: Vec<Second>,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Operations per second; `null`: as many as were answered.
+    pub rate: Option<f64>,
+    /// Connections.
+    pub connections: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Requests on a connection at once.
+    pub depth: usize,
+    /// Operations per request.
+    pub per_request: usize,
+    /// Users.
+    pub users: u64,
+    /// Channels of each.
+    pub channels: u64,
+    /// Which users, as it was given.
+    pub keys: String,
+    /// What was sent, as it was given.
+    pub mix: String,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// Operations by what became of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operations {
+    /// Changed something.
+    pub applied: u64,
+    /// Changed nothing.
+    pub ignored: u64,
+    /// Read something.
+    pub reads: u64,
+    /// States in what was read.
+    pub states_read: u64,
+    /// Failed, by why.
+    pub failed: BTreeMap<String, u64>,
+}
+
+/// Milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// The mean.
+    pub mean: f64,
+    /// Half of the requests were faster.
+    pub p50: f64,
+    /// 90 %.
+    pub p90: f64,
+    /// 99 %.
+    pub p99: f64,
+    /// 99.9 %.
+    pub p999: f64,
+    /// 99.99 %.
+    pub p9999: f64,
+    /// The slowest.
+    pub max: f64,
+}
+
+/// How even the seconds are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Evenness {
+    /// The median over the seconds of their p99.9, in milliseconds.
+    pub median_p999: f64,
+    /// The largest of them.
+    pub worst_p999: f64,
+    /// Seconds whose p99.9 is above twice the median.
+    pub seconds_above_twice_median: usize,
+}
+
+/// How the generator itself fared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Generator {
+    /// Milliseconds by which requests left late though a connection was free, 99 % of them at most.
+    pub late_p99: f64,
+    /// The most.
+    pub late_max: f64,
+    /// Requests that were due and waited for a free connection.
+    pub waited_for_connection: u64,
+    /// Connections that were lost or not made.
+    pub lost_connections: u64,
+    /// Processor seconds of its threads.
+    pub processor_seconds: f64,
+    /// Which part of the time its busiest thread worked.
+    pub busiest_thread: f64,
+}
+
+/// One second.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// Which, from 0.
+    pub second: u64,
+    /// Requests that were due in it.
+    pub requests: u64,
+    /// Their operations that succeeded.
+    pub succeeded: u64,
+    /// Their operations that failed.
+    pub failed: u64,
+    /// Latency of these requests.
+    pub latency: Latency,
+    /// The service's metrics at its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<Sample>,
+}
+
+impl Latency {
+    /// The percentiles of a histogram of nanoseconds.
+    #[must_use]
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        let millis = |nanos: u64| round(nanos as f64 / 1e6);
+        let at = |quantile| millis(histogram.value_at_quantile(quantile));
+        Self {
+            mean: round(histogram.mean() / 1e6),
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            p9999: at(0.9999),
+            max: millis(histogram.max()),
+        }
+    }
+}
+
+/// To 0.1 µs: what is behind is no measurement.
+fn round(millis: f64) -> f64 {
+    (millis * 1e4).round() / 1e4
+}
+
+impl Second {
+    /// What a window came to.
+    #[must_use]
+    pub fn of(window: &Window) -> Self {
+        Self {
+            second: window.second,
+            requests: window.requests,
+            succeeded: window.counts.succeeded(),
+            failed: window.counts.failed(),
+            latency: Latency::of(&window.latency),
+            metrics: None,
+        }
+    }
+}
+
+impl Operations {
+    /// The same, in words.
+    #[must_use]
+    pub fn of(counts: &Counts) -> Self {
+        let Counts {
+            applied,
+            ignored,
+            reads,
+            states_read,
+            failures,
+        } = counts;
+        let failed = failures
+            .iter()
+            .map(|(why, count)| (why.to_string(), *count));
+        Self {
+            applied: *applied,
+            ignored: *ignored,
+            reads: *reads,
+            states_read: *states_read,
+            failed: failed.collect(),
+        }
+    }
+}
+
+impl Evenness {
+    /// Of all seconds in which something was answered.
+    #[must_use]
+    pub fn of(seconds: &[Second]) -> Self {
+        let answered = seconds.iter().filter(|second| second.requests > 0);
+        let mut tails: Vec<f64> = answered.map(|second| second.latency.p999).collect();
+        tails.sort_by(f64::total_cmp);
+        let median = tails.get(tails.len() / 2).copied().unwrap_or(0.0);
+        Self {
+            median_p999: median,
+            worst_p999: tails.last().copied().unwrap_or(0.0),
+            seconds_above_twice_median: tails.iter().filter(|tail| **tail > 2.0 * median).count(),
+        }
+    }
+}
+
+/// A metric in slow seconds and in the others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Suspect {
+    /// The metric; of a counter its growth within a second.
+    pub name: String,
+    /// Its mean in the seconds above twice the median.
+    pub slow: f64,
+    /// Its mean in the others.
+    pub others: f64,
+}
+
+/// What the service did more of in the seconds whose p99.9 was above twice the median; most conspicuous first.
+/// Nothing when there were none, or no metrics.
+#[must_use]
+pub fn suspects(report: &Report) -> Vec<Suspect> {
+    let limit = 2.0 * report.evenness.median_p999;
+    let mut sums: BTreeMap<&str, [(f64, u32); 2]> = BTreeMap::new();
+    for pair in report.windows.windows(2) {
+        let (Some(before), Some(after)) = (&pair[0].metrics, &pair[1].metrics) else {
+            continue;
+        };
+        let slow = usize::from(pair[1].latency.p999 > limit);
+        for (name, value) in after {
+            let counts = ["_total", "_sum", "_count"]
+                .iter()
+                .any(|end| name.ends_with(end));
+            let value = match counts {
+                true => value - before.get(name).copied().unwrap_or(0.0),
+                false => *value,
+            };
+            let sum = &mut sums.entry(name).or_default()[slow];
+            *sum = (sum.0 + value, sum.1 + 1);
+        }
+    }
+    let mean = |(sum, count): (f64, u32)| sum / f64::from(count);
+    let both = sums
+        .into_iter()
+        .filter(|(_, [others, slow])| others.1 > 0 && slow.1 > 0);
+    let mut suspects: Vec<Suspect> = both
+        .map(|(name, [others, slow])| Suspect {
+            name: name.to_owned(),
+            slow: mean(slow),
+            others: mean(others),
+        })
+        // A tenth more is chance.
+        .filter(|suspect| suspect.slow > 1.1 * suspect.others)
+        .collect();
+    let ratio = |suspect: &Suspect| suspect.slow / suspect.others.max(1e-9);
+    suspects.sort_by(|a, b| ratio(b).total_cmp(&ratio(a)));
+    suspects
+}
+
+/// The report for people.
+#[must_use]
+pub fn text(report: &Report) -> String {
+    let mut out = String::new();
+    // Into a string, which takes everything.
+    let _ = write_text(report, &mut out);
+    out
+}
+
+fn write_text(report: &Report, out: &mut String) -> std::fmt::Result {
+    let Report {
+        title,
+        seconds,
+        requests,
+        operations,
+        latency,
+        evenness,
+        ..
+    } = report;
+    writeln!(out, "{title}")?;
+    writeln!(
+        out,
+        "  {:.0} operations/s over {seconds:.0} s ({requests} requests)",
+        report.operations_per_second
+    )?;
+    let Operations {
+        applied,
+        ignored,
+        reads,
+        states_read,
+        failed,
+    } = operations;
+    writeln!(
+        out,
+        "  applied {applied}, ignored {ignored}, reads {reads} ({states_read} states)"
+    )?;
+    for (why, count) in failed {
+        writeln!(out, "  failed: {why} {count}")?;
+    }
+    let Latency {
+        mean,
+        p50,
+        p90,
+        p99,
+        p999,
+        p9999,
+        max,
+    } = latency;
+    writeln!(
+        out,
+        "  latency in ms: mean {mean:.3}, p50 {p50:.3}, p90 {p90:.3}, p99 {p99:.3}, p99.9 {p999:.3}, \
+         p99.99 {p9999:.3}, max {max:.3}"
+    )?;
+    let Evenness {
+        median_p999,
+        worst_p999,
+        seconds_above_twice_median,
+    } = evenness;
+    writeln!(
+        out,
+        "  p99.9 by the second: median {median_p999:.3} ms, worst {worst_p999:.3} ms, \
+         {seconds_above_twice_median} of {} above twice the median",
+        report.windows.len()
+    )?;
+    for suspect in suspects(report).iter().take(5) {
+        let Suspect { name, slow, others } = suspect;
+        writeln!(
+            out,
+            "    in those {name} was {slow:.1} per second, in the others {others:.1}"
+        )?;
+    }
+    if let Some(check) = &report.check {
+        write_check(check, out)?;
+    }
+    for warning in &report.warnings {
+        writeln!(out, "  note: {warning}")?;
+    }
+    Ok(())
+}
+
+fn write_check(check: &CheckReport, out: &mut String) -> std::fmt::Result {
+    let CheckReport {
+        users,
+        sent,
+        acknowledged,
+        unknown,
+        lost,
+        doubled,
+        foreign,
+        examples,
+    } = check;
+    writeln!(
+        out,
+        "  checked {users} users: of {sent} operations {acknowledged} acknowledged, {unknown} unknown; \
+         {lost} lost, {doubled} doubled, {foreign} never sent"
+    )?;
+    for example in examples {
+        writeln!(out, "    {example}")?;
+    }
+    Ok(())
+}
+
+/// A line per second, with a head; metrics are columns of their own.
+#[must_use]
+pub fn csv(report: &Report) -> String {
+    let sampled = report
+        .windows
+        .iter()
+        .filter_map(|second| second.metrics.as_ref());
+    let names: std::collections::BTreeSet<&String> = sampled.flat_map(BTreeMap::keys).collect();
+    let mut out = "second,requests,succeeded,failed,p50_ms,p99_ms,p999_ms,max_ms".to_owned();
+    for name in &names {
+        let _ = write!(out, ",{name}");
+    }
+    out.push('\n');
+    for second in &report.windows {
+        let Second {
+            second: number,
+            requests,
+            succeeded,
+            failed,
+            latency,
+            metrics,
+        } = second;
+        let Latency {
+            p50,
+            p99,
+            p999,
+            max,
+            ..
+        } = latency;
+        let _ = write!(
+            out,
+            "{number},{requests},{succeeded},{failed},{p50},{p99},{p999},{max}"
+        );
+        for name in &names {
+            let value = metrics.as_ref().and_then(|metrics| metrics.get(*name));
+            let _ = match value {
+                Some(value) => write!(out, ",{value}"),
+                None => write!(out, ","),
+            };
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{answer::Answer, schedule::SECOND};
+
+    /// Ten seconds of 1 ms, of which the named ones took 5 ms while a counter ran.
+    fn report(slow: &[u64]) -> Report {
+        let mut flushes = 0.0;
+        let windows: Vec<Second> = (0..10)
+            .map(|number| {
+                let mut window = Window::new(number);
+                let millis = if slow.contains(&number) { 5 } else { 1 };
+                window.add(SECOND / 1000 * millis, &[Answer::Applied]);
+                flushes += if slow.contains(&number) { 90.0 } else { 3.0 };
+                let mut second = Second::of(&window);
+                second.metrics = Some(Sample::from([
+                    ("flushes_total".to_owned(), flushes),
+                    ("states".to_owned(), 7.0),
+                ]));
+                second
+            })
+            .collect();
+        Report {
+            title: "Test".into(),
+            started: "2026-01-01T00:00:00Z".into(),
+            settings: Settings {
+                rate: Some(1.0),
+                connections: 1,
+                threads: 1,
+                depth: 1,
+                per_request: 1,
+                users: 1,
+                channels: 1,
+                keys: "uniform".into(),
+                mix: "ack=1".into(),
+                seed: 1,
+            },
+            seconds: 10.0,
+            requests: 10,
+            operations: Operations::default(),
+            operations_per_second: 1.0,
+            latency: Latency::default(),
+            evenness: Evenness::of(&windows),
+            generator: Generator::default(),
+            warnings: vec!["Told.".into()],
+            check: None,
+            windows,
+        }
+    }
+
+    #[test]
+    fn seconds_above_twice_the_median_are_counted_and_what_ran_in_them_is_named() {
+        let report = report(&[4, 7]);
+        assert_eq!(report.evenness.seconds_above_twice_median, 2);
+        let suspects = suspects(&report);
+        assert_eq!(
+            suspects.len(),
+            1,
+            "what is constant is no suspect: {suspects:?}"
+        );
+        assert_eq!((suspects[0].slow, suspects[0].others), (90.0, 3.0));
+        let text = text(&report);
+        for part in ["2 of 10 above", "flushes_total was 90.0", "note: Told."] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_even_run_has_no_suspects() {
+        let report = report(&[]);
+        assert_eq!(report.evenness.seconds_above_twice_median, 0);
+        assert!(suspects(&report).is_empty());
+    }
+
+    #[test]
+    fn a_line_per_second_has_the_columns_that_its_head_names() {
+        let csv = csv(&report(&[4]));
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(lines.len(), 11);
+        assert!(lines[0].ends_with("max_ms,flushes_total,states"));
+        assert!(
+            lines[5].starts_with("4,1,1,0,5.0") && lines[5].ends_with(",102,7"),
+            "{}",
+            lines[5]
+        );
+    }
+
+    #[test]
+    fn a_report_is_read_back_as_it_was_written() {
+        let report = report(&[4]);
+        let json = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
+    }
+}

@@ -1,0 +1,179 @@
+//! Where a thread's operations come from, and where it tells what became of them.
+
+use crate::{
+    answer::Answer,
+    check::Ledger,
+    keys::{Keys, Random},
+    operation::{Kind, Mix, Operation},
+};
+
+/// A source of operations.
+pub trait Source: Send {
+    /// Appends the operations of the next request; `false`, and nothing, when there are none.
+    fn next(&mut self, operations: &mut Vec<Operation>) -> bool;
+
+    /// Hears what became of a request that [`Source::next`] made.
+    fn answered(&mut self, operations: &[Operation], answers: &[Answer]);
+
+    /// Whether there are operations to send again, whatever the schedule says.
+    fn owes(&self) -> bool {
+        false
+    }
+
+    /// What it remembers of what it sent, when it does.
+    fn ledger(&self) -> Option<&Ledger> {
+        None
+    }
+}
+
+/// Message ids that grow: those of a later run are larger.
+#[derive(Debug, Clone)]
+pub struct Messages {
+    next: u64,
+    step: u64,
+}
+
+impl Messages {
+    /// Ids from the snowflake of `now`, in milliseconds since 2015, every `lanes`-th for each thread.
+    #[must_use]
+    pub fn new(now: u64, lane: u64, lanes: u64) -> Self {
+        Self {
+            next: (now << 22) + lane,
+            step: lanes,
+        }
+    }
+
+    /// The next id.
+    pub fn next(&mut self) -> u64 {
+        let id = self.next;
+        self.next += self.step;
+        id
+    }
+}
+
+/// Operations by chance, in the proportion of a mix.
+#[derive(Debug)]
+pub struct Mixed {
+    /// The users.
+    pub keys: Keys,
+    /// The proportion.
+    pub mix: Mix,
+    /// Chance.
+    pub random: Random,
+    /// Message ids.
+    pub messages: Messages,
+    /// Operations per request.
+    pub per_request: usize,
+}
+
+impl Source for Mixed {
+    fn next(&mut self, operations: &mut Vec<Operation>) -> bool {
+        for _ in 0..self.per_request {
+            let (user, channel) = self.keys.draw(&mut self.random);
+            operations.push(Operation {
+                kind: self.mix.draw(&mut self.random),
+                user,
+                channel,
+                message: self.messages.next(),
+            });
+        }
+        true
+    }
+
+    fn answered(&mut self, _operations: &[Operation], _answers: &[Answer]) {}
+}
+
+/// Every channel of every user once: a thread takes every `lanes`-th request of them.
+#[derive(Debug)]
+pub struct Fill {
+    keys: Keys,
+    messages: Messages,
+    per_request: u64,
+    next: u64,
+    step: u64,
+    again: Vec<Operation>,
+}
+
+impl Fill {
+    /// What thread `lane` of `lanes` fills in.
+    #[must_use]
+    pub fn new(keys: Keys, messages: Messages, per_request: usize, lane: u64, lanes: u64) -> Self {
+        let per_request = per_request as u64;
+        Self {
+            keys,
+            messages,
+            per_request,
+            next: lane * per_request,
+            step: lanes * per_request,
+            again: Vec::new(),
+        }
+    }
+}
+
+impl Source for Fill {
+    fn next(&mut self, operations: &mut Vec<Operation>) -> bool {
+        if self.next < self.keys.pairs() {
+            let end = (self.next + self.per_request).min(self.keys.pairs());
+            for number in self.next..end {
+                let (user, channel) = self.keys.pair(number);
+                operations.push(Operation {
+                    kind: Kind::Ack,
+                    user,
+                    channel,
+                    message: self.messages.next(),
+                });
+            }
+            self.next += self.step;
+            return true;
+        }
+        let again = self.again.len().min(self.per_request as usize);
+        operations.extend(self.again.drain(..again));
+        again > 0
+    }
+
+    fn answered(&mut self, operations: &[Operation], answers: &[Answer]) {
+        for (operation, answer) in operations.iter().zip(answers) {
+            if matches!(answer, Answer::Failed(_)) {
+                self.again.push(*operation);
+            }
+        }
+    }
+
+    fn owes(&self) -> bool {
+        !self.again.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::{answer::Failure, keys::Distribution};
+
+    #[test]
+    fn filling_names_every_channel_once_and_what_failed_again() {
+        let keys = Keys::new(5, 3, Distribution::Uniform, 1);
+        let mut filled = BTreeSet::new();
+        for lane in 0..2 {
+            let mut fill = Fill::new(keys.clone(), Messages::new(1, lane, 2), 4, lane, 2);
+            let mut failed = false;
+            let mut operations = Vec::new();
+            while fill.next(&mut operations) {
+                let answer = if failed {
+                    Answer::Applied
+                } else {
+                    Answer::Failed(Failure::NotTaken)
+                };
+                fill.answered(&operations, &vec![answer; operations.len()]);
+                for operation in operations.drain(..) {
+                    let new = filled.insert((operation.user, operation.channel));
+                    assert!(new || failed, "only what failed is sent again");
+                }
+                failed = true;
+            }
+            assert!(!fill.owes());
+        }
+        assert_eq!(filled.len(), 15);
+    }
+}
