@@ -27,10 +27,12 @@ pub mod operation;
 pub mod plot;
 pub mod protocol;
 pub mod report;
+pub mod resp;
 mod run;
 pub mod schedule;
 mod settle;
 pub mod source;
+pub mod summary;
 pub mod windows;
 mod worker;
 

@@ -422,12 +422,12 @@ pub fn csv(report: &Report) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{answer::Answer, schedule::SECOND};
 
     /// Ten seconds of 1 ms, of which the named ones took 5 ms while a counter ran.
-    fn report(slow: &[u64]) -> Report {
+    pub(crate) fn report(slow: &[u64]) -> Report {
         let mut flushes = 0.0;
         let windows: Vec<Second> = (0..10)
             .map(|number| {

@@ -1,0 +1,138 @@
+//! A Redis server under the load that `readstates bench` makes: the same loop, the same users, the same meaning
+//! of the operations in a Lua script. The server is started for the run, on a free port of the loopback
+//! interface, without persistence, and ended afterwards.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, Command, ExitCode, Stdio},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use clap::Parser;
+use readstates_bench::{
+    Route,
+    args::LoadArgs,
+    config::Load,
+    drive::{Service, drive, print},
+    resp::Resp,
+};
+
+/// Longest that a server may take to start.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Where Debian has it.
+const SERVER: &str = "/usr/bin/redis-server";
+
+/// Load on a Redis server with an equivalent Lua script.
+#[derive(Debug, Parser)]
+struct Flags {
+    /// What load.
+    #[command(flatten)]
+    load: LoadArgs,
+
+    /// Commands on a connection at once.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pipeline: usize,
+
+    /// The server's program.
+    #[arg(long, default_value = SERVER, value_name = "FILE")]
+    server: PathBuf,
+
+    /// What cargo says to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Flags::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("redis: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
+    let load = Load::from_args(&flags.load)?;
+    let server = Server::start(&flags.server)?;
+    let service = Service {
+        urls: "redis-server, EVALSHA".to_owned(),
+        routes: vec![Route {
+            address: server.address,
+            protocol: Arc::new(Resp::load(server.address)?),
+        }],
+        depth: flags.pipeline.max(1),
+        per_request: 1,
+    };
+    let report = drive(&load, &flags.load, &service)?;
+    print(&report, &flags.load)?;
+    Ok(())
+}
+
+/// A server that ends with this value.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the peer is started by its absolute path; while it starts there is nothing to wait for but time"
+    )]
+    fn start(program: &PathBuf) -> io::Result<Self> {
+        // Free a moment ago; whoever takes it meanwhile makes the server end, which is told.
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let port = address.port().to_string();
+        let settings = [
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            &port,
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ];
+        let started = |error: io::Error| {
+            let program = program.display();
+            io::Error::other(format!(
+                "failed to start {program} ({error}); apt-get install redis-server"
+            ))
+        };
+        let child = Command::new(program)
+            .args(settings)
+            .env_clear()
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(started)?;
+        let mut server = Self { child, address };
+        let begun = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = server.child.try_wait()? {
+                return Err(io::Error::other(format!(
+                    "redis-server ended with {status}"
+                )));
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(io::Error::other(format!(
+                    "redis-server does not answer at {address}"
+                )));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
