@@ -170,7 +170,7 @@ impl Ledger {
             self.channels.len() - 1
         });
         let (user, id) = self.place(index);
-        let message = self.messages.next();
+        let message = self.messages.id();
         let channel = &mut self.channels[index];
         let amount = 1 << (2 * channel.sent.len());
         channel.sent.push(Sent {

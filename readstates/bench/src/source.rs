@@ -44,7 +44,7 @@ impl Messages {
     }
 
     /// The next id.
-    pub fn next(&mut self) -> u64 {
+    pub fn id(&mut self) -> u64 {
         let id = self.next;
         self.next += self.step;
         id
@@ -74,7 +74,7 @@ impl Source for Mixed {
                 kind: self.mix.draw(&mut self.random),
                 user,
                 channel,
-                message: self.messages.next(),
+                message: self.messages.id(),
             });
         }
         true
@@ -120,7 +120,7 @@ impl Source for Fill {
                     kind: Kind::Ack,
                     user,
                     channel,
-                    message: self.messages.next(),
+                    message: self.messages.id(),
                 });
             }
             self.next += self.step;
