@@ -118,6 +118,14 @@ impl StateFolder {
         })
     }
 
+    /// Removes the record: whichever pod it named, it is not the one that uses the volume now.
+    pub fn forget_record(&self) -> io::Result<()> {
+        match fs::remove_file(self.path("record")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     /// Removes all files of the volume but its lock, which others may be waiting for.
     pub fn forget(&self) -> io::Result<()> {
         let prefix = format!("{}.", self.volume);
@@ -207,6 +215,18 @@ mod tests {
         assert_eq!(records(folder.path()).unwrap(), [record(two)]);
         let kept: Option<u8> = StateFolder::new(folder.path(), two).load("memory");
         assert_eq!(kept, Some(1));
+    }
+
+    #[test]
+    fn a_record_can_be_forgotten_alone_and_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::new(folder.path(), "a");
+        state.save("record", &record("a")).unwrap();
+        state.save("patrol", &1).unwrap();
+        state.forget_record().unwrap();
+        state.forget_record().unwrap();
+        assert_eq!(records(folder.path()).unwrap(), []);
+        assert_eq!(state.load::<u8>("patrol"), Some(1));
     }
 
     #[test]

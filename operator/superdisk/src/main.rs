@@ -10,6 +10,7 @@ use superdisk::{
     action::WaitingOn,
     agent,
     assemble::{self, Lock, Outcome, chain},
+    claim::{Claim, StateFolder},
     execute::Executor,
     flags::SpecFlags,
     inventory::Devices,
@@ -134,6 +135,13 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
         assemble::dry_run(&spec, &root, &Devices)?
     } else {
         let _lock = Lock::take(&flags.state_dir)?;
+        // The pod that the last agent minded it for may be gone; `reap` must not end it for this one. Where an
+        // agent runs, its record is right.
+        let volume = spec.volume.as_str();
+        let claim = Claim::take(&flags.state_dir, volume);
+        if claim.is_ok() {
+            StateFolder::new(&flags.state_dir, volume).forget_record()?;
+        }
         let mut executor = Executor::new(&spec, &root, &Devices, *stop_after);
         let mut log = |line: &str| println!("{line}");
         assemble::assemble(&spec, &root, &Devices, &mut executor, &mut log)?

@@ -8,7 +8,10 @@ use std::{
     fmt, fs, io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::{
@@ -66,6 +69,8 @@ pub struct Hands {
     root: PathBuf,
     state_dir: PathBuf,
     lineage: Mutex<Option<Lineage>>,
+    /// Of the newest header; 0 while there is none. Apart from it, because that is held while a disk is written to.
+    generation: AtomicU64,
     /// Name of the mirror when it was last seen.
     known: Mutex<Option<String>>,
 }
@@ -87,6 +92,7 @@ impl Hands {
             root: root.to_owned(),
             state_dir: state_dir.to_owned(),
             lineage: Mutex::new(None),
+            generation: AtomicU64::new(0),
             known: Mutex::new(None),
         }
     }
@@ -246,10 +252,8 @@ impl Hands {
     /// The present life's number, once it was read.
     #[must_use]
     pub fn generation(&self) -> Option<u64> {
-        let lineage = self.lineage.lock().unwrap_or_else(PoisonError::into_inner);
-        lineage
-            .as_ref()
-            .map(|lineage| lineage.header.point.generation)
+        let generation = self.generation.load(Ordering::Relaxed);
+        (generation > 0).then_some(generation)
     }
 
     /// Stops an array that nothing is mounted from.
@@ -318,6 +322,9 @@ impl Hands {
                 fast: fast.and_then(|fast| region(&fast.inside)),
             })
         });
+        let generation = found.as_ref().map(|found| found.header.point.generation);
+        self.generation
+            .store(generation.unwrap_or(0), Ordering::Relaxed);
         *self.lineage.lock().unwrap_or_else(PoisonError::into_inner) = found;
     }
 
