@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use readstates::{
-    block::{Block, Operation},
+    block::{BlockRef, Operation},
     cache::Touch,
     engine::NotDone,
     load::LoadError,
@@ -195,7 +195,7 @@ async fn an_engine_finds_what_another_left(store: &Arc<dyn Store>, users: &mut U
     let first = start(Arc::clone(store), CAPACITY);
     for user in [kept, deleted] {
         let changes: Vec<_> = (1..=50).map(|channel| ack(channel, channel * 10)).collect();
-        let none = |_: &Block, _: &[_]| ();
+        let none = |_: BlockRef<'_>, _: &[_]| ();
         let change = first.engine.change(user, &changes, Touch::Online, none);
         change.await.unwrap();
     }
@@ -213,7 +213,7 @@ async fn an_engine_finds_what_another_left(store: &Arc<dyn Store>, users: &mut U
     }
     let after = second
         .engine
-        .read(deleted, |block| (block.version(), block.states().len()));
+        .read(deleted, |block| (block.version(), block.len()));
     assert_eq!(
         after.await,
         Ok((version, 0)),
