@@ -195,6 +195,11 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
     lanes.end(deadline);
     let standing = Standing::new(&hands, &mind, deadline);
     teardown(&options.spec.mount, &standing)?;
+    mind.is_down();
+    if let Err(error) = StateFolder::new(&options.state_dir, &volume).forget_record() {
+        // The reaper finds nothing to do, and forgets it then.
+        say(&format!("failed to forget the record: {error}"));
+    }
     say("the super-disk is down");
     Ok(ExitCode::SUCCESS)
 }
@@ -373,5 +378,7 @@ pub fn take_down_claimed(spec: &Spec, state_dir: &Path, time: Duration) -> Resul
     let hands = Hands::new(spec.clone(), &root, state_dir).having_seen(mind.mirror());
     hands.learn();
     let standing = Standing::new(&hands, &mind, Instant::now() + time);
-    Ok(teardown(&spec.mount, &standing)?)
+    teardown(&spec.mount, &standing)?;
+    mind.is_down();
+    Ok(())
 }

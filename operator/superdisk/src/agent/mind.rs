@@ -232,6 +232,14 @@ impl Mind {
         }
     }
 
+    /// Nothing runs any more: what was known of the arrays is over.
+    pub fn is_down(&self) {
+        let mut inner = self.inner();
+        inner.kept.mirror = None;
+        inner.kept.memory.check.window = None;
+        self.keep(&inner);
+    }
+
     /// From now on nothing is ready.
     pub fn stopping(&self) {
         self.inner().stopping = true;
