@@ -406,3 +406,83 @@ fn is_still(root: &Path, path: &Path, number: DeviceNumber) -> bool {
     let kind = FileSystem.kind(&crate::sysfs::under(root, path));
     matches!(kind, Ok(NodeKind::Block(now)) if now == number)
 }
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{agent::mind::tests::spec, heal::tests::healthy};
+
+    /// A folder that takes what is written to the mirror.
+    fn node() -> (TempDir, Hands) {
+        let root = TempDir::new().unwrap();
+        let md = root.path().join("sys/block/md101/md");
+        for folder in ["dev-sdb", "dev-md100", "bitmap"] {
+            fs::create_dir_all(md.join(folder)).unwrap();
+        }
+        let hands = Hands::new(spec(), root.path(), &root.path().join("state"));
+        (root, hands)
+    }
+
+    fn written(root: &TempDir, file: &str) -> String {
+        fs::read_to_string(root.path().join("sys/block/md101/md").join(file)).unwrap()
+    }
+
+    #[test]
+    fn a_part_is_compared_between_its_bounds_and_the_bounds_go_with_it() {
+        let (root, hands) = node();
+        let facts = healthy();
+        let part = Step::StartCheck {
+            from: 4096,
+            to: Some(8192),
+        };
+        hands.step(&part, &facts).unwrap();
+        let bounds = || ["sync_min", "sync_max", "sync_action"].map(|file| written(&root, file));
+        assert_eq!(bounds(), ["4096", "8192", "check"]);
+        hands.step(&Step::EndCheckWindow, &facts).unwrap();
+        assert_eq!(bounds(), ["0", "max", "idle"]);
+    }
+
+    #[test]
+    fn flags_are_set_on_the_leg_that_is_meant() {
+        let (root, hands) = node();
+        let facts = healthy();
+        for (step, file, value) in [
+            (Step::ClearWriteError, "dev-md100/state", "-write_error"),
+            (
+                Step::Set(Knob::FastNotWriteMostly),
+                "dev-md100/state",
+                "-writemostly",
+            ),
+            (
+                Step::Set(Knob::DurableWriteMostly),
+                "dev-sdb/state",
+                "writemostly",
+            ),
+            (Step::Set(Knob::NoBacklog), "bitmap/backlog", "0"),
+        ] {
+            hands.step(&step, &facts).unwrap();
+            assert_eq!(written(&root, file), value, "{step}");
+        }
+    }
+
+    #[test]
+    fn a_step_without_what_it_is_about_says_so() {
+        let (_root, hands) = node();
+        let mut facts = healthy();
+        facts.mirror.as_mut().unwrap().fast = None;
+        let error = hands.step(&Step::ClearWriteError, &facts).unwrap_err();
+        assert_eq!(
+            chain(&error),
+            "failed to let bad sectors of the fast leg be tried again: it is not there any more"
+        );
+    }
+
+    #[test]
+    fn without_a_header_that_was_read_none_is_written() {
+        let (_root, hands) = node();
+        hands.beat(&healthy()).unwrap();
+        assert_eq!(hands.generation(), None);
+    }
+}

@@ -308,7 +308,7 @@ impl Source for Mind {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{
         heal::tests::{LIMITS, NOW, healthy},
@@ -316,7 +316,7 @@ mod tests {
         spec::{FilesystemKind, Policy},
     };
 
-    fn spec() -> Spec {
+    pub(in crate::agent) fn spec() -> Spec {
         Spec {
             durable: "/dev/sdb".into(),
             local: vec!["/dev/nvme*".to_owned()],
