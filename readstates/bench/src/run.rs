@@ -181,8 +181,8 @@ impl Progress {
         self.told = Instant::now();
         let (title, elapsed) = (self.title, self.started.elapsed().as_secs());
         let line = match self.seconds {
-            // The warm-up, or a service that does not answer: its seconds are not complete.
-            0 => format!("{title}, {elapsed} s: no second complete yet"),
+            // The warm-up, the end, or a service that does not answer: no second has become complete.
+            0 => format!("{title}, {elapsed} s: waiting for answers"),
             seconds => progress_line(title, elapsed, seconds, &self.since),
         };
         let failed = self.since.counts.failed() > 0;
