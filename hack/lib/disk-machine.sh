@@ -22,10 +22,10 @@ disk_target() { echo "${CARGO_TARGET_DIR:-$ROOT/target}/disk-machine"; }
 build_guest_programs() {
     local tree target=x86_64-unknown-linux-gnu
     CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static" \
-        cargo build --locked --target "$target" --target-dir "$(disk_target)" --package superdisk --package e2e-disk --bin superdisk --bin guest
+        cargo build --locked --profile guest --target "$target" --target-dir "$(disk_target)" --package superdisk --package e2e-disk --bin superdisk --bin guest
     tree=$(disk_target)/tree
     rm -rf "$tree"
-    install -D --strip --target-directory "$tree/usr/sbin" "$(disk_target)/$target/debug/"{superdisk,guest}
+    install -D --strip --target-directory "$tree/usr/sbin" "$(disk_target)/$target/guest/"{superdisk,guest}
     archive "$(disk_machine_dir)/busybox" "$tree" "$(disk_target)/programs.cpio"
 }
 

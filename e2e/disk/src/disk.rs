@@ -185,9 +185,14 @@ impl Disk {
     }
 
     /// What it did since this was asked last.
-    #[must_use]
     pub fn take_counters(&self) -> Counters {
         std::mem::take(&mut self.state().counters)
+    }
+
+    /// Bytes written to it since the counters were taken last.
+    #[must_use]
+    pub fn bytes_written(&self) -> u64 {
+        self.state().counters.bytes_written
     }
 
     /// Loses what was not flushed, as far as the cache is volatile; faults stay.

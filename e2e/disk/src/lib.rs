@@ -20,6 +20,7 @@ mod orders;
 mod qemu;
 mod qmp;
 mod rack;
+pub mod superdisk;
 mod vm;
 
 pub use disk::{Counters, Disk, PAGE, Snapshot, WriteCache};

@@ -85,7 +85,7 @@ impl Rack {
         Self::of_size(name, 256 * MIB)
     }
 
-    /// Two local disks and a network disk that is as large as both: XFS wants 512 MiB.
+    /// Two local disks and a network disk that is as large as both: XFS wants 640 MiB.
     ///
     /// # Errors
     /// When the ingredients are missing or a file cannot be made.

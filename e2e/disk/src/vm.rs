@@ -46,7 +46,8 @@ impl Vm {
     /// # Errors
     /// When the machine is gone.
     pub fn begin(&self, command: &str, limit: Duration) -> Result<Pending> {
-        println!("    # {command}");
+        // A list of files or a script is not for the log.
+        println!("    # {}", command.lines().next().unwrap_or_default());
         self.orders.give(command, limit)
     }
 

@@ -1,0 +1,152 @@
+//! The table.
+
+use std::fmt;
+
+use crate::{fio::Reads, sickness::Sickness};
+
+/// One stack's reads.
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) depth_1: Reads,
+    pub(crate) depth_16: Reads,
+    /// Read requests that the network disk saw meanwhile.
+    pub(crate) durable_reads: u64,
+}
+
+/// The fast leg's copy.
+pub(crate) struct Rebuild {
+    pub(crate) mib_per_second: f64,
+    /// Reads without a fast leg.
+    pub(crate) degraded: Reads,
+    /// Reads while it is copied.
+    pub(crate) during: Reads,
+    /// The copy went on to the end of those reads.
+    pub(crate) overlapped: bool,
+}
+
+/// All that was measured.
+pub(crate) struct Report {
+    pub(crate) kernel: String,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) sicknesses: Vec<Sickness>,
+    pub(crate) rebuild: Rebuild,
+    /// What could not be measured, and why.
+    pub(crate) missing: Vec<String>,
+}
+
+impl Report {
+    fn row(&self, name: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.name == name)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "\nRandom reads of 4 KiB in software emulation, Linux {}; the network disk takes 1.5 ms an operation",
+            self.kernel
+        )?;
+        writeln!(
+            f,
+            "{:16} {:>9} {:>9} {:>9}   {:>9} {:>9} {:>9}   {:>13}",
+            "", "1 deep/s", "mean us", "p99 us", "16 deep/s", "mean us", "p99 us", "network reads"
+        )?;
+        for row in &self.rows {
+            let Row {
+                name,
+                depth_1,
+                depth_16,
+                durable_reads,
+            } = row;
+            write!(f, "{name:16}")?;
+            for reads in [depth_1, depth_16] {
+                let Reads {
+                    per_second,
+                    mean_us,
+                    p99_us,
+                } = reads;
+                write!(f, " {per_second:9.0} {mean_us:9.0} {p99_us:9.0}  ")?;
+            }
+            writeln!(f, " {durable_reads:13}")?;
+        }
+        writeln!(f, "\nOne sector of a local disk lost, read twelve times")?;
+        for sickness in &self.sicknesses {
+            let Sickness {
+                name,
+                errors,
+                healed,
+                alive,
+            } = sickness;
+            writeln!(
+                f,
+                "{name:16} {errors:2} errors to the reader, {}, {}",
+                if *healed {
+                    "sector healed"
+                } else {
+                    "sector not healed"
+                },
+                if *alive {
+                    "fast copy kept"
+                } else {
+                    "fast copy lost"
+                }
+            )?;
+        }
+        let Rebuild {
+            mib_per_second,
+            degraded,
+            during,
+            overlapped,
+        } = &self.rebuild;
+        writeln!(
+            f,
+            "\nRebuild of the fast leg: {mib_per_second:.0} MiB/s alone. A reader, 1 deep: {:.0} us without it, {:.0} us (p99 {:.0} us) while it is copied{}",
+            degraded.mean_us,
+            during.mean_us,
+            during.p99_us,
+            if *overlapped {
+                ""
+            } else {
+                " (which ended before the reads did)"
+            }
+        )?;
+        for missing in &self.missing {
+            writeln!(f, "\nNot measured: {missing}")?;
+        }
+        aims(self, f)
+    }
+}
+
+/// What was aimed at, and what was reached.
+fn aims(report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (Some(stripe), Some(whole), Some(network)) = (
+        report.row("RAID0 alone"),
+        report.row("super-disk"),
+        report.row("network disk"),
+    ) else {
+        return Ok(());
+    };
+    let said = |reached: bool| if reached { "reached" } else { "NOT reached" };
+    writeln!(f)?;
+    for (depth, ours, raw, slow) in [
+        (1, whole.depth_1, stripe.depth_1, network.depth_1),
+        (16, whole.depth_16, stripe.depth_16, network.depth_16),
+    ] {
+        let of_raw = ours.per_second / raw.per_second;
+        let times = ours.per_second / slow.per_second;
+        writeln!(
+            f,
+            "{depth:2} deep: {:3.0} % of RAID0 (aim 90 %: {}), {times:.1} times the network disk (aim 4: {})",
+            of_raw * 100.0,
+            said(of_raw >= 0.9),
+            said(times >= 4.0)
+        )?;
+    }
+    let reads = whole.durable_reads;
+    writeln!(
+        f,
+        "{reads} reads of the network disk under a healthy super-disk (aim 0: {})",
+        said(reads == 0)
+    )
+}

@@ -1,0 +1,268 @@
+//! The super-disk as a test sees it: its commands, files on it whose checksums are known, and the oracle
+//! that every scenario ends with.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{
+    orders::Answer,
+    rack::{DURABLE, local},
+    vm::Vm,
+};
+
+/// A bitmap bit is cleared 10 s after the last write; a set one lets a check heal what it should find.
+const QUIET_S: u64 = 13;
+/// A full copy of a leg takes seconds alone, and a minute beside a build.
+const REBUILD: Duration = Duration::from_secs(150);
+const MOUNT: &str = "/mnt/data";
+const IS_MOUNTED: &str = "grep -q ' /mnt/data ' /proc/mounts";
+
+/// What a pod's flags say about its super-disk.
+#[derive(Clone, Debug)]
+pub struct Superdisk {
+    /// Number of local disks asked for.
+    pub locals: usize,
+    /// UID of the claim.
+    pub volume: String,
+    /// `ext4`, or `xfs` which wants 300 MB and more.
+    pub filesystem: &'static str,
+    /// The network disk's name.
+    pub durable: String,
+}
+
+/// Files that a test wrote, as `md5sum` lists them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files(String);
+
+impl Default for Superdisk {
+    fn default() -> Self {
+        Self {
+            locals: 2,
+            volume: "5e1f0a51-3d17-4c55-9ba5-0c4ad2dbf6c0".to_owned(),
+            filesystem: "ext4",
+            durable: DURABLE.to_owned(),
+        }
+    }
+}
+
+impl Superdisk {
+    /// With XFS.
+    #[must_use]
+    pub fn xfs() -> Self {
+        Self {
+            filesystem: "xfs",
+            ..Self::default()
+        }
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn mount(&self) -> &'static str {
+        MOUNT
+    }
+
+    /// The flags that all commands share.
+    #[must_use]
+    pub fn flags(&self) -> String {
+        let Self {
+            locals,
+            volume,
+            filesystem,
+            durable,
+        } = self;
+        format!(
+            "--durable /dev/disk/by-id/google-{durable} --local '/dev/disk/by-id/google-local-nvme-ssd-*' \
+             --local-count {locals} --volume-uid {volume} --mount {MOUNT} --fs {filesystem}"
+        )
+    }
+
+    /// `superdisk COMMAND` with the flags of this super-disk and more; it may fail.
+    ///
+    /// # Errors
+    /// When the machine does.
+    pub fn ask(&self, vm: &Vm, command: &str, more: &str) -> Result<Answer> {
+        vm.ask(&format!(
+            "mkdir -p {MOUNT}; superdisk {command} {} {more}",
+            self.flags()
+        ))
+    }
+
+    /// Assembles; the filesystem is mounted then.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn assemble(&self, vm: &Vm) -> Result<String> {
+        let printed = self.ask(vm, "assemble", "")?.success()?;
+        vm.run(IS_MOUNTED)?;
+        Ok(printed)
+    }
+
+    /// Is refused to assemble, with this code, and has changed nothing on any disk.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn refused(&self, vm: &Vm, more: &str, code: &str) -> Result<()> {
+        vm.run("sync; sleep 1")?;
+        let written = || vm.drives.iter().map(|(_, disk)| disk.bytes_written()).sum();
+        let before: u64 = written();
+        let answer = self.ask(vm, "assemble", more)?;
+        ensure!(
+            answer.status == 3 && answer.stderr.split_whitespace().next() == Some(code),
+            "not refused with {code}: {answer}"
+        );
+        let after: u64 = written();
+        ensure!(
+            after == before,
+            "{code}: {} bytes were written",
+            after - before
+        );
+        ensure!(vm.ask(IS_MOUNTED)?.status != 0, "{code}: it is mounted");
+        Ok(())
+    }
+
+    /// Unmounts and stops everything, by hand.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn stop(&self, vm: &Vm) -> Result<()> {
+        let mirror = mirror(vm)?;
+        vm.run(&format!(
+            "umount {MOUNT} && mdadm --stop /dev/{mirror} && for md in $(ls /sys/block | grep ^md); do mdadm --stop /dev/$md; done"
+        ))?;
+        ensure!(arrays(vm)?.is_empty(), "an array is left");
+        Ok(())
+    }
+
+    /// Writes `count` files of 1 MiB named `PREFIX-N`, and returns when they are on the disk.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn write(&self, vm: &Vm, prefix: &str, count: usize) -> Result<Files> {
+        vm.run(&format!(
+            "cd {MOUNT} && for n in $(seq {count}); do \
+             dd if=/dev/urandom of={prefix}-$n bs=1M count=1 conv=fsync 2>/dev/null || exit 1; done"
+        ))?;
+        self.list(vm, prefix)
+    }
+
+    /// The files whose names begin so, synced, as they are now.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn list(&self, vm: &Vm, prefix: &str) -> Result<Files> {
+        Ok(Files(vm.run(&format!(
+            "sync && cd {MOUNT} && md5sum {prefix}-*"
+        ))?))
+    }
+
+    /// The files are there, byte by byte, as the disk has them and not a cache.
+    ///
+    /// # Errors
+    /// When one is not.
+    pub fn has(&self, vm: &Vm, files: &Files) -> Result<()> {
+        let list = &files.0;
+        vm.run("echo 3 >/proc/sys/vm/drop_caches")?;
+        let command = format!("cd {MOUNT} && md5sum -c >&2 <<'EOF'\n{list}EOF");
+        vm.ask(&command)?
+            .success()
+            .context("a file is not as it was written")?;
+        Ok(())
+    }
+
+    /// As [`Self::has`], for a filesystem that takes no writes: what is in the cache counts.
+    ///
+    /// # Errors
+    /// When a file is not there.
+    pub fn has_still(&self, vm: &Vm, files: &Files) -> Result<()> {
+        let list = &files.0;
+        let command = format!("cd {MOUNT} && md5sum -c >&2 <<'EOF'\n{list}EOF");
+        vm.ask(&command)?
+            .success()
+            .context("a file is not as it was written")?;
+        Ok(())
+    }
+
+    /// Waits until both legs are in sync.
+    ///
+    /// # Errors
+    /// When they are not in time.
+    pub fn in_sync(&self, vm: &Vm) -> Result<()> {
+        let mirror = mirror(vm)?;
+        vm.until(
+            &format!(
+                "[ $(cat /sys/block/{mirror}/md/degraded) = 0 ] && [ $(cat /sys/block/{mirror}/md/sync_action) = idle ]"
+            ),
+            REBUILD,
+        )
+    }
+
+    /// The oracle: both legs are in sync, md's own check finds no difference after a time of quiet, the
+    /// durable leg is in slot 0 and write-mostly, and the files are there.
+    ///
+    /// # Errors
+    /// When any of it is not so.
+    pub fn is_whole(&self, vm: &Vm, files: &[&Files]) -> Result<()> {
+        self.in_sync(vm)?;
+        let mirror = mirror(vm)?;
+        let slot = vm.run(&format!(
+            "cat /sys/block/{mirror}/md/rd0/state; ls /sys/block/{mirror}/md/rd0/block/ | grep -q serial; \
+             cat /sys/block/{mirror}/md/rd0/block/serial"
+        ))?;
+        ensure!(
+            slot.contains("write_mostly") && slot.contains(&self.durable),
+            "slot 0 is not the durable leg: {slot}"
+        );
+        let mismatch = mismatch(vm, &mirror)?;
+        ensure!(
+            mismatch == 0,
+            "md's check finds {mismatch} sectors different"
+        );
+        for files in files {
+            self.has(vm, files)?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of the running RAID1, such as `md101`.
+///
+/// # Errors
+/// When there is none, or more.
+pub fn mirror(vm: &Vm) -> Result<String> {
+    let found = vm.run(
+        "for md in /sys/block/md*; do [ \"$(cat $md/md/level)\" = raid1 ] && basename $md; done; true",
+    )?;
+    let mut names = found.lines();
+    match (names.next(), names.next()) {
+        (Some(name), None) => Ok(name.to_owned()),
+        _ => anyhow::bail!("not one RAID1: {found:?}"),
+    }
+}
+
+/// All arrays.
+///
+/// # Errors
+/// When the machine is gone.
+pub fn arrays(vm: &Vm) -> Result<Vec<String>> {
+    let found = vm.run("ls /sys/block | grep ^md || true")?;
+    Ok(found.lines().map(str::to_owned).collect())
+}
+
+/// Sectors that md's check finds different.
+///
+/// # Errors
+/// When the check does not end.
+pub fn mismatch(vm: &Vm, mirror: &str) -> Result<u64> {
+    let md = format!("/sys/block/{mirror}/md");
+    vm.run(&format!(
+        "sync; sleep {QUIET_S}; echo check >{md}/sync_action"
+    ))?;
+    vm.until(&format!("[ $(cat {md}/sync_action) = idle ]"), REBUILD)?;
+    Ok(vm.run(&format!("cat {md}/mismatch_cnt"))?.trim().parse()?)
+}
+
+/// The disk names of the locals of a super-disk.
+pub fn locals(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(local)
+}

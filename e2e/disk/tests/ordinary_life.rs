@@ -1,0 +1,135 @@
+//! What happens to every super-disk: a first boot, reboots, power cuts, growth.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e_disk::{
+    MIB, Rack,
+    superdisk::{Superdisk, mirror},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_first_boot_ends_mounted_and_whole_and_reads_nothing_from_the_network_disk() -> Result<()> {
+    let mut rack = Rack::of_size("first-boot", 640 * MIB)?;
+    let superdisk = Superdisk::xfs();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "first", 40)?;
+    superdisk.is_whole(&vm, &[&files])?;
+    // Run twice: nothing is done, and nothing is written.
+    vm.run("sync; sleep 1")?;
+    let before = rack.durable().bytes_written();
+    superdisk.assemble(&vm)?;
+    ensure!(rack.durable().bytes_written() == before);
+    rack.durable().take_counters();
+    superdisk.has(&vm, &files)?;
+    let counters = rack.durable().take_counters();
+    ensure!(counters.reads == 0, "{counters:?}");
+    let sector = vm.run(&format!("blkid -p -o value -s TYPE /dev/{}", mirror(&vm)?))?;
+    ensure!(sector.trim() == "xfs", "{sector}");
+
+    superdisk.stop(&vm)?;
+    vm.power_off()?;
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    // By the bitmap: no copy of everything.
+    superdisk.in_sync(&vm)?;
+    let copied = rack.durable().take_counters().bytes_read;
+    ensure!(
+        copied < 64 * MIB,
+        "{} MiB were read to reboot",
+        copied / MIB
+    );
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn a_power_cut_while_writing_loses_nothing_that_was_synced() -> Result<()> {
+    let mut rack = Rack::new("power-cut")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let before = superdisk.write(&vm, "before", 8)?;
+    superdisk.in_sync(&vm)?;
+    // Somebody who never syncs, beside somebody who always does.
+    let noise =
+        "while :; do dd if=/dev/urandom of=/mnt/data/noise bs=64k count=64; done 2>/dev/null";
+    let _noise = vm.begin(noise, 300 * SECOND)?;
+    let mut synced = Vec::new();
+    for n in 0..6 {
+        synced.push(superdisk.write(&vm, &format!("synced-{n}"), 1)?);
+    }
+    vm.cut_power()?;
+
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.has(&vm, &before)?;
+    let all: Vec<_> = std::iter::once(&before).chain(&synced).collect();
+    superdisk.is_whole(&vm, &all)?;
+    let lost = rack.local(0).take_counters().lost_pages + rack.local(1).take_counters().lost_pages;
+    ensure!(
+        lost > 0,
+        "the power cut cost the local disks nothing: this tests nothing"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_power_cut_during_the_rebuild_starts_it_again() -> Result<()> {
+    let mut rack = Rack::new("rebuild-cut")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 20)?;
+    superdisk.in_sync(&vm)?;
+    superdisk.stop(&vm)?;
+    vm.power_off()?;
+    rack.migrate_host()?;
+
+    let vm = rack.boot()?;
+    rack.durable().slow_down(Duration::from_millis(20));
+    superdisk.assemble(&vm)?;
+    let state = vm.run(&format!("cat /sys/block/{}/md/sync_action", mirror(&vm)?))?;
+    ensure!(state.trim() == "recover", "{state}");
+    superdisk.has(&vm, &files)?;
+    vm.cut_power()?;
+    rack.durable().mend();
+    rack.durable().slow_down(Duration::ZERO);
+
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn a_larger_network_disk_is_used_when_it_is_asked_for() -> Result<()> {
+    let mut rack = Rack::empty("growth")?;
+    rack.add_local(192 * MIB)?;
+    rack.add_local(192 * MIB)?;
+    rack.add_network(e2e_disk::DURABLE, 192 * MIB)?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "small", 10)?;
+    superdisk.in_sync(&vm)?;
+    let size = "df -m /mnt/data | awk 'END {print $2}'";
+    let small: u64 = vm.run(size)?.trim().parse()?;
+    superdisk.stop(&vm)?;
+    vm.power_off()?;
+    rack.durable().grow(384 * MIB)?;
+
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    ensure!(
+        vm.run(size)?.trim().parse::<u64>()? == small,
+        "not asked for yet"
+    );
+    superdisk.in_sync(&vm)?;
+    superdisk.ask(&vm, "assemble", "--grow")?.success()?;
+    let large: u64 = vm.run(size)?.trim().parse()?;
+    ensure!(large > small + 100, "{small} MiB, then {large}");
+    let more = superdisk.write(&vm, "large", 100)?;
+    superdisk.is_whole(&vm, &[&files, &more])
+}

@@ -1,0 +1,139 @@
+//! The network disk comes to a host with other local disks: none of its own, older ones, somebody else's.
+
+use anyhow::{Result, ensure};
+use e2e_disk::{MIB, PAGE, Rack, Snapshot, Vm, superdisk::Superdisk};
+
+/// Takes the local disks of a host that is switched off; blank ones are in their place then.
+fn take_locals(rack: &Rack, label: &str) -> Result<Vec<Snapshot>> {
+    let taken = (0..2).map(|slot| Ok(rack.local(slot).snapshot(label)?));
+    let taken = taken.collect::<Result<Vec<_>>>()?;
+    rack.migrate_host()?;
+    Ok(taken)
+}
+
+fn put_locals(rack: &Rack, taken: &[Snapshot]) -> Result<()> {
+    for (slot, snapshot) in taken.iter().enumerate() {
+        rack.local(slot).restore(snapshot)?;
+    }
+    Ok(())
+}
+
+/// A first boot with files on it, in sync, and switched off in order.
+fn used_rack(name: &str) -> Result<(Rack, Superdisk, e2e_disk::superdisk::Files)> {
+    let mut rack = Rack::new(name)?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "a", 20)?;
+    superdisk.in_sync(&vm)?;
+    superdisk.stop(&vm)?;
+    vm.power_off()?;
+    Ok((rack, superdisk, files))
+}
+
+/// Another file instead of an old one: what a stale leg would bring back.
+fn rewrite(superdisk: &Superdisk, vm: &Vm) -> Result<e2e_disk::superdisk::Files> {
+    vm.run("rm /mnt/data/a-7 && sync")?;
+    superdisk.write(vm, "b", 20)
+}
+
+#[test]
+fn a_host_with_blank_local_disks_gets_a_full_copy() -> Result<()> {
+    let (mut rack, superdisk, files) = used_rack("migrated")?;
+    rack.migrate_host()?;
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.has(&vm, &files)?;
+    superdisk.is_whole(&vm, &[&files])?;
+    rack.durable().take_counters();
+    superdisk.has(&vm, &files)?;
+    ensure!(rack.durable().take_counters().reads == 0);
+    Ok(())
+}
+
+#[test]
+fn one_blank_local_disk_among_old_ones_is_a_full_copy_too() -> Result<()> {
+    let (mut rack, superdisk, files) = used_rack("one-blank")?;
+    rack.local(1).replace()?;
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn back_on_an_old_host_after_a_time_without_local_disks_only_what_changed_is_copied() -> Result<()>
+{
+    let (mut rack, superdisk, _) = used_rack("aba-alone")?;
+    let old = take_locals(&rack, "old")?;
+    let vm = rack.boot()?;
+    // On host B no local disk may be had.
+    vm.run("for n in 0 1; do echo 1 >/sys/block/nvme${n}n1/device/device/remove; done; by-id")?;
+    superdisk
+        .ask(&vm, "assemble", "--fast-leg optional")?
+        .success()?;
+    let files = rewrite(&superdisk, &vm)?;
+    superdisk.stop(&vm)?;
+    vm.power_off()?;
+
+    put_locals(&rack, &old)?;
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    ensure!(
+        vm.ask("ls /mnt/data/a-7")?.status != 0,
+        "a file is back from the dead"
+    );
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn back_on_an_old_host_after_a_time_with_others_its_stale_leg_is_not_believed() -> Result<()> {
+    let (mut rack, superdisk, _) = used_rack("aba-both")?;
+    let old = take_locals(&rack, "old")?;
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.in_sync(&vm)?;
+    let files = rewrite(&superdisk, &vm)?;
+    vm.run("sleep 13")?;
+    superdisk.stop(&vm)?;
+    vm.power_off()?;
+
+    put_locals(&rack, &old)?;
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    ensure!(
+        vm.ask("ls /mnt/data/a-7")?.status != 0,
+        "a file is back from the dead"
+    );
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn a_copy_of_a_volume_becomes_a_volume_of_its_own() -> Result<()> {
+    let (mut rack, superdisk, files) = used_rack("clone")?;
+    let clone = Superdisk {
+        volume: "a-clone-of-it".to_owned(),
+        ..superdisk.clone()
+    };
+    let vm = rack.boot()?;
+    clone.assemble(&vm)?;
+    clone.is_whole(&vm, &[&files])?;
+    clone.stop(&vm)?;
+    // The original's pod has no business here any more.
+    vm.power_off()?;
+    let vm = rack.boot()?;
+    clone.assemble(&vm)?;
+    clone.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn local_disks_that_held_something_else_are_ours_to_take() -> Result<()> {
+    let mut rack = Rack::new("used-locals")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    vm.run("/sbin/mke2fs -q -F /dev/nvme0n1; mdadm --create /dev/md50 --run --level=0 --force --raid-devices=1 /dev/nvme1n1; mdadm --stop /dev/md50")?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.is_whole(&vm, &[&files])?;
+    ensure!(rack.local(0).size() == 128 * MIB && PAGE == 4096);
+    Ok(())
+}
