@@ -8,7 +8,7 @@ use crate::{
     inventory::{Identity, Knob},
     lineage::Header,
     model::Refusal,
-    proof::{Blank, Disposable, Idle, Unformatted},
+    proof::{Blank, Disposable, Idle, Overruled, Unformatted},
     spec::FilesystemKind,
     superblock::Uuid,
 };
@@ -77,6 +77,13 @@ pub enum Action {
         /// The devices.
         devices: Vec<Identity>,
     },
+    /// Erases the header of a stripe: it would speak for what is copied over it.
+    ForgetLineage {
+        /// The stripe.
+        stripe: Idle,
+        /// Where the two slots lie, in bytes.
+        region: u64,
+    },
     /// Forgets what mirror a stripe was in: `--add` would silently re-add it otherwise.
     ForgetMirror(Idle),
     /// Makes a mirror of a durable leg that was never used, and no fast leg yet.
@@ -98,6 +105,22 @@ pub enum Action {
         array: String,
         /// What to change in its superblock on the way.
         update: Update,
+    },
+    /// Starts the mirror from the fast leg alone: only when its owner has decided that the fast leg counts.
+    StartMirrorFromFast {
+        /// The stripe.
+        stripe: String,
+        /// Name to start it under.
+        array: String,
+        /// The durable leg that is overruled.
+        durable: Overruled,
+    },
+    /// Gives the durable leg what it missed, by the fast leg's bitmap.
+    ReAddDurable {
+        /// The mirror that runs on the fast leg.
+        array: String,
+        /// The durable leg that is overruled.
+        durable: Overruled,
     },
     /// Gives the fast leg back what it missed, by the bitmap.
     ReAdd {
@@ -263,6 +286,24 @@ impl Action {
                 array,
                 update,
             } => line(Program::Mdadm, start_mirror(durable, array, update)),
+            Self::StartMirrorFromFast {
+                stripe,
+                array,
+                durable: _,
+            } => {
+                let mut arguments = assemble(array);
+                arguments.push(dev(stripe));
+                line(Program::Mdadm, arguments)
+            }
+            Self::ReAddDurable { array, durable } => line(
+                Program::Mdadm,
+                vec![
+                    "--manage".into(),
+                    dev(array),
+                    "--re-add".into(),
+                    node(durable.device()),
+                ],
+            ),
             Self::ReAdd { array, member } => line(
                 Program::Mdadm,
                 vec![
@@ -304,6 +345,7 @@ impl Action {
                 FilesystemKind::Ext4 => line(Program::Resize2fs, vec![dev(array)]),
             },
             Self::WriteMostly { .. }
+            | Self::ForgetLineage { .. }
             | Self::WriteLineage { .. }
             | Self::Set { .. }
             | Self::Mount { .. } => None,
@@ -320,6 +362,7 @@ impl Action {
             | Self::ForgetSignatures(_)
             | Self::CreateStripe { .. }
             | Self::StartStripe { .. }
+            | Self::ForgetLineage { .. }
             | Self::ForgetMirror(_)
             | Self::ReAdd { .. }
             | Self::Add { .. } => true,
@@ -330,6 +373,8 @@ impl Action {
             Self::Stop { .. }
             | Self::CreateMirror { .. }
             | Self::StartMirror { .. }
+            | Self::StartMirrorFromFast { .. }
+            | Self::ReAddDurable { .. }
             | Self::WriteMostly { .. }
             | Self::Format { .. }
             | Self::Set { .. }
@@ -374,6 +419,9 @@ impl fmt::Display for Action {
                     "write lineage to {node} at {at}  # generation {generation}, beat {beat}, {state}"
                 )
             }
+            Self::ForgetLineage { stripe, region } => {
+                write!(f, "erase lineage of {} at {region}", dev(stripe.array()))
+            }
             Self::Set { array, knob, value } => {
                 write!(f, "echo {value} > /sys/block/{array}/{}", knob.file())
             }
@@ -393,6 +441,8 @@ impl fmt::Display for Action {
             | Self::ForgetMirror(_)
             | Self::CreateMirror { .. }
             | Self::StartMirror { .. }
+            | Self::StartMirrorFromFast { .. }
+            | Self::ReAddDurable { .. }
             | Self::ReAdd { .. }
             | Self::Add { .. }
             | Self::Format { .. }

@@ -17,7 +17,7 @@ use crate::{
     inventory::{self, Identity, Inventory, ObserveError, Tried},
     lineage::{self, Header, SLOT_BYTES},
     model::Seen,
-    proof::{Blank, Disposable, Idle, Unformatted},
+    proof::{Blank, Disposable, Idle, Overruled, Unformatted},
     spec::{FilesystemKind, Spec},
     sysfs::under,
 };
@@ -131,9 +131,12 @@ impl<'a> Executor<'a> {
                 | Action::ForgetSignatures(_)
                 | Action::CreateStripe { .. }
                 | Action::StartStripe { .. }
+                | Action::ForgetLineage { .. }
                 | Action::ForgetMirror(_)
                 | Action::CreateMirror { .. }
                 | Action::StartMirror { .. }
+                | Action::StartMirrorFromFast { .. }
+                | Action::ReAddDurable { .. }
                 | Action::ReAdd { .. }
                 | Action::Add { .. }
                 | Action::WriteMostly { .. }
@@ -174,6 +177,11 @@ impl<'a> Executor<'a> {
                 };
                 write_header(&under(&self.root, &node), *region, header)
             }
+            Action::ForgetLineage { stripe, region } => {
+                let node = under(&self.root, &Path::new("/dev").join(stripe.array()));
+                write_slot(&node, *region, &[])?;
+                write_slot(&node, region + SLOT_BYTES as u64, &[])
+            }
             Action::Mount { array, at, kind } => {
                 fs::create_dir_all(at)?;
                 // A clone of a volume has the same filesystem UUID, and xfs mounts only one such otherwise;
@@ -197,6 +205,8 @@ impl<'a> Executor<'a> {
             | Action::ForgetMirror(_)
             | Action::CreateMirror { .. }
             | Action::StartMirror { .. }
+            | Action::StartMirrorFromFast { .. }
+            | Action::ReAddDurable { .. }
             | Action::ReAdd { .. }
             | Action::Add { .. }
             | Action::Format { .. }
@@ -232,20 +242,29 @@ pub fn retry<T, E>(time: Duration, mut attempt: impl FnMut() -> Result<T, E>) ->
     let end = Instant::now() + time;
     loop {
         match attempt() {
-            Err(_) if Instant::now() < end => {
-                #[expect(
-                    clippy::disallowed_methods,
-                    reason = "neither mdadm nor sysfs tells when; there is nothing to wait on"
-                )]
-                std::thread::sleep(PAUSE);
-            }
+            Err(_) if Instant::now() < end => pause(PAUSE),
             result => return result,
         }
     }
 }
 
-/// Writes a header to its slot, past the page cache and down to the medium.
+/// Lets some time pass.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "neither mdadm nor sysfs tells when; there is nothing to wait on"
+)]
+pub(crate) fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// Writes a header to its slot.
 pub fn write_header(node: &Path, region: u64, header: &Header) -> io::Result<()> {
+    let at = region + (header.slot() * SLOT_BYTES) as u64;
+    write_slot(node, at, &header.encode())
+}
+
+/// Writes one slot, what is left of it zeros, past the page cache and down to the medium.
+fn write_slot(node: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
     let flags = rustix::fs::OFlags::DIRECT | rustix::fs::OFlags::DSYNC;
     let file = OpenOptions::new()
         .write(true)
@@ -255,8 +274,7 @@ pub fn write_header(node: &Path, region: u64, header: &Header) -> io::Result<()>
     let mut memory = vec![0; 2 * SLOT_BYTES];
     let shift = memory.as_ptr().align_offset(SLOT_BYTES);
     let aligned = &mut memory[shift..shift + SLOT_BYTES];
-    aligned.copy_from_slice(&header.encode());
-    let at = region + (header.slot() * SLOT_BYTES) as u64;
+    aligned[..bytes.len()].copy_from_slice(bytes);
     file.write_all_at(aligned, at)?;
     file.sync_all()
 }
@@ -299,7 +317,11 @@ fn still_holds(spec: &Spec, now: &Inventory, action: &Action) -> Result<(), &'st
                 .all(|one| known.any(|disk| disk.as_ref() == Some(one)));
             holds(all, "a local device is another one now")
         }
-        Action::ForgetMirror(proof) => {
+        Action::ForgetLineage {
+            stripe: proof,
+            region: _,
+        }
+        | Action::ForgetMirror(proof) => {
             let again = Idle::prove(now, proof.array());
             holds(
                 again.as_ref() == Some(proof),
@@ -314,6 +336,13 @@ fn still_holds(spec: &Spec, now: &Inventory, action: &Action) -> Result<(), &'st
             )
         }
         Action::StartMirror { durable, .. } => same_durable(now, durable),
+        Action::StartMirrorFromFast { durable, .. } | Action::ReAddDurable { durable, .. } => {
+            let again = Overruled::prove(spec, now);
+            holds(
+                again.as_ref() == Some(durable),
+                "the legs are other ones now",
+            )
+        }
         Action::WriteLineage {
             leg,
             region,

@@ -30,6 +30,7 @@ pub mod preflight;
 pub mod proof;
 pub mod reap;
 pub mod report;
+pub mod resolve;
 pub mod spec;
 pub mod status;
 pub mod superblock;

@@ -16,6 +16,7 @@ use superdisk::{
     inventory::Devices,
     model::Request,
     preflight, report,
+    resolve::{self, Keep, Resolved},
     sysfs::{self, FileSystem},
 };
 
@@ -52,6 +53,12 @@ enum Command {
     /// line on standard error begins with a stable code; nothing was changed), 2 wrong usage, 1 failed.
     /// It can be run again at any time, and after being killed at any point.
     Assemble(AssembleArgs),
+    /// Decide which leg's data counts, when `assemble` refuses with `E_SSD_AHEAD`.
+    ///
+    /// The fast leg has then taken writes that the durable leg has not. Nothing is mounted; run `assemble`
+    /// afterwards. Exit status: 0 decided, or nothing to decide; 3 refused; 2 wrong usage; 1 failed (run it
+    /// again).
+    Resolve(ResolveArgs),
     /// Tell whether this node could carry a super-disk. Reads only.
     ///
     /// Exit status: 0 it could, 3 it could not (each reason is a line on standard error that begins with a
@@ -71,6 +78,28 @@ struct AssembleArgs {
     /// End as if killed after so many steps. For tests.
     #[arg(long, value_name = "N", hide = true)]
     stop_after: Option<u32>,
+}
+
+#[derive(clap::Args)]
+struct ResolveArgs {
+    #[command(flatten)]
+    flags: SpecFlags,
+
+    /// Whose data is kept.
+    #[arg(long, value_enum)]
+    keep: KeepLeg,
+
+    /// End as if killed after so many steps. For tests.
+    #[arg(long, value_name = "N", hide = true)]
+    stop_after: Option<u32>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum KeepLeg {
+    /// The network disk's: writes that only the local devices have are given up.
+    Durable,
+    /// The local devices': they are copied to the network disk.
+    Fast,
 }
 
 #[derive(clap::Args)]
@@ -114,6 +143,7 @@ fn main() -> ExitCode {
         Command::Teardown(args) => args.run(),
         Command::Reap(args) => args.run(),
         Command::Assemble(args) => run_assemble(&args),
+        Command::Resolve(args) => run_resolve(&args),
         Command::Preflight(args) => run_preflight(args),
     };
     result.unwrap_or_else(|error| {
@@ -167,6 +197,31 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
             ExitCode::SUCCESS
         }
     })
+}
+
+fn run_resolve(args: &ResolveArgs) -> Result<ExitCode, Box<dyn Error>> {
+    let ResolveArgs {
+        flags,
+        keep,
+        stop_after,
+    } = args;
+    let (spec, root) = (flags.spec(), PathBuf::from("/"));
+    let keep = match keep {
+        KeepLeg::Durable => Keep::Durable,
+        KeepLeg::Fast => Keep::Fast,
+    };
+    let _lock = Lock::take(&flags.state_dir)?;
+    let mut executor = Executor::new(&spec, &root, &Devices, *stop_after);
+    let mut log = |line: &str| println!("{line}");
+    match resolve::resolve(&spec, &root, &Devices, keep, &mut executor, &mut log)? {
+        Resolved::Done => println!("decided: assemble it now"),
+        Resolved::Nothing => println!("there is nothing to decide"),
+        Resolved::Refused(refusal) => {
+            eprintln!("{refusal}");
+            return Ok(ExitCode::from(EXIT_REFUSED));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_preflight(args: PreflightArgs) -> Result<ExitCode, Box<dyn Error>> {

@@ -7,8 +7,9 @@
 use crate::{
     inventory::{Content, Data, Disk, Identity, Inventory},
     lineage::State,
-    model::{Device, Node, Seen, Use},
+    model::{Device, Node, Seen},
     spec::Spec,
+    superblock::{Role, Uuid},
 };
 
 /// A durable leg's device that nothing was ever written to.
@@ -138,7 +139,7 @@ fn same_disk(one: &Identity, other: &Identity) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idle {
     array: String,
-    stripe: crate::superblock::Uuid,
+    stripe: Uuid,
 }
 
 impl Idle {
@@ -177,19 +178,46 @@ impl Idle {
     }
 }
 
+/// A durable leg whose owner has decided that the fast leg's data counts, where that is whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overruled(Identity);
+
+impl Overruled {
+    /// Both legs are this volume's and of one mirror, and the fast leg is not itself half a copy. That its
+    /// owner has decided so is for [`crate::resolve`] to know.
+    #[must_use]
+    pub fn prove(spec: &Spec, inventory: &Inventory) -> Option<Self> {
+        let (Seen::Present(content), Seen::Present(fast)) =
+            (&inventory.durable.content, &inventory.fast)
+        else {
+            return None;
+        };
+        let (Seen::Present(own), Seen::Present(inside)) =
+            (&content.superblock, &fast.inside.superblock)
+        else {
+            return None;
+        };
+        let ours = match &fast.inside.lineage {
+            Seen::Present(header) => header.volume == spec.volume && header.fast == fast.stripe,
+            // The volume's name is on the stripe, or it would not have been read.
+            Seen::Absent | Seen::Unknown(_) => false,
+        };
+        let whole = inside.recovery_offset.is_none() && inside.role() == Role::Slot(1);
+        let same = own.array == inside.array && own.size == inside.size;
+        (ours && whole && same).then(|| inventory.durable.identity.clone().map(Self))?
+    }
+
+    /// Which device.
+    #[must_use]
+    pub fn device(&self) -> &Identity {
+        &self.0
+    }
+}
+
 /// The device, if it is a block device that can be written to.
 fn free_device(disk: &Disk) -> Option<&Device> {
     match &disk.node {
         Seen::Present(Node::Block(device)) if !device.read_only => Some(device),
         Seen::Present(Node::Block(_) | Node::NotBlock(_)) | Seen::Absent | Seen::Unknown(_) => None,
     }
-}
-
-/// Whether arrays are all that uses a device.
-#[must_use]
-pub fn only_held(device: &Device) -> bool {
-    device.uses.iter().all(|reason| match reason {
-        Use::Holder(_) => true,
-        Use::Mount(_) | Use::Swap | Use::Partition(_) | Use::IsPartition => false,
-    })
 }

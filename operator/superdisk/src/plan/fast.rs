@@ -256,14 +256,19 @@ pub(super) fn attach(
     let Some(idle) = Idle::prove(inventory, &stripe.name) else {
         return Ok(Vec::new());
     };
-    Ok(vec![
-        Action::ForgetMirror(idle),
-        write(ours, admitted),
-        Action::Add {
-            array: mirror.name.clone(),
-            member: stripe.name.clone(),
-        },
-    ])
+    let mut steps = Vec::new();
+    // The header first: a mirror that is forgotten no longer says where the header lies.
+    steps.extend(region(&fast.inside).map(|region| Action::ForgetLineage {
+        stripe: idle.clone(),
+        region,
+    }));
+    steps.push(Action::ForgetMirror(idle));
+    steps.push(write(ours, admitted));
+    steps.push(Action::Add {
+        array: mirror.name.clone(),
+        member: stripe.name.clone(),
+    });
+    Ok(steps)
 }
 
 /// Keeps a fast leg that is in.

@@ -90,7 +90,7 @@ fn is_optional(spec: &Spec, refusal: &Refusal) -> bool {
 const FIRST_NUMBER: u32 = 200;
 
 /// A name that no array has. Numbers are nothing to tell arrays by.
-fn free_name(inventory: &Inventory) -> String {
+pub(crate) fn free_name(inventory: &Inventory) -> String {
     let names = (FIRST_NUMBER..).map(|number| format!("md{number}"));
     let taken = |name: &String| inventory.arrays.iter().any(|array| array.name == *name);
     // Endless: there is always one.

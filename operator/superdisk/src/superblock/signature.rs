@@ -115,7 +115,7 @@ const MD: [u8; 4] = [0xfc, 0x4e, 0x2b, 0xa9];
 #[must_use]
 pub fn foreign(head: &[u8], tail: &[u8]) -> Option<Signature> {
     let at = |from: usize, want: &[u8]| head.get(from..from + want.len()) == Some(want);
-    if head.iter().chain(tail).all(|byte| *byte == 0) {
+    if is_zero(head) && is_zero(tail) {
         return None;
     }
     if let Some(filesystem) = filesystem(head) {
@@ -142,6 +142,13 @@ pub fn foreign(head: &[u8], tail: &[u8]) -> Option<Signature> {
     ];
     let found = known.iter().find(|(found, _)| *found);
     Some(found.map_or(Signature::Data, |(_, signature)| *signature))
+}
+
+/// All bytes are alike and the first is zero: compared as memory, for this is done for megabytes.
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes
+        .split_first()
+        .is_none_or(|(first, rest)| *first == 0 && *rest == bytes[..rest.len()])
 }
 
 /// The second table is in the last sector, whichever size sectors have.

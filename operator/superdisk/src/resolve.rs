@@ -1,0 +1,243 @@
+//! `resolve --keep durable|fast`: the owner of the data decides between two legs of which the fast one has taken
+//! writes alone. Deciding what that means is pure; nothing but this can overwrite a durable leg.
+//!
+//! ```text
+//!   keep durable   forget what the local devices hold: the next assemble copies the durable leg to them
+//!   keep fast      start the stripe ─▶ start the mirror from it alone ─▶ give the durable leg what it missed
+//!                  ─▶ wait ─▶ write its header ─▶ stop both: the next assemble starts from the durable leg
+//! ```
+
+use std::path::Path;
+
+use crate::{
+    action::{Action, Decision, Leg},
+    assemble::{AssembleError, chain},
+    execute::Executor,
+    inventory::{self, Array, Blocks, Inventory, Member, Sync, Tried},
+    lineage::{self, Header, State},
+    model::{Code, Refusal, Seen},
+    plan::{free_name, is_local, plan},
+    proof::{Disposable, Overruled},
+    spec::Spec,
+};
+
+/// Which leg's data is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// The durable leg's: what only the fast leg has is given up.
+    Durable,
+    /// The fast leg's: the durable leg is given what it missed.
+    Fast,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// These, then look again.
+    Do(Vec<Action>),
+    /// md copies; sectors done and to be done.
+    Wait(Option<(u64, u64)>),
+    /// There is nothing to decide, or it has been done.
+    Done,
+}
+
+/// What to do next.
+pub fn step(spec: &Spec, inventory: &Inventory, keep: Keep) -> Result<Step, Refusal> {
+    match keep {
+        Keep::Durable => keep_durable(spec, inventory),
+        Keep::Fast => keep_fast(spec, inventory),
+    }
+}
+
+/// Why `assemble` refuses, when it does.
+fn refusal(spec: &Spec, inventory: &Inventory) -> Option<Refusal> {
+    match plan(spec, inventory) {
+        Decision::Refused(refusal) => Some(refusal),
+        Decision::Do(_) | Decision::WaitingOn(_) => None,
+    }
+}
+
+fn keep_durable(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
+    match refusal(spec, inventory) {
+        None => return Ok(Step::Done),
+        Some(refusal) if refusal.code == Code::SsdAhead => {}
+        Some(refusal) => return Err(refusal),
+    }
+    if let Some(stripe) = stripe(spec, inventory) {
+        return Ok(Step::Do(vec![stop(stripe)]));
+    }
+    let chosen = inventory.chosen(spec.local_count);
+    let proofs = chosen.iter().map(|disk| {
+        let proof = Disposable::prove(inventory, disk);
+        proof.ok_or_else(|| Refusal {
+            code: Code::SsdBusy,
+            message: format!("The local device {} is in use", disk.path.display()),
+            next_step: "Stop what uses it, and run this again".to_owned(),
+        })
+    });
+    let proofs: Vec<Disposable> = proofs.collect::<Result<_, _>>()?;
+    Ok(Step::Do(
+        proofs.into_iter().map(Action::ForgetArray).collect(),
+    ))
+}
+
+fn stop(array: &Array) -> Action {
+    Action::Stop {
+        array: array.name.clone(),
+        because: "its data is decided about",
+    }
+}
+
+/// The running stripe of the local devices.
+fn stripe<'a>(spec: &Spec, inventory: &'a Inventory) -> Option<&'a Array> {
+    let mut arrays = inventory.arrays.iter();
+    arrays.find(|array| array.level == "raid0" && is_local(spec, inventory, array))
+}
+
+fn keep_fast(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
+    let stripe = stripe(spec, inventory);
+    let mirror = stripe.and_then(|stripe| inventory.array_of(stripe.number));
+    let Some((stripe, mirror)) = stripe.zip(mirror) else {
+        return start(spec, inventory, stripe);
+    };
+    let mut mounts = inventory.mounts.iter().chain(&inventory.node_mounts);
+    if mounts.any(|mount| mount.number == mirror.number) {
+        return Ok(Step::Done);
+    }
+    let number = inventory.durable.identity.as_ref().map(|one| one.number);
+    let durable = number.and_then(|number| mirror.member(number));
+    match durable {
+        Some(member) if member.in_sync && !member.faulty => Ok(finish(inventory, mirror, stripe)),
+        Some(Member { faulty: true, .. }) => Ok(Step::Do(vec![stop(mirror)])),
+        Some(_) => Ok(Step::Wait(mirror.sync_progress)),
+        None => Ok(Step::Do(vec![Action::ReAddDurable {
+            array: mirror.name.clone(),
+            durable: overruled(spec, inventory)?,
+        }])),
+    }
+}
+
+fn overruled(spec: &Spec, inventory: &Inventory) -> Result<Overruled, Refusal> {
+    Overruled::prove(spec, inventory).ok_or_else(|| Refusal {
+        code: Code::SsdMissing,
+        message: "The local devices do not hold a whole copy of this volume".to_owned(),
+        next_step: "Keep the durable leg, or restore it from a snapshot".to_owned(),
+    })
+}
+
+/// Nothing mirrors yet: begin only when there is something to decide.
+fn start(spec: &Spec, inventory: &Inventory, stripe: Option<&Array>) -> Result<Step, Refusal> {
+    match refusal(spec, inventory) {
+        None => return Ok(Step::Done),
+        Some(refusal) if matches!(refusal.code, Code::SsdAhead | Code::PdNotInSync) => {}
+        Some(refusal) => return Err(refusal),
+    }
+    let durable = overruled(spec, inventory)?;
+    let chosen = inventory.chosen(spec.local_count);
+    Ok(Step::Do(vec![match stripe {
+        Some(stripe) => Action::StartMirrorFromFast {
+            stripe: stripe.name.clone(),
+            array: free_name(inventory),
+            durable,
+        },
+        None => Action::StartStripe {
+            array: free_name(inventory),
+            devices: chosen
+                .iter()
+                .filter_map(|disk| disk.identity.clone())
+                .collect(),
+        },
+    }]))
+}
+
+/// Both legs are whole and alike: the durable leg gets a header that says so, and everything is stopped.
+fn finish(inventory: &Inventory, mirror: &Array, stripe: &Array) -> Step {
+    match mirror.sync {
+        Sync::Idle => {}
+        Sync::Resync | Sync::Recover | Sync::Check | Sync::Repair | Sync::Other(_) => {
+            return Step::Wait(mirror.sync_progress);
+        }
+    }
+    let mut steps: Vec<Action> = header(inventory).into_iter().collect();
+    steps.extend([stop(mirror), stop(stripe)]);
+    Step::Do(steps)
+}
+
+/// The fast leg's header, one beat on: the durable leg holds what the fast leg holds.
+fn header(inventory: &Inventory) -> Option<Action> {
+    let (Seen::Present(content), Seen::Present(fast)) =
+        (&inventory.durable.content, &inventory.fast)
+    else {
+        return None;
+    };
+    let header = |seen: &Seen<Header>| match seen {
+        Seen::Present(header) => Some(header.clone()),
+        Seen::Absent | Seen::Unknown(_) => None,
+    };
+    let (own, other) = (header(&content.lineage), header(&fast.inside.lineage));
+    let newest = own.into_iter().chain(other).max_by_key(|one| one.point)?;
+    let Seen::Present(superblock) = &content.superblock else {
+        return None;
+    };
+    Some(Action::WriteLineage {
+        leg: Leg::Durable(inventory.durable.identity.clone()?),
+        region: lineage::region_at(superblock)?,
+        header: newest.next_in(State::Clean),
+    })
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub enum Resolved {
+    /// The next assemble serves the data that was to be kept.
+    Done,
+    /// There was nothing to decide.
+    Nothing,
+    /// It may not be done.
+    Refused(Refusal),
+}
+
+/// Steps before it is said that this leads nowhere: keeping the fast leg takes six.
+const STEPS: usize = 20;
+/// Between two looks at a copy that md makes.
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Does it, and waits for md's copy, which takes as long as it takes.
+pub fn resolve(
+    spec: &Spec,
+    root: &Path,
+    blocks: &dyn Blocks,
+    keep: Keep,
+    executor: &mut Executor<'_>,
+    log: &mut dyn FnMut(&str),
+) -> Result<Resolved, AssembleError> {
+    let mut did = Vec::new();
+    while did.len() < STEPS {
+        let inventory = inventory::observe(spec, root, blocks, &Tried::default())?;
+        let actions = match step(spec, &inventory, keep) {
+            Err(refusal) => return Ok(Resolved::Refused(refusal)),
+            Ok(Step::Done) if did.is_empty() => return Ok(Resolved::Nothing),
+            Ok(Step::Done) => return Ok(Resolved::Done),
+            Ok(Step::Wait(progress)) => {
+                if let Some((done, all)) = progress {
+                    log(&format!("  {done} of {all} sectors"));
+                }
+                crate::execute::pause(PAUSE);
+                continue;
+            }
+            Ok(Step::Do(actions)) => actions,
+        };
+        for action in actions {
+            log(&action.to_string());
+            let said = executor
+                .execute(&action)
+                .inspect_err(|error| log(&chain(error)))?;
+            if !said.is_empty() {
+                log(&format!("  {said}"));
+            }
+            did.push(action);
+        }
+    }
+    let first = did.first().map(ToString::to_string);
+    Err(AssembleError::Endless(first.unwrap_or_default()))
+}

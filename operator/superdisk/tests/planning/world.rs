@@ -1,0 +1,655 @@
+//! A node with md on it, as small as the planner's questions allow: superblocks, bitmaps, which leg copies to
+//! which, and what a power cut leaves. What it says of md is held to the real one by the disk machine.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use superdisk::{
+    action::{Action, Leg, Update},
+    inventory::Knob,
+    lineage::SLOT_BYTES,
+    spec::FilesystemKind,
+};
+
+use crate::bytes::{BLOCK, Bits, FAULTY, Sb, Sparse};
+
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const DURABLE: &str = "vda";
+const SB: u64 = 4096;
+const BITMAP: u64 = 8192;
+const DATA: u64 = MIB;
+const CHUNK: u64 = 512 << 10;
+/// Where the numbered blocks that tests write begin, behind everything that is looked at.
+const NUMBERED: u64 = DATA + 2 * MIB;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Disk {
+    pub(crate) minor: u32,
+    pub(crate) size: u64,
+    pub(crate) by_id: String,
+    pub(crate) bytes: Sparse,
+    /// Every read fails.
+    pub(crate) dead: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Its devices.
+    Stripe(Vec<String>),
+    /// The durable leg, and the fast leg.
+    Mirror(Option<Member>, Option<Member>),
+    /// It does not run; its members.
+    Inactive(Vec<String>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) state: MemberState,
+    pub(crate) write_mostly: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemberState {
+    InSync,
+    Recovering,
+    Faulty,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Array {
+    pub(crate) minor: u32,
+    pub(crate) kind: Kind,
+    pub(crate) bytes: u64,
+    pub(crate) knobs: BTreeMap<Knob, u64>,
+    /// Both legs count as whole and may differ: md is about to copy the fast one over the other.
+    pub(crate) resync: bool,
+    pub(crate) broken: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct World {
+    pub(crate) disks: BTreeMap<String, Disk>,
+    pub(crate) arrays: BTreeMap<String, Array>,
+    pub(crate) mounts: Vec<(String, PathBuf)>,
+    pub(crate) release: String,
+    pub(crate) personalities: String,
+    pub(crate) boot: u8,
+    /// Counts up with each thing that is to be unlike any other.
+    pub(crate) fresh: u8,
+    /// Holders that are no arrays, by disk.
+    pub(crate) holders: Vec<(String, String)>,
+}
+
+impl World {
+    /// Two local disks and a network disk, all blank.
+    pub(crate) fn blank() -> Self {
+        let mut world = Self {
+            disks: BTreeMap::new(),
+            arrays: BTreeMap::new(),
+            mounts: Vec::new(),
+            release: "6.1.0-50-amd64".to_owned(),
+            personalities: "[raid0] [raid1]".to_owned(),
+            boot: 1,
+            fresh: 10,
+            holders: Vec::new(),
+        };
+        world.plug(DURABLE, "data", 512 * MIB);
+        world.plug("nvme0n1", "local-0", 256 * MIB);
+        world.plug("nvme1n1", "local-1", 256 * MIB);
+        world
+    }
+
+    pub(crate) fn plug(&mut self, name: &str, by_id: &str, size: u64) {
+        self.fresh += 1;
+        let disk = Disk {
+            minor: u32::from(self.fresh),
+            size,
+            by_id: by_id.to_owned(),
+            bytes: Sparse::default(),
+            dead: false,
+        };
+        self.disks.insert(name.to_owned(), disk);
+    }
+
+    pub(crate) fn disk(&mut self, name: &str) -> &mut Disk {
+        self.disks.get_mut(name).unwrap()
+    }
+
+    fn unique(&mut self) -> u8 {
+        self.fresh += 1;
+        self.fresh
+    }
+
+    /// Reads a disk, or a running stripe.
+    fn peek(&self, name: &str, at: u64, len: u64) -> Vec<u8> {
+        match self.arrays.get(name).map(|array| &array.kind) {
+            Some(Kind::Stripe(disks)) => {
+                let (disk, at) = striped(disks, at);
+                self.disks[disk].bytes.read(at, len)
+            }
+            _ => self.disks[name].bytes.read(at, len),
+        }
+    }
+
+    pub(crate) fn poke(&mut self, name: &str, at: u64, bytes: &[u8]) {
+        let (disk, at) = match self.arrays.get(name).map(|array| &array.kind) {
+            Some(Kind::Stripe(disks)) => {
+                let (disk, at) = striped(disks, at);
+                (disk.clone(), at)
+            }
+            _ => (name.to_owned(), at),
+        };
+        self.disk(&disk).bytes.write(at, bytes);
+    }
+
+    pub(crate) fn sb(&self, name: &str) -> Option<Sb> {
+        Sb::decode(&self.peek(name, SB, BLOCK))
+    }
+
+    pub(crate) fn put_sb(&mut self, name: &str, sb: &Sb) {
+        self.poke(name, SB, &sb.encode());
+    }
+
+    pub(crate) fn bits(&self, name: &str) -> Bits {
+        Bits::decode(&self.peek(name, BITMAP, BLOCK))
+    }
+
+    pub(crate) fn put_bits(&mut self, name: &str, bits: &Bits) {
+        self.poke(name, BITMAP, &bits.encode());
+    }
+
+    /// The mirror that runs: its name, its live legs.
+    pub(crate) fn mirror(&self) -> Option<(String, Option<Member>, Option<Member>)> {
+        self.arrays
+            .iter()
+            .find_map(|(name, array)| match &array.kind {
+                Kind::Mirror(durable, fast) => Some((name.clone(), durable.clone(), fast.clone())),
+                Kind::Stripe(_) | Kind::Inactive(_) => None,
+            })
+    }
+
+    fn live(&self) -> Vec<Member> {
+        let (_, durable, fast) = self.mirror().unwrap();
+        let legs = durable.into_iter().chain(fast);
+        legs.filter(|leg| leg.state != MemberState::Faulty)
+            .collect()
+    }
+
+    /// Writes what the mirror's members are to each of them.
+    fn sync_superblocks(&mut self, dirty: bool) {
+        let live = self.live();
+        let Some(first) = live.first() else { return };
+        let base = self.sb(&first.name).unwrap();
+        let roles = [DURABLE_SLOT, 1].map(|slot: u16| {
+            let there = live
+                .iter()
+                .any(|leg| u16::from(leg.name != DURABLE) == slot);
+            if there { slot } else { FAULTY }
+        });
+        for leg in &live {
+            let mut sb = self.sb(&leg.name).unwrap_or_else(|| base.clone());
+            sb.events = base.events + 1;
+            sb.roles = roles.to_vec();
+            sb.device = u16::from(leg.name != DURABLE);
+            sb.dirty = dirty;
+            sb.recovering = leg.state == MemberState::Recovering;
+            self.put_sb(&leg.name, &sb);
+        }
+    }
+
+    /// Writes a numbered block through the mounted filesystem.
+    pub(crate) fn write(&mut self, block: u8, value: u8) {
+        assert!(!self.mounts.is_empty(), "nothing is mounted");
+        self.sync_superblocks(true);
+        for leg in self.live() {
+            let mut bits = self.bits(&leg.name);
+            bits.dirty.push(block);
+            self.put_bits(&leg.name, &bits);
+            self.write_leg(&leg.name, block, value);
+        }
+    }
+
+    /// Writes a numbered block to one leg only, as a power cut in the middle of a write leaves it.
+    pub(crate) fn write_leg(&mut self, leg: &str, block: u8, value: u8) {
+        self.poke(leg, NUMBERED + u64::from(block) * BLOCK, &[value; 32]);
+    }
+
+    pub(crate) fn block(&self, leg: &str, block: u8) -> u8 {
+        self.peek(leg, NUMBERED + u64::from(block) * BLOCK, 1)[0]
+    }
+
+    /// Copies what is to be copied, and after some quiet clears the bitmap.
+    pub(crate) fn settle(&mut self) {
+        let Some((name, durable, fast)) = self.mirror() else {
+            return;
+        };
+        if let (Some(durable), Some(fast)) = (&durable, &fast) {
+            if self.arrays[&name].resync {
+                for block in self.bits(&durable.name).dirty {
+                    let value = self.block(&fast.name, block);
+                    self.write_leg(&durable.name, block, value);
+                }
+                self.arrays.get_mut(&name).unwrap().resync = false;
+            }
+            if fast.state == MemberState::Recovering {
+                for block in 0..=u8::MAX {
+                    let value = self.block(&durable.name, block);
+                    self.write_leg(&fast.name, block, value);
+                }
+                self.set_fast(&name, Some(MemberState::InSync));
+            }
+        }
+        self.sync_superblocks(false);
+        let live = self.live();
+        if live.len() == 2 {
+            for leg in live {
+                let sb = self.sb(&leg.name).unwrap();
+                let mut bits = self.bits(&leg.name);
+                bits.dirty.clear();
+                (bits.events, bits.cleared) = (sb.events, sb.events);
+                self.put_bits(&leg.name, &bits);
+            }
+        }
+    }
+
+    fn set_fast(&mut self, mirror: &str, state: Option<MemberState>) {
+        let array = self.arrays.get_mut(mirror).unwrap();
+        if let Kind::Mirror(_, fast) = &mut array.kind {
+            match state {
+                Some(state) => fast.as_mut().unwrap().state = state,
+                None => *fast = None,
+            }
+        }
+    }
+
+    /// The power goes: everything but the disks is forgotten.
+    pub(crate) fn power_cut(&mut self) {
+        self.arrays.clear();
+        self.mounts.clear();
+        self.boot += 1;
+    }
+
+    /// The network disk stops answering while the mirror runs.
+    pub(crate) fn lose_durable(&mut self) {
+        let (name, ..) = self.mirror().unwrap();
+        if let Kind::Mirror(durable, _) = &mut self.arrays.get_mut(&name).unwrap().kind {
+            durable.as_mut().unwrap().state = MemberState::Faulty;
+        }
+        self.sync_superblocks(true);
+    }
+
+    /// Stops everything in order.
+    pub(crate) fn stop(&mut self) {
+        self.mounts.clear();
+        if self.mirror().is_some() {
+            self.sync_superblocks(false);
+        }
+        self.arrays.clear();
+    }
+
+    fn start(&mut self, name: &str, kind: Kind, bytes: u64) {
+        let knobs = match &kind {
+            Kind::Mirror(..) => [
+                (Knob::MaxReadErrors, 20),
+                (Knob::SyncSpeedMin, 1000),
+                (Knob::SyncSpeedMax, 200_000),
+                (Knob::Backlog, 0),
+                (Knob::Rotational, 1),
+            ]
+            .into(),
+            Kind::Stripe(_) | Kind::Inactive(_) => BTreeMap::new(),
+        };
+        let array = Array {
+            minor: name[2..].parse().unwrap(),
+            kind,
+            bytes,
+            knobs,
+            resync: false,
+            broken: false,
+        };
+        self.arrays.insert(name.to_owned(), array);
+    }
+
+    /// The host's udev starts everything it finds, both legs at once.
+    pub(crate) fn host_assembles(&mut self) {
+        let locals: Vec<String> = ["nvme0n1", "nvme1n1"].map(str::to_owned).to_vec();
+        if locals.iter().all(|disk| {
+            self.disks.contains_key(disk) && self.sb(disk).is_some_and(|sb| sb.level == 0)
+        }) {
+            self.start("md127", Kind::Stripe(locals.clone()), stripe_bytes(2));
+        }
+        let Some(own) = self.sb(DURABLE) else { return };
+        let fast = self
+            .arrays
+            .contains_key("md127")
+            .then(|| self.sb("md127"))
+            .flatten();
+        let leg = |name: &str| Member {
+            name: name.to_owned(),
+            state: MemberState::InSync,
+            write_mostly: name == DURABLE,
+        };
+        let (bytes, dirty) = (own.size * 512, own.dirty);
+        let joins = fast.filter(|fast| fast.array == own.array && fast.events == own.events);
+        let kind = Kind::Mirror(Some(leg(DURABLE)), joins.as_ref().map(|_| leg("md127")));
+        self.start("md126", kind, bytes);
+        self.arrays.get_mut("md126").unwrap().resync = joins.is_some() && dirty;
+    }
+
+    /// Does one action as md would; the error is what mdadm says.
+    pub(crate) fn act(&mut self, action: &Action) -> Result<(), String> {
+        match action {
+            Action::Stop { array, because: _ } => {
+                let held = self.arrays.values().any(
+                    |one| matches!(&one.kind, Kind::Mirror(_, Some(fast)) if fast.name == *array),
+                );
+                if held || self.mounts.iter().any(|(name, _)| name == array) {
+                    return Err("busy".to_owned());
+                }
+                if matches!(self.arrays[array].kind, Kind::Mirror(..)) {
+                    self.sync_superblocks(false);
+                }
+                self.arrays.remove(array);
+            }
+            Action::Fail {
+                array,
+                member: _,
+                because: _,
+            } => {
+                self.set_fast(array, Some(MemberState::Faulty));
+                let one = self.arrays.get_mut(array).unwrap();
+                one.resync = false;
+                self.sync_superblocks(false);
+            }
+            Action::Remove { array, member: _ } => self.set_fast(array, None),
+            Action::ForgetArray(device) => {
+                let name = device.device().name.clone();
+                self.poke(&name, SB, &[]);
+            }
+            Action::ForgetSignatures(device) => {
+                let name = device.device().name.clone();
+                self.poke(&name, 0, &[]);
+            }
+            Action::CreateStripe {
+                array,
+                name,
+                devices,
+            } => {
+                let names: Vec<String> = devices
+                    .iter()
+                    .map(|one| one.device().name.clone())
+                    .collect();
+                self.create_stripe(array, name, &names);
+            }
+            Action::StartStripe { array, devices } => {
+                let names: Vec<String> = devices.iter().map(|one| one.name.clone()).collect();
+                let bytes = stripe_bytes(names.len() as u64);
+                self.start(array, Kind::Stripe(names), bytes);
+            }
+            Action::ForgetLineage { stripe, region } => {
+                self.poke(stripe.array(), *region, &[]);
+                self.poke(stripe.array(), region + 4096, &[]);
+            }
+            Action::ForgetMirror(stripe) => self.poke(stripe.array(), SB, &[]),
+            Action::CreateMirror {
+                durable,
+                array,
+                name,
+                kib,
+            } => {
+                let durable = durable.device().name.clone();
+                self.create_mirror(array, name, &durable, *kib);
+            }
+            Action::StartMirror {
+                durable,
+                array,
+                update,
+            } => {
+                return self.start_mirror(&durable.name, array, update);
+            }
+            Action::StartMirrorFromFast {
+                stripe,
+                array,
+                durable: _,
+            } => {
+                let leg = Member {
+                    name: stripe.clone(),
+                    state: MemberState::InSync,
+                    write_mostly: false,
+                };
+                let bytes = self.sb(stripe).unwrap().size * 512;
+                self.start(array, Kind::Mirror(None, Some(leg)), bytes);
+                self.sync_superblocks(false);
+            }
+            Action::ReAddDurable { array, durable } => self.rejoin(array, &durable.device().name),
+            Action::ReAdd { array, member } => return self.join(array, member, false),
+            Action::Add { array, member } => return self.join(array, member, true),
+            Action::WriteMostly { array, member, on } => {
+                if let Kind::Mirror(durable, fast) = &mut self.arrays.get_mut(array).unwrap().kind {
+                    let mut legs = durable.iter_mut().chain(fast);
+                    legs.find(|leg| leg.name == *member).unwrap().write_mostly = *on;
+                }
+            }
+            Action::WriteLineage {
+                leg,
+                region,
+                header,
+            } => {
+                let name = match leg {
+                    Leg::Durable(identity) => identity.name.clone(),
+                    Leg::Fast { array, stripe: _ } => array.clone(),
+                };
+                let at = region + (header.slot() * SLOT_BYTES) as u64;
+                self.poke(&name, at, &header.encode());
+            }
+            Action::Format {
+                mirror: _, kind, ..
+            } => self.format(*kind),
+            Action::Set { array, knob, value } => {
+                self.arrays
+                    .get_mut(array)
+                    .unwrap()
+                    .knobs
+                    .insert(*knob, *value);
+            }
+            Action::GrowMirror { array, kib } => {
+                self.arrays.get_mut(array).unwrap().bytes = kib << 10;
+                for leg in self.live() {
+                    let mut sb = self.sb(&leg.name).unwrap();
+                    sb.size = kib << 1;
+                    self.put_sb(&leg.name, &sb);
+                }
+            }
+            Action::GrowFilesystem { kind, .. } => self.format(*kind),
+            Action::Mount { array, at, kind: _ } => self.mounts.push((array.clone(), at.clone())),
+        }
+        Ok(())
+    }
+
+    fn create_stripe(&mut self, array: &str, name: &str, disks: &[String]) {
+        let uuid = self.unique();
+        for (index, disk) in disks.iter().enumerate() {
+            let sb = Sb {
+                array: uuid,
+                name: format!("any:{name}"),
+                level: 0,
+                size: 0,
+                raid_disks: disks.len() as u32,
+                data_offset: DATA / 512,
+                data_size: (self.disks[disk].size - DATA) / 512,
+                recovering: false,
+                device: index as u16,
+                write_mostly: false,
+                bad_block_log: 0,
+                events: 0,
+                dirty: false,
+                roles: (0..disks.len() as u16).collect(),
+            };
+            self.put_sb(disk, &sb);
+        }
+        let bytes = stripe_bytes(disks.len() as u64);
+        self.start(array, Kind::Stripe(disks.to_vec()), bytes);
+    }
+
+    fn create_mirror(&mut self, array: &str, name: &str, durable: &str, kib: u64) {
+        let uuid = self.unique();
+        let sb = Sb {
+            array: uuid,
+            name: format!("any:{name}"),
+            level: 1,
+            size: kib * 2,
+            raid_disks: 2,
+            data_offset: DATA / 512,
+            data_size: (self.disks[durable].size - DATA) / 512,
+            recovering: false,
+            device: 0,
+            write_mostly: true,
+            bad_block_log: 8,
+            events: 1,
+            dirty: false,
+            roles: vec![0, FAULTY],
+        };
+        self.put_sb(durable, &sb);
+        let bits = Bits {
+            array: uuid,
+            ..Bits::default()
+        };
+        self.put_bits(durable, &bits);
+        let leg = Member {
+            name: durable.to_owned(),
+            state: MemberState::InSync,
+            write_mostly: true,
+        };
+        self.start(array, Kind::Mirror(Some(leg), None), kib << 10);
+    }
+
+    fn start_mirror(&mut self, durable: &str, array: &str, update: &Update) -> Result<(), String> {
+        let mut sb = self.sb(durable).ok_or("no superblock")?;
+        match update {
+            Update::Nothing => {}
+            Update::NoBadBlockLog => sb.bad_block_log = 0,
+            Update::Name(name) => sb.name = format!("any:{name}"),
+            Update::Array(uuid) => {
+                sb.array = uuid.0[0];
+                let bits = Bits {
+                    array: sb.array,
+                    ..self.bits(durable)
+                };
+                self.put_bits(durable, &bits);
+            }
+        }
+        self.put_sb(durable, &sb);
+        let leg = Member {
+            name: durable.to_owned(),
+            state: MemberState::InSync,
+            write_mostly: sb.write_mostly,
+        };
+        self.start(array, Kind::Mirror(Some(leg), None), sb.size * 512);
+        self.sync_superblocks(false);
+        Ok(())
+    }
+
+    /// `--add` re-adds silently when it can, whatever the member holds: that is what must not be relied on.
+    fn join(&mut self, array: &str, member: &str, add: bool) -> Result<(), String> {
+        let own = self.sb(DURABLE).unwrap();
+        let bits = self.bits(DURABLE);
+        let found = self.sb(member);
+        let related =
+            found.is_some_and(|found| found.array == own.array && found.events >= bits.cleared);
+        if !related && !add {
+            return Err("--re-add is not possible".to_owned());
+        }
+        let state = if related {
+            for block in &bits.dirty {
+                let value = self.block(DURABLE, *block);
+                self.write_leg(member, *block, value);
+            }
+            MemberState::InSync
+        } else {
+            MemberState::Recovering
+        };
+        let sb = Sb {
+            device: 1,
+            write_mostly: false,
+            bad_block_log: 8,
+            recovering: !related,
+            ..own
+        };
+        self.put_sb(member, &sb);
+        self.put_bits(member, &bits);
+        let leg = Member {
+            name: member.to_owned(),
+            state,
+            write_mostly: false,
+        };
+        if let Kind::Mirror(_, fast) = &mut self.arrays.get_mut(array).unwrap().kind {
+            *fast = Some(leg);
+        }
+        self.sync_superblocks(false);
+        Ok(())
+    }
+
+    /// The durable leg is given what the fast leg's bitmap knows.
+    fn rejoin(&mut self, array: &str, durable: &str) {
+        let (_, _, fast) = self.mirror().unwrap();
+        let fast = fast.unwrap().name;
+        let bits = self.bits(&fast);
+        for block in &bits.dirty {
+            let value = self.block(&fast, *block);
+            self.write_leg(durable, *block, value);
+        }
+        self.put_bits(durable, &bits);
+        let (own, other) = (self.sb(durable).unwrap(), self.sb(&fast).unwrap());
+        let sb = Sb {
+            events: other.events,
+            ..own
+        };
+        self.put_sb(durable, &sb);
+        let leg = Member {
+            name: durable.to_owned(),
+            state: MemberState::InSync,
+            write_mostly: true,
+        };
+        if let Kind::Mirror(own, _) = &mut self.arrays.get_mut(array).unwrap().kind {
+            *own = Some(leg);
+        }
+        self.sync_superblocks(false);
+    }
+
+    /// What mkfs, or growing, leaves at the beginning of the data.
+    fn format(&mut self, kind: FilesystemKind) {
+        let (name, ..) = self.mirror().unwrap();
+        let blocks = self.arrays[&name].bytes / BLOCK;
+        let mut bytes = vec![0; 4096];
+        match kind {
+            FilesystemKind::Xfs => {
+                bytes[..4].copy_from_slice(b"XFSB");
+                bytes[4..8].copy_from_slice(&4096_u32.to_be_bytes());
+                bytes[8..16].copy_from_slice(&blocks.to_be_bytes());
+            }
+            FilesystemKind::Ext4 => {
+                bytes[1024 + 4..1024 + 8].copy_from_slice(&(blocks as u32).to_le_bytes());
+                bytes[1024 + 24] = 2;
+                bytes[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]);
+            }
+        }
+        for leg in self.live() {
+            self.poke(&leg.name, DATA, &bytes);
+        }
+    }
+}
+
+const DURABLE_SLOT: u16 = 0;
+
+fn striped(disks: &[String], at: u64) -> (&String, u64) {
+    let chunk = at / CHUNK;
+    let count = disks.len() as u64;
+    (
+        &disks[(chunk % count) as usize],
+        DATA + chunk / count * CHUNK + at % CHUNK,
+    )
+}
+
+fn stripe_bytes(count: u64) -> u64 {
+    count * (256 * MIB - DATA)
+}
