@@ -116,8 +116,9 @@ fn by_bitmap(own: &Superblock, inside: &Superblock, durable: &Content) -> Verdic
     if inside.size != own.size {
         return Verdict::Full("the mirror was grown without it");
     }
-    if inside.role_of(own.device) != DURABLE_SLOT {
-        return Verdict::Full("it was being rebuilt when the durable leg was lost");
+    // md would find this out itself and copy everything; that need not be relied on.
+    if !is_whole(inside) || inside.role_of(own.device) != DURABLE_SLOT {
+        return Verdict::Full("it was still being rebuilt");
     }
     match &durable.bitmap {
         Seen::Present(bitmap) if bitmap.array != own.array => {
