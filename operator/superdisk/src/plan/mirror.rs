@@ -68,10 +68,7 @@ fn stop(array: &Array, because: &'static str) -> Decision {
 /// Nothing runs: start it from the durable leg alone, unless the fast leg has what that has not.
 fn start(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> Result<Vec<Action>, Refusal> {
     fast::is_not_ahead(spec, inventory, ours)?;
-    match fast::is_there(spec, inventory) {
-        Err(refusal) if !is_optional(spec, &refusal) => return Err(refusal),
-        Ok(()) | Err(_) => {}
-    }
+    fast_leg_may_come(spec, inventory)?;
     let update = if ours.superblock.bad_block_log > 0 {
         Update::NoBadBlockLog
     } else {
@@ -82,6 +79,14 @@ fn start(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> Result<Vec<Acti
         array: free_name(inventory),
         update,
     }])
+}
+
+/// Nothing is begun without a fast leg in sight, unless that is asked for: the node would be the wrong one.
+fn fast_leg_may_come(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal> {
+    match fast::is_there(spec, inventory) {
+        Err(refusal) if is_optional(spec, &refusal) => Ok(()),
+        result => result,
+    }
 }
 
 /// The durable leg must be a whole member of its mirror.
@@ -138,6 +143,7 @@ fn open(
     if others.next().is_some() {
         return Err(refusals::mount_point_is_taken(&spec.mount));
     }
+    fast_leg_may_come(spec, inventory)?;
     if ours.superblock.bad_block_log > 0 {
         return Ok(stop(
             mirror,
