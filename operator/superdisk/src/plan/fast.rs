@@ -13,7 +13,7 @@ use crate::{
     lineage::{self, Header, Relation, State},
     model::{Node, Refusal, Seen, Use},
     proof::{Disposable, Idle},
-    spec::Spec,
+    spec::{STRIPE_PREFIX, Spec},
     superblock::Superblock,
 };
 
@@ -109,17 +109,22 @@ fn busy(spec: &Spec, inventory: &Inventory, disk: &Disk) -> Option<String> {
     others.next().map(ToString::to_string)
 }
 
-/// Whether an array on local devices is ours, or does not even run.
+/// Whether an array on local devices is ours, is a stripe that its own super-disk has left, or does not even run.
 fn may_stop(spec: &Spec, inventory: &Inventory, array: &Array) -> bool {
-    let name = spec.volume.stripe_name();
-    let named = inventory.chosen(spec.local_count).iter().any(|disk| {
-        let content = match &disk.content {
-            Seen::Present(content) => content,
-            Seen::Absent | Seen::Unknown(_) => return false,
-        };
-        matches!(&content.superblock, Seen::Present(found) if found.short_name() == name)
-    });
-    array.state == ArrayState::Inactive || (named && is_local(spec, inventory, array))
+    let chosen = inventory.chosen(spec.local_count);
+    let names = |wanted: &dyn Fn(&str) -> bool| {
+        chosen.iter().any(|disk| match &disk.content {
+            Seen::Present(content) => {
+                matches!(&content.superblock, Seen::Present(found) if wanted(found.short_name()))
+            }
+            Seen::Absent | Seen::Unknown(_) => false,
+        })
+    };
+    let own = spec.volume.stripe_name();
+    let left = array.holders.is_empty() && !super::mirror::is_mounted(inventory, array);
+    let ours =
+        names(&|name| name == own) || (left && names(&|name| name.starts_with(STRIPE_PREFIX)));
+    array.state == ArrayState::Inactive || (ours && is_local(spec, inventory, array))
 }
 
 /// What a running mirror has besides the durable leg.

@@ -1,6 +1,8 @@
 //! Does one [`Action`]: looks again whether what it was decided by still holds, then starts its command or
 //! makes its write. Decides nothing.
 
+mod holds;
+
 use std::{
     fs::{self, OpenOptions},
     io,
@@ -14,13 +16,12 @@ use rustix::mount::MountFlags;
 use crate::{
     action::{Action, Leg},
     command::{CommandError, Commands},
-    inventory::{self, Identity, Inventory, ObserveError, Tried},
-    lineage::{self, Header, SLOT_BYTES},
-    model::Seen,
-    proof::{Blank, Disposable, Idle, Overruled, Unformatted},
+    inventory::{self, ObserveError, Tried},
+    lineage::{Header, SLOT_BYTES},
     spec::{FilesystemKind, Spec},
     sysfs::under,
 };
+use holds::still_holds;
 
 /// How long an array that was stopped may take to go from sysfs.
 const GONE: Duration = Duration::from_secs(20);
@@ -277,155 +278,4 @@ fn write_slot(node: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
     aligned[..bytes.len()].copy_from_slice(bytes);
     file.write_all_at(aligned, at)?;
     file.sync_all()
-}
-
-/// Whether what an action was decided by is still so: the devices are the same, the proofs can be made again,
-/// and a mirror that is changed still stands on its durable leg.
-fn still_holds(spec: &Spec, now: &Inventory, action: &Action) -> Result<(), &'static str> {
-    let holds = |still: bool, what| if still { Ok(()) } else { Err(what) };
-    match action {
-        Action::Stop { array, because: _ } => {
-            let array = now.arrays.iter().find(|one| one.name == *array);
-            let mut mounts = now.mounts.iter().chain(&now.node_mounts);
-            let mounted = array.is_some_and(|one| mounts.any(|mount| mount.number == one.number));
-            holds(array.is_some() && !mounted, "the array is gone, or mounted")
-        }
-        Action::Fail {
-            array,
-            member,
-            because: _,
-        }
-        | Action::Remove { array, member } => {
-            let name = now.durable.identity.as_ref().map(|identity| &identity.name);
-            holds(name != Some(member), "it would take out the durable leg")?;
-            stands(now, array)
-        }
-        Action::ReAdd { array, member: _ }
-        | Action::Add { array, member: _ }
-        | Action::WriteMostly { array, .. }
-        | Action::GrowMirror { array, kib: _ }
-        | Action::GrowFilesystem { array, .. }
-        | Action::Mount { array, .. } => stands(now, array),
-        Action::ForgetArray(proof) | Action::ForgetSignatures(proof) => disposable(now, proof),
-        Action::CreateStripe { devices, .. } => {
-            devices.iter().try_for_each(|proof| disposable(now, proof))
-        }
-        Action::StartStripe { devices, .. } => {
-            let mut known = now.local.iter().map(|disk| &disk.identity);
-            let all = devices
-                .iter()
-                .all(|one| known.any(|disk| disk.as_ref() == Some(one)));
-            holds(all, "a local device is another one now")
-        }
-        Action::ForgetLineage {
-            stripe: proof,
-            region: _,
-        }
-        | Action::ForgetMirror(proof) => {
-            let again = Idle::prove(now, proof.array());
-            holds(
-                again.as_ref() == Some(proof),
-                "the stripe is in use, or another one now",
-            )
-        }
-        Action::CreateMirror { durable, .. } => {
-            let again = Blank::prove(spec, now);
-            holds(
-                again.as_ref() == Some(durable),
-                "the durable device is not blank any more",
-            )
-        }
-        Action::StartMirror { durable, .. } => same_durable(now, durable),
-        Action::StartMirrorFromFast { durable, .. } | Action::ReAddDurable { durable, .. } => {
-            let again = Overruled::prove(spec, now);
-            holds(
-                again.as_ref() == Some(durable),
-                "the legs are other ones now",
-            )
-        }
-        Action::WriteLineage {
-            leg,
-            region,
-            header: _,
-        } => match leg {
-            Leg::Durable(identity) => {
-                same_durable(now, identity)?;
-                let content = match &now.durable.content {
-                    Seen::Present(content) => Some(content),
-                    Seen::Absent | Seen::Unknown(_) => None,
-                };
-                holds(
-                    has_region(content, *region),
-                    "the durable device has another layout now",
-                )
-            }
-            Leg::Fast { array, stripe } => {
-                let fast = match &now.fast {
-                    Seen::Present(fast) if fast.stripe == *stripe => Some(fast),
-                    Seen::Present(_) | Seen::Absent | Seen::Unknown(_) => None,
-                };
-                let runs = now
-                    .arrays
-                    .iter()
-                    .any(|one| one.name == *array && crate::plan::is_local(spec, now, one));
-                let same = runs && has_region(fast.map(|fast| &fast.inside), *region);
-                holds(same, "the stripe is another one now")
-            }
-        },
-        Action::Format { mirror, .. } => {
-            let again = Unformatted::prove(spec, now);
-            holds(
-                again.as_ref() == Some(mirror),
-                "the mirror is in use, or holds data now",
-            )
-        }
-        Action::Set { array, .. } => {
-            let there = now.arrays.iter().any(|one| one.name == *array);
-            holds(there, "the array is gone")
-        }
-    }
-}
-
-fn has_region(content: Option<&inventory::Content>, region: u64) -> bool {
-    content.is_some_and(|content| match &content.superblock {
-        Seen::Present(found) => lineage::region_at(found) == Some(region),
-        Seen::Absent | Seen::Unknown(_) => false,
-    })
-}
-
-fn disposable(now: &Inventory, proof: &Disposable) -> Result<(), &'static str> {
-    let mut again = now
-        .local
-        .iter()
-        .filter_map(|disk| Disposable::prove(now, disk));
-    if again.any(|other| other == *proof) {
-        Ok(())
-    } else {
-        Err("the local device is in use, or another one now")
-    }
-}
-
-fn same_durable(now: &Inventory, identity: &Identity) -> Result<(), &'static str> {
-    if now.durable.identity.as_ref() == Some(identity) {
-        Ok(())
-    } else {
-        Err("the durable device is another one now")
-    }
-}
-
-/// Whether this mirror still has the durable leg as a whole member.
-fn stands(now: &Inventory, array: &str) -> Result<(), &'static str> {
-    let number = now
-        .durable
-        .identity
-        .as_ref()
-        .map(|identity| identity.number);
-    let mirror = number.and_then(|number| now.array_of(number));
-    let member = mirror.and_then(|mirror| mirror.member(number?));
-    let whole = member.is_some_and(|member| member.in_sync && !member.faulty);
-    if whole && mirror.is_some_and(|mirror| mirror.name == array) {
-        Ok(())
-    } else {
-        Err("the mirror no longer stands on the durable leg")
-    }
 }

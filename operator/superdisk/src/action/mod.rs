@@ -1,0 +1,265 @@
+//! What can be done to a node, one command or one write each, so that being killed between two of them is all
+//! that can happen. Pure: [`crate::execute`] does them.
+
+mod line;
+mod show;
+
+use std::path::PathBuf;
+
+use crate::{
+    inventory::{Identity, Knob},
+    lineage::Header,
+    model::Refusal,
+    proof::{Blank, Disposable, Idle, Overruled, Unformatted},
+    spec::FilesystemKind,
+    superblock::Uuid,
+};
+
+/// What the planner comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Do these in order, then look again. Empty: everything is as it shall be.
+    Do(Vec<Action>),
+    /// Nothing can be done before something else happens.
+    WaitingOn(WaitingOn),
+    /// Nothing may be done.
+    Refused(Refusal),
+}
+
+/// What has to happen first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitingOn {
+    /// The filesystem is served from the durable leg alone; this keeps the fast leg away.
+    FastLeg(Refusal),
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Stops an array that nothing is mounted from, and waits until it is gone.
+    Stop {
+        /// Its name.
+        array: String,
+        /// Why.
+        because: &'static str,
+    },
+    /// Marks the fast leg faulty.
+    Fail {
+        /// The mirror.
+        array: String,
+        /// The stripe.
+        member: String,
+        /// Why.
+        because: &'static str,
+    },
+    /// Takes a faulty fast leg out of the mirror.
+    Remove {
+        /// The mirror.
+        array: String,
+        /// The member; `detached` for one whose device is gone.
+        member: String,
+    },
+    /// Forgets what array a local device was in.
+    ForgetArray(Disposable),
+    /// Forgets whatever else a local device held.
+    ForgetSignatures(Disposable),
+    /// Makes a stripe of local devices.
+    CreateStripe {
+        /// Name to make it under, such as `md100`.
+        array: String,
+        /// The array's own name.
+        name: String,
+        /// The devices, in order.
+        devices: Vec<Disposable>,
+    },
+    /// Starts the stripe that local devices hold.
+    StartStripe {
+        /// Name to start it under.
+        array: String,
+        /// The devices.
+        devices: Vec<Identity>,
+    },
+    /// Erases the header of a stripe: it would speak for what is copied over it.
+    ForgetLineage {
+        /// The stripe.
+        stripe: Idle,
+        /// Where the two slots lie, in bytes.
+        region: u64,
+    },
+    /// Forgets what mirror a stripe was in: `--add` would silently re-add it otherwise.
+    ForgetMirror(Idle),
+    /// Makes a mirror of a durable leg that was never used, and no fast leg yet.
+    CreateMirror {
+        /// The durable leg.
+        durable: Blank,
+        /// Name to make it under, such as `md101`.
+        array: String,
+        /// The array's own name.
+        name: String,
+        /// Its capacity.
+        kib: u64,
+    },
+    /// Starts the mirror from the durable leg alone.
+    StartMirror {
+        /// The durable leg.
+        durable: Identity,
+        /// Name to start it under.
+        array: String,
+        /// What to change in its superblock on the way.
+        update: Update,
+    },
+    /// Starts the mirror from the fast leg alone: only when its owner has decided that the fast leg counts.
+    StartMirrorFromFast {
+        /// The stripe.
+        stripe: String,
+        /// Name to start it under.
+        array: String,
+        /// The durable leg that is overruled.
+        durable: Overruled,
+    },
+    /// Gives the durable leg what it missed, by the fast leg's bitmap.
+    ReAddDurable {
+        /// The mirror that runs on the fast leg.
+        array: String,
+        /// The durable leg that is overruled.
+        durable: Overruled,
+    },
+    /// Gives the fast leg back what it missed, by the bitmap.
+    ReAdd {
+        /// The mirror.
+        array: String,
+        /// The stripe.
+        member: String,
+    },
+    /// Copies the durable leg to the fast leg.
+    Add {
+        /// The mirror.
+        array: String,
+        /// The stripe, forgotten to have been in a mirror.
+        member: String,
+    },
+    /// Marks a member as one to be read only when no other can be, or as one to be read.
+    WriteMostly {
+        /// The mirror.
+        array: String,
+        /// The member.
+        member: String,
+        /// Which of both.
+        on: bool,
+    },
+    /// Writes our header to a leg.
+    WriteLineage {
+        /// Which leg's device: a durable leg, or the stripe's node.
+        leg: Leg,
+        /// Where the two slots lie, in bytes.
+        region: u64,
+        /// What.
+        header: Header,
+    },
+    /// Makes the filesystem.
+    Format {
+        /// Where.
+        mirror: Unformatted,
+        /// Which.
+        kind: FilesystemKind,
+        /// Its label.
+        label: String,
+        /// How many local devices a stripe has.
+        width: usize,
+    },
+    /// Changes a setting of an array.
+    Set {
+        /// The array.
+        array: String,
+        /// The setting.
+        knob: Knob,
+        /// Its value.
+        value: u64,
+    },
+    /// Lets the mirror use more of its legs.
+    GrowMirror {
+        /// The mirror.
+        array: String,
+        /// Its capacity.
+        kib: u64,
+    },
+    /// Lets the mounted filesystem use more of the mirror.
+    GrowFilesystem {
+        /// The mirror.
+        array: String,
+        /// Where it is mounted.
+        at: PathBuf,
+        /// Which filesystem.
+        kind: FilesystemKind,
+    },
+    /// Mounts the filesystem.
+    Mount {
+        /// The mirror.
+        array: String,
+        /// Where.
+        at: PathBuf,
+        /// Which filesystem.
+        kind: FilesystemKind,
+    },
+}
+
+/// A device that carries our header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leg {
+    /// The durable leg.
+    Durable(Identity),
+    /// The fast leg: the stripe of this name, with this UUID.
+    Fast {
+        /// Its name.
+        array: String,
+        /// UUID of the stripe.
+        stripe: Uuid,
+    },
+}
+
+/// A change to the superblock of the durable leg.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// None.
+    Nothing,
+    /// No bad-block log any more: it hides writes that the durable leg has lost.
+    NoBadBlockLog,
+    /// Another name: the disk is a copy of another volume's.
+    Name(String),
+    /// Another UUID: the disk is a copy of another volume's.
+    Array(Uuid),
+}
+
+impl Action {
+    /// Whether it is only about the fast leg: when it fails, the durable leg can serve without.
+    #[must_use]
+    pub fn is_about_fast_leg(&self) -> bool {
+        match self {
+            Self::Fail { .. }
+            | Self::Remove { .. }
+            | Self::ForgetArray(_)
+            | Self::ForgetSignatures(_)
+            | Self::CreateStripe { .. }
+            | Self::StartStripe { .. }
+            | Self::ForgetLineage { .. }
+            | Self::ForgetMirror(_)
+            | Self::ReAdd { .. }
+            | Self::Add { .. } => true,
+            Self::WriteLineage { leg, .. } => match leg {
+                Leg::Fast { .. } => true,
+                Leg::Durable(_) => false,
+            },
+            Self::Stop { .. }
+            | Self::CreateMirror { .. }
+            | Self::StartMirror { .. }
+            | Self::StartMirrorFromFast { .. }
+            | Self::ReAddDurable { .. }
+            | Self::WriteMostly { .. }
+            | Self::Format { .. }
+            | Self::Set { .. }
+            | Self::GrowMirror { .. }
+            | Self::GrowFilesystem { .. }
+            | Self::Mount { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Actions as lines for people: the command as it could be typed.
+
+use std::fmt;
+
+use super::{
+    Action, Leg,
+    line::{dev, node},
+};
+use crate::lineage::{SLOT_BYTES, State};
+
+impl fmt::Display for Action {
+    /// The command as it could be typed, and why where that is not plain.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line() {
+            write!(f, "{line}")?;
+        }
+        match self {
+            Self::Stop { because, .. } | Self::Fail { because, .. } => write!(f, "  # {because}"),
+            Self::WriteMostly { array, member, on } => {
+                let word = if *on { "writemostly" } else { "-writemostly" };
+                write!(f, "echo {word} > /sys/block/{array}/md/dev-{member}/state")
+            }
+            Self::WriteLineage {
+                leg,
+                region,
+                header,
+            } => {
+                let node = match leg {
+                    Leg::Durable(identity) => node(identity),
+                    Leg::Fast { array, stripe: _ } => dev(array),
+                };
+                let at = region + (header.slot() * SLOT_BYTES) as u64;
+                let state = match header.state {
+                    State::Creating => "creating",
+                    State::InUse => "in use",
+                    State::Clean => "clean",
+                };
+                let point = header.point;
+                let (generation, beat) = (point.generation, point.beat);
+                write!(
+                    f,
+                    "write lineage to {node} at {at}  # generation {generation}, beat {beat}, {state}"
+                )
+            }
+            Self::ForgetLineage { stripe, region } => {
+                write!(f, "erase lineage of {} at {region}", dev(stripe.array()))
+            }
+            Self::Set { array, knob, value } => {
+                write!(f, "echo {value} > /sys/block/{array}/{}", knob.file())
+            }
+            Self::Mount { array, at, kind } => {
+                write!(
+                    f,
+                    "mount -t {kind} -o noatime {} {}",
+                    dev(array),
+                    at.display()
+                )
+            }
+            Self::Remove { .. }
+            | Self::ForgetArray(_)
+            | Self::ForgetSignatures(_)
+            | Self::CreateStripe { .. }
+            | Self::StartStripe { .. }
+            | Self::ForgetMirror(_)
+            | Self::CreateMirror { .. }
+            | Self::StartMirror { .. }
+            | Self::StartMirrorFromFast { .. }
+            | Self::ReAddDurable { .. }
+            | Self::ReAdd { .. }
+            | Self::Add { .. }
+            | Self::Format { .. }
+            | Self::GrowMirror { .. }
+            | Self::GrowFilesystem { .. } => Ok(()),
+        }
+    }
+}
