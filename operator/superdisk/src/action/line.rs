@@ -220,35 +220,28 @@ fn start_mirror(durable: &Identity, array: &str, update: &Update) -> Vec<String>
 
 /// Sectors of 4096 bytes: the mirror's go from 512 to 4096 when such a fast leg joins, and a filesystem made
 /// for 512 then fails. The stripe is told, since the durable leg's device does not show it.
-fn format(mirror: &Unformatted, kind: FilesystemKind, label: &str, width: usize) -> Line {
-    let array = dev(mirror.array());
-    match kind {
-        FilesystemKind::Xfs => Line {
-            program: Program::MkfsXfs,
+fn format(mirror: &Unformatted, kind: FilesystemKind, label: &str, width: Option<usize>) -> Line {
+    let (program, fixed, stripe) = match kind {
+        FilesystemKind::Xfs => (
+            Program::MkfsXfs,
             // -f: an mkfs that was killed has left something. -K: a trim of a network disk takes long.
-            arguments: ["-q", "-f", "-K", "-s", "size=4096", "-d"]
-                .map(str::to_owned)
-                .into_iter()
-                .chain([
-                    format!("su=512k,sw={width}"),
-                    "-L".into(),
-                    label.into(),
-                    array,
-                ])
-                .collect(),
-        },
-        FilesystemKind::Ext4 => Line {
-            program: Program::MkfsExt4,
-            arguments: ["-q", "-F", "-b", "4096", "-E"]
-                .map(str::to_owned)
-                .into_iter()
-                .chain([
-                    format!("nodiscard,stride=128,stripe_width={}", 128 * width),
-                    "-L".into(),
-                    label.into(),
-                    array,
-                ])
-                .collect(),
-        },
+            "-q -f -K -s size=4096",
+            width.map(|width| format!("-d su=512k,sw={width}")),
+        ),
+        FilesystemKind::Ext4 => (
+            Program::MkfsExt4,
+            "-q -F -b 4096 -E nodiscard",
+            width.map(|width| format!("-E stride=128,stripe_width={}", 128 * width)),
+        ),
+    };
+    let stripe = stripe.unwrap_or_default();
+    let words = fixed.split(' ').chain(stripe.split_whitespace());
+    let array = dev(mirror.array());
+    Line {
+        program,
+        arguments: words
+            .chain(["-L", label, &array])
+            .map(str::to_owned)
+            .collect(),
     }
 }

@@ -164,8 +164,8 @@ pub enum Action {
         kind: FilesystemKind,
         /// Its label.
         label: String,
-        /// How many local devices a stripe has.
-        width: usize,
+        /// How many local devices the stripe has, where the filesystem shall know.
+        width: Option<usize>,
     },
     /// Changes a setting of an array.
     Set {

@@ -12,7 +12,7 @@ use crate::{
     inventory::{Array, ArrayState, Content, Disk, Fast, Inventory, Member},
     lineage::{self, Header, Relation, State},
     model::{Node, Refusal, Seen, Use},
-    proof::{Disposable, Idle},
+    proof::{Disposable, Idle, is_blank},
     spec::{STRIPE_PREFIX, Spec},
     superblock::Superblock,
 };
@@ -247,11 +247,19 @@ pub(super) fn attach(
     }
     let re_add = inventory.tried.re_add.is_none()
         && verdict(&spec.volume, ours.content, fast) == Verdict::ReAdd;
-    let admitted = header.admitting(fast.stripe);
+    let mut steps = Vec::new();
+    let admitted = if header.fast == fast.stripe {
+        header.clone()
+    } else {
+        header.admitting(fast.stripe)
+    };
+    let admit = (admitted != *header).then(|| write(ours, admitted.clone()));
     if re_add {
-        let region = region(&fast.inside);
-        let mut steps = vec![write(ours, admitted.clone())];
-        steps.extend(region.map(|region| write_fast(stripe, fast, region, admitted)));
+        steps.extend(admit);
+        if fast.inside.lineage != Seen::Present(admitted.clone()) {
+            let region = region(&fast.inside);
+            steps.extend(region.map(|region| write_fast(stripe, fast, region, admitted)));
+        }
         steps.push(Action::ReAdd {
             array: mirror.name.clone(),
             member: stripe.name.clone(),
@@ -261,14 +269,15 @@ pub(super) fn attach(
     let Some(idle) = Idle::prove(inventory, &stripe.name) else {
         return Ok(Vec::new());
     };
-    let mut steps = Vec::new();
     // The header first: a mirror that is forgotten no longer says where the header lies.
     steps.extend(region(&fast.inside).map(|region| Action::ForgetLineage {
         stripe: idle.clone(),
         region,
     }));
-    steps.push(Action::ForgetMirror(idle));
-    steps.push(write(ours, admitted));
+    if fast.inside.superblock != Seen::Absent {
+        steps.push(Action::ForgetMirror(idle));
+    }
+    steps.extend(admit);
     steps.push(Action::Add {
         array: mirror.name.clone(),
         member: stripe.name.clone(),
@@ -392,8 +401,13 @@ fn create(spec: &Spec, inventory: &Inventory, chosen: &[&Disk]) -> Result<Vec<Ac
         let proof = Disposable::prove(inventory, disk);
         devices.push(proof.ok_or_else(|| refusals::local_busy(&disk.path, "is in use"))?);
     }
-    let mut steps: Vec<Action> = devices.iter().cloned().map(Action::ForgetArray).collect();
-    steps.extend(devices.iter().cloned().map(Action::ForgetSignatures));
+    let mut steps = Vec::new();
+    for (device, disk) in devices.iter().zip(chosen) {
+        if !is_blank(&disk.content) {
+            steps.push(Action::ForgetArray(device.clone()));
+            steps.push(Action::ForgetSignatures(device.clone()));
+        }
+    }
     steps.push(Action::CreateStripe {
         array: free_name(inventory),
         name: spec.volume.stripe_name(),

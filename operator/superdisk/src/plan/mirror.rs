@@ -14,6 +14,9 @@ use crate::{
 /// together, and Linux 6.12 throws out at 20.
 const MAX_READ_ERRORS: u64 = 1_000_000;
 
+/// From here on the filesystem is laid out by the stripe, in bytes: the log of a small xfs does not fit then.
+const STRIPED: u64 = 16 << 30;
+
 /// What a filesystem may leave unused of its device, in bytes: less than one allocation group.
 const FILESYSTEM_SLACK: u64 = 16 << 20;
 
@@ -168,7 +171,7 @@ fn open(
             mirror: proof,
             kind: spec.filesystem,
             label: spec.volume.label(),
-            width: spec.local_count,
+            width: (mirror.bytes >= STRIPED).then_some(spec.local_count),
         });
     }
     if header.state != State::InUse || header.boot != inventory.boot {
