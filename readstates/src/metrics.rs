@@ -74,6 +74,10 @@ struct CacheGauges {
     capacity_states: Gauge,
     dirty_users: Gauge,
     dirty_states: Gauge,
+    bytes: Gauge,
+    needed_bytes: Gauge,
+    tail_bytes: Gauge,
+    dirty_bytes: Gauge,
     oldest_dirty_seconds: Gauge,
     evictions: Counter,
     store_healthy: Gauge,
@@ -210,8 +214,12 @@ impl Metrics {
         let Totals {
             users,
             states,
+            bytes,
+            bytes_needed,
+            bytes_of_tails,
             dirty_users,
             dirty_states,
+            dirty_bytes,
             evictions,
             oldest_dirty,
         } = *totals;
@@ -221,6 +229,10 @@ impl Metrics {
         self.cache.capacity_states.set(capacity_states as f64);
         self.cache.dirty_users.set(dirty_users as f64);
         self.cache.dirty_states.set(dirty_states as f64);
+        self.cache.bytes.set(bytes as f64);
+        self.cache.needed_bytes.set(bytes_needed as f64);
+        self.cache.tail_bytes.set(bytes_of_tails as f64);
+        self.cache.dirty_bytes.set(dirty_bytes as f64);
         self.cache.oldest_dirty_seconds.set(oldest.as_secs_f64());
         self.cache.evictions.absolute(evictions);
         self.cache
@@ -250,6 +262,22 @@ impl CacheGauges {
             dirty_states: register.gauge(
                 "readstates_dirty_states",
                 "Read states of users who are dirty.",
+            ),
+            bytes: register.gauge(
+                "readstates_cache_bytes",
+                "Memory of the cache: blocks and what is idle between them, tables, dirty users.",
+            ),
+            needed_bytes: register.gauge(
+                "readstates_cache_needed_bytes",
+                "Memory of the cache without what is idle: what its bound is about.",
+            ),
+            tail_bytes: register.gauge(
+                "readstates_cache_tail_bytes",
+                "Memory of what does not fit the 24 bytes of a state: mentions, pins, deletions.",
+            ),
+            dirty_bytes: register.gauge(
+                "readstates_dirty_bytes",
+                "Memory of the blocks of users who are dirty.",
             ),
             oldest_dirty_seconds: register.gauge(
                 "readstates_oldest_dirty_seconds",

@@ -113,6 +113,13 @@ impl StampMint {
         let own = Stamp(self.next.fetch_add(1, Ordering::Relaxed));
         last.map_or(own, |last| own.max(last.successor()))
     }
+
+    /// Whether every stamp handed out from now on is above `last` by itself, so that `last` need not be
+    /// remembered.
+    #[must_use]
+    pub fn is_above(&self, last: Stamp) -> bool {
+        last.0 < self.next.load(Ordering::Relaxed)
+    }
 }
 
 #[cfg(test)]
@@ -137,9 +144,12 @@ mod tests {
     fn a_block_that_was_written_ahead_of_our_clock_is_still_written_above() {
         let mint = StampMint::started_at(NEW_YEAR);
         let ahead = Stamp::from_database(NEW_YEAR + 3_600_000_000);
+        assert!(!mint.is_above(ahead), "it has to be remembered");
         assert_eq!(mint.next(Some(ahead)), ahead.successor());
         // The other blocks are not dragged along.
-        assert_eq!(mint.next(None).as_database(), NEW_YEAR + 1);
+        let own = mint.next(None);
+        assert_eq!(own.as_database(), NEW_YEAR + 1);
+        assert!(mint.is_above(own) && mint.next(None) > own);
     }
 
     #[test]

@@ -1,34 +1,25 @@
-//! A user who has just landed, while nobody else can reach it.
+//! A cached user under the lock of its stripe.
 
 use std::time::Instant;
 
-use super::{Refused, Shared, Touch, change_in, stripe::Stripe};
+use super::{Refused, Touch, accounts::Shared, stripe::Stripe, table::Spot};
 use crate::block::{BlockRef, Operation, Outcome};
 
-/// The user, under the lock of its stripe: see [`super::Cache::land`].
+/// The user, while nobody else can reach it: see [`super::Cache::land`] and [`super::Cache::visit`].
 #[derive(Debug)]
 pub struct Landed<'a> {
-    stripe: &'a mut Stripe,
-    user: u64,
-    now: Instant,
-    shared: &'a Shared,
+    pub(super) stripe: &'a mut Stripe,
+    pub(super) user: u64,
+    pub(super) spot: Spot,
+    pub(super) now: Instant,
+    pub(super) shared: &'a Shared,
 }
 
-impl<'a> Landed<'a> {
-    pub(super) fn new(stripe: &'a mut Stripe, user: u64, now: Instant, shared: &'a Shared) -> Self {
-        Self {
-            stripe,
-            user,
-            now,
-            shared,
-        }
-    }
-
+impl Landed<'_> {
     /// As [`super::Cache::read`].
     pub fn read<T>(&mut self, view: impl FnOnce(BlockRef<'_>) -> T) -> Option<T> {
-        let entry = self.stripe.get_mut(self.user)?;
-        entry.touch(Touch::Online);
-        Some(view(entry.block()))
+        self.stripe.touch(self.spot, Touch::Online);
+        Some(view(self.stripe.block(self.spot)))
     }
 
     /// As [`super::Cache::change`].
@@ -41,9 +32,13 @@ impl<'a> Landed<'a> {
         let Self {
             stripe,
             user,
+            spot,
             now,
             shared,
         } = self;
-        change_in(stripe, *user, operations, touch, *now, shared, view)
+        stripe.touch(*spot, touch);
+        let outcomes = stripe.apply(*user, *spot, operations, *now, shared);
+        // What `apply` tidies does not move records.
+        Some(outcomes.map(|outcomes| view(stripe.block(*spot), outcomes.as_slice())))
     }
 }

@@ -7,48 +7,57 @@
 //! What it guarantees:
 //! - a user with changes that are not written is never evicted, and is written once per interval
 //!   however often it changes;
-//! - the states of such users are bounded ([`Limits::unwritten_states`]); beyond the bound new
-//!   changes are refused, not dropped;
+//! - the states and bytes of such users are bounded; beyond the bound new changes are refused, not
+//!   dropped;
+//! - memory is bounded in states and in bytes ([`BYTES_PER_STATE`]), whatever is in the blocks;
 //! - no user runs more than [`VERSION_GAP`] versions ahead of what is written.
 //!
 //! ```text
 //!          change                  begin_flushes                 written
-//! Clean ───────────▶ Dirty ──────────────────────▶ Flushing ───────────────▶ Clean
+//! Clean ───────────▶ Dirty ──────────────────────▶ Flying ─────────────────▶ Clean
 //!                      ▲                              │  │ written, changed meanwhile
 //!                      └──────────── failed ──────────┘──┘
 //! ```
-
+//!
+//! A stripe is made of
+//! - [`table`]: a record of eight bytes for each user, in buckets that the clock hand walks;
+//! - [`slab`]: the blocks, one after the other, moved together as holes appear;
+//! - [`dirty`]: the users with changes that are not written, by age and by time of writing.
+//!
+mod accounts;
 mod dirty;
-mod entry;
+mod evict;
+mod flights;
 mod landed;
+mod many;
+mod outcomes;
+mod slab;
 mod stripe;
+mod table;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
-use entry::{Entry, MOST_HEAT};
+pub use accounts::BYTES_PER_STATE;
+use accounts::Shared;
+pub use evict::Shrink;
 pub use landed::Landed;
 use parking_lot::Mutex;
-use readstates_ring::{Stamp, StampMint, slot::mix64};
+use readstates_ring::{Stamp, slot::mix64};
 use stripe::Stripe;
+use table::{Hash, STRIPES};
 
 use crate::{
     block::{BlockRef, Operation, Outcome, TooManyReadStates, VERSION_GAP},
     codec::Decoded,
 };
 
-/// Lock partitions: enough that two requests rarely meet on one. A power of two.
-const STRIPES: usize = 64;
-
-/// Passes of the hand after which every user that was not touched meanwhile is cold.
-const PASSES: usize = MOST_HEAT as usize + 1;
-
-/// However small the capacity, this many states may wait for the store.
-const LEAST_UNWRITTEN_STATES: u64 = 1000;
+/// Users brought forward under one hold of a lock: some tens of microseconds.
+const HURRIED_AT_ONCE: usize = 256;
 
 /// Who touches a user: mentions are made to everybody, and should not push out those who are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,10 +92,18 @@ pub struct Totals {
     pub users: u64,
     /// Their weight: states, and 1 for each user without any.
     pub states: u64,
+    /// Bytes of memory: blocks and what is dead or idle between them, tables, dirty users.
+    pub bytes: u64,
+    /// Those of them that are needed.
+    pub bytes_needed: u64,
+    /// Those of them that are in the blocks' tails: what does not fit a state's 24 bytes.
+    pub bytes_of_tails: u64,
     /// Users with changes that are not written.
     pub dirty_users: u64,
     /// Their weight.
     pub dirty_states: u64,
+    /// The bytes of their blocks.
+    pub dirty_bytes: u64,
     /// Users evicted since the start.
     pub evictions: u64,
     /// When the oldest change that is not written was made.
@@ -137,64 +154,32 @@ pub struct Cache {
     next_to_flush: AtomicUsize,
 }
 
-/// What all stripes share: the accounts, and what it takes to write.
-#[derive(Debug)]
-struct Shared {
-    process: Process,
-    stamps: StampMint,
-    flush_interval: Duration,
-    capacity: AtomicU64,
-    users: AtomicU64,
-    states: AtomicU64,
-    dirty_users: AtomicU64,
-    dirty_states: AtomicU64,
-    evictions: AtomicU64,
-    sealed: AtomicBool,
-}
-
-impl Shared {
-    fn unwritten_bound(&self) -> u64 {
-        (self.capacity.load(Ordering::Relaxed) / 2).max(LEAST_UNWRITTEN_STATES)
-    }
-}
-
 impl Cache {
     /// An empty cache of this many states, whose users are written `flush_interval` after their first
     /// change, give or take a tenth.
     #[must_use]
     pub fn new(process: Process, capacity_states: u64, flush_interval: Duration) -> Self {
-        // The clock of a machine reads below 2^63 µs for the next 290,000 years.
-        let started = i64::try_from(process.started_micros).unwrap_or(i64::MAX);
+        let shared = Shared::new(process, capacity_states, flush_interval);
+        let stripe = |_| {
+            let mut stripe = Stripe::default();
+            stripe.publish(&shared);
+            Mutex::new(stripe)
+        };
         Self {
-            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
-            shared: Shared {
-                process,
-                stamps: StampMint::started_at(started),
-                flush_interval,
-                capacity: AtomicU64::new(capacity_states),
-                users: AtomicU64::new(0),
-                states: AtomicU64::new(0),
-                dirty_users: AtomicU64::new(0),
-                dirty_states: AtomicU64::new(0),
-                evictions: AtomicU64::new(0),
-                sealed: AtomicBool::new(false),
-            },
+            stripes: (0..STRIPES).map(stripe).collect(),
+            shared,
             next_to_evict: AtomicUsize::new(0),
             next_to_flush: AtomicUsize::new(0),
         }
     }
 
-    fn stripe(&self, user: u64) -> &Mutex<Stripe> {
-        // The top bits of this hash are the slot, which all users of a small ring may share.
-        &self.stripes[(mix64(user) as usize) % STRIPES]
-    }
-
     /// Shows the block of a cached user to `view`; `None` when the user is not cached.
     pub fn read<T>(&self, user: u64, view: impl FnOnce(BlockRef<'_>) -> T) -> Option<T> {
-        let mut stripe = self.stripe(user).lock();
-        let entry = stripe.get_mut(user)?;
-        entry.touch(Touch::Online);
-        Some(view(entry.block()))
+        let hash = Hash::of(user);
+        let mut stripe = self.stripes[hash.stripe()].lock();
+        let spot = stripe.find(user, hash)?;
+        stripe.touch(spot, Touch::Online);
+        Some(view(stripe.block(spot)))
     }
 
     /// Applies operations, all or none, to a cached user, and shows the result to `view`; `None` when
@@ -207,22 +192,33 @@ impl Cache {
         now: Instant,
         view: impl FnOnce(BlockRef<'_>, &[Outcome]) -> T,
     ) -> Option<Result<T, Refused>> {
-        let mut stripe = self.stripe(user).lock();
-        change_in(
-            &mut stripe,
+        self.visit(user, now, |landed| landed.change(operations, touch, view))?
+    }
+
+    /// Lets `work` read and change a cached user under one hold of the lock; `None` when the user is not
+    /// cached.
+    pub fn visit<T>(
+        &self,
+        user: u64,
+        now: Instant,
+        work: impl FnOnce(&mut Landed<'_>) -> T,
+    ) -> Option<T> {
+        let hash = Hash::of(user);
+        let mut stripe = self.stripes[hash.stripe()].lock();
+        let spot = stripe.find(user, hash)?;
+        Some(work(&mut Landed {
+            stripe: &mut stripe,
             user,
-            operations,
-            touch,
+            spot,
             now,
-            &self.shared,
-            view,
-        )
+            shared: &self.shared,
+        }))
     }
 
     /// Takes in a user's block as it was loaded: `None` when the store has none. A user who is cached
     /// already is left as is. The caller makes room afterwards.
     pub fn insert(&self, user: u64, loaded: Option<(Decoded<'_>, Stamp)>) {
-        self.land(user, loaded, Instant::now(), |_| ());
+        self.land(user, loaded, self.shared.origin, |_| ());
     }
 
     /// As [`Cache::insert`], and lets `first` work on the user before anybody else can: what waited for
@@ -234,53 +230,23 @@ impl Cache {
         now: Instant,
         first: impl FnOnce(&mut Landed<'_>) -> T,
     ) -> T {
-        let mut stripe = self.stripe(user).lock();
-        if stripe.get_mut(user).is_none() {
-            let entry = Entry::loaded(loaded, self.shared.process);
-            stripe.insert(user, entry, &self.shared);
-        }
-        first(&mut Landed::new(&mut stripe, user, now, &self.shared))
+        let hash = Hash::of(user);
+        let mut stripe = self.stripes[hash.stripe()].lock();
+        let spot = match stripe.find(user, hash) {
+            Some(spot) => spot,
+            None => stripe.insert(user, hash, loaded, &self.shared),
+        };
+        first(&mut Landed {
+            stripe: &mut stripe,
+            user,
+            spot,
+            now,
+            shared: &self.shared,
+        })
     }
 
-    /// Lets `work` read and change a cached user under one hold of the lock; `None` when the user is not
-    /// cached.
-    pub fn visit<T>(
-        &self,
-        user: u64,
-        now: Instant,
-        work: impl FnOnce(&mut Landed<'_>) -> T,
-    ) -> Option<T> {
-        let mut stripe = self.stripe(user).lock();
-        stripe.get_mut(user)?;
-        Some(work(&mut Landed::new(&mut stripe, user, now, &self.shared)))
-    }
-
-    /// Evicts clean users until the cache is within its capacity, or nothing can be evicted; never
-    /// `keep`. Dirty users that are in the way are asked to be written early. Returns whether any was.
-    pub fn make_room(&self, keep: Option<u64>, now: Instant) -> bool {
-        let mut asked = false;
-        let mut barren = 0;
-        while barren < STRIPES * PASSES {
-            let over = self.over_capacity();
-            if over == 0 {
-                break;
-            }
-            let next = self.next_to_evict.fetch_add(1, Ordering::Relaxed) % STRIPES;
-            let (freed, hurried) = self.stripes[next]
-                .lock()
-                .evict(over, keep, now, &self.shared);
-            asked |= hurried;
-            barren = if freed == 0 { barren + 1 } else { 0 };
-        }
-        asked
-    }
-
-    fn over_capacity(&self) -> u64 {
-        let capacity = self.shared.capacity.load(Ordering::Relaxed);
-        self.shared
-            .states
-            .load(Ordering::Relaxed)
-            .saturating_sub(capacity)
+    fn stripe(&self, user: u64) -> &Mutex<Stripe> {
+        &self.stripes[Hash::of(user).stripe()]
     }
 
     /// Takes no more changes. When this returns, every change that was applied is in the accounts.
@@ -299,7 +265,7 @@ impl Cache {
         self.shared.capacity.load(Ordering::Relaxed)
     }
 
-    /// Changes the capacity; the caller makes room afterwards.
+    /// Changes the capacity; the caller makes room afterwards, see [`Cache::shrink`].
     pub fn set_capacity(&self, states: u64) {
         self.shared.capacity.store(states, Ordering::Relaxed);
     }
@@ -307,8 +273,7 @@ impl Cache {
     /// Whether so much waits for the store that it should be written before its time.
     #[must_use]
     pub fn under_pressure(&self) -> bool {
-        let dirty = self.shared.dirty_states.load(Ordering::Relaxed);
-        dirty > self.shared.unwritten_bound() / 2
+        self.shared.under_pressure()
     }
 
     /// Takes up to `most` users whose time to be written has come; under pressure those whose time
@@ -341,55 +306,59 @@ impl Cache {
 
     /// The store has not written a flight, or it is not known.
     pub fn failed(&self, flight: &Flight, now: Instant) {
-        self.stripe(flight.user).lock().failed(flight, now);
+        self.stripe(flight.user)
+            .lock()
+            .failed(flight, now, &self.shared);
     }
 
     /// Asks that a user be written as soon as can be.
     pub fn hurry(&self, user: u64, now: Instant) {
+        let now = self.shared.moment(now);
         self.stripe(user).lock().hurry(user, now);
     }
 
     /// Asks that everything that is dirty be written as soon as can be; returns each dirty user and
     /// the version it has.
     pub fn hurry_all(&self, now: Instant) -> Vec<(u64, u64)> {
-        self.stripes
-            .iter()
-            .flat_map(|stripe| stripe.lock().hurry_all(now))
-            .collect()
+        let now = self.shared.moment(now);
+        let mut hurried = Vec::new();
+        for stripe in &self.stripes {
+            let users = stripe.lock().dirty.users();
+            for some in users.chunks(HURRIED_AT_ONCE) {
+                hurried.extend(stripe.lock().hurry_these(some, now));
+            }
+        }
+        hurried
     }
 
     /// How a user stands who had `version` when its write was asked for at `since`.
     pub fn progress(&self, user: u64, version: u64, since: Instant) -> Progress {
-        match self.stripe(user).lock().get_mut(user) {
-            Some(entry) => entry.progress(version, since),
-            // Only clean users are evicted.
-            None => Progress::Written,
-        }
+        let since = self.shared.moment(since);
+        self.stripe(user).lock().progress(user, version, since)
     }
 
     /// What is in the cache now.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        let oldest = self
-            .stripes
-            .iter()
-            .filter_map(|stripe| stripe.lock().oldest_dirty())
-            .min();
-        let Shared {
-            users,
-            states,
-            dirty_users,
-            dirty_states,
-            evictions,
-            ..
-        } = &self.shared;
+        let (mut bytes, mut bytes_of_tails, mut oldest) = (0, 0, None);
+        for stripe in &self.stripes {
+            let stripe = stripe.lock();
+            bytes += stripe.slab.resident() + stripe.beside();
+            bytes_of_tails += stripe.tails;
+            oldest = [oldest, stripe.dirty.oldest()].into_iter().flatten().min();
+        }
+        let load = |total: &AtomicU64| total.load(Ordering::Relaxed);
         Totals {
-            users: users.load(Ordering::Relaxed),
-            states: states.load(Ordering::Relaxed),
-            dirty_users: dirty_users.load(Ordering::Relaxed),
-            dirty_states: dirty_states.load(Ordering::Relaxed),
-            evictions: evictions.load(Ordering::Relaxed),
-            oldest_dirty: oldest,
+            users: load(&self.shared.users),
+            states: load(&self.shared.states),
+            bytes: bytes as u64,
+            bytes_needed: load(&self.shared.bytes),
+            bytes_of_tails: bytes_of_tails as u64,
+            dirty_users: load(&self.shared.dirty_users),
+            dirty_states: load(&self.shared.dirty_states),
+            dirty_bytes: load(&self.shared.dirty_bytes),
+            evictions: load(&self.shared.evictions),
+            oldest_dirty: oldest.map(|oldest| oldest.instant(self.shared.origin)),
         }
     }
 
@@ -400,21 +369,10 @@ impl Cache {
     }
 }
 
-fn change_in<T>(
-    stripe: &mut Stripe,
-    user: u64,
-    operations: &[Operation],
-    touch: Touch,
-    now: Instant,
-    shared: &Shared,
-    view: impl FnOnce(BlockRef<'_>, &[Outcome]) -> T,
-) -> Option<Result<T, Refused>> {
-    stripe.get_mut(user)?.touch(touch);
-    let outcomes = match stripe.apply(user, operations, now, shared)? {
-        Ok(outcomes) => outcomes,
-        Err(refused) => return Some(Err(refused)),
-    };
-    stripe
-        .get_mut(user)
-        .map(|entry| Ok(view(entry.block(), &outcomes)))
+/// A duration within a tenth of `interval`, the same for the same user: spreads the writes of users
+/// who became dirty together.
+fn jittered(interval: Duration, user: u64) -> Duration {
+    // 0 to 1023 of 1024.
+    let share = (mix64(!user) & 1023) as u32;
+    interval - interval / 10 + interval / 5 * share / 1024
 }

@@ -1,376 +1,352 @@
-//! One lock partition: its users, its clock, its dirty set.
-//!
-//! Eviction is LRU in effect: a hand goes around over the users; a user who was touched since the
-//! last pass is passed over and cools, a cold and clean one goes. Dirty ones are passed over and asked
-//! to be written early.
+//! One lock partition: who is in it, their blocks, and what of them is not written.
 
-use std::{
-    collections::HashMap,
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, hint::black_box, sync::atomic::Ordering, time::Instant};
 
-use readstates_ring::slot::mix64;
+use readstates_ring::Stamp;
 
 use super::{
-    Flight, Refused, Shared, VERSION_GAP,
+    Refused, Touch, VERSION_GAP,
+    accounts::{Booked, Shared, move_by, tail},
     dirty::DirtySet,
-    entry::{Entry, Failures, Unwritten},
+    jittered,
+    outcomes::Outcomes,
+    slab::{Place, Seat, Slab},
+    table::{Hash, MOST_HEAT, Record, Spot, Stage, Tables},
 };
 use crate::{
-    block::{self, MAX_READ_STATES, Operation, Outcome, TooManyReadStates},
-    codec,
+    block::{self, BlockRef, EMPTY, MAX_READ_STATES, Operation, Outcome, TooManyReadStates},
+    codec::Decoded,
 };
 
-/// The first wait after a failed write, doubled with each failure up to the last.
-const FIRST_RETRY: Duration = Duration::from_millis(200);
-const LAST_RETRY: Duration = Duration::from_secs(15);
+/// A user's distance to the store is looked at when its version passes a multiple of this: looking
+/// is a search among the dirty users, and a change of one who is dirty already needs no other.
+const LOOKED_AT_EVERY: u64 = 1 << 10;
 
-/// Dirty users that one eviction asks to be written early.
-const MOST_HURRIED: usize = 16;
+/// Bytes of blocks moved in the slab for each byte that a change or an insertion appends: with a
+/// sixteenth dead, and more than that in the sparsest regions, eight or so have to move for one that
+/// is won.
+const TIDIED_PER_BYTE: usize = 12;
+/// Bytes moved in one go at most: some microseconds.
+const MOST_TIDIED: usize = 1 << 14;
+/// Blocks that are moved together.
+const TIDIED_TOGETHER: usize = 8;
+
+/// Bytes of memory for a user whose stamp is remembered.
+const BYTES_PER_STAMP: usize = 24;
 
 /// One lock partition.
 #[derive(Debug, Default)]
 pub(super) struct Stripe {
-    users: HashMap<u64, Entry>,
-    /// The users in the order of the hand.
-    clock: Vec<u64>,
-    hand: usize,
-    dirty: DirtySet,
+    pub(super) tables: Tables,
+    pub(super) slab: Slab,
+    pub(super) dirty: DirtySet,
+    /// The last write of those users whom it is ahead of our own stamps: nobody, unless a clock went
+    /// back. Everybody else's next write is above the last one by itself.
+    ahead: BTreeMap<u64, Stamp>,
+    /// Bytes of the blocks' tails.
+    pub(super) tails: usize,
+    /// What [`Shared`] knows of this stripe.
+    published_bytes: u64,
+    published_buckets: u64,
 }
 
 impl Stripe {
-    pub(super) fn get_mut(&mut self, user: u64) -> Option<&mut Entry> {
-        self.users.get_mut(&user)
+    pub(super) fn find(&self, user: u64, hash: Hash) -> Option<Spot> {
+        self.tables
+            .find(hash, |place| self.slab.user(place) == user)
     }
 
-    pub(super) fn oldest_dirty(&self) -> Option<Instant> {
-        self.dirty.oldest()
+    pub(super) fn block(&self, spot: Spot) -> BlockRef<'_> {
+        BlockRef::trusted(self.slab.block(self.tables.at(spot).place()))
     }
 
-    pub(super) fn insert(&mut self, user: u64, mut entry: Entry, shared: &Shared) {
-        entry.clock_index = self.clock.len();
-        self.clock.push(user);
-        shared.users.fetch_add(1, Ordering::Relaxed);
-        shared
-            .states
-            .fetch_add(entry.block().weight(), Ordering::Relaxed);
-        self.users.insert(user, entry);
+    pub(super) fn touch(&mut self, spot: Spot, touch: Touch) {
+        let record = self.tables.at_mut(spot);
+        let heat = match touch {
+            Touch::Online => (record.heat() + 1).min(MOST_HEAT),
+            Touch::Mention => record.heat().max(1),
+        };
+        record.put_heat(heat);
     }
 
-    /// Applies operations, all or none; `None` when the user is not here.
+    /// Takes in a user who is not here, as it was loaded.
+    pub(super) fn insert(
+        &mut self,
+        user: u64,
+        hash: Hash,
+        loaded: Option<(Decoded<'_>, Stamp)>,
+        shared: &Shared,
+    ) -> Spot {
+        let (block, ours) = match &loaded {
+            Some((Decoded { block, writer }, _)) => {
+                (block.bytes(), *writer == shared.process.incarnation)
+            }
+            // Whoever owned the user before may have died before the first write.
+            None => (&EMPTY[..], false),
+        };
+        let appended = self.slab.appended();
+        let mut place = self.slab.put(user, block);
+        if !ours {
+            let mut seat = self.seat(place);
+            block::take_over(&mut seat);
+            place = seat.place;
+        }
+        let spot = self.tables.insert(hash, place);
+        if let Some((_, stamp)) = loaded {
+            self.remember(user, stamp, shared);
+        }
+        let block = self.block(spot);
+        let tail = tail(block);
+        shared.book(None, Some(Booked::new(block, false)));
+        self.tails += tail;
+        self.tidy_since(appended);
+        self.publish(shared);
+        spot
+    }
+
+    /// Lets a clean user go; returns its states.
+    pub(super) fn remove(&mut self, spot: Spot, shared: &Shared) -> u64 {
+        let place = self.tables.at(spot).place();
+        let user = self.slab.user(place);
+        let block = self.block(spot);
+        let (booked, tail) = (Booked::new(block, false), tail(block));
+        shared.book(Some(booked), None);
+        shared.evictions.fetch_add(1, Ordering::Relaxed);
+        self.tails -= tail;
+        self.tables.remove(spot);
+        self.slab.remove(place);
+        if !self.ahead.is_empty() {
+            self.ahead.remove(&user);
+        }
+        booked.states()
+    }
+
+    /// Applies operations to a user, all or none.
     pub(super) fn apply(
         &mut self,
         user: u64,
+        spot: Spot,
         operations: &[Operation],
         now: Instant,
         shared: &Shared,
-    ) -> Option<Result<Vec<Outcome>, Refused>> {
-        let entry = self.users.get_mut(&user)?;
-        if let Err(refused) = admit(entry, operations, shared) {
-            if refused == Refused::UserTooBusy {
-                self.hurry(user, now);
+    ) -> Result<Outcomes, Refused> {
+        let record = self.tables.at(spot);
+        self.slab.warm(record.place());
+        let block = self.block(spot);
+        admit(block, record.stage(), operations, shared)?;
+        let written_version = block.next_version(shared.process.started_micros) - 1;
+        let hurry = match self.distance(user, record, operations.len() as u64) {
+            Distance::Near => false,
+            Distance::Far => true,
+            Distance::TooFar => {
+                self.hurry(user, shared.moment(now));
+                return Err(Refused::UserTooBusy);
             }
-            return Some(Err(refused));
-        }
-        let (weight, was_dirty) = (entry.block().weight(), entry.is_dirty());
-        let outcomes: Result<Vec<_>, _> = operations
-            .iter()
-            .map(|operation| {
-                block::apply(&mut entry.bytes, operation, shared.process.started_micros)
-            })
-            .collect();
-        let outcomes = match outcomes {
-            Ok(outcomes) => outcomes,
-            Err(refused) => return Some(Err(refused.into())),
         };
-        if outcomes.contains(&Outcome::Applied) {
-            account(shared, (weight, was_dirty), (entry.block().weight(), true));
-            let ahead = entry.ahead();
-            self.changed(user, now, shared.flush_interval);
-            if ahead > VERSION_GAP / 2 {
-                self.hurry(user, now);
-            }
+        let before = Booked::new(block, record.stage() != Stage::Clean);
+        let tail_before = tail(block);
+        let appended = self.slab.appended();
+        let (outcomes, place) = self.work(record.place(), operations, shared)?;
+        if !outcomes.as_slice().contains(&Outcome::Applied) {
+            return Ok(outcomes);
         }
-        Some(Ok(outcomes))
+        self.tables.at_mut(spot).put_place(place);
+        let block = self.block(spot);
+        shared.book(Some(before), Some(Booked::new(block, true)));
+        self.tails = self.tails + tail(block) - tail_before;
+        self.note(user, spot, written_version, now, shared);
+        if hurry {
+            self.hurry(user, shared.moment(now));
+        }
+        self.tidy_since(appended);
+        self.publish(shared);
+        Ok(outcomes)
     }
 
-    fn changed(&mut self, user: u64, now: Instant, interval: Duration) {
-        let Some(entry) = self.users.get_mut(&user) else {
-            return;
-        };
-        match &mut entry.unwritten {
-            Unwritten::Clean => {
-                let due = now + jittered(interval, user);
-                entry.unwritten = Unwritten::Dirty {
-                    since: now,
-                    due,
-                    failures: Failures::default(),
-                };
-                self.dirty.became_dirty(user, now);
-                self.dirty.wait_until(user, due);
-            }
-            Unwritten::Dirty { .. } => {}
-            Unwritten::Flushing { rearmed, .. } => {
-                rearmed.get_or_insert(now);
-            }
-        }
-    }
-
-    pub(super) fn begin_flushes(
+    fn work(
         &mut self,
-        now: Instant,
-        ahead: Duration,
-        most: usize,
+        place: Place,
+        operations: &[Operation],
         shared: &Shared,
-        flights: &mut Vec<Flight>,
-    ) {
-        let mut later = Vec::new();
-        for _ in 0..most {
-            let Some(user) = self.dirty.first_due(now + ahead) else {
-                break;
-            };
-            let Some(entry) = self.users.get_mut(&user) else {
-                break;
-            };
-            let Unwritten::Dirty {
-                since,
-                due,
-                failures,
-            } = entry.unwritten
-            else {
-                break;
-            };
-            self.dirty.stop_waiting(user, due);
-            // Pressure does not shorten the wait after a failure.
-            if due > now && failures.count > 0 {
-                later.push((user, due));
-                continue;
-            }
-            entry.unwritten = Unwritten::Flushing {
-                since,
-                rearmed: None,
-                failures,
-            };
-            flights.push(Flight {
-                user,
-                bytes: codec::encode(entry.block(), shared.process.incarnation),
-                stamp: shared.stamps.next(entry.stamp),
-                version: entry.block().version(),
-            });
+    ) -> Result<(Outcomes, Place), Refused> {
+        let started = shared.process.started_micros;
+        let mut outcomes = Outcomes::of(operations.len());
+        let mut seat = self.seat(place);
+        for operation in operations {
+            // `admit` has seen that there is room for all of them.
+            outcomes.push(block::apply(&mut seat, operation, started)?);
         }
-        for (user, due) in later {
-            self.dirty.wait_until(user, due);
+        Ok((outcomes, seat.place))
+    }
+
+    fn seat(&mut self, place: Place) -> Seat<'_> {
+        Seat {
+            slab: &mut self.slab,
+            place,
         }
     }
 
-    pub(super) fn written(&mut self, flight: &Flight, now: Instant, shared: &Shared) {
-        let Flight {
-            user,
-            stamp,
-            version,
-            ..
-        } = *flight;
-        let Some(entry) = self.users.get_mut(&user) else {
-            return;
-        };
-        let Unwritten::Flushing { since, rearmed, .. } = entry.unwritten else {
-            return;
-        };
-        entry.stamp = Some(stamp);
-        entry.written_version = version;
-        entry.unwritten = Unwritten::Clean;
-        self.dirty.became_clean(user, since);
-        match rearmed {
-            None => {
-                shared.dirty_users.fetch_sub(1, Ordering::Relaxed);
-                shared
-                    .dirty_states
-                    .fetch_sub(entry.block().weight(), Ordering::Relaxed);
-            }
-            Some(since) => {
-                let due = (since + jittered(shared.flush_interval, user)).max(now);
-                entry.unwritten = Unwritten::Dirty {
-                    since,
-                    due,
-                    failures: Failures::default(),
-                };
-                self.dirty.became_dirty(user, since);
-                self.dirty.wait_until(user, due);
-            }
-        }
-    }
-
-    pub(super) fn failed(&mut self, flight: &Flight, now: Instant) {
-        let Some(entry) = self.users.get_mut(&flight.user) else {
-            return;
-        };
-        let Unwritten::Flushing {
-            since, failures, ..
-        } = entry.unwritten
-        else {
-            return;
-        };
-        // The write may have arrived all the same: the next stamp must be above it.
-        entry.stamp = entry.stamp.max(Some(flight.stamp));
-        let wait = FIRST_RETRY * 2_u32.saturating_pow(failures.count.min(10));
-        let due = now + jittered(wait.min(LAST_RETRY), flight.user);
-        let failures = Failures {
-            count: failures.count.saturating_add(1),
-            last: Some(now),
-        };
-        entry.unwritten = Unwritten::Dirty {
-            since,
-            due,
-            failures,
-        };
-        self.dirty.wait_until(flight.user, due);
-    }
-
-    /// Brings the write of a user forward to now, unless the last one failed: then it keeps its
-    /// distance. One that is in flight is not brought forward: what it does not contain waits for its
-    /// own time, unless somebody asks again.
-    pub(super) fn hurry(&mut self, user: u64, now: Instant) {
-        let Some(entry) = self.users.get(&user) else {
-            return;
-        };
-        if let Unwritten::Dirty {
-            failures: Failures { count: 0, .. },
-            ..
-        } = entry.unwritten
+    /// How far this many changes would take a user from what is written.
+    fn distance(&self, user: u64, record: Record, changes: u64) -> Distance {
+        let version = BlockRef::trusted(self.slab.block(record.place())).version();
+        if record.stage() == Stage::Clean
+            || version / LOOKED_AT_EVERY == (version + changes) / LOOKED_AT_EVERY
         {
-            self.bring_forward(user, now);
+            return Distance::Near;
         }
-    }
-
-    fn bring_forward(&mut self, user: u64, now: Instant) {
-        let Some(entry) = self.users.get_mut(&user) else {
-            return;
+        let Some(dirty) = self.dirty.get(user) else {
+            return Distance::Near;
         };
-        if let Unwritten::Dirty { due, .. } = &mut entry.unwritten {
-            self.dirty.stop_waiting(user, *due);
-            *due = now.min(*due);
-            self.dirty.wait_until(user, *due);
+        // Until the next look it can go on by as much again.
+        let ahead = version.saturating_sub(dirty.written_version) + changes + LOOKED_AT_EVERY;
+        if ahead >= VERSION_GAP {
+            Distance::TooFar
+        } else if ahead > VERSION_GAP / 2 {
+            Distance::Far
+        } else {
+            Distance::Near
         }
     }
 
-    pub(super) fn hurry_all(&mut self, now: Instant) -> Vec<(u64, u64)> {
-        let users = self.dirty.users();
-        for &user in &users {
-            self.bring_forward(user, now);
+    /// Notes that a user has changed.
+    fn note(&mut self, user: u64, spot: Spot, version: u64, now: Instant, shared: &Shared) {
+        let now = shared.moment(now);
+        let record = self.tables.at_mut(spot);
+        match record.stage() {
+            Stage::Noted => return,
+            Stage::Clean => {
+                let due = now.after(jittered(shared.flush_interval, user));
+                self.dirty.became_dirty(user, now, due, version);
+            }
+            Stage::Flying => self.dirty.changed_in_flight(user, now),
         }
-        let versions = users.into_iter().filter_map(|user| {
-            self.users
-                .get(&user)
-                .map(|entry| (user, entry.block().version()))
-        });
-        versions.collect()
+        record.put_stage(Stage::Noted);
     }
 
-    /// Frees `wanted` states where it can within one pass of the hand; returns what it freed, and
-    /// whether it asked dirty users to be written.
-    pub(super) fn evict(
-        &mut self,
-        wanted: u64,
-        keep: Option<u64>,
-        now: Instant,
-        shared: &Shared,
-    ) -> (u64, bool) {
-        let (mut freed, mut in_the_way) = (0, Vec::new());
-        for _ in 0..self.clock.len() {
-            if freed >= wanted || self.clock.is_empty() {
-                break;
-            }
-            self.hand %= self.clock.len();
-            let user = self.clock[self.hand];
-            let Some(entry) = self.users.get_mut(&user) else {
-                break;
-            };
-            let cold = entry.cool();
-            if cold && entry.is_dirty() && in_the_way.len() < MOST_HURRIED {
-                in_the_way.push(user);
-            }
-            if !cold || entry.is_dirty() || keep == Some(user) {
-                self.hand += 1;
-                continue;
-            }
-            freed += entry.block().weight();
-            self.remove(user, shared);
-        }
-        for &user in &in_the_way {
-            self.hurry(user, now);
-        }
-        (freed, !in_the_way.is_empty())
+    /// The last write of a user that is known.
+    pub(super) fn last_stamp(&self, user: u64) -> Option<Stamp> {
+        self.ahead.get(&user).copied()
     }
 
-    fn remove(&mut self, user: u64, shared: &Shared) {
-        let Some(entry) = self.users.remove(&user) else {
-            return;
-        };
-        self.clock.swap_remove(entry.clock_index);
-        if let Some(moved) = self.clock.get(entry.clock_index)
-            && let Some(moved) = self.users.get_mut(moved)
-        {
-            moved.clock_index = entry.clock_index;
+    /// Remembers the last write of a user where that is needed: our next stamp has to be above it.
+    pub(super) fn remember(&mut self, user: u64, stamp: Stamp, shared: &Shared) {
+        if !shared.stamps.is_above(stamp) {
+            self.ahead.insert(user, stamp);
+        } else if !self.ahead.is_empty() {
+            self.ahead.remove(&user);
         }
-        shared.users.fetch_sub(1, Ordering::Relaxed);
-        shared
-            .states
-            .fetch_sub(entry.block().weight(), Ordering::Relaxed);
-        shared.evictions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tidies up for what was appended since.
+    fn tidy_since(&mut self, appended: u64) {
+        // Below 2^63 for as long as a process runs.
+        let taken = (self.slab.appended() - appended) as usize;
+        if taken > 0 {
+            self.tidy((taken * TIDIED_PER_BYTE).min(MOST_TIDIED));
+        }
+    }
+
+    /// Moves blocks out of sparse regions, of about this many bytes; returns whether there is more to
+    /// move.
+    pub(super) fn tidy(&mut self, bytes: usize) -> bool {
+        let mut left = bytes;
+        while left > 0 {
+            let mut named = [None; TIDIED_TOGETHER];
+            for one in &mut named {
+                *one = self.slab.next_to_move();
+            }
+            // They wait for the memory of their records together.
+            let named = named.iter().flatten();
+            let homes = named
+                .clone()
+                .map(|&(_, user, _)| self.tables.home(Hash::of(user)));
+            black_box(homes.fold(0, u64::wrapping_add));
+            let (mut none, mut moved) = (true, 0);
+            for &(place, user, size) in named {
+                none = false;
+                moved += size;
+                // One that nobody holds any more is dead.
+                let holds = |candidate| candidate == place;
+                if let Some(spot) = self.tables.find(Hash::of(user), holds) {
+                    let place = self.slab.move_out(place);
+                    self.tables.at_mut(spot).put_place(place);
+                }
+            }
+            if none {
+                return false;
+            }
+            left = left.saturating_sub(moved);
+        }
+        true
+    }
+
+    /// Bytes that are needed: see [`Shared::bytes`].
+    pub(super) fn bytes(&self) -> usize {
+        self.slab.live() + self.beside()
+    }
+
+    /// Bytes beside the slab.
+    pub(super) fn beside(&self) -> usize {
+        self.tables.bytes() + self.dirty.bytes() + self.ahead.len() * BYTES_PER_STAMP
+    }
+
+    /// Brings what all stripes share up to date.
+    pub(super) fn publish(&mut self, shared: &Shared) {
+        let bytes = self.bytes() as u64;
+        move_by(&shared.bytes, self.published_bytes, bytes);
+        self.published_bytes = bytes;
+        let buckets = self.tables.buckets() as u64;
+        move_by(&shared.buckets, self.published_buckets, buckets);
+        self.published_buckets = buckets;
     }
 }
 
+/// How far a user is ahead of the store.
+enum Distance {
+    Near,
+    /// It should be written soon.
+    Far,
+    /// It must be written first.
+    TooFar,
+}
+
 /// Whether operations may be applied to a user now.
-fn admit(entry: &Entry, operations: &[Operation], shared: &Shared) -> Result<(), Refused> {
+fn admit(
+    block: BlockRef<'_>,
+    stage: Stage,
+    operations: &[Operation],
+    shared: &Shared,
+) -> Result<(), Refused> {
     if shared.sealed.load(Ordering::Acquire) {
         return Err(Refused::Sealed);
     }
-    let made = new_channels(entry, operations);
-    if entry.block().len() + made > MAX_READ_STATES {
+    let creating = operations.iter().filter(|it| it.creates()).count();
+    if block.len() + creating > MAX_READ_STATES
+        && block.len() + new_channels(block, operations) > MAX_READ_STATES
+    {
         return Err(TooManyReadStates.into());
     }
-    if entry.ahead() + operations.len() as u64 >= VERSION_GAP {
-        return Err(Refused::UserTooBusy);
+    let refused = Err(Refused::TooManyUnwritten);
+    if shared.too_many_unwritten_states()
+        && (stage == Stage::Clean || new_channels(block, operations) > 0)
+    {
+        return refused;
     }
-    let full = shared.dirty_states.load(Ordering::Relaxed) >= shared.unwritten_bound();
-    if full && (made > 0 || !entry.is_dirty()) {
-        return Err(Refused::TooManyUnwritten);
+    // Any operation may make a tail longer, except that a deletion takes more than it leaves.
+    if shared.too_many_unwritten_bytes() && (stage == Stage::Clean || creating > 0) {
+        return refused;
     }
     Ok(())
 }
 
 /// How many read states the operations would make.
-fn new_channels(entry: &Entry, operations: &[Operation]) -> usize {
+fn new_channels(block: BlockRef<'_>, operations: &[Operation]) -> usize {
     let creating = operations.iter().filter(|operation| operation.creates());
     let mut channels: Vec<u64> = creating
         .filter_map(Operation::channel)
-        .filter(|&channel| entry.block().state(channel).is_none())
+        .filter(|&channel| block.state(channel).is_none())
         .collect();
     channels.sort_unstable();
     channels.dedup();
     channels.len()
-}
-
-/// Books a change of one user from (weight, dirty) to (weight, dirty).
-fn account(shared: &Shared, before: (u64, bool), after: (u64, bool)) {
-    let move_to = |total: &std::sync::atomic::AtomicU64, from: u64, to: u64| {
-        if to >= from {
-            total.fetch_add(to - from, Ordering::Relaxed);
-        } else {
-            total.fetch_sub(from - to, Ordering::Relaxed);
-        }
-    };
-    let dirty = |(weight, is): (u64, bool)| if is { weight } else { 0 };
-    move_to(&shared.states, before.0, after.0);
-    move_to(&shared.dirty_states, dirty(before), dirty(after));
-    move_to(&shared.dirty_users, before.1.into(), after.1.into());
-}
-
-/// A duration within a tenth of `interval`, the same for the same user: spreads the writes of users
-/// who became dirty together.
-fn jittered(interval: Duration, user: u64) -> Duration {
-    // 0 to 1023 of 1024.
-    let share = (mix64(!user) & 1023) as u32;
-    interval - interval / 10 + interval / 5 * share / 1024
 }

@@ -1,10 +1,15 @@
 //! The cache's promises: capacity, never losing a dirty user, one write per interval, bounds.
 
+use std::collections::HashSet;
+
 use super::*;
 use crate::{
     block::{EMPTY, MAX_READ_STATES, Visit, apply},
     codec,
 };
+
+mod model;
+mod slab;
 
 const INTERVAL: Duration = Duration::from_secs(30);
 const PROCESS: Process = Process {
@@ -30,17 +35,25 @@ fn change(cache: &Cache, user: u64, operation: Operation, now: Instant) -> Resul
         .expect("the user is cached")
 }
 
+/// A block with channels from 1, each read up to message 1.
+fn block(states: u64) -> Vec<u8> {
+    let mut block = EMPTY.to_vec();
+    for channel in 1..=states {
+        apply(&mut block, &ack(channel, 1), 0).unwrap();
+    }
+    block
+}
+
+/// Caches a user with this block, as this process wrote it.
+fn loaded(cache: &Cache, user: u64, block: &[u8], writer: u64) {
+    let block = BlockRef::trusted(block);
+    let decoded = Decoded { block, writer };
+    cache.insert(user, Some((decoded, Stamp::from_database(1))));
+}
+
 /// Caches a user with some states, all written.
 fn clean(cache: &Cache, user: u64, states: u64) {
-    let mut bytes = EMPTY.to_vec();
-    for channel in 1..=states {
-        apply(&mut bytes, &ack(channel, 1), 0).unwrap();
-    }
-    let decoded = Decoded {
-        block: BlockRef::trusted(&bytes),
-        writer: PROCESS.incarnation,
-    };
-    cache.insert(user, Some((decoded, Stamp::from_database(1))));
+    loaded(cache, user, &block(states), PROCESS.incarnation);
 }
 
 #[test]
@@ -212,6 +225,7 @@ fn a_user_who_runs_too_far_ahead_of_the_store_is_written_and_then_held_back() {
     cache.failed(&flights[0], now);
     while next().is_ok() {}
     assert_eq!(next(), Err(Refused::UserTooBusy));
+    assert_eq!(next(), Err(Refused::UserTooBusy), "until it is written");
     let version = cache.read(1, |block| block.version()).unwrap();
     let first = PROCESS.started_micros + VERSION_GAP;
     assert!(
@@ -223,14 +237,12 @@ fn a_user_who_runs_too_far_ahead_of_the_store_is_written_and_then_held_back() {
 #[test]
 fn a_block_of_another_process_jumps_with_its_first_change_and_ours_does_not() {
     let (cache, now) = (cache(1000), Instant::now());
-    let mut bytes = EMPTY.to_vec();
+    let mut block = EMPTY.to_vec();
     for message in 1..=5 {
-        apply(&mut bytes, &ack(1, message), 0).unwrap();
+        apply(&mut block, &ack(1, message), 0).unwrap();
     }
-    let block = BlockRef::trusted(&bytes);
-    let stamp = Stamp::from_database(1);
-    cache.insert(1, Some((Decoded { block, writer: 7 }, stamp)));
-    cache.insert(2, Some((Decoded { block, writer: 8 }, stamp)));
+    loaded(&cache, 1, &block, 7);
+    loaded(&cache, 2, &block, 8);
     change(&cache, 1, ack(1, 6), now).unwrap();
     change(&cache, 2, ack(1, 3), now).unwrap();
     assert_eq!(cache.read(1, |block| block.version()), Some(6));
@@ -299,4 +311,136 @@ fn a_sealed_cache_takes_no_changes_and_is_still_read() {
     cache.seal();
     assert_eq!(change(&cache, 1, ack(1, 2), now), Err(Refused::Sealed));
     assert_eq!(cache.read(1, |block| block.len()), Some(1));
+}
+
+#[test]
+fn operations_of_many_users_are_told_of_one_by_one_and_keep_their_order() {
+    let (cache, now) = (cache(1_000_000), Instant::now());
+    // Users 1 to 100 are cached, 101 to 120 are not.
+    for user in 1..=100 {
+        clean(&cache, user, 3);
+    }
+    let operations: Vec<(u64, Operation)> = (1..=40)
+        .flat_map(|message| (1..=120).map(move |user| (user, ack(1, message))))
+        .collect();
+    let mut told = vec![None; operations.len()];
+    cache.change_many(
+        &operations,
+        Touch::Online,
+        now,
+        &mut HashSet::new(),
+        |index, done| {
+            told[index] = Some(done);
+        },
+    );
+    for (&(user, operation), told) in operations.iter().zip(&told) {
+        let expected = match user {
+            101.. => None,
+            // Everybody has read up to message 1.
+            _ if operation == ack(1, 1) => Some(Ok(Outcome::Ignored)),
+            _ => Some(Ok(Outcome::Applied)),
+        };
+        assert_eq!(*told, Some(expected), "user {user}: {operation:?}");
+    }
+    assert_eq!(cache.dirty_users(), 100);
+    cache.seal();
+    cache.change_many(
+        &[(1, ack(1, 99))],
+        Touch::Online,
+        now,
+        &mut HashSet::new(),
+        |_, done| {
+            assert_eq!(done, Some(Err(Refused::Sealed)));
+        },
+    );
+}
+
+#[test]
+fn memory_is_bounded_when_states_have_long_tails() {
+    let (cache, now) = (cache(10_000), Instant::now());
+    let budget = 4 << 20;
+    let mut message = 1;
+    for user in 1..=4000 {
+        clean(&cache, user, 2);
+        // Eight mentions that count other than one: 100 bytes in the tail of each state.
+        let mut mention = |channel| {
+            message += 1;
+            Operation::Mention {
+                channel,
+                message,
+                count: 2,
+            }
+        };
+        let mentions: Vec<_> = (0..60).map(|number| mention(1 + number % 5)).collect();
+        let changed = cache.change(user, &mentions, Touch::Mention, now, |_, _| ());
+        if changed == Some(Err(Refused::TooManyUnwritten)) {
+            for flight in cache.begin_flushes(now, usize::MAX) {
+                cache.written(&flight, now);
+            }
+        }
+        cache.make_room(Some(user), now);
+        let totals = cache.totals();
+        assert!(totals.bytes_needed <= budget + 4096, "{totals:?}");
+        assert!(totals.dirty_bytes <= budget / 2 + 4096, "{totals:?}");
+    }
+    let totals = cache.totals();
+    assert!(
+        totals.evictions > 0 && totals.states < 10_000,
+        "bytes were the bound: {totals:?}"
+    );
+}
+
+#[test]
+fn a_smaller_capacity_gives_the_memory_back_step_by_step() {
+    let (cache, now) = (cache(200_000), Instant::now());
+    let block = block(20);
+    for user in 1..=10_000 {
+        loaded(&cache, user, &block, PROCESS.incarnation);
+    }
+    let full = cache.totals();
+    assert!(full.bytes_needed < 27 * full.states, "{full:?}");
+    cache.set_capacity(50_000);
+    let (mut shrink, mut steps) = (cache.shrink(), 0);
+    while shrink.step(now) {
+        steps += 1;
+    }
+    let less = cache.totals();
+    assert_eq!((less.users, less.states), (2500, 50_000));
+    let idle = 64 * 3 * super::slab::REGION as u64;
+    assert!(
+        less.bytes <= less.bytes_needed + less.bytes_needed / 16 + idle,
+        "{less:?}"
+    );
+    assert!(
+        less.bytes_needed < 30 * less.states,
+        "tables may be half empty: {less:?}"
+    );
+    assert!(steps > 64, "no lock was held for all of it");
+}
+
+#[test]
+fn a_user_with_as_many_channels_as_can_be_fits_and_goes() {
+    let (cache, now) = (cache(50_000), Instant::now());
+    clean(&cache, 1, 1);
+    let channels: Vec<_> = (1..=MAX_READ_STATES as u64)
+        .map(|channel| ack(channel, 2))
+        .collect();
+    for some in channels.chunks(1000) {
+        let done = cache.change(1, some, Touch::Online, now, |_, _| ());
+        if done == Some(Err(Refused::TooManyUnwritten)) {
+            for flight in cache.begin_flushes(now, 1) {
+                cache.written(&flight, now);
+            }
+            let again = cache.change(1, some, Touch::Online, now, |_, _| ());
+            assert_eq!(again, Some(Ok(())));
+        }
+    }
+    assert_eq!(cache.read(1, |block| block.len()), Some(MAX_READ_STATES));
+    let totals = cache.totals();
+    assert!(
+        totals.bytes_needed < 27 * MAX_READ_STATES as u64,
+        "{totals:?}"
+    );
+    cache.change(1, &[Operation::DeleteUser], Touch::Online, now, |_, _| ());
+    assert!(cache.totals().bytes_needed < 10_000, "{:?}", cache.totals());
 }

@@ -18,8 +18,8 @@ use tokio::{
 
 use super::{Engine, NotDone};
 use crate::{
-    block::{BlockRef, Operation, Outcome},
-    cache::Touch,
+    block::{Operation, Outcome},
+    cache::{Refused, Touch},
     clock,
     load::{Item, LoadError},
 };
@@ -34,7 +34,7 @@ type Done = Result<Outcome, NotDone>;
 #[derive(Default)]
 struct Cold {
     users: HashSet<u64, BuildHasherDefault<Mixed>>,
-    /// Places in the call, in order.
+    /// Places in the call, in order for each user.
     places: Vec<u32>,
 }
 
@@ -68,39 +68,34 @@ impl Engine {
         results: &mut Vec<Done>,
         cold: &mut Cold,
     ) {
-        let now = clock::now();
         let (mut applied, mut ignored, mut refusals) = (0, 0, 0);
-        for (user, operation) in operations {
-            let one = |_: BlockRef<'_>, outcomes: &[Outcome]| outcomes.first().copied();
-            let done = if cold.users.contains(user) {
-                None
-            } else {
-                let one_operation = std::slice::from_ref(operation);
-                self.cache.change(*user, one_operation, touch, now, one)
-            };
-            results.push(match done {
-                Some(Ok(Some(Outcome::Applied))) => {
+        let start = results.len();
+        // Until it is known better.
+        results.resize(start + operations.len(), Err(LoadError::StoreAway.into()));
+        let Cold { users, places } = cold;
+        let each = |index: usize, done: Option<Result<Outcome, Refused>>| {
+            results[start + index] = match done {
+                Some(Ok(Outcome::Applied)) => {
                     applied += 1;
                     Ok(Outcome::Applied)
                 }
-                Some(Ok(Some(Outcome::Ignored))) => {
+                Some(Ok(Outcome::Ignored)) => {
                     ignored += 1;
                     Ok(Outcome::Ignored)
                 }
-                Some(Ok(None)) => Err(NotDone::Unknown),
                 Some(Err(refused)) => {
                     refusals += 1;
                     Err(refused.into())
                 }
                 None => {
-                    cold.users.insert(*user);
                     // A call has fewer operations than this holds: what is sent is bounded.
-                    cold.places.push(results.len() as u32);
-                    // Until it is known better.
-                    Err(LoadError::StoreAway.into())
+                    places.push((start + index) as u32);
+                    return;
                 }
-            });
-        }
+            };
+        };
+        self.cache
+            .change_many(operations, touch, clock::now(), users, each);
         self.metrics.hits.increment(applied + ignored + refusals);
         self.metrics.applied.increment(applied);
         self.metrics.ignored.increment(ignored);

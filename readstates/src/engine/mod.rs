@@ -186,12 +186,22 @@ impl Engine {
         self.flusher.wake();
     }
 
-    /// Changes the capacity and evicts down to it, as far as what is dirty allows.
+    /// Changes the capacity, and evicts down to it as far as what is dirty allows. When that takes
+    /// more than some milliseconds, a thread of its own goes on, which gives the memory back too.
     pub fn set_capacity(&self, states: u64) {
         self.cache.set_capacity(states);
         if self.cache.make_room(None, clock::now()) {
             self.flusher.wake();
         }
+        let (cache, flusher) = (Arc::clone(&self.cache), Arc::clone(&self.flusher));
+        // Nobody has to wait for it: it ends by itself, and whatever loads a user makes room as well.
+        drop(tokio::task::spawn_blocking(move || {
+            let mut shrink = cache.shrink();
+            while shrink.step(clock::now()) {}
+            if shrink.hurried() {
+                flusher.wake();
+            }
+        }));
     }
 
     /// Writes everything that is dirty now.

@@ -1,0 +1,169 @@
+//! Eviction: who goes when the cache is over its capacity.
+//!
+//! LRU in effect, by a clock: a hand goes around over the buckets of the tables, stripe after stripe;
+//! a user who was touched since the last pass is passed over and cools, a cold and clean one goes.
+//! Dirty ones are passed over and asked to be written early. A lock is held for some hundred buckets
+//! at a time.
+
+use std::{sync::atomic::Ordering, time::Instant};
+
+use super::{
+    Cache,
+    accounts::{Over, Shared},
+    stripe::Stripe,
+    table::{MOST_HEAT, STRIPES, Stage},
+};
+
+/// Passes of the hand after which every user that was not touched meanwhile is cold.
+const PASSES: u64 = MOST_HEAT as u64 + 1;
+
+/// Buckets that a hand walks under one hold of its stripe's lock.
+const MOST_WALKED: usize = 256;
+
+/// Holds of locks, one after the other, in which one who loaded a user makes room for it: with users
+/// who come one at a time, one or two are enough, and after a change of the capacity nobody does all
+/// of the work.
+const MOST_STEPS: usize = 256;
+
+/// Dirty users that one step asks to be written early.
+const MOST_HURRIED: usize = 16;
+
+/// Bytes of blocks that a step moves in the slab when the cache becomes smaller.
+const TIDIED_BY_STEP: usize = 1 << 14;
+
+impl Cache {
+    /// Evicts clean users until the cache is within its capacity, or nothing can be evicted, or it is
+    /// others' turn to go on (some milliseconds); never `keep`. Dirty users that are in the way are
+    /// asked to be written early. Returns whether any was.
+    pub fn make_room(&self, keep: Option<u64>, now: Instant) -> bool {
+        let mut shrink = Shrink {
+            keep,
+            ..self.shrink()
+        };
+        for _ in 0..MOST_STEPS {
+            if !shrink.evict(now) {
+                break;
+            }
+        }
+        shrink.hurried
+    }
+
+    /// For who has made the capacity smaller: evicts down to it step by step.
+    #[must_use]
+    pub fn shrink(&self) -> Shrink<'_> {
+        Shrink {
+            cache: self,
+            keep: None,
+            barren: 0,
+            untidy: STRIPES,
+            hurried: false,
+        }
+    }
+}
+
+/// Eviction down to the capacity, in steps of some tens of microseconds.
+#[derive(Debug)]
+pub struct Shrink<'a> {
+    cache: &'a Cache,
+    keep: Option<u64>,
+    /// Buckets walked since the last that freed anything.
+    barren: u64,
+    /// Stripes that are still to be tidied.
+    untidy: usize,
+    hurried: bool,
+}
+
+impl Shrink<'_> {
+    /// One step; returns whether there is more to do. Nobody has to wait for the end of it.
+    pub fn step(&mut self, now: Instant) -> bool {
+        if self.evict(now) {
+            return true;
+        }
+        // What is evicted leaves holes: give the memory back.
+        let Some(index) = self.untidy.checked_sub(1) else {
+            return false;
+        };
+        let mut stripe = self.cache.stripes[index].lock();
+        if !stripe.tidy(TIDIED_BY_STEP) {
+            self.untidy = index;
+        }
+        true
+    }
+
+    /// Whether dirty users were asked to be written early.
+    #[must_use]
+    pub fn hurried(&self) -> bool {
+        self.hurried
+    }
+
+    /// Walks on by a few buckets; returns whether it should go on.
+    fn evict(&mut self, now: Instant) -> bool {
+        let shared = &self.cache.shared;
+        let over = shared.over();
+        let all = shared.buckets.load(Ordering::Relaxed);
+        if over.is_nothing() || self.barren > all * PASSES {
+            return false;
+        }
+        let next = self.cache.next_to_evict.fetch_add(1, Ordering::Relaxed) % STRIPES;
+        let walk = self.cache.stripes[next]
+            .lock()
+            .evict(over, self.keep, now, shared);
+        self.hurried |= walk.hurried > 0;
+        self.barren = if walk.freed > 0 {
+            0
+        } else {
+            self.barren + walk.walked
+        };
+        true
+    }
+}
+
+/// What a walk of the hand came to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Walk {
+    walked: u64,
+    /// Users who went.
+    freed: u64,
+    hurried: usize,
+}
+
+impl Stripe {
+    /// Walks over some buckets, and evicts until what is over is freed.
+    fn evict(&mut self, over: Over, keep: Option<u64>, now: Instant, shared: &Shared) -> Walk {
+        let mut walk = Walk::default();
+        let (mut states, bytes) = (0, self.bytes() as u64);
+        // One pass at most, so that nobody cools twice while others are cold.
+        for _ in 0..MOST_WALKED.min(self.tables.buckets()) {
+            let freed = bytes.saturating_sub(self.bytes() as u64);
+            if states >= over.states && freed >= over.bytes {
+                break;
+            }
+            walk.walked += 1;
+            let Some(spot) = self.tables.under_hand() else {
+                self.tables.advance();
+                continue;
+            };
+            let record = self.tables.at_mut(spot);
+            let (heat, stage, place) = (record.heat(), record.stage(), record.place());
+            record.put_heat(heat.saturating_sub(1));
+            if heat > 0 {
+                self.tables.advance();
+                continue;
+            }
+            let user = self.slab.user(place);
+            if stage != Stage::Clean || keep == Some(user) {
+                self.tables.advance();
+                if stage == Stage::Noted && walk.hurried < MOST_HURRIED {
+                    self.hurry(user, shared.moment(now));
+                    walk.hurried += 1;
+                }
+                continue;
+            }
+            // The next record may move into this bucket: the hand stays.
+            states += self.remove(spot, shared);
+            walk.freed += 1;
+        }
+        self.publish(shared);
+        walk
+    }
+}

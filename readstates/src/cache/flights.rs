@@ -1,0 +1,141 @@
+//! What of a stripe is on its way to the store, and what becomes of it.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    Flight, Progress,
+    accounts::{Booked, Shared},
+    dirty::{Left, Moment},
+    jittered,
+    stripe::Stripe,
+    table::{Hash, Stage},
+};
+use crate::codec;
+
+/// The first wait after a failed write, doubled with each failure up to the last.
+const FIRST_RETRY: Duration = Duration::from_millis(200);
+const LAST_RETRY: Duration = Duration::from_secs(15);
+
+/// Bytes packed under one hold of the lock, but for the last block: a fraction of a millisecond.
+const MOST_PACKED: usize = 1 << 20;
+
+impl Stripe {
+    /// Takes up to `most` users off whose time comes before `now + ahead`.
+    pub(super) fn begin_flushes(
+        &mut self,
+        now: Instant,
+        ahead: Duration,
+        most: usize,
+        shared: &Shared,
+        flights: &mut Vec<Flight>,
+    ) {
+        let now = shared.moment(now);
+        let until = now.after(ahead);
+        let mut packed = 0;
+        let mut next = self.dirty.first_due(until);
+        for _ in 0..most {
+            let Some((due, user)) = next else { break };
+            next = self.dirty.next_due((due, user), until);
+            // Pressure does not shorten the wait after a failure.
+            if due > now && self.dirty.failures(user).is_some() {
+                continue;
+            }
+            let Some(spot) = self.find(user, Hash::of(user)) else {
+                continue;
+            };
+            self.dirty.take_off(user);
+            self.tables.at_mut(spot).put_stage(Stage::Flying);
+            let block = self.block(spot);
+            let flight = Flight {
+                user,
+                bytes: codec::encode(block, shared.process.incarnation),
+                stamp: shared.stamps.next(self.last_stamp(user)),
+                version: block.version(),
+            };
+            packed += flight.bytes.len();
+            flights.push(flight);
+            if packed > MOST_PACKED {
+                break;
+            }
+        }
+    }
+
+    pub(super) fn written(&mut self, flight: &Flight, now: Instant, shared: &Shared) {
+        let Flight {
+            user,
+            stamp,
+            version,
+            ..
+        } = *flight;
+        let now = shared.moment(now);
+        let due = |since: Moment| since.after(jittered(shared.flush_interval, user)).max(now);
+        let Some(spot) = self.find(user, Hash::of(user)) else {
+            return;
+        };
+        match self.dirty.landed(user, version, due) {
+            None => return,
+            Some(Left::Dirty) => {}
+            Some(Left::Clean) => {
+                self.tables.at_mut(spot).put_stage(Stage::Clean);
+                let block = self.block(spot);
+                let (was, is) = (Booked::new(block, true), Booked::new(block, false));
+                shared.book(Some(was), Some(is));
+            }
+        }
+        self.remember(user, stamp, shared);
+        self.publish(shared);
+    }
+
+    pub(super) fn failed(&mut self, flight: &Flight, now: Instant, shared: &Shared) {
+        let now = shared.moment(now);
+        let due = |failures: u32| {
+            let wait = FIRST_RETRY * 2_u32.saturating_pow(failures.min(10));
+            now.after(jittered(wait.min(LAST_RETRY), flight.user))
+        };
+        if !self.dirty.failed(flight.user, now, due) {
+            return;
+        }
+        if let Some(spot) = self.find(flight.user, Hash::of(flight.user)) {
+            self.tables.at_mut(spot).put_stage(Stage::Noted);
+        }
+        // The write may have arrived all the same: the next stamp must be above it.
+        self.remember(flight.user, flight.stamp, shared);
+        self.publish(shared);
+    }
+
+    /// Brings the write of a user forward to now, unless the last one failed: then it keeps its
+    /// distance. One that is in flight is not brought forward: what it does not contain waits for its
+    /// own time, unless somebody asks again.
+    pub(super) fn hurry(&mut self, user: u64, now: Moment) {
+        if self.dirty.failures(user).is_none() {
+            self.dirty.bring_forward(user, now);
+        }
+    }
+
+    /// Brings the writes of these users forward, also of those whose last write failed; returns those
+    /// who are dirty, with their versions.
+    pub(super) fn hurry_these(&mut self, users: &[u64], now: Moment) -> Vec<(u64, u64)> {
+        let dirty = users.iter().filter_map(|&user| {
+            self.dirty.get(user)?;
+            self.dirty.bring_forward(user, now);
+            let spot = self.find(user, Hash::of(user))?;
+            Some((user, self.block(spot).version()))
+        });
+        dirty.collect()
+    }
+
+    pub(super) fn progress(&self, user: u64, version: u64, since: Moment) -> Progress {
+        // Only clean users are evicted.
+        let Some(dirty) = self.dirty.get(user) else {
+            return Progress::Written;
+        };
+        let failures = self.dirty.failures(user);
+        if dirty.written_version >= version {
+            Progress::Written
+        } else if failures.is_some_and(|failures| failures.last >= since) {
+            Progress::Failed
+        } else {
+            Progress::Waiting
+        }
+    }
+}
