@@ -204,7 +204,7 @@ async fn an_engine_finds_what_another_left(store: &Arc<dyn Store>, users: &mut U
     let version = first.engine.read(deleted, |block| block.version());
     let version = version.await.unwrap();
     first.stop().await;
-    // Longer than a process can run ahead of the next one: see `Block::take_over`.
+    // Longer than a process can run ahead of the next one: see `block::take_over`.
     tokio::time::sleep(Duration::from_millis(100)).await;
 
     let second = start(Arc::clone(store), CAPACITY);
