@@ -2,7 +2,7 @@
 //!
 //! Comes in: blocks that were loaded, operations for users who are cached, outcomes of writes. Goes
 //! out: answers, and [`Flight`]s: packed blocks on their way to the store. The cache never waits and
-//! does no IO; a lock is held for one user's work and never across an await.
+//! does no IO; a lock is held for the work of one or a few users and never across an await.
 //!
 //! What it guarantees:
 //! - a user with changes that are not written is never evicted, and is written once per interval
@@ -20,10 +20,25 @@
 //! ```
 //!
 //! A stripe is made of
-//! - [`table`]: a record of eight bytes for each user, in buckets that the clock hand walks;
-//! - [`slab`]: the blocks, one after the other, moved together as holes appear;
-//! - [`dirty`]: the users with changes that are not written, by age and by time of writing.
+//! - `table`: a record of eight bytes for each user, in buckets that the clock hand walks;
+//! - `slab`: the blocks, one after the other, moved together as holes appear;
+//! - `dirty`: the users with changes that are not written, by age and by time of writing.
 //!
+//! What a state takes, all in, as the resident set of a process with 20 million states grew
+//! (`cargo run --release --example cache_memory`; users have between 1 and twice the mean; a state is
+//! 24 bytes, a block has 24 more, the prefix in the slab 12, the record 8 to 11):
+//!
+//! | states per user | filled | half a million blocks longer, a quarter of the users dirty | a third of the users replaced |
+//! |---|---|---|---|
+//! | 5 | 33.6 bytes | | |
+//! | 20 | 26.5 bytes | 31.1 bytes | 30.8 bytes |
+//!
+//! On a machine of two processors that others used as well, where one read at a random place of
+//! memory takes 430 ns by itself, half of the updates of users who were dirty took less than 1.2 µs,
+//! half of the reads of all states of a user less than 1.4 µs, and half of the updates of any user
+//! less than 2.8 µs; no insertion held its lock for more than 0.6 ms of the processor while the tables
+//! grew.
+
 mod accounts;
 mod dirty;
 mod evict;
