@@ -1,0 +1,114 @@
+//! The agent minds a running super-disk: it heals, patrols, takes down; and what it leaves behind when it is
+//! killed.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e_disk::{
+    PAGE, Rack, Vm, local,
+    superdisk::{Files, Superdisk, arrays, mirror},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const POD: &str = "0b2c8a6e-pod";
+
+/// A super-disk in sync, files on it, and the agent beside it.
+fn minded(name: &str, more: &str) -> Result<(Rack, Superdisk, Vm, Files)> {
+    let mut rack = Rack::new(name)?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 10)?;
+    superdisk.in_sync(&vm)?;
+    start_agent(&superdisk, &vm, more)?;
+    Ok((rack, superdisk, vm, files))
+}
+
+fn start_agent(superdisk: &Superdisk, vm: &Vm, more: &str) -> Result<()> {
+    vm.run("ip link set lo up 2>/dev/null || ifconfig lo up")?;
+    vm.run(&format!(
+        "superdisk agent {} --pod {POD} --listen 127.0.0.1:9950 {more} >/run/agent.log 2>&1 & echo $! >/run/agent.pid",
+        superdisk.flags()
+    ))?;
+    vm.until(&answers("readyz"), 60 * SECOND)
+}
+
+/// A shell condition: the agent answers this path with 200.
+fn answers(path: &str) -> String {
+    format!("wget -qO /dev/null http://127.0.0.1:9950/{path} 2>/dev/null")
+}
+
+#[test]
+fn a_local_disk_pulled_while_running_costs_speed_and_its_successor_is_filled() -> Result<()> {
+    let (rack, superdisk, vm, files) = minded("pulled", "")?;
+    vm.unplug(&local(1))?;
+    vm.run("by-id")?;
+    let more = superdisk.write(&vm, "more", 4)?;
+    superdisk.has(&vm, &files)?;
+    vm.until(&answers("readyz"), 10 * SECOND)?;
+    rack.local(1).replace()?;
+    vm.plug(&local(1))?;
+    let name = mirror(&vm)?;
+    vm.until(
+        &format!("[ $(cat /sys/block/{name}/md/degraded) = 0 ]"),
+        150 * SECOND,
+    )?;
+    superdisk.is_whole(&vm, &[&files, &more])
+}
+
+#[test]
+fn a_killed_agent_leaves_a_super_disk_that_the_next_one_minds_or_reap_ends() -> Result<()> {
+    let (_rack, superdisk, vm, files) = minded("reap", "")?;
+    vm.run("kill -9 $(cat /run/agent.pid); sleep 1")?;
+    superdisk.has(&vm, &files)?;
+    start_agent(&superdisk, &vm, "")?;
+    vm.run("kill -9 $(cat /run/agent.pid); sleep 1")?;
+    // Its pod is still there: its agent may come back.
+    let pods = "/var/lib/kubelet/pods";
+    vm.run(&format!("mkdir -p {pods}/{POD}"))?;
+    vm.run("superdisk reap --once")?;
+    ensure!(
+        !arrays(&vm)?.is_empty(),
+        "reap took a super-disk from a pod that is there"
+    );
+    vm.run(&format!("rmdir {pods}/{POD}; superdisk reap --once"))?;
+    ensure!(arrays(&vm)?.is_empty(), "reap left an array");
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn a_terminated_agent_takes_everything_down() -> Result<()> {
+    let (mut rack, superdisk, vm, files) = minded("terminated", "")?;
+    vm.run("kill -TERM $(cat /run/agent.pid)")?;
+    vm.until("! ls /sys/block | grep -q ^md", 60 * SECOND)?;
+    vm.power_off()?;
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn the_patrol_heals_what_nobody_reads() -> Result<()> {
+    let (rack, superdisk, vm, files) = minded("patrol", "--patrol-every 1s")?;
+    let mut lost = 0;
+    for slot in 0..2 {
+        // Below the filesystem's first file somewhere: all that the patrol reads is mirrored.
+        let disk = rack.local(slot);
+        for page in (4096..4096 + 64).step_by(16) {
+            disk.lose(page * PAGE..(page + 1) * PAGE);
+            lost += 1;
+        }
+    }
+    ensure!(lost == 8);
+    for _ in 0..120 {
+        if rack.local(0).bad_pages() + rack.local(1).bad_pages() == 0 {
+            return superdisk.is_whole(&vm, &[&files]);
+        }
+        vm.run("sleep 1")?;
+    }
+    anyhow::bail!(
+        "the patrol did not heal them: {}",
+        vm.run("cat /run/agent.log")?
+    )
+}
