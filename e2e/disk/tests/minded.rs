@@ -39,6 +39,30 @@ fn answers(path: &str) -> String {
 }
 
 #[test]
+fn the_network_disk_lost_while_running_stops_the_writes() -> Result<()> {
+    let (mut rack, superdisk, vm, files) = minded("pd-lost", "")?;
+    rack.durable().fail(true);
+    // Somebody has to write before anybody can know.
+    let _write = vm.begin(
+        "while :; do dd if=/dev/urandom of=/mnt/data/noise bs=4k count=1 conv=fsync; done 2>/dev/null",
+        120 * SECOND,
+    )?;
+    vm.until(&format!("! {}", answers("readyz")), 30 * SECOND)?;
+    // In the background: who writes to a frozen filesystem cannot be killed, and so not be timed out.
+    vm.until(
+        "f=/mnt/data/more.$(date +%s); (touch $f >/dev/null 2>&1 </dev/null &); sleep 2; [ ! -e $f ]",
+        30 * SECOND,
+    )?;
+    superdisk.has_still(&vm, &files)?;
+    let state = vm.run("wget -qO - http://127.0.0.1:9950/state")?;
+    ensure!(state.contains(r#""is":"durable-lost""#), "{state}");
+    vm.cut_power()?;
+    rack.durable().mend();
+    let vm = rack.boot()?;
+    superdisk.refused(&vm, "", "E_SSD_AHEAD")
+}
+
+#[test]
 fn a_local_disk_pulled_while_running_costs_speed_and_its_successor_is_filled() -> Result<()> {
     let (rack, superdisk, vm, files) = minded("pulled", "")?;
     vm.unplug(&local(1))?;
