@@ -37,6 +37,7 @@ struct Serving {
     child: Child,
     log: BufReader<ChildStderr>,
     url: String,
+    admin: String,
 }
 
 fn serve(store: &str) -> Serving {
@@ -56,10 +57,12 @@ fn serve(store: &str) -> Serving {
     log.read_line(&mut line).unwrap();
     let event: Value = serde_json::from_str(&line).expect("a log that is no terminal is JSON");
     assert_eq!(event["message"], "serving", "{event}");
+    let url = |of: &str| format!("http://{}", event[of].as_str().unwrap());
     Serving {
         child,
         log,
-        url: format!("http://{}", event["listen"].as_str().unwrap()),
+        url: url("listen"),
+        admin: url("admin"),
     }
 }
 
@@ -119,6 +122,35 @@ async fn sigterm_writes_everything_and_the_next_start_finds_it() {
         !succeeded && error.contains("in use by another process"),
         "{error}"
     );
+    assert!(second.terminate());
+}
+
+#[tokio::test]
+async fn what_was_flushed_survives_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", folder.path().display());
+    let mut first = serve(&store);
+    let client = reqwest::Client::new();
+    for user in 1..=50 {
+        let ack = format!("{}/v1/users/{user}/read-states/10/ack", first.url);
+        let body = serde_json::json!({"message_id": user});
+        let answer = client.post(ack).json(&body).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+    }
+    let flush = format!("{}/admin/v1/flush", first.admin);
+    let answer = client.post(flush).send().await.unwrap();
+    let flushed: Value = answer.json().await.unwrap();
+    assert_eq!(flushed["flushed_users"], 50);
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+
+    let second = serve(&store);
+    for user in 1..=50_u64 {
+        let state = format!("{}/v1/users/{user}/read-states/10", second.url);
+        let answer = client.get(state).send().await.unwrap();
+        let state: Value = answer.json().await.unwrap();
+        assert_eq!(state["last_message_id"], user.to_string());
+    }
     assert!(second.terminate());
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
     proptest::collection::vec(operation(), 0..most)
 }
 
-fn operation() -> impl Strategy<Value = Operation> {
+pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     let channel = || 1_u64..5;
     let message = || 1_u64..40;
     let visit = || {
@@ -91,8 +91,8 @@ impl NaiveState {
     }
 }
 
-#[derive(Debug, Default)]
-struct NaiveUser {
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NaiveUser {
     version: u64,
     states: BTreeMap<u64, NaiveState>,
     any_deletion: bool,
@@ -100,7 +100,7 @@ struct NaiveUser {
 
 impl NaiveUser {
     /// Works on a copy of the state, and takes the copy when it differs.
-    fn apply(&mut self, operation: &Operation) -> Outcome {
+    pub(crate) fn apply(&mut self, operation: &Operation) -> Outcome {
         match *operation {
             Operation::Delete { channel } => {
                 let had = self.states.remove(&channel).is_some();
@@ -173,6 +173,18 @@ impl NaiveUser {
             self.states.insert(channel, state);
         }
         self.counted_up(changed)
+    }
+
+    /// (last message, mention count, flags, last viewed, last pin) of a channel.
+    pub(crate) fn seen(&self, channel: u64) -> Option<(u64, u32, u32, u16, u64)> {
+        let state = self.states.get(&channel)?;
+        Some((
+            state.last,
+            state.count,
+            state.flags,
+            state.viewed,
+            state.pin,
+        ))
     }
 
     fn counted_up(&mut self, changed: bool) -> Outcome {

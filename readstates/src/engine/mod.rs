@@ -5,6 +5,8 @@
 //! those who came before it.
 
 mod many;
+#[cfg(test)]
+mod property;
 
 use std::{sync::Arc, time::Duration};
 
