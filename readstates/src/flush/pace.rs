@@ -45,6 +45,8 @@ pub struct Pace {
     limit: f64,
     /// Seconds that a write usually takes; `None` before the first window.
     usual: Option<f64>,
+    /// Writes failed in the last window.
+    failing: bool,
     phase: Phase,
     window: Window,
 }
@@ -91,6 +93,7 @@ impl Pace {
             shards,
             limit: (START * shards) as f64,
             usual: None,
+            failing: false,
             phase: Phase::Steady(0),
             window: Window::new(now),
         }
@@ -116,6 +119,9 @@ impl Pace {
         let limit = ((self.limit * fraction) as usize).max(FLOOR);
         match urgency {
             Urgency::Calm => limit,
+            // A limit that shrank because the database is busy with loads must not fill the memory:
+            // then it is for the loads to wait. One that shrank because writes fail stays low.
+            Urgency::Urgent if !self.failing => (limit * URGENT_FACTOR).max(START * self.shards),
             Urgency::Urgent => limit * URGENT_FACTOR,
         }
     }
@@ -162,7 +168,8 @@ impl Pace {
                 Phase::Steady(0)
             }
         };
-        if failed > 0 {
+        self.failing = failed > 0;
+        if self.failing {
             self.limit /= 2.0;
         } else if let (Phase::Steady(1..), Some(mean)) = (self.phase, mean) {
             let usual = self.usual.map_or(mean, |usual| usual.min(mean));
@@ -296,6 +303,17 @@ mod tests {
         assert_eq!(database.limit(), FLOOR);
         database.run(60, FAST, usize::MAX);
         assert!(database.limit() > START);
+    }
+
+    #[test]
+    fn when_it_is_urgent_a_busy_database_gets_as_many_as_at_the_start_and_a_failing_one_does_not() {
+        let mut database = Database::new(1);
+        database.run(5, FAST, usize::MAX);
+        database.run(20, FAST * 50, usize::MAX);
+        assert_eq!(database.limit(), FLOOR);
+        assert_eq!(database.pace.limit(Urgency::Urgent), START);
+        database.window(false, FAST);
+        assert_eq!(database.pace.limit(Urgency::Urgent), FLOOR * URGENT_FACTOR);
     }
 
     #[test]
