@@ -172,7 +172,7 @@ impl PullPolicy {
 #[serde(rename_all = "camelCase")]
 pub struct CacheSpec {
     /// Read states that one cache pod keeps in memory before it forgets the least used users. With
-    /// 20 states a user, a state takes about 160 bytes.
+    /// 20 states a user, a state takes about 30 bytes.
     #[serde(default = "default_capacity_states")]
     #[schemars(range(min = 1000, max = 10_000_000_000_i64))]
     pub capacity_states: i64,
