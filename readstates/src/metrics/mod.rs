@@ -378,8 +378,12 @@ fn write_totals(text: &mut Text, totals: &Totals, capacity_states: u64) {
     let Totals {
         users,
         states,
+        bytes,
+        bytes_needed,
+        bytes_of_tails,
         dirty_users,
         dirty_states,
+        dirty_bytes,
         evictions,
         oldest_dirty,
     } = *totals;
@@ -409,6 +413,26 @@ fn write_totals(text: &mut Text, totals: &Totals, capacity_states: u64) {
             "readstates_dirty_states",
             "Read states of users who are dirty.",
             dirty_states as f64,
+        ),
+        (
+            "readstates_cache_bytes",
+            "Memory of the cache: blocks and what is idle between them, tables, dirty users.",
+            bytes as f64,
+        ),
+        (
+            "readstates_cache_needed_bytes",
+            "Memory of the cache without what is idle: what its bound is about.",
+            bytes_needed as f64,
+        ),
+        (
+            "readstates_cache_tail_bytes",
+            "Memory of what does not fit the 24 bytes of a state: mentions, pins, deletions.",
+            bytes_of_tails as f64,
+        ),
+        (
+            "readstates_dirty_bytes",
+            "Memory of the blocks of users who are dirty.",
+            dirty_bytes as f64,
         ),
         (
             "readstates_oldest_dirty_seconds",
