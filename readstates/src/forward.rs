@@ -7,25 +7,22 @@
 
 use std::time::Duration;
 
-use axum::{
-    body::Body,
-    response::{IntoResponse, Response},
-};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use readstates_api::{Problem, ProblemType, headers};
-use tokio::sync::Semaphore;
 
-use crate::membership::Member;
+use crate::{
+    http::Body,
+    limit::{Limit, Permit},
+    membership::Member,
+};
 
 /// The other members are near: one that has not accepted by then is gone or overrun.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// More than an owner waits for its database.
 const TIMEOUT: Duration = Duration::from_secs(6);
-/// A mention of many users who are not cached is many loads.
-const MENTIONS_TIMEOUT: Duration = Duration::from_secs(60);
-/// Requests under way to one member; what is over it is refused at once.
-const MOST_PER_PEER: usize = 512;
+/// A request for many users who are not cached is many loads.
+const PART_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections kept open to one member.
 const IDLE_PER_PEER: usize = 64;
 
@@ -46,7 +43,8 @@ pub struct Forwarder {
     client: reqwest::Client,
     /// This member's name, as the header says it.
     me: HeaderValue,
-    permits: Vec<Semaphore>,
+    /// What may be under way to each member of the table, with its name.
+    limits: Vec<(String, Limit)>,
 }
 
 /// Why there is no forwarder.
@@ -56,19 +54,24 @@ pub struct ForwarderError(#[from] reqwest::Error);
 
 /// A request to pass on.
 #[derive(Debug)]
-pub(crate) struct Passed {
-    pub(crate) method: Method,
-    pub(crate) path_and_query: String,
-    pub(crate) headers: HeaderMap,
+pub(crate) struct Passed<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) path_and_query: &'a str,
+    pub(crate) headers: &'a HeaderMap,
     pub(crate) body: Bytes,
 }
 
 impl Forwarder {
-    /// A forwarder for the member `me` in a table of `members`.
+    /// A forwarder for the member `me` in a table of `members`, with at most so many requests under
+    /// way to each.
     ///
     /// # Errors
     /// When the HTTP client cannot be set up.
-    pub fn new(me: &str, members: usize) -> Result<Self, ForwarderError> {
+    pub fn new(
+        me: &str,
+        members: &[Member],
+        max_per_member: usize,
+    ) -> Result<Self, ForwarderError> {
         let client = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_max_idle_per_host(IDLE_PER_PEER)
@@ -79,10 +82,16 @@ impl Forwarder {
             client,
             // Member names are ASCII letters, digits and ". _ -".
             me: HeaderValue::from_str(me).unwrap_or_else(|_| HeaderValue::from_static("unnamed")),
-            permits: (0..members)
-                .map(|_| Semaphore::new(MOST_PER_PEER))
+            limits: members
+                .iter()
+                .map(|member| (member.name.clone(), Limit::new(max_per_member)))
                 .collect(),
         })
+    }
+
+    /// What may be under way to each member, and what is.
+    pub(crate) fn limits(&self) -> &[(String, Limit)] {
+        &self.limits
     }
 
     /// Passes a request on to the member at `index` of the table and returns its answer.
@@ -90,8 +99,8 @@ impl Forwarder {
         &self,
         index: usize,
         member: &Member,
-        request: Passed,
-    ) -> Result<Response, Problem> {
+        request: Passed<'_>,
+    ) -> Result<Response<Body>, Problem> {
         let mut kept = HeaderMap::new();
         for name in REQUEST_HEADERS {
             if let Some(value) = request.headers.get(&name) {
@@ -99,35 +108,39 @@ impl Forwarder {
             }
         }
         let request = Passed {
-            headers: kept,
+            headers: &kept,
             ..request
         };
         let answer = self.send(index, member, request, TIMEOUT).await?;
-        let mut response = answer.status().into_response();
+        let status = answer.status();
+        let mut kept = HeaderMap::new();
         for name in RESPONSE_HEADERS {
             if let Some(value) = answer.headers().get(&name) {
-                response.headers_mut().insert(name, value.clone());
+                kept.insert(name, value.clone());
             }
         }
-        *response.body_mut() = Body::from_stream(answer.bytes_stream());
+        let mut response = Response::new(Body::Passed(answer.into()));
+        *response.status_mut() = status;
+        *response.headers_mut() = kept;
         Ok(response)
     }
 
-    /// Sends a part of a mention to its owner; returns status and body.
-    pub(crate) async fn mention(
+    /// Sends a part of a request for many users to its owner; returns status and body.
+    pub(crate) async fn part(
         &self,
         index: usize,
         member: &Member,
+        path: &str,
+        content_type: HeaderValue,
         body: Bytes,
-    ) -> Result<(http::StatusCode, Bytes), Problem> {
-        let json = HeaderValue::from_static("application/json");
+    ) -> Result<(StatusCode, Bytes), Problem> {
         let request = Passed {
-            method: Method::POST,
-            path_and_query: "/v1/mentions".into(),
-            headers: HeaderMap::from_iter([(header::CONTENT_TYPE, json)]),
+            method: &Method::POST,
+            path_and_query: path,
+            headers: &HeaderMap::from_iter([(header::CONTENT_TYPE, content_type)]),
             body,
         };
-        let answer = self.send(index, member, request, MENTIONS_TIMEOUT).await?;
+        let answer = self.send(index, member, request, PART_TIMEOUT).await?;
         let status = answer.status();
         let body = answer
             .bytes()
@@ -140,20 +153,24 @@ impl Forwarder {
         &self,
         index: usize,
         member: &Member,
-        request: Passed,
+        request: Passed<'_>,
         timeout: Duration,
     ) -> Result<reqwest::Response, Problem> {
-        let Some(Ok(_permit)) = self.permits.get(index).map(Semaphore::try_acquire) else {
-            let detail = format!("too many requests are under way to {}", member.name);
+        let limit = self.limits.get(index).map(|(_, limit)| limit);
+        let Some(_permit) = limit.and_then(|limit| Permit::take(limit, 1)) else {
+            let detail = format!(
+                "as many requests are under way to {} as may be; try again later",
+                member.name
+            );
             return Err(Problem::new(ProblemType::Overloaded, detail));
         };
         let safe = request.method.is_safe();
         self.client
             .request(
-                request.method,
+                request.method.clone(),
                 format!("{}{}", member.url, request.path_and_query),
             )
-            .headers(request.headers)
+            .headers(request.headers.clone())
             .header(headers::FORWARDED, self.me.clone())
             .timeout(timeout)
             .body(request.body)

@@ -11,9 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::serve::ListenerExt;
 use rand::Rng;
-use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     cache::Process,
@@ -21,28 +20,24 @@ use crate::{
     engine::Engine,
     forward::{Forwarder, ForwarderError},
     health::Health,
-    http::{self, App},
+    http::{self, App, Port},
     membership::{Member, Membership, MembershipError},
     metrics::Metrics,
     store::{CqlStore, EmbeddedStore, MemoryStore, OpenError, Store},
+    workers::{CLOSE_TIMEOUT, ListenError, Workers},
 };
 
-/// How long open connections may take to end after everything is written.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+pub use crate::workers::Listeners;
 
 /// Why a member did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address cannot be listened on.
-    #[error("{flag}: failed to listen on {address}; give an address that is free")]
-    Listen {
-        /// The flag.
-        flag: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// The cause.
-        source: io::Error,
-    },
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// There are no threads.
+    #[error("failed to start the threads that answer clients")]
+    Workers(#[from] io::Error),
     /// The embedded store cannot be opened.
     #[error("--store")]
     Store(#[from] OpenError),
@@ -55,37 +50,6 @@ pub enum StartError {
     /// The clock is before 1970.
     #[error("the clock of this machine is before 1970; set it")]
     Clock,
-}
-
-/// Where a member listens.
-#[derive(Debug)]
-pub struct Listeners {
-    /// For clients.
-    pub http: TcpListener,
-    /// For the operator.
-    pub admin: TcpListener,
-}
-
-impl Listeners {
-    /// Listens.
-    ///
-    /// # Errors
-    /// When an address is taken or not ours.
-    pub async fn bind(config: &ServeConfig) -> Result<Self, StartError> {
-        let bind = async |flag, address| {
-            TcpListener::bind(address)
-                .await
-                .map_err(|source| StartError::Listen {
-                    flag,
-                    address,
-                    source,
-                })
-        };
-        Ok(Self {
-            http: bind("--listen", config.listen).await?,
-            admin: bind("--admin-listen", config.admin_listen).await?,
-        })
-    }
 }
 
 /// Opens the store that a configuration names.
@@ -111,7 +75,8 @@ pub struct Server {
     app: Arc<App>,
     health: Arc<Health>,
     close: watch::Sender<bool>,
-    listening: Vec<JoinHandle<io::Result<()>>>,
+    workers: Workers,
+    operator: JoinHandle<()>,
     flusher: JoinHandle<()>,
     watcher: JoinHandle<()>,
 }
@@ -133,15 +98,7 @@ impl Server {
         store: Arc<dyn Store>,
         listeners: Listeners,
     ) -> Result<Self, StartError> {
-        let local = |listener: &TcpListener, flag, address| {
-            listener.local_addr().map_err(|source| StartError::Listen {
-                flag,
-                address,
-                source,
-            })
-        };
-        let http_address = local(&listeners.http, "--listen", config.listen)?;
-        let admin_address = local(&listeners.admin, "--admin-listen", config.admin_listen)?;
+        let (http_address, admin_address) = (listeners.http_address, listeners.admin_address);
         let process = this_process()?;
         let membership = membership(config, process.incarnation, http_address)?;
         let metrics = Arc::new(Metrics::new());
@@ -152,31 +109,29 @@ impl Server {
         let (capacity, interval) = (config.capacity_states, config.flush_interval);
         let (engine, flusher) =
             Engine::start(process, capacity, interval, store, Arc::clone(&metrics));
-        let forwarder = Forwarder::new(membership.name(), membership.members().len())?;
+        let (limits, members) = (config.limits.clone(), membership.members());
+        let forwarder = Forwarder::new(membership.name(), members, limits.max_per_member)?;
+        let (close, closed) = watch::channel(false);
         let app = Arc::new(App::new(
             membership,
             engine,
             forwarder,
             metrics,
             Arc::clone(&health),
+            limits,
+            closed.clone(),
         ));
-
-        let (close, closed) = watch::channel(false);
-        let listening = vec![
-            listen(
-                listeners.http,
-                http::public(Arc::clone(&app)),
-                closed.clone(),
-            ),
-            listen(listeners.admin, http::admin(Arc::clone(&app)), closed),
-        ];
+        let workers = Workers::start(listeners.http, &app, &closed)?;
+        let operator = http::listen(listeners.admin, Port::Admin, Arc::clone(&app), closed);
+        let operator = tokio::spawn(operator);
         Ok(Self {
             http_address,
             admin_address,
             app,
             health,
             close,
-            listening,
+            workers,
+            operator,
             flusher,
             watcher,
         })
@@ -194,7 +149,8 @@ impl Server {
             app,
             health,
             close,
-            listening,
+            workers,
+            operator,
             flusher,
             watcher,
             ..
@@ -216,10 +172,9 @@ impl Server {
         }
         health.stopped();
         close.send_replace(true);
-        for task in listening {
-            // Connections that are still open then are cut.
-            let _ = tokio::time::timeout(CLOSE_TIMEOUT, task).await;
-        }
+        // Connections that are still open then are cut.
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, operator).await;
+        workers.join().await;
         engine.stop();
         watcher.abort();
         // Its writes are bounded by the store.
@@ -258,25 +213,4 @@ fn membership(
         incarnation,
         config.zone.clone(),
     )
-}
-
-fn listen(
-    listener: TcpListener,
-    routes: axum::Router,
-    mut closed: watch::Receiver<bool>,
-) -> JoinHandle<io::Result<()>> {
-    // Answers are small and complete: waiting for more to send only delays them.
-    let listener = listener.tap_io(|connection| {
-        if let Err(error) = connection.set_nodelay(true) {
-            tracing::debug!("TCP_NODELAY was refused: {error}");
-        }
-    });
-    tokio::spawn(async move {
-        axum::serve(listener, routes)
-            .with_graceful_shutdown(async move {
-                // An error means that the server is gone, which is as good as closed.
-                let _ = closed.wait_for(|closed| *closed).await;
-            })
-            .await
-    })
 }

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, sync::Arc, thread, time::Duration};
 
 use clap::Parser;
 use readstates::{
-    config::{ServeConfig, StoreConfig},
+    config::{Limits, ServeConfig, StoreConfig},
     server::{Listeners, Server},
     store::{CqlLogin, MemoryStore},
 };
@@ -40,6 +40,8 @@ impl Member {
             ring_number: 1,
             zone: None,
             drain_timeout: Duration::from_secs(1),
+            workers: 2.try_into().unwrap(),
+            limits: Limits::default(),
         };
         let runtime = Runtime::new().unwrap();
         let server = runtime.block_on(async {

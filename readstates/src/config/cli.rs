@@ -1,11 +1,11 @@
 //! Flags, their environment variables, and the help that explains them.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use readstates_bench::BenchArgs;
 
-use super::StoreConfig;
+use super::{Limits, StoreConfig};
 use crate::{membership::Member, store::Replication};
 
 /// The database driver speaks of each attempt to connect; the store says so once, and why.
@@ -142,6 +142,15 @@ pub struct ServeArgs {
         value_name = "DURATION"
     )]
     pub drain_timeout: Duration,
+
+    /// Threads that answer clients, each with its own connections. Absent: one for each core that
+    /// this process may use.
+    #[arg(long, env = "READSTATES_WORKERS", value_name = "N")]
+    pub workers: Option<NonZeroUsize>,
+
+    /// What is refused, and who is not waited for.
+    #[command(flatten)]
+    pub limits: Limits,
 }
 
 /// How to log in to a CQL database.

@@ -1,8 +1,10 @@
 //! Flags that parsed, made into a configuration that makes sense.
 
-use std::{fmt, fs, io, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    fmt, fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration,
+};
 
-use super::{ServeArgs, cli::CqlArgs};
+use super::{Limits, ServeArgs, cli::CqlArgs};
 use crate::{
     membership::Member,
     store::{CqlLogin, CqlTarget},
@@ -80,6 +82,10 @@ pub struct ServeConfig {
     pub zone: Option<String>,
     /// How long a stop may take.
     pub drain_timeout: Duration,
+    /// Threads that answer clients.
+    pub workers: NonZeroUsize,
+    /// What is refused, and who is not waited for.
+    pub limits: Limits,
 }
 
 /// Why flags make no sense together.
@@ -121,6 +127,8 @@ impl ServeConfig {
             zone,
             cql,
             drain_timeout,
+            workers,
+            limits,
         } = args;
         let wrong = |flag, problem: String| Err(ConfigError::Value { flag, problem });
         if listen == admin_listen && listen.port() != 0 {
@@ -159,8 +167,15 @@ impl ServeConfig {
             ring_number,
             zone,
             drain_timeout,
+            workers: workers.unwrap_or_else(cores),
+            limits,
         })
     }
+}
+
+/// The cores that this process may use, by its affinity and its control group.
+fn cores() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
 impl CqlArgs {

@@ -1,23 +1,23 @@
 //! What the operator reads and asks of this member.
 
-use std::sync::Arc;
-
-use axum::{Json, extract::State};
 use readstates_api::{
     Problem, ProblemType,
     admin::{Capacity, FlushAnswer, MemberStatus, StoreStatus},
 };
 
-use super::{App, body::JsonBody, problem::Refusal};
+use super::{
+    App,
+    reply::{self, Answer},
+};
 
 /// How the member stands
 #[utoipa::path(get, path = "/admin/v1/status", tag = "admin",
     responses((status = 200, body = MemberStatus, description = "How the member stands")))]
-pub(super) async fn status(State(app): State<Arc<App>>) -> Json<MemberStatus> {
+pub(super) fn status(app: &App) -> Answer {
     let cache = app.engine.cache();
     let totals = cache.totals();
     let store = app.health.store();
-    Json(MemberStatus {
+    reply::value(&MemberStatus {
         member: app.membership.name().to_owned(),
         incarnation: app.membership.incarnation(),
         ring_number: app.membership.ring().number(),
@@ -40,9 +40,9 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Json<MemberStatus> {
 #[utoipa::path(post, path = "/admin/v1/flush", tag = "admin",
     responses((status = 200, body = FlushAnswer,
                description = "Everything was written, or its write has failed")))]
-pub(super) async fn flush(State(app): State<Arc<App>>) -> Json<FlushAnswer> {
+pub(super) async fn flush(app: &App) -> Answer {
     let flushed = app.engine.flush_all().await;
-    Json(FlushAnswer {
+    reply::value(&FlushAnswer {
         flushed_users: flushed.written,
         failed_users: flushed.failed,
     })
@@ -52,13 +52,9 @@ pub(super) async fn flush(State(app): State<Arc<App>>) -> Json<FlushAnswer> {
 #[utoipa::path(put, path = "/admin/v1/capacity", tag = "admin", request_body = Capacity,
     responses(
         (status = 200, body = Capacity, description = "The capacity from now on"),
-        (status = "default", body = Problem, content_type = "application/problem+json",
-         description = "A refusal"),
+        super::openapi::Refused,
     ))]
-pub(super) async fn set_capacity(
-    State(app): State<Arc<App>>,
-    JsonBody(capacity): JsonBody<Capacity>,
-) -> Result<Json<Capacity>, Refusal> {
+pub(super) fn set_capacity(app: &App, capacity: Capacity) -> Answer {
     if capacity.states == 0 {
         let detail = "states is 0, which keeps nothing; give at least 1";
         return Err(Problem::new(ProblemType::BadValue, detail)
@@ -67,5 +63,5 @@ pub(super) async fn set_capacity(
     }
     app.engine.set_capacity(capacity.states);
     tracing::info!(states = capacity.states, "capacity changed");
-    Ok(Json(capacity))
+    reply::value(&capacity)
 }

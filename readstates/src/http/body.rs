@@ -1,22 +1,20 @@
-//! What comes in, parsed once: ids in paths, JSON bodies, the query.
+//! What comes in, parsed once: ids in paths, the query, bodies.
 
-use axum::{
-    body::Body,
-    extract::{FromRequest, Query, Request, rejection::QueryRejection},
-};
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
-use futures::StreamExt;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
 use readstates_api::{Id, Problem, ProblemType};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
 
-use super::problem::Refusal;
+use super::{gates::Gates, problem::Refusal};
+use crate::limit::{Limit, Permit};
 
-/// The largest body.
-const MOST_BYTES: usize = 4 << 20;
-/// A client that has not sent its body by then holds a place that others could use.
-const BODY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
+/// Bodies and answers up to this size are not counted: a connection has as much in its buffers.
+pub(super) const SMALL_BYTES: usize = 16 << 10;
 
 /// An id from a path.
 pub(super) fn id(what: &str, text: &str) -> Result<Id, Refusal> {
@@ -26,72 +24,169 @@ pub(super) fn id(what: &str, text: &str) -> Result<Id, Refusal> {
     })
 }
 
-/// A JSON body.
+/// A body that has arrived, and its share of the memory for bodies.
 #[derive(Debug)]
-pub(super) struct JsonBody<T>(pub(super) T);
+pub(super) struct Arrived {
+    pub(super) bytes: Bytes,
+    _permit: Option<Permit<Arc<Limit>>>,
+}
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
-    type Rejection = Refusal;
+/// Reads a body, as long as it is not too long, not too slow, and there is memory for it.
+pub(super) async fn read(gates: &Gates, body: Incoming) -> Result<Arrived, Refusal> {
+    let patience = gates.limits.body_timeout;
+    tokio::time::timeout(patience, collect(gates, body))
+        .await
+        .unwrap_or_else(|_| {
+            let detail = format!("the body did not arrive within {patience:?}");
+            Err(Problem::new(ProblemType::MalformedBody, detail).into())
+        })
+}
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Refusal> {
-        require_json(request.headers())?;
-        let bytes = collect(request.into_body()).await?;
-        let mut json = serde_json::Deserializer::from_slice(&bytes);
-        let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            let pointer = pointer(error.path());
-            let problem = Problem::new(ProblemType::MalformedBody, error.inner().to_string());
-            if pointer.is_empty() {
-                problem
-            } else {
-                problem.at(pointer)
-            }
+async fn collect(gates: &Gates, mut body: Incoming) -> Result<Arrived, Refusal> {
+    let most = gates.limits.max_body_bytes;
+    // What is announced is counted before any of it is read.
+    let announced = body.size_hint().lower();
+    let announced = usize::try_from(announced).unwrap_or(usize::MAX);
+    if announced > most {
+        discard(body, most).await;
+        return Err(too_large(most));
+    }
+    let mut share = Share::new(gates, announced)?;
+    let Some(first) = chunk(&mut body).await? else {
+        return Ok(share.hold(Bytes::new()));
+    };
+    if body.is_end_stream() && first.len() <= most {
+        return Ok(share.hold(first));
+    }
+    let mut bytes = BytesMut::from(first);
+    while bytes.len() <= most {
+        share.grow_to(bytes.len())?;
+        match chunk(&mut body).await? {
+            Some(chunk) => bytes.extend_from_slice(&chunk),
+            None => return Ok(share.hold(bytes.freeze())),
+        }
+    }
+    drop(bytes);
+    discard(body, most).await;
+    Err(too_large(most))
+}
+
+async fn chunk(body: &mut Incoming) -> Result<Option<Bytes>, Refusal> {
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            let detail = format!("the body could not be read: {error}");
+            Problem::new(ProblemType::MalformedBody, detail)
         })?;
-        json.end()
-            .map_err(|error| Problem::new(ProblemType::MalformedBody, error.to_string()))?;
-        Ok(Self(value))
+        // What is no data are trailers, which say nothing here.
+        if let Ok(data) = frame.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads on for a while and forgets it: a client that is cut off while it sends often never sees the
+/// answer.
+async fn discard(mut body: Incoming, most: usize) {
+    let mut left = most;
+    while let Ok(Some(chunk)) = chunk(&mut body).await
+        && let Some(less) = left.checked_sub(chunk.len())
+    {
+        left = less;
     }
 }
 
-fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
+fn too_large(most: usize) -> Refusal {
+    let detail = format!("the body may have {most} bytes; send it in parts");
+    Problem::new(ProblemType::BodyTooLarge, detail).into()
+}
+
+/// The share of one body of the memory for bodies.
+struct Share<'a> {
+    limit: &'a Arc<Limit>,
+    permit: Option<Permit<Arc<Limit>>>,
+    counted: usize,
+}
+
+impl<'a> Share<'a> {
+    fn new(gates: &'a Gates, bytes: usize) -> Result<Self, Refusal> {
+        let mut share = Self {
+            limit: &gates.buffered,
+            permit: None,
+            counted: 0,
+        };
+        share.grow_to(bytes)?;
+        Ok(share)
+    }
+
+    fn grow_to(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if bytes <= SMALL_BYTES || bytes <= self.counted {
+            return Ok(());
+        }
+        let more = bytes - self.counted;
+        let grown = match &mut self.permit {
+            Some(permit) => permit.grow(more),
+            None => {
+                self.permit = Permit::take(Arc::clone(self.limit), more);
+                self.permit.is_some()
+            }
+        };
+        if !grown {
+            return Err(no_memory());
+        }
+        self.counted = bytes;
+        Ok(())
+    }
+
+    fn hold(self, bytes: Bytes) -> Arrived {
+        Arrived {
+            bytes,
+            _permit: self.permit,
+        }
+    }
+}
+
+/// There is no memory left for a body or an answer that is not small.
+pub(super) fn no_memory() -> Refusal {
+    let detail = "as many bytes of requests and answers are under way as may be; try again later";
+    Problem::new(ProblemType::Overloaded, detail).into()
+}
+
+/// A JSON body.
+pub(super) fn json<T: DeserializeOwned>(headers: &HeaderMap, bytes: &[u8]) -> Result<T, Refusal> {
+    require(headers, "application/json")?;
+    // Where a mistake is, is only looked for when there is one.
+    serde_json::from_slice(bytes).map_err(|error| {
+        let mut json = serde_json::Deserializer::from_slice(bytes);
+        match serde_path_to_error::deserialize::<_, T>(&mut json) {
+            Ok(_) => Problem::new(ProblemType::MalformedBody, error.to_string()).into(),
+            Err(error) => {
+                let pointer = pointer(error.path());
+                let problem = Problem::new(ProblemType::MalformedBody, error.inner().to_string());
+                Refusal::from(if pointer.is_empty() {
+                    problem
+                } else {
+                    problem.at(pointer)
+                })
+            }
+        }
+    })
+}
+
+/// Refuses a body that is not declared as this media type.
+pub(super) fn require(headers: &HeaderMap, media_type: &str) -> Result<(), Refusal> {
     let declared = headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
     let essence = declared
         .and_then(|value| value.split(';').next())
         .map(str::trim);
-    if essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) {
+    if essence.is_some_and(|essence| essence.eq_ignore_ascii_case(media_type)) {
         return Ok(());
     }
     let declared = declared.map_or("nothing".into(), |declared| format!("{declared:?}"));
-    let detail = format!("the body is declared as {declared}; send content-type: application/json");
+    let detail = format!("the body is declared as {declared}; send content-type: {media_type}");
     Err(Problem::new(ProblemType::UnsupportedMediaType, detail).into())
-}
-
-/// The bytes of a body, as long as they are not too many and not too slow.
-pub(super) async fn collect(body: Body) -> Result<Bytes, Refusal> {
-    let mut chunks = body.into_data_stream();
-    let read = async {
-        let mut bytes = BytesMut::new();
-        while let Some(chunk) = chunks.next().await {
-            let chunk = chunk.map_err(|error| {
-                let detail = format!("the body could not be read: {error}");
-                Problem::new(ProblemType::MalformedBody, detail)
-            })?;
-            if bytes.len() + chunk.len() > MOST_BYTES {
-                let detail = format!("the body may have {MOST_BYTES} bytes; send it in parts");
-                return Err(Problem::new(ProblemType::BodyTooLarge, detail));
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok(bytes.freeze())
-    };
-    let in_time = tokio::time::timeout(BODY_TIMEOUT, read)
-        .await
-        .map_err(|_| {
-            let detail = format!("the body did not arrive within {BODY_TIMEOUT:?}");
-            Problem::new(ProblemType::MalformedBody, detail)
-        })?;
-    Ok(in_time?)
 }
 
 /// RFC 6901 of where the deserializer was.
@@ -110,39 +205,85 @@ fn pointer(path: &Path) -> String {
     pointer
 }
 
-/// The query of `GET …/read-states`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SinceQuery {
-    since: Option<String>,
-}
-
-/// The version in `?since=`, if there is one.
-pub(super) fn since(
-    query: Result<Query<SinceQuery>, QueryRejection>,
-) -> Result<Option<u64>, Refusal> {
-    let wrong = |detail: String| Refusal::from(Problem::new(ProblemType::BadValue, detail));
-    let Query(query) = query.map_err(|rejection| wrong(rejection.body_text()))?;
-    let Some(text) = query.since else {
+/// The number of the only parameter that a query may have, if it is there.
+pub(super) fn number_in_query(query: Option<&str>, name: &str) -> Result<Option<u64>, Refusal> {
+    let wrong = |detail| Err(Refusal::from(Problem::new(ProblemType::BadValue, detail)));
+    let Some(query) = query.filter(|query| !query.is_empty()) else {
         return Ok(None);
     };
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse()
-        .ok()
-        .filter(|_| digits)
-        .map(Some)
-        .ok_or_else(|| {
-            wrong(format!(
-                "since in the query is {text:?}; give a version as an answer had it"
-            ))
-        })
+    match query.split_once('=') {
+        Some((key, value)) if key == name => {
+            let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+            match value.parse() {
+                Ok(number) if digits => Ok(Some(number)),
+                Ok(_) | Err(_) => wrong(format!(
+                    "{name} in the query is {value:?}; give a number as an answer had it"
+                )),
+            }
+        }
+        Some(_) | None => wrong(format!(
+            "the query is {query:?}; all that there may be is {name}=NUMBER"
+        )),
+    }
 }
 
-/// Whether `If-None-Match` names the entity tag.
-pub(super) fn none_match(headers: &HeaderMap, etag: &str) -> bool {
-    let values = headers.get_all(header::IF_NONE_MATCH).iter();
-    values.filter_map(|value| value.to_str().ok()).any(|value| {
-        let mut tags = value.split(',').map(str::trim);
-        tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
-    })
+/// The entity tags that a client knows: `If-None-Match`.
+#[derive(Debug)]
+pub(super) struct KnownTags(Vec<HeaderValue>);
+
+impl KnownTags {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        // Nothing is allocated where there is none, which is nearly always.
+        let values = headers.get_all(header::IF_NONE_MATCH).iter();
+        Self(values.cloned().collect())
+    }
+
+    /// Whether this one is known.
+    pub(super) fn have(&self, etag: &str) -> bool {
+        let values = self.0.iter();
+        values.filter_map(|value| value.to_str().ok()).any(|value| {
+            let mut tags = value.split(',').map(str::trim);
+            tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_the_one_number_or_refused() {
+        let read = |query| number_in_query(query, "since").ok();
+        assert_eq!(read(None), Some(None));
+        assert_eq!(read(Some("")), Some(None));
+        assert_eq!(read(Some("since=57")), Some(Some(57)));
+        let bad = [
+            "since",
+            "since=",
+            "since=+1",
+            "since=1&since=2",
+            "sinse=1",
+            "a=b",
+            "since=18446744073709551616",
+        ];
+        for query in bad {
+            assert_eq!(read(Some(query)), None, "{query}");
+        }
+    }
+
+    #[test]
+    fn an_entity_tag_matches_weakly_in_a_list_or_by_a_star() {
+        let matches = |value: &'static str| {
+            let value = http::HeaderValue::from_static(value);
+            let headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, value)]);
+            KnownTags::of(&headers).have("\"57\"")
+        };
+        assert!(
+            matches("\"57\"") && matches("W/\"57\"") && matches("\"1\", \"57\"") && matches("*")
+        );
+        assert!(
+            !matches("\"5\"") && !matches("57") && !KnownTags::of(&HeaderMap::new()).have("\"57\"")
+        );
+    }
 }

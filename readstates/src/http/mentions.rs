@@ -3,35 +3,26 @@
 //! Users are grouped by owner. Those of this member are applied here; every other owner gets one
 //! request with its part. A part that fails fails for its users alone, and says so in the answer.
 
-use std::sync::Arc;
-
-use axum::{Json, extract::State};
 use bytes::Bytes;
-use futures::{StreamExt, future::join_all, stream};
-use http::{HeaderMap, StatusCode};
+use futures::future::{join, join_all};
+use http::{HeaderValue, StatusCode, request::Parts};
+use hyper::body::Incoming;
 use readstates_api::{
     FailedUser, Id, MAX_MENTIONED_USERS, MentionsAnswer, MentionsRequest, Problem, ProblemType,
-    headers,
 };
 
 use super::{
-    App,
-    body::JsonBody,
+    App, body,
+    fan_out::{self, Part},
     owner,
     problem::{Refusal, problem_type},
+    reply::{self, Answer},
+    route::Class,
 };
 use crate::{
-    block::{BlockRef, Operation, Outcome},
+    block::{Operation, Outcome},
     cache::Touch,
-    engine::NotDone,
-    membership::{Member, Owner},
 };
-
-/// Users of one request that are worked on at once: most are answered from memory, the others wait for
-/// the store.
-const AT_ONCE: usize = 64;
-/// Users after which other requests get a turn.
-const TURN: usize = 256;
 
 /// A message mentions users
 ///
@@ -40,38 +31,33 @@ const TURN: usize = 256;
     post, path = "/v1/mentions", tag = "mentions", request_body = MentionsRequest,
     responses(
         (status = 200, body = MentionsAnswer, description = "How many were applied; who failed"),
-        (status = "default", body = Problem, content_type = "application/problem+json",
-         description = "A refusal"),
+        super::openapi::Refused,
     )
 )]
-pub(super) async fn mention(
-    State(app): State<Arc<App>>,
-    headers: HeaderMap,
-    JsonBody(request): JsonBody<MentionsRequest>,
-) -> Result<Json<MentionsAnswer>, Refusal> {
-    let Ok(_permit) = app.mentions.try_acquire() else {
-        let detail = "as many mentions are being handled as may be; try again later";
-        return Err(Problem::new(ProblemType::Overloaded, detail).into());
-    };
-    let mention = checked(request)?;
-    let (mine, others) = by_owner(&app, &mention.users);
+pub(super) async fn mention(app: &App, parts: &Parts, content: Incoming) -> Answer {
+    app.gates.look(Class::Mentions)?;
+    let body = body::read(&app.gates, content).await?;
+    let _permit = app.gates.enter(Class::Mentions)?;
+    let _from = app.gates.enter_from(&parts.headers)?;
+    let mention = checked(body::json(&parts.headers, &body.bytes)?)?;
+    drop(body);
+    let by_user = mention.users.iter().map(|&user| (user.get(), user));
+    let (mine, others) = fan_out::by_owner(&app.membership, by_user);
     let mut answer = MentionsAnswer::default();
-    if let Some(refused) = refuse(&app, &others, &headers)? {
-        fail(
-            &mut answer,
-            others.iter().flat_map(|part| &part.users),
-            refused,
-        );
-        add(&mut answer, apply(&app, &mention, mine).await);
-        return Ok(Json(answer));
+    let first = others.first().map(|part| part.owner);
+    if let Some(refused) = owner::refuse_others(app, first, &parts.headers)? {
+        let users = others.iter().flat_map(|part| &part.items);
+        fail(&mut answer, users, refused);
+        add(&mut answer, apply(app, &mention, mine).await);
+        return reply::value(&answer);
     }
-    let here = apply(&app, &mention, mine);
-    let there = join_all(others.into_iter().map(|part| pass(&app, &mention, part)));
-    let (here, there) = futures::future::join(here, there).await;
+    let here = apply(app, &mention, mine);
+    let there = join_all(others.into_iter().map(|part| pass(app, &mention, part)));
+    let (here, there) = join(here, there).await;
     for part in std::iter::once(here).chain(there) {
         add(&mut answer, part);
     }
-    Ok(Json(answer))
+    reply::value(&answer)
 }
 
 /// A mention that is in range, its users sorted and each there once.
@@ -79,13 +65,6 @@ struct Mention {
     channel: Id,
     message: Id,
     count: u32,
-    users: Vec<Id>,
-}
-
-/// The users of another member.
-struct Part<'a> {
-    index: usize,
-    owner: &'a Member,
     users: Vec<Id>,
 }
 
@@ -129,100 +108,43 @@ fn checked(request: MentionsRequest) -> Result<Mention, Refusal> {
     })
 }
 
-fn by_owner<'a>(app: &'a App, users: &[Id]) -> (Vec<Id>, Vec<Part<'a>>) {
-    let mut mine = Vec::new();
-    let mut others: Vec<Part<'a>> = Vec::new();
-    // Where the part of each member is in `others`.
-    let mut places = vec![None; app.membership.members().len()];
-    for &user in users {
-        match app.membership.owner(user.get()) {
-            Owner::Me => mine.push(user),
-            Owner::Other(index, owner) => {
-                let place = *places[index].get_or_insert_with(|| {
-                    others.push(Part {
-                        index,
-                        owner,
-                        users: Vec::new(),
-                    });
-                    others.len() - 1
-                });
-                others[place].users.push(user);
-            }
-        }
-    }
-    (mine, others)
-}
-
-/// Whether users of others are refused rather than passed on: the whole request when its sender chose
-/// the owner itself, those users when another member did.
-fn refuse(
-    app: &App,
-    others: &[Part<'_>],
-    headers: &HeaderMap,
-) -> Result<Option<ProblemType>, Refusal> {
-    let Some(first) = others.first() else {
-        return Ok(None);
-    };
-    match owner::not_here(app, first.owner, headers) {
-        Some(problem) if headers.contains_key(headers::DIRECT) => Err(problem.into()),
-        Some(problem) => Ok(Some(problem.problem)),
-        None => Ok(None),
-    }
-}
-
 /// Applies a mention to users of this member.
 async fn apply(app: &App, mention: &Mention, users: Vec<Id>) -> MentionsAnswer {
-    let mut answer = MentionsAnswer::default();
-    for turn in users.chunks(TURN) {
-        let changes: Vec<_> = turn
-            .iter()
-            .map(|&user| apply_one(app, mention, user))
-            .collect();
-        let mut outcomes = stream::iter(changes).buffer_unordered(AT_ONCE);
-        while let Some((user_id, outcome)) = outcomes.next().await {
-            match outcome {
-                Ok(true) => answer.applied += 1,
-                Ok(false) => answer.ignored += 1,
-                Err(not_done) => {
-                    let problem = problem_type(not_done);
-                    answer.failed.push(FailedUser { user_id, problem });
-                }
-            }
-        }
-        tokio::task::yield_now().await;
-    }
-    answer
-}
-
-/// Whether the mention changed anything for one user.
-async fn apply_one(app: &App, mention: &Mention, user: Id) -> (Id, Result<bool, NotDone>) {
     let operation = Operation::Mention {
         channel: mention.channel.get(),
         message: mention.message.get(),
         count: mention.count,
     };
-    let applied = |_: BlockRef<'_>, outcomes: &[Outcome]| outcomes.contains(&Outcome::Applied);
-    (
-        user,
-        app.engine
-            .change(user.get(), &[operation], Touch::Mention, applied)
-            .await,
-    )
+    let operations: Vec<_> = users.iter().map(|user| (user.get(), operation)).collect();
+    let outcomes = fan_out::change_here(app, &operations, Touch::Mention).await;
+    let mut answer = MentionsAnswer::default();
+    for (user_id, outcome) in users.into_iter().zip(outcomes) {
+        match outcome {
+            Ok(Outcome::Applied) => answer.applied += 1,
+            Ok(Outcome::Ignored) => answer.ignored += 1,
+            Err(not_done) => {
+                let problem = problem_type(not_done);
+                answer.failed.push(FailedUser { user_id, problem });
+            }
+        }
+    }
+    answer
 }
 
 /// Sends a part to its owner.
-async fn pass(app: &App, mention: &Mention, part: Part<'_>) -> MentionsAnswer {
+async fn pass(app: &App, mention: &Mention, part: Part<'_, Id>) -> MentionsAnswer {
     let mut answer = MentionsAnswer::default();
     let request = MentionsRequest {
         channel_id: mention.channel,
         message_id: mention.message,
-        user_ids: part.users,
+        user_ids: part.items,
         count: Some(mention.count),
     };
+    let json = HeaderValue::from_static("application/json");
     let sent = match serde_json::to_vec(&request) {
         Ok(body) => {
             app.forwarder
-                .mention(part.index, part.owner, body.into())
+                .part(part.index, part.owner, "/v1/mentions", json, body.into())
                 .await
         }
         Err(error) => Err(Problem::new(ProblemType::MalformedBody, error.to_string())),

@@ -1,53 +1,53 @@
-//! The HTTP surface: routes, and what surrounds each of them.
+//! The HTTP surface: what comes in, in the order in which it is looked at.
 //!
 //! ```text
-//! request ─ ring header ─ metrics ─ limit ─ owner? ─ handler ─ engine
-//!                                             └─ another member: forward once
+//! connection ─ route ─ owner? ─ limit ─ body ─ permit ─ handler ─ engine ─ answer
+//!                                                └─ another member: forward once
 //! ```
+//!
+//! There is no framework between hyper and the handlers: a request is a match over the operations of
+//! [`route`], so that what it costs is what is written here.
 
 mod admin;
+mod batch;
 mod body;
+mod connection;
+mod fan_out;
+mod gates;
+mod json;
+mod listen;
 mod mentions;
 mod openapi;
 mod owner;
 mod probes;
 mod problem;
 mod read_states;
-mod view;
+mod reply;
+mod route;
 
 use std::{sync::Arc, time::Instant};
 
-use axum::{
-    Router,
-    extract::{MatchedPath, Request, State},
-    middleware::{self, Next},
-    response::{IntoResponse, Response},
-    routing::{delete, get, post, put},
-};
-use http::{HeaderName, HeaderValue, Method, Uri};
+use bytes::Bytes;
+use gates::Gates;
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, request::Parts};
+use hyper::body::Incoming;
+pub(crate) use listen::listen;
 pub use openapi::document as openapi_document;
 use problem::Refusal;
 use readstates_api::{Problem, ProblemType, headers};
-use tokio::sync::Semaphore;
+use reply::Answer;
+pub(crate) use reply::Body;
+use route::{Class, Resource};
+pub(crate) use route::{Operation, Port};
+use tokio::sync::watch;
+use tracing::Instrument;
 
 use crate::{
-    engine::Engine, forward::Forwarder, health::Health, membership::Membership, metrics::Metrics,
+    config::Limits, engine::Engine, forward::Forwarder, health::Health, limit::Permit,
+    membership::Membership, metrics::Metrics,
 };
 
-/// Requests handled at once; what is over it is refused before its body is read.
-const MOST_REQUESTS: usize = 2048;
-/// Mentions handled at once: each may be of 100,000 users.
-const MOST_MENTIONS: usize = 64;
-
-/// Methods with a metric label of their own: a client can make up others without end.
-const METHODS: [Method; 6] = [
-    Method::GET,
-    Method::HEAD,
-    Method::POST,
-    Method::PUT,
-    Method::DELETE,
-    Method::OPTIONS,
-];
+const RING: HeaderName = HeaderName::from_static(headers::RING);
 
 /// What handlers work with.
 pub struct App {
@@ -56,9 +56,10 @@ pub struct App {
     pub(crate) forwarder: Forwarder,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
+    gates: Gates,
     ring_header: HeaderValue,
-    requests: Semaphore,
-    mentions: Semaphore,
+    /// True when the member stops listening.
+    closed: watch::Receiver<bool>,
 }
 
 impl App {
@@ -70,16 +71,18 @@ impl App {
         forwarder: Forwarder,
         metrics: Arc<Metrics>,
         health: Arc<Health>,
+        limits: Limits,
+        closed: watch::Receiver<bool>,
     ) -> Self {
         Self {
             ring_header: HeaderValue::from(membership.ring().number()),
+            gates: Gates::new(limits, &membership),
             membership,
             engine,
             forwarder,
             metrics,
             health,
-            requests: Semaphore::new(MOST_REQUESTS),
-            mentions: Semaphore::new(MOST_MENTIONS),
+            closed,
         }
     }
 }
@@ -92,62 +95,54 @@ impl std::fmt::Debug for App {
     }
 }
 
-/// The routes for clients and probes.
-pub fn public(app: Arc<App>) -> Router {
-    let user = Router::new()
-        .route("/v1/users/{user}", delete(read_states::delete_user))
-        .route("/v1/users/{user}/summary", get(read_states::summary))
-        .route("/v1/users/{user}/read-states", get(read_states::list))
-        .route(
-            "/v1/users/{user}/read-states/ack-bulk",
-            post(read_states::ack_bulk),
-        )
-        .route(
-            "/v1/users/{user}/read-states/{channel}",
-            get(read_states::get).delete(read_states::delete),
-        )
-        .route(
-            "/v1/users/{user}/read-states/{channel}/ack",
-            post(read_states::ack),
-        )
-        .route(
-            "/v1/users/{user}/read-states/{channel}/pins/ack",
-            post(read_states::ack_pins),
-        )
-        .route_layer(middleware::from_fn_with_state(
-            Arc::clone(&app),
-            owner::serve_or_forward,
-        ));
-    let limited = user
-        .route("/v1/mentions", post(mentions::mention))
-        .route("/v1/ring", get(probes::ring))
-        .route_layer(middleware::from_fn_with_state(Arc::clone(&app), limit));
-    let open = Router::new()
-        .route("/livez", get(probes::livez))
-        .route("/readyz", get(probes::readyz))
-        .route("/metrics", get(probes::metrics))
-        .route("/openapi.json", get(probes::openapi));
-    surround(limited.merge(open), app)
+/// Answers one request, books it, and says the ring's number in the answer.
+async fn answer(app: Arc<App>, port: Port, request: Request<Incoming>) -> Response<Body> {
+    let started = Instant::now();
+    let (parts, body) = request.into_parts();
+    let (operation, answered) = match routed(port, &parts) {
+        Ok((operation, resource)) => {
+            let work = handle(&app, operation, resource, &parts, body);
+            // A span that nobody looks at would be made and entered all the same.
+            let answered = if tracing::enabled!(tracing::Level::DEBUG) {
+                let span =
+                    tracing::debug_span!("request", method = %parts.method, uri = %parts.uri);
+                work.instrument(span).await
+            } else {
+                work.await
+            };
+            (operation, answered)
+        }
+        Err(refusal) => (Operation::Unrouted, Err(refusal)),
+    };
+    let mut response = answered
+        .and_then(|response| match operation.class() {
+            Class::Open => Ok(response),
+            Class::Reads
+            | Class::Changes
+            | Class::Batches
+            | Class::Mentions
+            | Class::RingWaiters => hold(&app.gates, response),
+        })
+        .unwrap_or_else(|refusal| {
+            app.metrics.refused(refusal.problem_type());
+            refusal.into_response()
+        });
+    response.headers_mut().insert(RING, app.ring_header.clone());
+    app.metrics
+        .request(operation, response.status(), started.elapsed());
+    response
 }
 
-/// The routes for the operator.
-pub fn admin(app: Arc<App>) -> Router {
-    let routes = Router::new()
-        .route("/admin/v1/status", get(admin::status))
-        .route("/admin/v1/flush", post(admin::flush))
-        .route("/admin/v1/capacity", put(admin::set_capacity));
-    surround(routes, app)
+fn routed(port: Port, parts: &Parts) -> Result<(Operation, Resource<'_>), Refusal> {
+    let path = parts.uri.path();
+    let resource = Resource::at(port, path).ok_or_else(|| no_route(&parts.uri))?;
+    match resource.operation(&parts.method) {
+        Ok(operation) => Ok((operation, resource)),
+        Err(allow) => Err(no_method(&parts.method, &parts.uri, allow)),
+    }
 }
 
-fn surround(routes: Router<Arc<App>>, app: Arc<App>) -> Router {
-    routes
-        .fallback(no_route)
-        .method_not_allowed_fallback(no_method)
-        .layer(middleware::from_fn_with_state(Arc::clone(&app), observe))
-        .with_state(app)
-}
-
-async fn no_route(uri: Uri) -> Refusal {
+fn no_route(uri: &Uri) -> Refusal {
     let detail = format!(
         "there is nothing at {}; GET /openapi.json lists what there is",
         uri.path()
@@ -155,48 +150,71 @@ async fn no_route(uri: Uri) -> Refusal {
     Problem::new(ProblemType::NoRoute, detail).into()
 }
 
-async fn no_method(method: Method, uri: Uri) -> Refusal {
+fn no_method(method: &Method, uri: &Uri, allow: &'static str) -> Refusal {
     let detail = format!("{} does not take {method}", uri.path());
-    Problem::new(ProblemType::MethodNotAllowed, detail).into()
+    Refusal::method_not_allowed(detail, allow)
 }
 
-/// Refuses what is over the limit; the permit frees itself when the answer is made.
-async fn limit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let Ok(_permit) = app.requests.try_acquire() else {
-        let detail = format!("{MOST_REQUESTS} requests are being handled");
-        return Refusal::from(Problem::new(ProblemType::Overloaded, detail)).into_response();
-    };
-    next.run(request).await
+/// The work itself.
+async fn handle(
+    app: &App,
+    operation: Operation,
+    resource: Resource<'_>,
+    parts: &Parts,
+    body: Incoming,
+) -> Answer {
+    match operation {
+        Operation::List
+        | Operation::Get
+        | Operation::Summary
+        | Operation::Ack
+        | Operation::AckPins
+        | Operation::AckBulk
+        | Operation::Delete
+        | Operation::DeleteUser => owner::serve(app, operation, resource, parts, body).await,
+        // Rare and large: in a box, so that the others need not carry their state.
+        Operation::Mention => Box::pin(mentions::mention(app, parts, body)).await,
+        Operation::Batch => batch::batch(app, parts, body).await,
+        Operation::Ring => Box::pin(probes::ring(app, parts)).await,
+        Operation::Livez => Ok(probes::livez()),
+        Operation::Readyz => Ok(probes::readyz(app)),
+        Operation::Metrics => Ok(probes::metrics(app)),
+        Operation::Openapi => Ok(probes::openapi()),
+        Operation::AdminStatus => admin::status(app),
+        Operation::AdminFlush => Box::pin(admin::flush(app)).await,
+        Operation::AdminSetCapacity => {
+            let body = body::read(&app.gates, body).await?;
+            admin::set_capacity(app, body::json(&parts.headers, &body.bytes)?)
+        }
+        // Nothing is routed there.
+        Operation::Unrouted => Err(no_route(&parts.uri)),
+    }
 }
 
-/// Books the request, and says the ring's number in its answer.
-async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let started = Instant::now();
-    // Paths nobody routes share one label: a label per path would be unbounded.
-    let matched = request.extensions().get::<MatchedPath>().cloned();
-    let method = request.method().clone();
-    app.metrics.in_flight.increment(1.0);
-    let in_flight = Ended(&app.metrics.in_flight);
-    let mut response = next.run(request).await;
-    drop(in_flight);
-    let route = matched.as_ref().map_or("unmatched", MatchedPath::as_str);
-    let method = if METHODS.contains(&method) {
-        method.as_str()
-    } else {
-        "other"
-    };
-    app.metrics
-        .request(route, method, response.status().as_u16(), started.elapsed());
-    let ring = HeaderName::from_static(headers::RING);
-    response.headers_mut().insert(ring, app.ring_header.clone());
-    response
+/// Counts an answer that is not small, until its last byte is on its way: clients that are slow to
+/// read cannot make the member hold more than it may.
+fn hold(gates: &Gates, mut response: Response<Body>) -> Answer {
+    if let Body::Whole(Some(bytes)) = response.body_mut()
+        && bytes.len() > body::SMALL_BYTES
+    {
+        let permit =
+            Permit::take(Arc::clone(&gates.buffered), bytes.len()).ok_or_else(body::no_memory)?;
+        *bytes = Bytes::from_owner(Held {
+            bytes: bytes.clone(),
+            _permit: permit,
+        });
+    }
+    Ok(response)
 }
 
-/// Counts down also when the client goes away and the handler is dropped.
-struct Ended<'a>(&'a metrics::Gauge);
+/// Bytes that give their permit back when the last copy of them is gone.
+struct Held {
+    bytes: Bytes,
+    _permit: Permit<Arc<crate::limit::Limit>>,
+}
 
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        self.0.decrement(1.0);
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }

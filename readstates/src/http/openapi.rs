@@ -1,8 +1,14 @@
 //! The OpenAPI document, generated from the handlers and the wire types.
 
-use utoipa::OpenApi;
+use std::collections::BTreeMap;
 
-use super::{admin, mentions, probes, read_states};
+use readstates_api::{Id, Problem};
+use utoipa::{
+    IntoParams, IntoResponses, OpenApi, ToSchema,
+    openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder},
+};
+
+use super::{admin, batch, mentions, probes, read_states};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -23,6 +29,7 @@ use super::{admin, mentions, probes, read_states};
         read_states::delete_user,
         read_states::summary,
         mentions::mention,
+        batch::batch,
         probes::ring,
         probes::livez,
         probes::readyz,
@@ -30,9 +37,52 @@ use super::{admin, mentions, probes, read_states};
         admin::status,
         admin::flush,
         admin::set_capacity,
-    )
+    ),
+    components(schemas(Problem))
 )]
 struct Document;
+
+/// The user in the path.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it only describes")]
+pub(super) struct OfUser {
+    /// The user
+    user: Id,
+}
+
+/// The user and the channel in the path.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it only describes")]
+pub(super) struct OfChannel {
+    /// The user
+    user: Id,
+    /// The channel
+    channel: Id,
+}
+
+/// A binary frame.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "it only describes")]
+pub(super) struct BatchFrame(Vec<u8>);
+
+/// What every operation may answer instead.
+pub(super) struct Refused;
+
+impl IntoResponses for Refused {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let problem = ContentBuilder::new()
+            .schema(Some(Ref::from_schema_name("Problem")))
+            .build();
+        let refusal = ResponseBuilder::new()
+            .description("A refusal")
+            .content("application/problem+json", problem)
+            .build();
+        BTreeMap::from([("default".into(), refusal.into())])
+    }
+}
 
 /// The document, as JSON with a newline at the end.
 #[must_use]

@@ -1,66 +1,77 @@
 //! Serve or forward: every request about a user is answered by the user's owner.
 
-use std::sync::Arc;
+use http::{HeaderMap, HeaderName, request::Parts};
+use hyper::body::Incoming;
+use readstates_api::{Problem, ProblemType, headers};
 
-use axum::{
-    extract::{Request, State},
-    middleware::Next,
-    response::{IntoResponse, Response},
+use super::{
+    App,
+    body::{self, Arrived},
+    problem::Refusal,
+    read_states,
+    reply::Answer,
+    route::{Operation, Resource},
 };
-use http::{HeaderMap, Uri};
-use readstates_api::{Id, Problem, ProblemType, headers};
-
-use super::{App, body, problem::Refusal};
 use crate::{
     forward::Passed,
     membership::{Member, Owner},
 };
 
-/// Answers for users of this member, and passes the others on.
-pub(super) async fn serve_or_forward(
-    State(app): State<Arc<App>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let user = match user_of(request.uri()) {
-        Ok(user) => user,
-        Err(refusal) => return refusal.into_response(),
-    };
-    match app.membership.owner(user.get()) {
-        Owner::Me => next.run(request).await,
-        Owner::Other(index, member) => forward(&app, index, member, request)
-            .await
-            .unwrap_or_else(IntoResponse::into_response),
-    }
-}
+const DIRECT: HeaderName = HeaderName::from_static(headers::DIRECT);
+const FORWARDED: HeaderName = HeaderName::from_static(headers::FORWARDED);
 
-/// The user in `/v1/users/{user}…`.
-fn user_of(uri: &Uri) -> Result<Id, Refusal> {
-    let text = uri.path().split('/').nth(3).unwrap_or_default();
-    body::id("the user", text)
+/// Answers for users of this member, and passes the others on.
+pub(super) async fn serve(
+    app: &App,
+    operation: Operation,
+    resource: Resource<'_>,
+    parts: &Parts,
+    body: Incoming,
+) -> Answer {
+    let (user, channel) = resource.ids();
+    let user = body::id("the user", user.unwrap_or_default())?;
+    let owner = app.membership.owner(user.get());
+    if let Owner::Other(_, member) = owner
+        && let Some(problem) = not_here(app, member, &parts.headers)
+    {
+        return Err(problem.into());
+    }
+    app.gates.look(operation.class())?;
+    let body = match operation.method() {
+        "POST" => Some(body::read(&app.gates, body).await?),
+        _ => None,
+    };
+    let _permit = app.gates.enter(operation.class())?;
+    let _from = app.gates.enter_from(&parts.headers)?;
+    match owner {
+        Owner::Me => {
+            let request = read_states::Asked {
+                user,
+                channel,
+                parts,
+                body: body.as_ref().map_or(&[], |body| &body.bytes),
+            };
+            read_states::serve(app, operation, &request).await
+        }
+        // The other member is asked by all means, so its answer may be waited for in a box.
+        Owner::Other(index, member) => Box::pin(forward(app, index, member, parts, body)).await,
+    }
 }
 
 async fn forward(
     app: &App,
     index: usize,
     member: &Member,
-    request: Request,
-) -> Result<Response, Refusal> {
-    if let Some(problem) = not_here(app, member, request.headers()) {
-        return Err(problem.into());
-    }
-    let (parts, content) = request.into_parts();
-    let path_and_query = parts
-        .uri
-        .path_and_query()
-        .map_or("/", |path| path.as_str())
-        .to_owned();
-    let body = body::collect(content).await?;
+    parts: &Parts,
+    body: Option<Arrived>,
+) -> Answer {
     let passed = Passed {
-        method: parts.method,
-        path_and_query,
-        headers: parts.headers,
-        body,
+        method: &parts.method,
+        path_and_query: parts.uri.path_and_query().map_or("/", |path| path.as_str()),
+        headers: &parts.headers,
+        body: body
+            .as_ref()
+            .map_or_else(Default::default, |body| body.bytes.clone()),
     };
     match app.forwarder.pass(index, member, passed).await {
         Ok(response) => {
@@ -74,13 +85,15 @@ async fn forward(
     }
 }
 
+/// Whether the client chose the owner itself.
+pub(super) fn is_direct(headers: &HeaderMap) -> bool {
+    headers.get(DIRECT).is_some_and(|value| value == "1")
+}
+
 /// Why a request for a user of `owner` is not forwarded, if it is not.
 pub(super) fn not_here(app: &App, owner: &Member, headers: &HeaderMap) -> Option<Problem> {
     let ring_number = app.membership.ring().number();
-    if headers
-        .get(headers::DIRECT)
-        .is_some_and(|value| value == "1")
-    {
+    if is_direct(headers) {
         let detail = format!(
             "{} owns this user by ring {ring_number}; ask it",
             owner.name
@@ -91,7 +104,7 @@ pub(super) fn not_here(app: &App, owner: &Member, headers: &HeaderMap) -> Option
         problem.ring_number = Some(ring_number);
         return Some(problem);
     }
-    let forwarder = headers.get(headers::FORWARDED)?;
+    let forwarder = headers.get(FORWARDED)?;
     let detail = format!(
         "{:?} forwarded this to {}, which says by ring {ring_number} that {} owns the user",
         forwarder.to_str().unwrap_or("somebody"),
@@ -99,4 +112,18 @@ pub(super) fn not_here(app: &App, owner: &Member, headers: &HeaderMap) -> Option
         owner.name,
     );
     Some(Problem::new(ProblemType::RingDisagreement, detail))
+}
+
+/// Users of other members that one request for many users names: the refusal of the whole request
+/// when its sender chose the owner itself, the type of their refusal when another member did.
+pub(super) fn refuse_others(
+    app: &App,
+    first: Option<&Member>,
+    headers: &HeaderMap,
+) -> Result<Option<ProblemType>, Refusal> {
+    match first.and_then(|owner| not_here(app, owner, headers)) {
+        Some(problem) if is_direct(headers) => Err(problem.into()),
+        Some(problem) => Ok(Some(problem.problem)),
+        None => Ok(None),
+    }
 }

@@ -1,12 +1,9 @@
 //! Refusals as responses.
 
-use axum::{
-    Json,
-    response::{IntoResponse, Response},
-};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use readstates_api::{Problem, ProblemType};
 
+use super::reply::{self, Body};
 use crate::{cache::Refused, engine::NotDone, load::LoadError};
 
 /// What a client that is refused for now should wait, in seconds.
@@ -15,11 +12,54 @@ const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+
 
 /// A problem on its way out.
 #[derive(Debug)]
-pub(super) struct Refusal(Box<Problem>);
+pub(super) struct Refusal {
+    problem: Box<Problem>,
+    /// With 405: the methods that there are.
+    allow: Option<&'static str>,
+}
+
+impl Refusal {
+    pub(super) fn method_not_allowed(detail: String, allow: &'static str) -> Self {
+        let problem = Problem::new(ProblemType::MethodNotAllowed, detail);
+        Self {
+            problem: Box::new(problem),
+            allow: Some(allow),
+        }
+    }
+
+    /// An answer that cannot be written: cannot happen with the types that we have.
+    pub(super) fn unwritable(error: serde_json::Error) -> Self {
+        let detail = format!("the answer cannot be written: {error}");
+        Problem::new(ProblemType::OutcomeUnknown, detail).into()
+    }
+
+    pub(super) fn problem_type(&self) -> ProblemType {
+        self.problem.problem
+    }
+
+    pub(super) fn into_response(self) -> Response<Body> {
+        let Self { problem, allow } = self;
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let mut response = reply::typed(PROBLEM_JSON, body.into());
+        *response.status_mut() =
+            StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        if problem.problem.passes() {
+            headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
+        if let Some(allow) = allow {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        response
+    }
+}
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {
-        Self(Box::new(problem))
+        Self {
+            problem: Box::new(problem),
+            allow: None,
+        }
     }
 }
 
@@ -27,22 +67,6 @@ impl From<NotDone> for Refusal {
     fn from(not_done: NotDone) -> Self {
         let detail = format!("{not_done}; {}", next_step(not_done));
         Problem::new(problem_type(not_done), detail).into()
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let problem = self.0;
-        let status =
-            StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let passes = problem.problem.passes();
-        let mut response = (status, Json(problem)).into_response();
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
-        if passes {
-            headers.insert(header::RETRY_AFTER, RETRY_AFTER);
-        }
-        response
     }
 }
 

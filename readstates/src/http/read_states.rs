@@ -1,30 +1,81 @@
 //! What is done to and read from one user's read states.
 
-use std::sync::Arc;
-
-use axum::{
-    Json,
-    extract::{Path, Query, State, rejection::QueryRejection},
-    response::{IntoResponse, Response},
-};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header, request::Parts};
 use readstates_api::{
-    AckAnswer, AckBulkAnswer, AckBulkRequest, AckBulkResult, AckRequest, DeleteAnswer, Id,
-    MAX_BULK_ITEMS, PinsAckRequest, Problem, ProblemType, ReadState, ReadStates, Summary, Version,
+    AckAnswer, AckBulkAnswer, AckBulkRequest, AckRequest, DeleteAnswer, Id, MAX_BULK_ITEMS,
+    PinsAckRequest, Problem, ProblemType, ReadState, ReadStates, Summary, Version,
 };
 
 use super::{
-    App,
-    body::{self, JsonBody, SinceQuery},
+    App, Operation as Asks,
+    body::{self, KnownTags},
+    json,
+    openapi::{OfChannel, OfUser, Refused},
     problem::Refusal,
-    view,
+    reply::{self, Answer},
 };
 use crate::{
-    block::{Operation, Outcome, Visit},
+    block::{BlockRef, Operation, Outcome, Visit},
     cache::Touch,
 };
 
-type Answer<T> = Result<Json<T>, Refusal>;
+/// While a block is shown, others who hash near it wait for a lock: of more states than this, a tenth
+/// of a millisecond, the bytes are copied and written out after.
+const MOST_STATES_AT_ONCE: usize = 1000;
+
+/// A block as it was when it was asked for.
+enum Shown {
+    Json(Vec<u8>),
+    Block(Vec<u8>),
+}
+
+/// A request about a user of this member.
+#[derive(Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) user: Id,
+    /// The channel as the path has it.
+    pub(super) channel: Option<&'a str>,
+    pub(super) parts: &'a Parts,
+    pub(super) body: &'a [u8],
+}
+
+impl Asked<'_> {
+    fn channel(&self) -> Result<Id, Refusal> {
+        body::id("the channel", self.channel.unwrap_or_default())
+    }
+
+    fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Refusal> {
+        body::json(&self.parts.headers, self.body)
+    }
+}
+
+/// Answers it.
+pub(super) async fn serve(app: &App, asks: Asks, asked: &Asked<'_>) -> Answer {
+    match asks {
+        Asks::List => list(app, asked).await,
+        Asks::Get => get(app, asked).await,
+        Asks::Summary => summary(app, asked).await,
+        Asks::Ack => ack(app, asked).await,
+        Asks::AckPins => ack_pins(app, asked).await,
+        Asks::AckBulk => ack_bulk(app, asked).await,
+        Asks::Delete => delete(app, asked).await,
+        Asks::DeleteUser => delete_user(app, asked).await,
+        Asks::Mention
+        | Asks::Batch
+        | Asks::Ring
+        | Asks::Livez
+        | Asks::Readyz
+        | Asks::Metrics
+        | Asks::Openapi
+        | Asks::AdminStatus
+        | Asks::AdminFlush
+        | Asks::AdminSetCapacity
+        | Asks::Unrouted => {
+            let detail = format!("{} is about no single user", asked.parts.uri.path());
+            Err(Problem::new(ProblemType::NoRoute, detail).into())
+        }
+    }
+}
 
 /// All read states of a user, or what changed since a version
 ///
@@ -33,7 +84,7 @@ type Answer<T> = Result<Json<T>, Refusal>;
 #[utoipa::path(
     get, path = "/v1/users/{user}/read-states", tag = "read states",
     params(
-        ("user" = Id, Path, description = "The user"),
+        OfUser,
         ("since" = Option<Version>, Query, description = "Only what changed after this version"),
         ("if-none-match" = Option<String>, Header, description = "The ETag of an earlier answer"),
     ),
@@ -41,33 +92,32 @@ type Answer<T> = Result<Json<T>, Refusal>;
         (status = 200, body = ReadStates, description = "The read states, by channel",
          headers(("etag" = String, description = "The user's version, quoted"))),
         (status = 304, description = "The user's version is the one in If-None-Match"),
-        (status = "default", body = Problem, content_type = "application/problem+json",
-         description = "A refusal"),
+        Refused,
     )
 )]
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Path(user): Path<String>,
-    query: Result<Query<SinceQuery>, QueryRejection>,
-    headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    let user_id = body::id("the user", &user)?;
-    let since = body::since(query)?;
-    // A user who is being loaded is shown later, and elsewhere: the view takes along what it needs.
-    let view = move |block: crate::block::BlockRef<'_>| {
+async fn list(app: &App, asked: &Asked<'_>) -> Answer {
+    let user = asked.user.get();
+    let since = body::number_in_query(asked.parts.uri.query(), "since")?;
+    let known = KnownTags::of(&asked.parts.headers);
+    // A user who is being loaded is shown later, and elsewhere: a view takes along what it needs.
+    let view = move |block: BlockRef<'_>| {
         let etag = format!("\"{}\"", block.version());
-        let known = body::none_match(&headers, &etag);
-        (
-            etag,
-            (!known).then(|| view::read_states(user_id, block, since)),
-        )
+        let show = |block: BlockRef<'_>| match block.len() > MOST_STATES_AT_ONCE {
+            true => Shown::Block(block.bytes().to_vec()),
+            false => Shown::Json(json::read_states(user, block, since)),
+        };
+        let shown = (!known.have(&etag)).then(|| show(block));
+        (etag, shown)
     };
-    let (etag, states) = app.engine.read(user_id.get(), view).await?;
+    let (etag, states) = app.engine.read(user, view).await?;
     let mut response = match states {
-        Some(states) => Json(states).into_response(),
-        None => StatusCode::NOT_MODIFIED.into_response(),
+        Some(Shown::Json(json)) => reply::json(json),
+        Some(Shown::Block(bytes)) => {
+            reply::json(json::read_states(user, BlockRef::trusted(&bytes), since))
+        }
+        None => reply::empty(StatusCode::NOT_MODIFIED),
     };
-    if let Ok(etag) = HeaderValue::from_str(&etag) {
+    if let Ok(etag) = HeaderValue::try_from(etag) {
         response.headers_mut().insert(header::ETAG, etag);
     }
     Ok(response)
@@ -76,29 +126,25 @@ pub(super) async fn list(
 /// The read state of one channel
 #[utoipa::path(
     get, path = "/v1/users/{user}/read-states/{channel}", tag = "read states",
-    params(("user" = Id, Path, description = "The user"),
-           ("channel" = Id, Path, description = "The channel")),
+    params(OfChannel),
     responses(
         (status = 200, body = ReadState, description = "The read state"),
-        (status = "default", body = Problem, content_type = "application/problem+json",
-         description = "A refusal; 404 when there is no read state"),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+         description = "There is no read state"),
+        Refused,
     )
 )]
-pub(super) async fn get(
-    State(app): State<Arc<App>>,
-    Path(ids): Path<(String, String)>,
-) -> Answer<ReadState> {
-    let (user, channel) = user_and_channel(&ids)?;
-    let state = app
-        .engine
-        .read(user.get(), move |block| {
-            block.state(channel.get()).and_then(view::read_state)
-        })
-        .await?;
-    state.map(Json).ok_or_else(|| {
-        let detail = format!("user {user} has no read state for channel {channel}");
-        Problem::new(ProblemType::NoReadState, detail).into()
-    })
+async fn get(app: &App, asked: &Asked<'_>) -> Answer {
+    let (user, channel) = (asked.user, asked.channel()?);
+    let view = move |block: BlockRef<'_>| {
+        block
+            .state(channel.get())
+            .map(|state| json::read_state(&state))
+    };
+    let state = app.engine.read(user.get(), view).await?;
+    state
+        .map(reply::json)
+        .ok_or_else(|| no_read_state(user, channel.get()))
 }
 
 /// The user has read a channel up to a message
@@ -106,29 +152,23 @@ pub(super) async fn get(
 /// Without `manual` this only moves forward; a message at or below the last one read changes nothing.
 #[utoipa::path(
     post, path = "/v1/users/{user}/read-states/{channel}/ack", tag = "read states",
-    params(("user" = Id, Path, description = "The user"),
-           ("channel" = Id, Path, description = "The channel")),
+    params(OfChannel),
     request_body = AckRequest,
     responses(
         (status = 200, body = AckAnswer, description = "Applied, or known already"),
-        (status = "default", body = Problem, content_type = "application/problem+json",
-         description = "A refusal"),
+        Refused,
     )
 )]
-pub(super) async fn ack(
-    State(app): State<Arc<App>>,
-    Path(ids): Path<(String, String)>,
-    JsonBody(request): JsonBody<AckRequest>,
-) -> Answer<AckAnswer> {
-    let (user, channel) = user_and_channel(&ids)?;
+async fn ack(app: &App, asked: &Asked<'_>) -> Answer {
+    let channel = asked.channel()?.get();
     let AckRequest {
         message_id,
         manual,
         mention_count,
         flags,
         last_viewed,
-    } = request;
-    let (channel, message) = (channel.get(), message_id.get());
+    } = asked.json()?;
+    let message = message_id.get();
     let visit = Visit { flags, last_viewed };
     let operation = match (manual, mention_count) {
         (true, count) => Operation::Manual {
@@ -145,48 +185,32 @@ pub(super) async fn ack(
         (false, Some(_)) => {
             let detail = "mention_count goes with manual: true only; \
                           without it the count follows from the message";
-            return Err(Problem::new(ProblemType::BadValue, detail)
-                .at("/mention_count")
-                .into());
+            return Err(wrong(detail, "/mention_count"));
         }
     };
-    acknowledge(&app, user, operation).await
+    acknowledge(app, asked.user, channel, operation).await
 }
 
 /// The user has seen the pins made until a time
 #[utoipa::path(
     post, path = "/v1/users/{user}/read-states/{channel}/pins/ack", tag = "read states",
-    params(("user" = Id, Path, description = "The user"),
-           ("channel" = Id, Path, description = "The channel")),
+    params(OfChannel),
     request_body = PinsAckRequest,
     responses(
         (status = 200, body = AckAnswer, description = "Applied, or known already"),
-        (status = "default", body = Problem, content_type = "application/problem+json",
-         description = "A refusal"),
+        Refused,
     )
 )]
-pub(super) async fn ack_pins(
-    State(app): State<Arc<App>>,
-    Path(ids): Path<(String, String)>,
-    JsonBody(request): JsonBody<PinsAckRequest>,
-) -> Answer<AckAnswer> {
-    let (user, channel) = user_and_channel(&ids)?;
-    let millis = u64::try_from(request.last_pin_timestamp.as_millisecond()).unwrap_or(0);
+async fn ack_pins(app: &App, asked: &Asked<'_>) -> Answer {
+    let channel = asked.channel()?.get();
+    let PinsAckRequest { last_pin_timestamp } = asked.json()?;
+    let millis = u64::try_from(last_pin_timestamp.as_millisecond()).unwrap_or(0);
     if millis == 0 {
         let detail = "a pin was made after 1970-01-01T00:00:00Z";
-        return Err(Problem::new(ProblemType::BadValue, detail)
-            .at("/last_pin_timestamp")
-            .into());
+        return Err(wrong(detail, "/last_pin_timestamp"));
     }
-    acknowledge(
-        &app,
-        user,
-        Operation::AckPins {
-            channel: channel.get(),
-            millis,
-        },
-    )
-    .await
+    let operation = Operation::AckPins { channel, millis };
+    acknowledge(app, asked.user, channel, operation).await
 }
 
 /// The user has read many channels
@@ -194,26 +218,18 @@ pub(super) async fn ack_pins(
 /// All acknowledgements are applied in order, or none is when the request is refused.
 #[utoipa::path(
     post, path = "/v1/users/{user}/read-states/ack-bulk", tag = "read states",
-    params(("user" = Id, Path, description = "The user")),
+    params(OfUser),
     request_body = AckBulkRequest,
     responses(
         (status = 200, body = AckBulkAnswer, description = "What became of each, in order"),
-        (status = "default", body = Problem, content_type = "application/problem+json",
-         description = "A refusal"),
+        Refused,
     )
 )]
-pub(super) async fn ack_bulk(
-    State(app): State<Arc<App>>,
-    Path(user): Path<String>,
-    JsonBody(request): JsonBody<AckBulkRequest>,
-) -> Answer<AckBulkAnswer> {
-    let user = body::id("the user", &user)?;
-    let items = request.read_states;
+async fn ack_bulk(app: &App, asked: &Asked<'_>) -> Answer {
+    let AckBulkRequest { read_states: items } = asked.json()?;
     if items.is_empty() {
         let detail = "read_states is empty; give 1 to 1000 acknowledgements";
-        return Err(Problem::new(ProblemType::BadValue, detail)
-            .at("/read_states")
-            .into());
+        return Err(wrong(detail, "/read_states"));
     }
     if items.len() > MAX_BULK_ITEMS {
         let detail = format!(
@@ -227,69 +243,43 @@ pub(super) async fn ack_bulk(
     let visit = Visit::default();
     let operations: Vec<Operation> = items
         .iter()
-        .map(|item| {
-            let (channel, message) = (item.channel_id.get(), item.message_id.get());
-            Operation::Ack {
-                channel,
-                message,
-                visit,
-            }
+        .map(|item| Operation::Ack {
+            channel: item.channel_id.get(),
+            message: item.message_id.get(),
+            visit,
         })
         .collect();
+    let view = move |block: BlockRef<'_>, outcomes: &[Outcome]| {
+        let channels = items.iter().map(|item| item.channel_id.get());
+        json::ack_bulk_answer(block.version(), channels.zip(outcomes.iter().copied()))
+    };
     let answer = app
         .engine
-        .change(
-            user.get(),
-            &operations,
-            Touch::Online,
-            move |block, outcomes| AckBulkAnswer {
-                version: Version(block.version()),
-                results: items
-                    .iter()
-                    .zip(outcomes)
-                    .map(|(item, &outcome)| AckBulkResult {
-                        channel_id: item.channel_id,
-                        applied: outcome == Outcome::Applied,
-                    })
-                    .collect(),
-            },
-        )
+        .change(asked.user.get(), &operations, Touch::Online, view)
         .await?;
-    Ok(Json(answer))
+    Ok(reply::json(answer))
 }
 
 /// Delete the read state of a channel
 #[utoipa::path(
     delete, path = "/v1/users/{user}/read-states/{channel}", tag = "read states",
-    params(("user" = Id, Path, description = "The user"),
-           ("channel" = Id, Path, description = "The channel")),
+    params(OfChannel),
     responses(
         (status = 200, body = DeleteAnswer, description = "Deleted, or not there"),
-        (status = "default", body = Problem, content_type = "application/problem+json",
-         description = "A refusal"),
+        Refused,
     )
 )]
-pub(super) async fn delete(
-    State(app): State<Arc<App>>,
-    Path(ids): Path<(String, String)>,
-) -> Answer<DeleteAnswer> {
-    let (user, channel) = user_and_channel(&ids)?;
-    let operation = Operation::Delete {
-        channel: channel.get(),
+async fn delete(app: &App, asked: &Asked<'_>) -> Answer {
+    let channel = asked.channel()?.get();
+    let view = move |block: BlockRef<'_>, outcomes: &[Outcome]| {
+        json::delete_answer(outcomes.contains(&Outcome::Applied), block.version())
     };
+    let operation = Operation::Delete { channel };
     let answer = app
         .engine
-        .change(
-            user.get(),
-            &[operation],
-            Touch::Online,
-            |block, outcomes| DeleteAnswer {
-                applied: outcomes.contains(&Outcome::Applied),
-                version: Version(block.version()),
-            },
-        )
+        .change(asked.user.get(), &[operation], Touch::Online, view)
         .await?;
-    Ok(Json(answer))
+    Ok(reply::json(answer))
 }
 
 /// Delete everything of a user
@@ -297,75 +287,60 @@ pub(super) async fn delete(
 /// The user's version does not go back. The database is written at once, not after the interval.
 #[utoipa::path(
     delete, path = "/v1/users/{user}", tag = "read states",
-    params(("user" = Id, Path, description = "The user")),
+    params(OfUser),
     responses(
         (status = 204, description = "Everything is gone for readers"),
-        (status = "default", body = Problem, content_type = "application/problem+json",
-         description = "A refusal"),
+        Refused,
     )
 )]
-pub(super) async fn delete_user(
-    State(app): State<Arc<App>>,
-    Path(user): Path<String>,
-) -> Result<StatusCode, Refusal> {
-    let user = body::id("the user", &user)?.get();
+async fn delete_user(app: &App, asked: &Asked<'_>) -> Answer {
+    let user = asked.user.get();
     app.engine
         .change(user, &[Operation::DeleteUser], Touch::Online, |_, _| ())
         .await?;
     app.engine.hurry(user);
-    Ok(StatusCode::NO_CONTENT)
+    Ok(reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// The totals of a user, for a badge
 #[utoipa::path(
     get, path = "/v1/users/{user}/summary", tag = "read states",
-    params(("user" = Id, Path, description = "The user")),
+    params(OfUser),
     responses(
         (status = 200, body = Summary, description = "The totals"),
-        (status = "default", body = Problem, content_type = "application/problem+json",
-         description = "A refusal"),
+        Refused,
     )
 )]
-pub(super) async fn summary(
-    State(app): State<Arc<App>>,
-    Path(user): Path<String>,
-) -> Answer<Summary> {
-    let user = body::id("the user", &user)?;
-    Ok(Json(
-        app.engine
-            .read(user.get(), move |block| view::summary(user, block))
-            .await?,
-    ))
-}
-
-fn user_and_channel((user, channel): &(String, String)) -> Result<(Id, Id), Refusal> {
-    Ok((
-        body::id("the user", user)?,
-        body::id("the channel", channel)?,
-    ))
+async fn summary(app: &App, asked: &Asked<'_>) -> Answer {
+    let user = asked.user.get();
+    let view = move |block: BlockRef<'_>| json::summary(user, block);
+    Ok(reply::json(app.engine.read(user, view).await?))
 }
 
 /// Applies an operation on one channel and shows the state that it leaves.
-async fn acknowledge(app: &App, user: Id, operation: Operation) -> Answer<AckAnswer> {
-    let channel = operation.channel().unwrap_or_default();
+async fn acknowledge(app: &App, user: Id, channel: u64, operation: Operation) -> Answer {
+    let view = move |block: BlockRef<'_>, outcomes: &[Outcome]| {
+        let applied = outcomes.contains(&Outcome::Applied);
+        block
+            .state(channel)
+            .map(|state| json::ack_answer(applied, block.version(), &state))
+    };
     let answer = app
         .engine
-        .change(
-            user.get(),
-            &[operation],
-            Touch::Online,
-            move |block, outcomes| {
-                let state = block.state(channel).and_then(view::read_state)?;
-                Some(AckAnswer {
-                    applied: outcomes.contains(&Outcome::Applied),
-                    version: Version(block.version()),
-                    read_state: state,
-                })
-            },
-        )
+        .change(user.get(), &[operation], Touch::Online, view)
         .await?;
-    answer.map(Json).ok_or_else(|| {
-        let detail = format!("user {user} has no read state for channel {channel}");
-        Problem::new(ProblemType::NoReadState, detail).into()
-    })
+    answer
+        .map(reply::json)
+        .ok_or_else(|| no_read_state(user, channel))
+}
+
+fn no_read_state(user: Id, channel: u64) -> Refusal {
+    let detail = format!("user {user} has no read state for channel {channel}");
+    Problem::new(ProblemType::NoReadState, detail).into()
+}
+
+fn wrong(detail: &str, pointer: &str) -> Refusal {
+    Problem::new(ProblemType::BadValue, detail)
+        .at(pointer)
+        .into()
 }

@@ -10,7 +10,7 @@ pub mod faulty;
 use std::{sync::Arc, time::Duration};
 
 use readstates::{
-    config::{ServeConfig, StoreConfig},
+    config::{Limits, ServeConfig, StoreConfig},
     membership::Member,
     server::{Listeners, Server, Stopped},
     store::{CqlLogin, MemoryStore, Store},
@@ -34,6 +34,7 @@ pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub text: String,
+    pub bytes: Vec<u8>,
 }
 
 pub fn config(flush_interval: Duration) -> ServeConfig {
@@ -50,6 +51,8 @@ pub fn config(flush_interval: Duration) -> ServeConfig {
         ring_number: 1,
         zone: None,
         drain_timeout: PATIENCE,
+        workers: 2.try_into().unwrap(),
+        limits: Limits::default(),
     }
 }
 
@@ -77,7 +80,7 @@ pub async fn members(names: &[&str], store: Arc<dyn Store>) -> Vec<Running> {
         .iter()
         .zip(&listeners)
         .map(|(name, listener)| {
-            let url = format!("http://{}", listener.http.local_addr().unwrap());
+            let url = format!("http://{}", listener.http_address);
             Member {
                 name: (*name).to_owned(),
                 url,
@@ -130,10 +133,12 @@ impl Running {
         }
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status(), response.headers().clone());
+        let bytes = response.bytes().await.unwrap().to_vec();
         Answer {
             status,
             headers,
-            text: response.text().await.unwrap(),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+            bytes,
         }
     }
 

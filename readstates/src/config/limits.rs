@@ -1,0 +1,154 @@
+//! What a member takes on at once, and how long it waits for those who are slow.
+
+use std::time::Duration;
+
+use clap::Args;
+
+/// What is over a limit is refused at once, with 503 and `Retry-After`; nothing is queued.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Limits")]
+pub struct Limits {
+    /// Connections of clients open at once. One more is answered with 503 and closed.
+    #[arg(long, env = "READSTATES_MAX_CONNECTIONS", value_name = "N",
+          default_value_t = Self::DEFAULT.max_connections, value_parser = at_least_one)]
+    pub max_connections: usize,
+
+    /// Reads handled at once. Those of cached users take microseconds; the others wait for the
+    /// database.
+    #[arg(long, env = "READSTATES_MAX_READS", value_name = "N",
+          default_value_t = Self::DEFAULT.max_reads, value_parser = at_least_one)]
+    pub max_reads: usize,
+
+    /// Acknowledgements and deletions of single users handled at once.
+    #[arg(long, env = "READSTATES_MAX_CHANGES", value_name = "N",
+          default_value_t = Self::DEFAULT.max_changes, value_parser = at_least_one)]
+    pub max_changes: usize,
+
+    /// Batches handled at once, each of up to 65,536 records.
+    #[arg(long, env = "READSTATES_MAX_BATCHES", value_name = "N",
+          default_value_t = Self::DEFAULT.max_batches, value_parser = at_least_one)]
+    pub max_batches: usize,
+
+    /// Mentions handled at once, each of up to 100,000 users.
+    #[arg(long, env = "READSTATES_MAX_MENTIONS", value_name = "N",
+          default_value_t = Self::DEFAULT.max_mentions, value_parser = at_least_one)]
+    pub max_mentions: usize,
+
+    /// Requests under way to one other member, and requests from one other member, at once: a member
+    /// that is slow or overrun costs the users of others nothing.
+    #[arg(long, env = "READSTATES_MAX_PER_MEMBER", value_name = "N",
+          default_value_t = Self::DEFAULT.max_per_member, value_parser = at_least_one)]
+    pub max_per_member: usize,
+
+    /// Clients that wait for the next ring (GET /v1/ring?after=N) at once.
+    #[arg(long, env = "READSTATES_MAX_RING_WAITERS", value_name = "N",
+          default_value_t = Self::DEFAULT.max_ring_waiters, value_parser = at_least_one)]
+    pub max_ring_waiters: usize,
+
+    /// Bytes of request bodies on their way in and of answers on their way out, all together. Those
+    /// of at most 16 KiB do not count.
+    #[arg(long, env = "READSTATES_MAX_BUFFERED_BYTES", value_name = "BYTES",
+          default_value_t = Self::DEFAULT.max_buffered_bytes, value_parser = at_least_one)]
+    pub max_buffered_bytes: usize,
+
+    /// The longest body of a request. A longer one gets 413.
+    #[arg(long, env = "READSTATES_MAX_BODY_BYTES", value_name = "BYTES",
+          default_value_t = Self::DEFAULT.max_body_bytes, value_parser = at_least_one)]
+    pub max_body_bytes: usize,
+
+    /// The longest request line and headers together. Longer ones get 431; so do more than 100
+    /// headers.
+    #[arg(long, env = "READSTATES_MAX_HEADER_BYTES", value_name = "BYTES",
+          default_value_t = Self::DEFAULT.max_header_bytes, value_parser = at_least_one)]
+    pub max_header_bytes: usize,
+
+    /// How long a connection may be open without a request before it is closed.
+    #[arg(long, env = "READSTATES_IDLE_TIMEOUT", value_name = "DURATION",
+          default_value = "75s", value_parser = humantime::parse_duration)]
+    pub idle_timeout: Duration,
+
+    /// How long a client may take to send request line and headers, from their first byte on. Then
+    /// the connection is closed.
+    #[arg(long, env = "READSTATES_HEADER_TIMEOUT", value_name = "DURATION",
+          default_value = "10s", value_parser = humantime::parse_duration)]
+    pub header_timeout: Duration,
+
+    /// How long a client may take to send a body. Then it gets 400, and the connection is closed.
+    #[arg(long, env = "READSTATES_BODY_TIMEOUT", value_name = "DURATION",
+          default_value = "30s", value_parser = humantime::parse_duration)]
+    pub body_timeout: Duration,
+
+    /// How long a client may take to read an answer, from the moment when no more of it fits into
+    /// the connection. Then the connection is closed.
+    #[arg(long, env = "READSTATES_ANSWER_TIMEOUT", value_name = "DURATION",
+          default_value = "30s", value_parser = humantime::parse_duration)]
+    pub answer_timeout: Duration,
+}
+
+impl Limits {
+    /// What holds when nothing is said.
+    pub const DEFAULT: Self = Self {
+        max_connections: 16_384,
+        max_reads: 4096,
+        max_changes: 4096,
+        max_batches: 256,
+        max_mentions: 64,
+        max_per_member: 512,
+        max_ring_waiters: 1024,
+        max_buffered_bytes: 256 << 20,
+        max_body_bytes: 4 << 20,
+        max_header_bytes: 16 << 10,
+        idle_timeout: Duration::from_secs(75),
+        header_timeout: Duration::from_secs(10),
+        body_timeout: Duration::from_secs(30),
+        answer_timeout: Duration::from_secs(30),
+    };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("0 lets nobody in; give at least 1".into()),
+        Ok(number) => Ok(number),
+        Err(_) => Err(format!("{text:?} is no number; give at least 1")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Only {
+        #[command(flatten)]
+        limits: Limits,
+    }
+
+    #[test]
+    fn no_flags_mean_the_documented_limits() {
+        assert_eq!(Only::parse_from(["x"]).limits, Limits::DEFAULT);
+    }
+
+    #[test]
+    fn a_limit_that_lets_nobody_in_is_refused_by_name() {
+        for (flag, value, part) in [
+            ("--max-connections", "0", "at least 1"),
+            ("--max-batches", "many", "no number"),
+            ("--header-timeout", "soon", "--header-timeout"),
+        ] {
+            let refusal = Only::try_parse_from(["x", flag, value]).unwrap_err();
+            let refusal = refusal.to_string();
+            assert!(
+                refusal.contains(flag) && refusal.contains(part),
+                "{refusal}"
+            );
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! `POST /v1/batch`: many operations of many users, in binary.
+//!
+//! Records are grouped by owner. Those of this member are applied here; every other owner gets one
+//! request with its part, in the order in which the records came. A part that fails fails for its
+//! records alone, and says so in the answer.
+
+use bytes::Bytes;
+use futures::future::{join, join_all};
+use http::{HeaderValue, StatusCode, request::Parts};
+use hyper::body::Incoming;
+use readstates_api::{
+    Problem, ProblemType,
+    batch::{
+        self, BatchEncoder, BatchRequest, MEDIA_TYPE, RawRecord, Record, RecordOperation,
+        RecordOutcome,
+    },
+};
+
+use super::{
+    App, body,
+    fan_out::{self, Part},
+    owner,
+    problem::{Refusal, problem_type},
+    reply::{self, Answer},
+    route::Class,
+};
+use crate::{
+    block::{Operation, Outcome, Visit},
+    cache::Touch,
+    engine::NotDone,
+    membership::Member,
+};
+
+/// Many operations of many users, in binary
+///
+/// Little endian. A request is a header of 16 bytes (`RSB1`, version 1 as u8, flags 0 as u8, u16 0,
+/// the count of records as u32, u32 0) and 1 to 65,536 records of 32 bytes (op as u8, u8 0, u16 0, arg
+/// as u32, user, channel and message as u64). Op 1 acknowledges, 2 acknowledges manually (arg is the
+/// mention count), 3 mentions (arg is what is added, at least 1). The answer is the same header with
+/// `RSR1`, then a byte for each record in order: 0 applied, 1 ignored, 2 bad record, 3 not taken (try
+/// later), 4 outcome unknown (send again).
+#[utoipa::path(
+    post, path = "/v1/batch", tag = "batch",
+    request_body(content = super::openapi::BatchFrame, content_type = "application/vnd.readstates.batch"),
+    responses(
+        (status = 200, body = super::openapi::BatchFrame,
+         content_type = "application/vnd.readstates.batch",
+         description = "What became of each record, in order"),
+        super::openapi::Refused,
+    )
+)]
+pub(super) async fn batch(app: &App, parts: &Parts, content: Incoming) -> Answer {
+    body::require(&parts.headers, MEDIA_TYPE)?;
+    app.gates.look(Class::Batches)?;
+    let body = body::read(&app.gates, content).await?;
+    let _permit = app.gates.enter(Class::Batches)?;
+    let _from = app.gates.enter_from(&parts.headers)?;
+    let request = BatchRequest::parse(&body.bytes)
+        .map_err(|error| Problem::new(ProblemType::MalformedBody, error.to_string()))?;
+    let outcomes = apply(app, parts, request).await?;
+    Ok(reply::typed(
+        HeaderValue::from_static(MEDIA_TYPE),
+        batch::encode_answer(&outcomes).into(),
+    ))
+}
+
+/// A record that makes sense, and its place in the request.
+type Placed = (usize, Record);
+
+async fn apply(
+    app: &App,
+    parts: &Parts,
+    request: BatchRequest<'_>,
+) -> Result<Vec<RecordOutcome>, Refusal> {
+    let raw = request.raw();
+    let mut outcomes = vec![RecordOutcome::Bad; raw.len()];
+    if app.membership.members().len() == 1 {
+        here(app, sound(request), &mut outcomes).await;
+        return Ok(outcomes);
+    }
+    let records: Vec<Placed> = sound(request).collect();
+    let by_user = records
+        .iter()
+        .map(|&(place, record)| (record.user.get(), (place, record)));
+    let (mine, others) = fan_out::by_owner(&app.membership, by_user);
+    let first = others.first().map(|part| part.owner);
+    if owner::refuse_others(app, first, &parts.headers)?.is_some() {
+        for (place, _) in others.iter().flat_map(|part| &part.items) {
+            outcomes[*place] = RecordOutcome::NotTaken;
+        }
+        here(app, mine.into_iter(), &mut outcomes).await;
+        return Ok(outcomes);
+    }
+    let there = join_all(others.iter().map(|part| pass(app, part, raw)));
+    let (there, ()) = Box::pin(join(there, here(app, mine.into_iter(), &mut outcomes))).await;
+    for (part, answered) in others.iter().zip(there) {
+        for ((place, _), outcome) in part.items.iter().zip(answered) {
+            outcomes[*place] = outcome;
+        }
+    }
+    Ok(outcomes)
+}
+
+fn sound(request: BatchRequest<'_>) -> impl Iterator<Item = Placed> {
+    request
+        .records()
+        .enumerate()
+        .filter_map(|(place, record)| Some((place, record.ok()?)))
+}
+
+/// Applies records of users of this member.
+async fn here(app: &App, records: impl Iterator<Item = Placed>, outcomes: &mut [RecordOutcome]) {
+    let (places, operations): (Vec<usize>, Vec<(u64, Operation)>) = records
+        .map(|(place, record)| (place, (record.user.get(), operation(record))))
+        .unzip();
+    // Who sends acknowledgements has users online; mentions alone are made to everybody.
+    let online =
+        |(_, operation): &(u64, Operation)| !matches!(operation, Operation::Mention { .. });
+    let touch = if operations.iter().any(online) {
+        Touch::Online
+    } else {
+        Touch::Mention
+    };
+    let done = fan_out::change_here(app, &operations, touch).await;
+    for (place, done) in places.into_iter().zip(done) {
+        outcomes[place] = outcome(done);
+    }
+}
+
+fn operation(record: Record) -> Operation {
+    let (channel, message) = (record.channel.get(), record.message.get());
+    let visit = Visit::default();
+    match record.operation {
+        RecordOperation::Ack => Operation::Ack {
+            channel,
+            message,
+            visit,
+        },
+        RecordOperation::Manual { mention_count } => Operation::Manual {
+            channel,
+            message,
+            mention_count,
+            visit,
+        },
+        RecordOperation::Mention { count } => Operation::Mention {
+            channel,
+            message,
+            count,
+        },
+    }
+}
+
+fn outcome(done: Result<Outcome, NotDone>) -> RecordOutcome {
+    match done {
+        Ok(Outcome::Applied) => RecordOutcome::Applied,
+        Ok(Outcome::Ignored) => RecordOutcome::Ignored,
+        Err(not_done) => outcome_of_problem(problem_type(not_done)),
+    }
+}
+
+fn outcome_of_problem(problem: ProblemType) -> RecordOutcome {
+    if problem == ProblemType::OutcomeUnknown {
+        RecordOutcome::Unknown
+    } else {
+        RecordOutcome::NotTaken
+    }
+}
+
+/// Sends a part to its owner, as its records came.
+async fn pass(app: &App, part: &Part<'_, Placed>, raw: &[RawRecord]) -> Vec<RecordOutcome> {
+    let mut frame = BatchEncoder::with_capacity(part.items.len());
+    for (place, _) in &part.items {
+        frame.push_raw(&raw[*place]);
+    }
+    let media_type = HeaderValue::from_static(MEDIA_TYPE);
+    let sent = app
+        .forwarder
+        .part(
+            part.index,
+            part.owner,
+            "/v1/batch",
+            media_type,
+            frame.finish().into(),
+        )
+        .await;
+    let answered = sent
+        .map_err(|problem| problem.problem)
+        .and_then(|(status, body)| read_answer(part.owner, status, &body, part.items.len()));
+    match answered {
+        Ok(outcomes) => {
+            app.metrics.forwards.increment(1);
+            outcomes
+        }
+        Err(problem) => {
+            app.metrics.forward_failures.increment(1);
+            vec![outcome_of_problem(problem); part.items.len()]
+        }
+    }
+}
+
+/// What another member made of its part.
+fn read_answer(
+    owner: &Member,
+    status: StatusCode,
+    body: &Bytes,
+    records: usize,
+) -> Result<Vec<RecordOutcome>, ProblemType> {
+    if status != StatusCode::OK {
+        // A refusal of the whole part: nothing was done, unless it says that nobody knows.
+        return Err(serde_json::from_slice::<Problem>(body)
+            .map_or(ProblemType::OutcomeUnknown, |problem| problem.problem));
+    }
+    match batch::parse_answer(body) {
+        Ok(outcomes) if outcomes.len() == records => Ok(outcomes.collect()),
+        Ok(_) | Err(_) => {
+            tracing::warn!(owner = owner.name, "the answer to a batch cannot be read");
+            Err(ProblemType::OutcomeUnknown)
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The limits of a member, in one place: who may come in, and what is refused at the door.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName};
+use readstates_api::{Problem, ProblemType, headers};
+
+use super::{problem::Refusal, route::Class};
+use crate::{
+    config::Limits,
+    limit::{Limit, Permit},
+    membership::Membership,
+    metrics::Text,
+};
+
+const FORWARDED: HeaderName = HeaderName::from_static(headers::FORWARDED);
+
+/// The limits, and what is taken of them.
+#[derive(Debug)]
+pub(crate) struct Gates {
+    pub(crate) limits: Limits,
+    pub(crate) connections: Arc<Limit>,
+    /// Bytes of bodies and answers that are not small.
+    pub(crate) buffered: Arc<Limit>,
+    reads: Limit,
+    changes: Limit,
+    batches: Limit,
+    mentions: Limit,
+    ring_waiters: Limit,
+    /// Requests that each member of the table has forwarded to this one, with its name.
+    from: Vec<(String, Limit)>,
+    /// Requests that say they are from a member that is not in the table: another ring's, or nobody's.
+    from_strangers: Limit,
+}
+
+impl Gates {
+    pub(crate) fn new(limits: Limits, membership: &Membership) -> Self {
+        let from = membership
+            .members()
+            .iter()
+            .map(|member| (member.name.clone(), Limit::new(limits.max_per_member)));
+        Self {
+            connections: Arc::new(Limit::new(limits.max_connections)),
+            buffered: Arc::new(Limit::new(limits.max_buffered_bytes)),
+            reads: Limit::new(limits.max_reads),
+            changes: Limit::new(limits.max_changes),
+            batches: Limit::new(limits.max_batches),
+            mentions: Limit::new(limits.max_mentions),
+            ring_waiters: Limit::new(limits.max_ring_waiters),
+            from: from.collect(),
+            from_strangers: Limit::new(limits.max_per_member),
+            limits,
+        }
+    }
+
+    fn of(&self, class: Class) -> Option<(&Limit, &'static str)> {
+        match class {
+            Class::Reads => Some((&self.reads, "reads")),
+            Class::Changes => Some((&self.changes, "changes")),
+            Class::Batches => Some((&self.batches, "batches")),
+            Class::Mentions => Some((&self.mentions, "mentions")),
+            Class::RingWaiters => Some((&self.ring_waiters, "clients waiting for the next ring")),
+            Class::Open => None,
+        }
+    }
+
+    /// Refuses when there is no room, before the body is read. No permit is taken yet: a client that
+    /// is slow to send its body holds nothing that others could use.
+    pub(super) fn look(&self, class: Class) -> Result<(), Refusal> {
+        match self.of(class) {
+            Some((limit, what)) if limit.is_full() => Err(over(limit, what)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Takes a permit for the time of the work.
+    pub(super) fn enter(&self, class: Class) -> Result<Option<Permit<&Limit>>, Refusal> {
+        let Some((limit, what)) = self.of(class) else {
+            return Ok(None);
+        };
+        Permit::take(limit, 1)
+            .map(Some)
+            .ok_or_else(|| over(limit, what))
+    }
+
+    /// Takes a permit of the member that has forwarded the request, if one has.
+    pub(super) fn enter_from(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Option<Permit<&Limit>>, Refusal> {
+        let Some(name) = headers.get(FORWARDED) else {
+            return Ok(None);
+        };
+        let of_member = self
+            .from
+            .iter()
+            .find(|(member, _)| member.as_bytes() == name.as_bytes());
+        let limit = of_member.map_or(&self.from_strangers, |(_, limit)| limit);
+        Permit::take(limit, 1)
+            .map(Some)
+            .ok_or_else(|| over(limit, "requests from this member"))
+    }
+
+    /// The limits as metrics.
+    pub(super) fn write(&self, text: &mut Text, to: &[(String, Limit)]) {
+        let Self {
+            limits: _,
+            connections,
+            buffered,
+            reads,
+            changes,
+            batches,
+            mentions,
+            ring_waiters,
+            from,
+            from_strangers,
+        } = self;
+        let own = [
+            ("connections", &**connections),
+            ("buffered-bytes", buffered),
+            ("reads", reads),
+            ("changes", changes),
+            ("batches", batches),
+            ("mentions", mentions),
+            ("ring-waiters", ring_waiters),
+            ("from-strangers", from_strangers),
+        ];
+        let own = own.map(|(name, limit)| (name.to_owned(), limit));
+        let from = from
+            .iter()
+            .map(|(name, limit)| (format!("from-{name}"), limit));
+        let to = to.iter().map(|(name, limit)| (format!("to-{name}"), limit));
+        let all: Vec<_> = own.into_iter().chain(from).chain(to).collect();
+        let families: [Family<'_>; 3] = [
+            (
+                "readstates_limit",
+                "How much of what may be going on at once.",
+                "gauge",
+                |limit| limit.most() as f64,
+            ),
+            (
+                "readstates_limit_in_use",
+                "How much of it is going on now.",
+                "gauge",
+                |limit| limit.used() as f64,
+            ),
+            (
+                "readstates_limit_refusals_total",
+                "How often something was refused because of the limit.",
+                "counter",
+                |limit| limit.refused() as f64,
+            ),
+        ];
+        for (family, help, kind, value) in families {
+            text.family(family, help, kind);
+            for (name, limit) in &all {
+                text.sample(family, &[("limit", name)], value(limit));
+            }
+        }
+    }
+}
+
+/// Name, meaning and kind of a family about limits, and what it shows of each.
+type Family<'a> = (&'a str, &'a str, &'a str, fn(&Limit) -> f64);
+
+fn over(limit: &Limit, what: &str) -> Refusal {
+    let detail = format!(
+        "{} {what} are being handled, as many as may be; try again later",
+        limit.most()
+    );
+    Problem::new(ProblemType::Overloaded, detail).into()
+}

@@ -1,0 +1,99 @@
+//! Answers on their way out.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use hyper::body::{Frame, SizeHint};
+
+use super::problem::Refusal;
+
+/// What a handler comes to.
+pub(super) type Answer = Result<Response<Body>, Refusal>;
+
+/// The body of an answer.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// All of it; `None` once it was taken.
+    Whole(Option<Bytes>),
+    /// As another member sends it.
+    Passed(reqwest::Body),
+}
+
+impl Body {
+    fn whole(bytes: Bytes) -> Self {
+        Self::Whole((!bytes.is_empty()).then_some(bytes))
+    }
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = reqwest::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, reqwest::Error>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Passed(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Passed(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Self::Passed(body) => body.size_hint(),
+        }
+    }
+}
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// 200 with JSON.
+pub(super) fn json(json: Vec<u8>) -> Response<Body> {
+    typed(JSON, json.into())
+}
+
+/// 200 with a value as JSON.
+pub(super) fn value(value: &impl serde::Serialize) -> Answer {
+    Ok(json(
+        serde_json::to_vec(value).map_err(Refusal::unwritable)?,
+    ))
+}
+
+/// 200 with a body of this type.
+pub(super) fn typed(content_type: HeaderValue, bytes: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::whole(bytes));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// A status and a line for people.
+pub(super) fn text(status: StatusCode, line: String) -> Response<Body> {
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    let mut response = typed(plain, line.into());
+    *response.status_mut() = status;
+    response
+}
+
+/// A status and nothing else.
+pub(super) fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::Whole(None));
+    *response.status_mut() = status;
+    response
+}

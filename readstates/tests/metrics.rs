@@ -1,0 +1,54 @@
+//! What a member says about itself is what `METRICS.md` says that it says.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+mod common;
+
+use common::alone;
+
+#[tokio::test]
+async fn every_metric_is_documented_with_its_kind_and_meaning_and_none_else() {
+    let member = alone().await;
+    member.ack(1, 10, 5).await;
+    let page = member.get("/metrics").await.text;
+    let helps = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
+    let kinds = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let mut said: Vec<String> = helps
+        .zip(kinds)
+        .map(|((name, help), (same, kind))| {
+            assert_eq!(name, same);
+            assert!(name.starts_with("readstates_"), "{name}");
+            format!("| `{name}` | {kind} | {help} |")
+        })
+        .collect();
+    said.sort();
+    let documented: Vec<&str> = include_str!("../METRICS.md")
+        .lines()
+        .filter(|line| line.starts_with("| `readstates_"))
+        .collect();
+    assert_eq!(said, documented, "METRICS.md and /metrics differ");
+}
+
+#[tokio::test]
+async fn latencies_are_kept_by_operation_from_a_microsecond_up() {
+    let member = alone().await;
+    for message in 1..=20 {
+        member.ack(1, 10, message).await;
+    }
+    let page = member.get("/metrics").await.text;
+    let ack = "route=\"/v1/users/{user}/read-states/{channel}/ack\",method=\"POST\"";
+    let count = format!("readstates_request_seconds_count{{{ack}}} 20\n");
+    assert!(page.contains(&count), "{page}");
+    let first = format!("readstates_request_seconds_bucket{{{ack},le=\"0.000001\"}} 0\n");
+    assert!(page.contains(&first), "{page}");
+    let all = format!("readstates_request_seconds_bucket{{{ack},le=\"33.554432\"}} 20\n");
+    assert!(page.contains(&all), "{page}");
+    let buckets = page.lines().filter(|line| {
+        line.starts_with("readstates_request_seconds_bucket") && line.contains("/ack\"")
+    });
+    assert_eq!(buckets.count(), 97);
+}
