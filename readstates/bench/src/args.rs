@@ -70,7 +70,7 @@ pub struct LoadArgs {
     #[arg(long)]
     pub fill: bool,
 
-    /// Another seed, other users.
+    /// Another seed, other users. Which of them an operation is for is drawn anew in every run.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
 

@@ -61,7 +61,8 @@ pub(crate) fn mixed(load: &Load, per_request: usize, lane: u64, lanes: u64) -> M
     Mixed {
         keys: load.keys.clone(),
         mix: load.mix,
-        random: Random::new(load.seed, lane),
+        // A second run on the same users does not repeat the draws of the first.
+        random: Random::new(load.seed.wrapping_add(load.now), lane),
         // Filling has taken ids of the milliseconds before.
         messages: Messages::new(load.now, lane, lanes),
         per_request,

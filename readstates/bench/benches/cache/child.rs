@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::structures::{Kind, Structure};
 
 /// Operations between two looks at the clock, and between two chances to write back.
-const CHUNK: u64 = 1024;
+const CHUNK: u64 = 256;
+/// Users between two chances to write back while filling: each may have many states.
+const FILL_CHUNK: u64 = 16;
 
 /// What was measured of one structure.
 #[derive(Debug, Serialize, Deserialize)]
@@ -96,7 +98,7 @@ pub(crate) fn measure(kind: Kind, states: u64, per_user: u64, quick: bool) -> io
         channels.clear();
         channels.extend(population.channels(number));
         structure.fill(Population::user(number), &channels);
-        if number % CHUNK == 0 {
+        if number.is_multiple_of(FILL_CHUNK) {
             structure.tidy();
         }
     }
@@ -131,7 +133,7 @@ fn speed(
     let mut times = Histogram::<u64>::new(3).unwrap_or_else(|_| unreachable!("three digits exist"));
     let mut random = Random::new(3, 0);
     for n in 0..operations {
-        if n % CHUNK == 0 {
+        if n.is_multiple_of(CHUNK) {
             structure.tidy();
         }
         let started = Instant::now();
