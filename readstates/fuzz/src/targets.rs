@@ -1,4 +1,4 @@
-//! The targets.
+//! The targets. Each says whether the bytes were taken for what they claim to be.
 
 use readstates_api::{
     AckBulkRequest, AckRequest, MentionsRequest, PinsAckRequest, admin,
@@ -14,20 +14,20 @@ use crate::{
 /// A cell, its length in the first two bytes, and what is done to it when it is one.
 ///
 /// Whatever decodes packs to the same bytes, can be read, and stays a block under any operations.
-pub fn block(data: &[u8]) {
+pub fn block(data: &[u8]) -> bool {
     let Some((length, rest)) = data.split_first_chunk() else {
-        return;
+        return false;
     };
     let length = usize::from(u16::from_le_bytes(*length)).min(rest.len());
     let (cell, operations) = rest.split_at(length);
     let Ok(decoded) = decode(cell) else {
-        return;
+        return false;
     };
     assert_eq!(encode(decoded.block, decoded.writer), cell);
     read_all(decoded.block);
     // Nobody gets to the last version but by a cell that says so.
     if decoded.block.version() > LAST_VERSION / 2 {
-        return;
+        return true;
     }
     let mut room = decoded.block.bytes().to_vec();
     for step in operations.as_chunks::<6>().0 {
@@ -40,6 +40,7 @@ pub fn block(data: &[u8]) {
         assert_eq!(encode(again.block, again.writer), packed);
         read_all(after);
     }
+    true
 }
 
 /// Six bytes: what to do, the channel, the message, what else.
@@ -122,9 +123,9 @@ fn read_all(block: BlockRef<'_>) {
 }
 
 /// A batch frame: what is one holds as many records as it says, and good ones pack to the same bytes.
-pub fn batch(data: &[u8]) {
+pub fn batch(data: &[u8]) -> bool {
     let Ok(request) = BatchRequest::parse(data) else {
-        return;
+        return false;
     };
     let records = request.records();
     assert!((1..=MAX_RECORDS).contains(&records.len()));
@@ -142,29 +143,31 @@ pub fn batch(data: &[u8]) {
         encoder.push(&record);
     }
     assert_eq!(encoder.finish(), data);
+    true
 }
 
 /// A JSON body, after a byte that says which: what is read is within the documented ranges, and reads
 /// the same once it is written.
-pub fn bodies(data: &[u8]) {
+pub fn bodies(data: &[u8]) -> bool {
     let Some((kind, body)) = data.split_first() else {
-        return;
+        return false;
     };
     match kind % 5 {
-        0 => drop(round_trip::<AckRequest>(body)),
-        1 => drop(round_trip::<AckBulkRequest>(body)),
-        2 => drop(round_trip::<MentionsRequest>(body)),
-        3 => drop(round_trip::<PinsAckRequest>(body)),
-        _ => drop(round_trip::<admin::Capacity>(body)),
+        0 => round_trip::<AckRequest>(body),
+        1 => round_trip::<AckBulkRequest>(body),
+        2 => round_trip::<MentionsRequest>(body),
+        3 => round_trip::<PinsAckRequest>(body),
+        _ => round_trip::<admin::Capacity>(body),
     }
 }
 
 /// Ids are not 0 and numbers fit by their types, so what is left to see is that nothing is read as
 /// something else.
-fn round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
-    body: &[u8],
-) -> Option<T> {
-    let read: T = serde_json::from_slice(body).ok()?;
+fn round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(body: &[u8]) -> bool {
+    let read: T = match serde_json::from_slice(body) {
+        Ok(read) => read,
+        Err(_) => return false,
+    };
     let written = serde_json::to_vec(&read).expect("what was read can be written");
     let again: T = serde_json::from_slice(&written).expect("what was written can be read");
     assert_eq!(read, again);
@@ -172,5 +175,5 @@ fn round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
     for id in ["channel_id", "message_id"] {
         assert!(!text.contains(&format!("\"{id}\":\"0\"")), "an id is 0");
     }
-    Some(read)
+    true
 }
