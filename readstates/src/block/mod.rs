@@ -23,7 +23,15 @@
 //! and too early for any `since` that can be answered.
 //!
 //! There is one way to write a block: whatever fits its row is there and nowhere else, and what
-//! follows the states is there only when it says something.
+//! follows the states is there only when it says something. The bases are of what a block says: an era
+//! stays told apart when its last state has moved on, until the next era begins.
+//!
+//! What a user takes, for budgets: 24 bytes and 24 per state; 8 more for each older era (at most 3) and
+//! 8 for the version before the newest, so 16 once another process took over and 32 at most; 8 for a
+//! floor; 16 per deletion remembered. A wide state takes 8 more and its values: 16 with a pin, 8 and 8
+//! per remembered mention, 122 at most. Twenty plain states: 504 bytes, 536 at most after
+//! take-overs, which is 25.2 and 26.8 per state. Four eras rather than the sixteen that four bits
+//! would tell apart, because those would take 6 bytes per state of such a user in the end.
 
 mod counted;
 mod edit;
@@ -32,6 +40,8 @@ mod operation;
 #[cfg(test)]
 pub(crate) mod reference;
 pub(crate) mod since;
+#[cfg(test)]
+mod tests;
 pub(crate) mod view;
 pub(crate) mod wide;
 

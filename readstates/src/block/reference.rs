@@ -9,6 +9,26 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// What may happen to a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    Apply(Operation),
+    /// Another process, which started then, takes over from the database or from a hand-off.
+    TakeOver(u64),
+    /// The same process reads what it wrote.
+    Repack,
+}
+
+/// Operations, and from time to time another process.
+pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        16 => operation().prop_map(Step::Apply),
+        1 => prop_oneof![Just(0), 1_u64..1 << 20, 1_u64..1 << 51].prop_map(Step::TakeOver),
+        1 => Just(Step::Repack),
+    ];
+    proptest::collection::vec(step, 0..most)
+}
+
 /// Operations on few channels with few messages, so that they meet.
 pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
     proptest::collection::vec(operation(), 0..most)
@@ -19,16 +39,17 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     let message = || 1_u64..40;
     let visit = || {
         let parts = (
-            proptest::option::of(0_u32..3),
-            proptest::option::of(0_u16..4),
+            proptest::option::of(prop_oneof![4 => 0_u32..3, 1 => 7_u32..9, 1 => Just(u32::MAX)]),
+            proptest::option::of(prop_oneof![6 => 0_u16..4, 1 => 16_383_u16..16_386]),
         );
         parts.prop_map(|(flags, last_viewed)| Visit { flags, last_viewed })
     };
-    let amount = || prop_oneof![4 => 1_u32..4, 1 => Just(u32::MAX)];
+    let amount = || prop_oneof![6 => 1_u32..4, 2 => 4_093_u32..4_097, 1 => Just(u32::MAX)];
+    let count = || prop_oneof![4 => 0_u32..4, 1 => 4_094_u32..4_098];
     prop_oneof![
         4 => (channel(), message(), visit())
             .prop_map(|(channel, message, visit)| Operation::Ack { channel, message, visit }),
-        2 => (channel(), message(), 0_u32..4, visit()).prop_map(
+        2 => (channel(), message(), count(), visit()).prop_map(
             |(channel, message, mention_count, visit)| Operation::Manual {
                 channel, message, mention_count, visit
             }
@@ -46,7 +67,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
 }
 
 #[derive(Debug, Clone, Default)]
-struct NaiveState {
+pub(crate) struct NaiveState {
     last: u64,
     count: u32,
     flags: u32,
@@ -71,7 +92,7 @@ impl NaiveState {
         self.viewed = self.viewed.max(visit.last_viewed.unwrap_or_default());
     }
 
-    fn counted(&self) -> Vec<Mention> {
+    pub(crate) fn counted(&self) -> Vec<Mention> {
         let mentions = self.remembered().into_iter().rev();
         mentions
             .map(|(message, count)| Mention { message, count })
@@ -93,9 +114,11 @@ impl NaiveState {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NaiveUser {
-    version: u64,
-    states: BTreeMap<u64, NaiveState>,
-    any_deletion: bool,
+    pub(crate) version: u64,
+    pub(crate) states: BTreeMap<u64, NaiveState>,
+    pub(crate) history: History,
+    /// When the process that takes over started.
+    taken_over: Option<u64>,
 }
 
 impl NaiveUser {
@@ -104,16 +127,21 @@ impl NaiveUser {
         match *operation {
             Operation::Delete { channel } => {
                 let had = self.states.remove(&channel).is_some();
-                self.any_deletion |= had;
-                return self.counted_up(had);
+                let outcome = self.counted_up(had);
+                if had {
+                    self.deleted(channel);
+                }
+                return outcome;
             }
             Operation::DeleteUser => {
-                let had = !self.states.is_empty() || self.any_deletion;
-                *self = Self {
-                    version: self.version,
-                    ..Self::default()
-                };
-                return self.counted_up(had);
+                let had = !self.states.is_empty() || !self.history.deleted.is_empty();
+                let outcome = self.counted_up(had);
+                if had {
+                    self.states.clear();
+                    self.history.deleted.clear();
+                    self.history.floor = self.version;
+                }
+                return outcome;
             }
             _ => {}
         }
@@ -168,11 +196,26 @@ impl NaiveUser {
             }
             _ => false,
         };
+        let outcome = self.counted_up(changed);
         if changed {
-            state.changed = self.version + 1;
+            state.changed = self.version;
             self.states.insert(channel, state);
+            self.history
+                .deleted
+                .retain(|&(deleted, _)| deleted != channel);
         }
-        self.counted_up(changed)
+        outcome
+    }
+
+    pub(crate) fn take_over(&mut self, started: u64) {
+        self.taken_over = Some(started);
+    }
+
+    fn deleted(&mut self, channel: u64) {
+        self.history.deleted.push((channel, self.version));
+        if self.history.deleted.len() > 64 {
+            self.history.floor = self.history.deleted.remove(0).1;
+        }
     }
 
     /// (last message, mention count, flags, last viewed, last pin) of a channel.
@@ -188,176 +231,33 @@ impl NaiveUser {
     }
 
     fn counted_up(&mut self, changed: bool) -> Outcome {
-        self.version += u64::from(changed);
         if changed {
+            let before = self.version;
+            self.version += 1;
+            if let Some(started) = self.taken_over.take() {
+                self.version = before.max(started) + 65_536;
+                let History {
+                    floor,
+                    gap,
+                    deleted,
+                } = &mut self.history;
+                *floor = (*floor).max(gap.until);
+                *gap = Gap {
+                    after: before,
+                    until: self.version,
+                };
+                deleted.retain(|&(_, version)| version > *floor);
+            }
             Outcome::Applied
         } else {
             Outcome::Ignored
         }
     }
 
-    fn states(&self) -> Vec<State> {
+    pub(crate) fn states(&self) -> Vec<State> {
         self.states
             .iter()
             .map(|(&channel, state)| state.as_state(channel))
             .collect()
     }
-}
-
-fn states(block: &[u8]) -> Vec<State> {
-    BlockRef::trusted(block).states().collect()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
-
-    #[test]
-    fn operations_mean_what_the_reference_says(operations in operations(120)) {
-        let (mut block, mut naive) = (EMPTY.to_vec(), NaiveUser::default());
-        for (step, operation) in operations.iter().enumerate() {
-            let outcome = apply(&mut block, operation, 0).unwrap();
-            prop_assert_eq!(outcome, naive.apply(operation), "step {}: {:?}", step, operation);
-            let view = BlockRef::trusted(&block);
-            prop_assert_eq!(states(&block), naive.states(), "step {}: {:?}", step, operation);
-            prop_assert_eq!(view.version(), naive.version);
-            for (&channel, state) in &naive.states {
-                let counted = view.counted(channel);
-                prop_assert_eq!(counted.mentions(), state.counted());
-            }
-        }
-    }
-
-    #[test]
-    fn a_message_that_comes_again_at_once_changes_nothing(operations in operations(60)) {
-        let mut block = EMPTY.to_vec();
-        for operation in &operations {
-            apply(&mut block, operation, 0).unwrap();
-            let before = block.clone();
-            prop_assert_eq!(apply(&mut block, operation, 0), Ok(Outcome::Ignored), "{:?}", operation);
-            prop_assert_eq!(&block, &before);
-        }
-    }
-
-    #[test]
-    fn acks_and_mentions_replayed_in_any_order_count_nothing_twice(
-        originals in proptest::collection::vec((1_u64..5, 1_u64..9), 1..30),
-        replays in proptest::collection::vec(any::<prop::sample::Index>(), 0..60),
-    ) {
-        // At most eight messages a channel: all of them are remembered.
-        let mention = |&(channel, message): &(u64, u64)| Operation::Mention {
-            channel, message, count: 1 << message
-        };
-        let mut block = EMPTY.to_vec();
-        for original in &originals {
-            apply(&mut block, &mention(original), 0).unwrap();
-        }
-        let once = block.clone();
-        for replay in replays {
-            apply(&mut block, &mention(&originals[replay.index(originals.len())]), 0).unwrap();
-        }
-        prop_assert_eq!(&block, &once);
-        for state in states(&block) {
-            let mut messages: Vec<u64> = originals
-                .iter()
-                .filter(|&&(channel, _)| channel == state.channel)
-                .map(|&(_, message)| message)
-                .collect();
-            messages.sort_unstable();
-            messages.dedup();
-            let sum: u32 = messages.iter().map(|message| 1 << message).sum();
-            prop_assert_eq!(state.mention_count, sum, "the sum names what was lost or doubled");
-        }
-    }
-
-    #[test]
-    fn what_changed_since_any_version_turns_an_old_copy_into_the_new_one(
-        operations in operations(80),
-        cut in any::<prop::sample::Index>(),
-    ) {
-        let mut block = EMPTY.to_vec();
-        let cut = cut.index(operations.len() + 1);
-        let (earlier, later) = operations.split_at(cut);
-        for operation in earlier {
-            apply(&mut block, operation, 0).unwrap();
-        }
-        let known = BlockRef::trusted(&block).version();
-        let mut copy: BTreeMap<u64, State> =
-            states(&block).iter().map(|state| (state.channel, *state)).collect();
-        for operation in later {
-            apply(&mut block, operation, 0).unwrap();
-        }
-        match BlockRef::trusted(&block).since(known) {
-            Since::Everything(states) => {
-                copy = states.map(|state| (state.channel, state)).collect();
-            }
-            Since::Changes { states, deleted } => {
-                copy.retain(|channel, _| !deleted.contains(channel));
-                copy.extend(states.map(|state| (state.channel, state)));
-            }
-        }
-        prop_assert_eq!(copy.into_values().collect::<Vec<_>>(), states(&block));
-    }
-}
-
-#[test]
-fn an_ack_amidst_the_remembered_mentions_leaves_the_exact_count() {
-    let mut block = EMPTY.to_vec();
-    for message in [10, 30, 20, 40] {
-        apply(
-            &mut block,
-            &Operation::Mention {
-                channel: 1,
-                message,
-                count: 1,
-            },
-            0,
-        )
-        .unwrap();
-    }
-    apply(
-        &mut block,
-        &Operation::Ack {
-            channel: 1,
-            message: 20,
-            visit: Visit::default(),
-        },
-        0,
-    )
-    .unwrap();
-    assert_eq!(BlockRef::trusted(&block).state(1).unwrap().mention_count, 2);
-}
-
-#[test]
-fn a_rewound_channel_does_not_count_again_what_is_delivered_again() {
-    let mut block = EMPTY.to_vec();
-    let mention = Operation::Mention {
-        channel: 1,
-        message: 10,
-        count: 1,
-    };
-    let visit = Visit::default();
-    apply(&mut block, &mention, 0).unwrap();
-    apply(
-        &mut block,
-        &Operation::Ack {
-            channel: 1,
-            message: 10,
-            visit,
-        },
-        0,
-    )
-    .unwrap();
-    apply(
-        &mut block,
-        &Operation::Manual {
-            channel: 1,
-            message: 5,
-            mention_count: 1,
-            visit,
-        },
-        0,
-    )
-    .unwrap();
-    assert_eq!(apply(&mut block, &mention, 0), Ok(Outcome::Ignored));
-    assert_eq!(BlockRef::trusted(&block).state(1).unwrap().mention_count, 1);
 }

@@ -3,7 +3,7 @@
 use super::{
     Counted, State, VERSION_GAP,
     layout::{self, HEADER, Meta, OLDER_ERAS, Row, Shape, channel_of, message_of, meta_of, word},
-    wide::Wide,
+    wide::{Entry, Wide},
 };
 
 /// The bytes of a block, to be read.
@@ -103,27 +103,27 @@ impl<'a> BlockRef<'a> {
     }
 
     pub(super) fn at(self, place: usize) -> State {
-        let row = &layout::rows(self.bytes)[place];
-        let mut state = narrow(row, Eras::of(self.bytes));
-        if meta_of(row).is_wide()
-            && let wide = Wide::of(self.bytes)
-            && let Ok(position) = wide.position(place)
-        {
-            let (entry, values) = wide.entry(position);
+        let mut state = narrow(&layout::rows(self.bytes)[place], Eras::of(self.bytes));
+        if let Some((entry, values)) = self.wide_at(place) {
             entry.read_scalars(values, &mut state);
         }
         state
     }
 
     pub(super) fn counted_at(self, place: usize) -> Counted {
-        let wide = Wide::of(self.bytes);
-        match wide.position(place) {
-            Ok(position) => {
-                let (entry, values) = wide.entry(position);
-                entry.read_counted(values)
-            }
-            Err(_) => Counted::default(),
+        match self.wide_at(place) {
+            Some((entry, values)) => entry.read_counted(values),
+            None => Counted::default(),
         }
+    }
+
+    fn wide_at(self, place: usize) -> Option<(Entry, &'a [u8])> {
+        if !meta_of(&layout::rows(self.bytes)[place]).is_wide() {
+            return None;
+        }
+        let wide = Wide::of(self.bytes);
+        let position = wide.position(place).ok()?;
+        Some(wide.entry(position))
     }
 }
 

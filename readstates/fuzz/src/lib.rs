@@ -1,0 +1,12 @@
+//! What must hold for any bytes. Each target is a function of bytes that panics when it does not; the
+//! coverage-guided run (`hack/fuzz`) and the bounded run (`tests/bounded.rs`) call the same ones.
+//!
+//! The block and the codec are taken in by source rather than with the whole service, so that a run is
+//! built in seconds.
+
+pub mod targets;
+
+#[path = "../../src/block/mod.rs"]
+pub mod block;
+#[path = "../../src/codec/mod.rs"]
+pub mod codec;

@@ -1,0 +1,179 @@
+//! The targets. Each says whether the bytes were taken for what they claim to be.
+
+use readstates_api::{
+    AckBulkRequest, AckRequest, MentionsRequest, PinsAckRequest, admin,
+    batch::{BatchEncoder, BatchRequest, MAX_RECORDS, RecordOperation},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    block::{BlockRef, Operation, Since, State, Visit, apply, take_over},
+    codec::{LAST_VERSION, decode, encode},
+};
+
+/// A cell, its length in the first two bytes, and what is done to it when it is one.
+///
+/// Whatever decodes packs to the same bytes, can be read, and stays a block under any operations.
+pub fn block(data: &[u8]) -> bool {
+    let Some((length, rest)) = data.split_first_chunk() else {
+        return false;
+    };
+    let length = usize::from(u16::from_le_bytes(*length)).min(rest.len());
+    let (cell, operations) = rest.split_at(length);
+    let Ok(decoded) = decode(cell) else {
+        return false;
+    };
+    assert_eq!(encode(decoded.block, decoded.writer), cell);
+    read_all(decoded.block);
+    // Nobody gets to the last version but by a cell that says so.
+    if decoded.block.version() > LAST_VERSION / 2 {
+        return true;
+    }
+    let mut room = decoded.block.bytes().to_vec();
+    for step in operations.as_chunks::<6>().0 {
+        let before = BlockRef::trusted(&room).version();
+        do_step(&mut room, step);
+        let after = BlockRef::trusted(&room);
+        assert!(after.version() >= before, "the version went back");
+        let packed = encode(after, decoded.writer);
+        let again = decode(&packed).expect("what operations leave is a block");
+        assert_eq!(encode(again.block, again.writer), packed);
+        read_all(after);
+    }
+    true
+}
+
+/// Six bytes: what to do, the channel, the message, what else.
+fn do_step(room: &mut Vec<u8>, step: &[u8; 6]) {
+    let [kind, channel, message, low, high, more] = *step;
+    let amount = u32::from(u16::from_le_bytes([low, high])) << (more & 16);
+    let existing = BlockRef::trusted(room)
+        .states()
+        .nth(usize::from(channel & 0x7f));
+    let channel = match existing {
+        Some(state) if channel >= 0x80 => state.channel,
+        _ => u64::from(channel) + 1,
+    };
+    let message = match existing {
+        Some(State { last_message, .. }) if more & 4 != 0 => {
+            last_message.saturating_add(u64::from(message))
+        }
+        _ => u64::from(message),
+    };
+    let visit = Visit {
+        flags: (more & 1 != 0).then_some(amount),
+        last_viewed: (more & 2 != 0).then_some(u16::from_le_bytes([low, high])),
+    };
+    let operation = match kind % 8 {
+        0 | 1 => Operation::Ack {
+            channel,
+            message,
+            visit,
+        },
+        2 => Operation::Manual {
+            channel,
+            message,
+            mention_count: amount,
+            visit,
+        },
+        3 => Operation::AckPins {
+            channel,
+            millis: message + 1,
+        },
+        4 | 5 => Operation::Mention {
+            channel,
+            message: message.max(1),
+            count: amount.max(1),
+        },
+        6 => Operation::Delete { channel },
+        _ if more & 8 == 0 => return take_over(room),
+        _ => Operation::DeleteUser,
+    };
+    let started = u64::from(more) << 43;
+    apply(room, &operation, started).expect("far from the most states");
+}
+
+fn read_all(block: BlockRef<'_>) {
+    let states: Vec<State> = block.states().collect();
+    assert_eq!(states.len(), block.len());
+    let sum: u64 = states
+        .iter()
+        .map(|state| u64::from(state.mention_count))
+        .sum();
+    assert_eq!(block.mentions().0, sum);
+    for state in &states {
+        assert_eq!(block.state(state.channel), Some(*state));
+        assert!(state.version <= block.version());
+        let mentions = block.counted(state.channel);
+        assert!(
+            mentions
+                .mentions()
+                .is_sorted_by_key(|mention| mention.message)
+        );
+    }
+    for version in [0, block.version() / 2, block.version(), u64::MAX] {
+        match block.since(version) {
+            Since::Everything(all) => assert_eq!(all.count(), states.len()),
+            Since::Changes { states, deleted } => {
+                assert!(states.into_iter().all(|state| state.version > version));
+                assert!(deleted.is_sorted());
+            }
+        }
+    }
+}
+
+/// A batch frame: what is one holds as many records as it says, and good ones pack to the same bytes.
+pub fn batch(data: &[u8]) -> bool {
+    let Ok(request) = BatchRequest::parse(data) else {
+        return false;
+    };
+    let records = request.records();
+    assert!((1..=MAX_RECORDS).contains(&records.len()));
+    let mut encoder = BatchEncoder::with_capacity(records.len());
+    for (record, raw) in records.zip(request.raw()) {
+        let Ok(record) = record else {
+            encoder.push_raw(raw);
+            continue;
+        };
+        match record.operation {
+            RecordOperation::Ack | RecordOperation::Manual { .. } => {}
+            RecordOperation::Mention { count } => assert!(count > 0),
+        }
+        assert_eq!(record.to_bytes(), *raw);
+        encoder.push(&record);
+    }
+    assert_eq!(encoder.finish(), data);
+    true
+}
+
+/// A JSON body, after a byte that says which: what is read is within the documented ranges, and reads
+/// the same once it is written.
+pub fn bodies(data: &[u8]) -> bool {
+    let Some((kind, body)) = data.split_first() else {
+        return false;
+    };
+    match kind % 5 {
+        0 => round_trip::<AckRequest>(body),
+        1 => round_trip::<AckBulkRequest>(body),
+        2 => round_trip::<MentionsRequest>(body),
+        3 => round_trip::<PinsAckRequest>(body),
+        _ => round_trip::<admin::Capacity>(body),
+    }
+}
+
+/// Ids are not 0 and numbers fit by their types, so what is left to see is that nothing is read as
+/// something else.
+fn round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(body: &[u8]) -> bool {
+    let read: T = match serde_json::from_slice(body) {
+        Ok(read) => read,
+        Err(_) => return false,
+    };
+    let written = serde_json::to_vec(&read).expect("what was read can be written");
+    let again: T = serde_json::from_slice(&written).expect("what was written can be read");
+    assert_eq!(read, again);
+    let text = std::str::from_utf8(&written).expect("JSON is UTF-8");
+    for id in ["channel_id", "message_id"] {
+        assert!(!text.contains(&format!("\"{id}\":\"0\"")), "an id is 0");
+    }
+    true
+}
