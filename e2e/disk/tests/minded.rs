@@ -1,4 +1,4 @@
-//! The agent minds a running super-disk: it heals, patrols, takes down; and what it leaves behind when it is
+//! The agent minds a running super-disk: it freezes, heals, takes down; and what it leaves behind when it is
 //! killed.
 
 use std::time::Duration;
@@ -36,6 +36,27 @@ fn start_agent(superdisk: &Superdisk, vm: &Vm, more: &str) -> Result<()> {
 /// A shell condition: the agent answers this path with 200.
 fn answers(path: &str) -> String {
     format!("wget -qO /dev/null http://127.0.0.1:9950/{path} 2>/dev/null")
+}
+
+#[test]
+fn the_network_disk_lost_while_running_stops_the_writes() -> Result<()> {
+    let (mut rack, superdisk, vm, files) = minded("pd-lost", "")?;
+    rack.durable().fail(true);
+    // Somebody has to write before anybody can know.
+    let _write = vm.begin("while :; do dd if=/dev/urandom of=/mnt/data/noise bs=4k count=1 conv=fsync; done 2>/dev/null", 120 * SECOND)?;
+    vm.until(&format!("! {}", answers("readyz")), 30 * SECOND)?;
+    // Whoever waits for a frozen filesystem cannot be killed: left behind.
+    vm.run("touch /mnt/data/more >/dev/null 2>&1 & sleep 3; [ ! -e /mnt/data/more ]")?;
+    superdisk.has_still(&vm, &files)?;
+    let state = vm.run("wget -qO - http://127.0.0.1:9950/state")?;
+    ensure!(
+        state.contains("E_PD_LOST") || state.contains("frozen"),
+        "{state}"
+    );
+    vm.cut_power()?;
+    rack.durable().mend();
+    let vm = rack.boot()?;
+    superdisk.refused(&vm, "", "E_SSD_AHEAD")
 }
 
 #[test]
