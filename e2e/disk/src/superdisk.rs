@@ -121,15 +121,20 @@ impl Superdisk {
         Ok(())
     }
 
-    /// Unmounts and stops everything, by hand.
+    /// Lets the agent look once, and do what is to be done.
     ///
     /// # Errors
     /// When it does not.
-    pub fn stop(&self, vm: &Vm) -> Result<()> {
-        let mirror = mirror(vm)?;
-        vm.run(&format!(
-            "umount {MOUNT} && mdadm --stop /dev/{mirror} && for md in $(ls /sys/block | grep ^md); do mdadm --stop /dev/$md; done"
-        ))?;
+    pub fn agent_round(&self, vm: &Vm) -> Result<String> {
+        self.ask(vm, "agent", "--once")?.success()
+    }
+
+    /// Unmounts and stops everything.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn tear_down(&self, vm: &Vm) -> Result<()> {
+        self.ask(vm, "teardown", "")?.success()?;
         ensure!(arrays(vm)?.is_empty(), "an array is left");
         Ok(())
     }

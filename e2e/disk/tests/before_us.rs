@@ -22,7 +22,7 @@ fn used(name: &str) -> Result<(Rack, Superdisk, Vm, Files)> {
 #[test]
 fn what_the_host_assembled_from_clean_legs_is_taken_over() -> Result<()> {
     let (mut rack, superdisk, vm, files) = used("auto-clean")?;
-    superdisk.stop(&vm)?;
+    superdisk.tear_down(&vm)?;
     vm.power_off()?;
     let vm = rack.boot()?;
     let seen = vm.ask(EVENTS)?.stdout;
@@ -50,7 +50,7 @@ fn what_the_host_assembled_from_dirty_legs_does_not_reach_the_network_disk() -> 
 #[test]
 fn a_lone_network_disk_that_the_host_holds_is_freed() -> Result<()> {
     let (mut rack, superdisk, vm, files) = used("auto-lone")?;
-    superdisk.stop(&vm)?;
+    superdisk.tear_down(&vm)?;
     vm.power_off()?;
     rack.migrate_host()?;
     let vm = rack.boot()?;

@@ -1,11 +1,11 @@
-//! What happens to every super-disk: a first boot, reboots, power cuts, growth.
+//! What happens to every super-disk: a first boot, reboots, power cuts, growth, an end.
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e_disk::{
     MIB, Rack,
-    superdisk::{Superdisk, mirror},
+    superdisk::{Superdisk, arrays, mirror},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ fn a_first_boot_ends_mounted_and_whole_and_reads_nothing_from_the_network_disk()
     let sector = vm.run(&format!("blkid -p -o value -s TYPE /dev/{}", mirror(&vm)?))?;
     ensure!(sector.trim() == "xfs", "{sector}");
 
-    superdisk.stop(&vm)?;
+    superdisk.tear_down(&vm)?;
     vm.power_off()?;
     let vm = rack.boot()?;
     superdisk.assemble(&vm)?;
@@ -84,7 +84,7 @@ fn a_power_cut_during_the_rebuild_starts_it_again() -> Result<()> {
     superdisk.assemble(&vm)?;
     let files = superdisk.write(&vm, "file", 20)?;
     superdisk.in_sync(&vm)?;
-    superdisk.stop(&vm)?;
+    superdisk.tear_down(&vm)?;
     vm.power_off()?;
     rack.migrate_host()?;
 
@@ -116,7 +116,7 @@ fn a_larger_network_disk_is_used_when_it_is_asked_for() -> Result<()> {
     superdisk.in_sync(&vm)?;
     let size = "df -m /mnt/data | awk 'END {print $2}'";
     let small: u64 = vm.run(size)?.trim().parse()?;
-    superdisk.stop(&vm)?;
+    superdisk.tear_down(&vm)?;
     vm.power_off()?;
     rack.durable().grow(384 * MIB)?;
 
@@ -132,4 +132,24 @@ fn a_larger_network_disk_is_used_when_it_is_asked_for() -> Result<()> {
     ensure!(large > small + 100, "{small} MiB, then {large}");
     let more = superdisk.write(&vm, "large", 100)?;
     superdisk.is_whole(&vm, &[&files, &more])
+}
+
+#[test]
+fn a_busy_mount_is_not_torn_down_until_it_is_left() -> Result<()> {
+    let mut rack = Rack::new("busy")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    vm.run("cd /mnt/data; sleep 1000 >/dev/null 2>&1 & echo $! >/run/holder")?;
+    let answer = superdisk.ask(&vm, "teardown", "--time 5s")?;
+    ensure!(answer.status == 1, "{answer}");
+    superdisk.has(&vm, &files)?;
+    vm.run("kill $(cat /run/holder)")?;
+    superdisk.tear_down(&vm)?;
+    ensure!(arrays(&vm)?.is_empty());
+    superdisk.tear_down(&vm)?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
 }

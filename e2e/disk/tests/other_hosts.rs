@@ -26,7 +26,7 @@ fn used_rack(name: &str) -> Result<(Rack, Superdisk, e2e_disk::superdisk::Files)
     superdisk.assemble(&vm)?;
     let files = superdisk.write(&vm, "a", 20)?;
     superdisk.in_sync(&vm)?;
-    superdisk.stop(&vm)?;
+    superdisk.tear_down(&vm)?;
     vm.power_off()?;
     Ok((rack, superdisk, files))
 }
@@ -72,7 +72,7 @@ fn back_on_an_old_host_after_a_time_without_local_disks_only_what_changed_is_cop
         .ask(&vm, "assemble", "--fast-leg optional")?
         .success()?;
     let files = rewrite(&superdisk, &vm)?;
-    superdisk.stop(&vm)?;
+    superdisk.tear_down(&vm)?;
     vm.power_off()?;
 
     put_locals(&rack, &old)?;
@@ -94,7 +94,7 @@ fn back_on_an_old_host_after_a_time_with_others_its_stale_leg_is_not_believed() 
     superdisk.in_sync(&vm)?;
     let files = rewrite(&superdisk, &vm)?;
     vm.run("sleep 13")?;
-    superdisk.stop(&vm)?;
+    superdisk.tear_down(&vm)?;
     vm.power_off()?;
 
     put_locals(&rack, &old)?;
@@ -103,6 +103,32 @@ fn back_on_an_old_host_after_a_time_with_others_its_stale_leg_is_not_believed() 
     ensure!(
         vm.ask("ls /mnt/data/a-7")?.status != 0,
         "a file is back from the dead"
+    );
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn a_network_disk_from_a_snapshot_is_believed_and_the_newer_local_disks_are_not() -> Result<()> {
+    let mut rack = Rack::new("snapshot")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.in_sync(&vm)?;
+    let files = superdisk.write(&vm, "before", 10)?;
+    vm.run("/sbin/fsfreeze -f /mnt/data")?;
+    let snapshot = rack.durable().snapshot("snapshot")?;
+    vm.run("/sbin/fsfreeze -u /mnt/data")?;
+    // The agent counts on, so that a leg that has gone on can be told from one that has not.
+    superdisk.agent_round(&vm)?;
+    superdisk.write(&vm, "after", 30)?;
+    vm.cut_power()?;
+    rack.durable().restore(&snapshot)?;
+
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    ensure!(
+        vm.ask("ls /mnt/data/after-1")?.status != 0,
+        "legs of two times are mixed"
     );
     superdisk.is_whole(&vm, &[&files])
 }
@@ -117,7 +143,7 @@ fn a_copy_of_a_volume_becomes_a_volume_of_its_own() -> Result<()> {
     let vm = rack.boot()?;
     clone.assemble(&vm)?;
     clone.is_whole(&vm, &[&files])?;
-    clone.stop(&vm)?;
+    clone.tear_down(&vm)?;
     // The original's pod has no business here any more.
     vm.power_off()?;
     let vm = rack.boot()?;
