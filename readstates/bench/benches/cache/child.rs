@@ -130,7 +130,9 @@ fn speed(
     operation: &(dyn Fn(&mut Random, u64) + Sync),
 ) -> Speed {
     let nanos = in_chunks(operations, 1, structure, operation);
-    let mut times = Histogram::<u64>::new(3).unwrap_or_else(|_| unreachable!("three digits exist"));
+    // Up to a minute, three digits.
+    let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)
+        .unwrap_or_else(|_| unreachable!("bounds that make sense"));
     let mut random = Random::new(3, 0);
     for n in 0..operations {
         if n.is_multiple_of(CHUNK) {
