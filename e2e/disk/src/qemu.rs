@@ -102,7 +102,8 @@ fn arguments(hardware: &Hardware) -> Vec<String> {
         qmp,
     } = hardware;
     let memory = MEMORY_MIB.to_string();
-    let append = format!("console=ttyS0 quiet panic=-1 {kernel_arguments}");
+    // An emulated timer beside a busy host is late at times: no reason for the kernel to give up on it.
+    let append = format!("console=ttyS0 quiet panic=-1 no_timer_check {kernel_arguments}");
     let mut words: Vec<String> = [
         "-accel",
         "tcg,thread=single",

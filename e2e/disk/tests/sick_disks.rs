@@ -61,7 +61,7 @@ fn member_file(vm: &Vm, file: &str) -> Result<String> {
 fn lost_sectors_are_healed_under_load_and_the_reader_sees_right_data() -> Result<()> {
     let (rack, superdisk, vm, files) = rack_with_marks("healed")?;
     vm.run("sleep 1; echo 3 >/proc/sys/vm/drop_caches")?;
-    let load = "while :; do dd if=/dev/urandom of=/mnt/data/noise bs=64k count=64 conv=fsync; done 2>/dev/null";
+    let load = "echo $$ >/run/load; while :; do dd if=/dev/urandom of=/mnt/data/noise bs=64k count=64 conv=fsync; done 2>/dev/null";
     let _load = vm.begin(load, 600 * SECOND)?;
     rack.durable().take_counters();
     superdisk.has(&vm, &files)?;
@@ -85,7 +85,7 @@ fn lost_sectors_are_healed_under_load_and_the_reader_sees_right_data() -> Result
         reads == 0,
         "{reads} reads of the network disk after the healing"
     );
-    vm.run("killall sh dd 2>/dev/null; rm -f /mnt/data/noise; true")?;
+    vm.run("kill -9 $(cat /run/load); sleep 2; rm /mnt/data/noise")?;
     superdisk.is_whole(&vm, &[&files])
 }
 
