@@ -121,7 +121,7 @@ async fn here(app: &App, records: impl Iterator<Item = Placed>, outcomes: &mut [
     } else {
         Touch::Mention
     };
-    let done = fan_out::change_here(app, &operations, touch).await;
+    let done = app.engine.change_many(&operations, touch).await;
     for (place, done) in places.into_iter().zip(done) {
         outcomes[place] = outcome(done);
     }

@@ -1,15 +1,6 @@
 //! Many users in one request: grouped by owner, one request per owner.
 
-use super::App;
-use crate::{
-    block::{Operation, Outcome},
-    cache::Touch,
-    engine::NotDone,
-    membership::{Member, Membership, Owner},
-};
-
-/// Operations after which other requests get a turn.
-const TURN: usize = 1024;
+use crate::membership::{Member, Membership, Owner};
 
 /// What belongs to another member.
 #[derive(Debug)]
@@ -46,23 +37,6 @@ pub(super) fn by_owner<T>(
         }
     }
     (mine, others)
-}
-
-/// Applies operations to users of this member: one outcome or refusal each, in order; those of one user
-/// in the order in which they come.
-pub(super) async fn change_here(
-    app: &App,
-    operations: &[(u64, Operation)],
-    touch: Touch,
-) -> Vec<Result<Outcome, NotDone>> {
-    let mut outcomes = Vec::with_capacity(operations.len());
-    for (turn, operations) in operations.chunks(TURN).enumerate() {
-        if turn > 0 {
-            tokio::task::yield_now().await;
-        }
-        outcomes.extend(app.engine.change_many(operations, touch).await);
-    }
-    outcomes
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ async fn apply(app: &App, mention: &Mention, users: Vec<Id>) -> MentionsAnswer {
         count: mention.count,
     };
     let operations: Vec<_> = users.iter().map(|user| (user.get(), operation)).collect();
-    let outcomes = fan_out::change_here(app, &operations, Touch::Mention).await;
+    let outcomes = app.engine.change_many(&operations, Touch::Mention).await;
     let mut answer = MentionsAnswer::default();
     for (user_id, outcome) in users.into_iter().zip(outcomes) {
         match outcome {
