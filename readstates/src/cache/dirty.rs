@@ -1,7 +1,8 @@
 //! The dirty users of a stripe: since when, when they are to be written, and what became of that.
 //!
-//! Only dirty users are in here, so that what a clean one takes is its block and a record. Ordered
-//! trees, because they grow without a pause.
+//! Only dirty users are in here, so that what a clean one takes is its block and a record. A user who
+//! becomes dirty is entered in three places, and none of them is searched for that: the [`Roll`], and
+//! the ends of two [`Order`]s.
 //!
 //! ```text
 //!           changed            take_off              landed
@@ -12,14 +13,22 @@
 //!                    └─ landed, failed ─ Rearmed
 //! ```
 
+mod order;
+mod roll;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
-/// Bytes of memory for each dirty user, by count: 24 for the order of age, 24 for the order of
-/// writing and 60 for the rest, in tree nodes that are two thirds full.
-pub(super) const BYTES_PER_DIRTY_USER: usize = 108;
+use order::Order;
+use roll::Roll;
+
+use super::table::Hash;
+
+/// Bytes of memory for each dirty user, by count: 40 for the entry, 14 to find it by, and 16 in each of
+/// the orders, of which a third is what holds no more.
+const BYTES_PER_DIRTY_USER: usize = 40 + 14 + 2 * 24;
 
 /// Nanoseconds since the cache began: half of an [`Instant`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,18 +90,18 @@ pub(super) enum Left {
 /// The dirty users of a stripe.
 #[derive(Debug, Default)]
 pub(super) struct DirtySet {
-    users: BTreeMap<u64, Dirty>,
+    users: Roll,
     /// Those who wait, by when they are due.
-    due: BTreeSet<(Moment, u64)>,
+    due: Order,
     /// All, by when they became dirty.
-    since: BTreeSet<(Moment, u64)>,
+    since: Order,
     /// Those whose last write failed: few, unless the store is away.
     failures: BTreeMap<u64, Failures>,
 }
 
 impl DirtySet {
     pub(super) fn get(&self, user: u64) -> Option<&Dirty> {
-        self.users.get(&user)
+        self.users.get(user, Hash::of(user))
     }
 
     pub(super) fn failures(&self, user: u64) -> Option<Failures> {
@@ -100,7 +109,7 @@ impl DirtySet {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        // One who failed has a share of a fourth tree.
+        // One who failed has a share of a tree.
         self.users.len() * BYTES_PER_DIRTY_USER + self.failures.len() * 36
     }
 
@@ -111,40 +120,44 @@ impl DirtySet {
             stage: Stage::Waiting { due },
             written_version: version,
         };
-        self.users.insert(user, dirty);
-        self.since.insert((now, user));
-        self.due.insert((due, user));
+        self.users.insert(user, Hash::of(user), dirty);
+        self.since.push(now, user);
+        self.due.push(due, user);
+        self.tidy();
     }
 
     /// A user has changed who is being written.
     pub(super) fn changed_in_flight(&mut self, user: u64, now: Moment) {
-        if let Some(Dirty { stage, .. }) = self.users.get_mut(&user)
+        if let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user))
             && matches!(stage, Stage::Flying)
         {
             *stage = Stage::Rearmed { since: now };
         }
     }
 
-    /// The user who is due first, if not later than `until`.
-    pub(super) fn first_due(&self, until: Moment) -> Option<(Moment, u64)> {
-        self.due.first().filter(|&&(due, _)| due <= until).copied()
+    /// The user who is due first, if not later than `until`. It goes out of the order: who asks takes
+    /// it off or puts it back.
+    pub(super) fn next_due(&mut self, until: Moment) -> Option<(Moment, u64)> {
+        while let Some((due, user)) = self.due.first().filter(|&(due, _)| due <= until) {
+            self.due.pop();
+            if is_due(&self.users, due, user) {
+                return Some((due, user));
+            }
+        }
+        None
     }
 
-    /// The users who are due after this one, not later than `until`.
-    pub(super) fn next_due(&self, after: (Moment, u64), until: Moment) -> Option<(Moment, u64)> {
-        let mut later = self
-            .due
-            .range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded));
-        later.next().filter(|&&(due, _)| due <= until).copied()
+    /// A user who is due stays so.
+    pub(super) fn put_back(&mut self, due: Moment, user: u64) {
+        self.due.push(due, user);
     }
 
-    /// A user who waits is written from now on.
+    /// A user who was due is written from now on.
     pub(super) fn take_off(&mut self, user: u64) {
-        if let Some(Dirty { stage, .. }) = self.users.get_mut(&user)
-            && let Stage::Waiting { due } = *stage
+        if let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user))
+            && let Stage::Waiting { .. } = stage
         {
             *stage = Stage::Flying;
-            self.due.remove(&(due, user));
         }
     }
 
@@ -156,12 +169,11 @@ impl DirtySet {
         version: u64,
         due: impl FnOnce(Moment) -> Moment,
     ) -> Option<Left> {
-        let dirty = self.users.get_mut(&user)?;
-        let old = dirty.since;
+        let dirty = self.users.get_mut(user, Hash::of(user))?;
         let left = match dirty.stage {
             Stage::Waiting { .. } => return None,
             Stage::Flying => {
-                self.users.remove(&user);
+                self.users.remove(user, Hash::of(user));
                 Left::Clean
             }
             Stage::Rearmed { since } => {
@@ -171,16 +183,13 @@ impl DirtySet {
                     stage: Stage::Waiting { due },
                     written_version: version,
                 };
-                self.since.insert((since, user));
-                self.due.insert((due, user));
+                self.since.push(since, user);
+                self.due.push(due, user);
                 Left::Dirty
             }
         };
-        // The same pair when the clock stood still.
-        if self.users.get(&user).is_none_or(|dirty| dirty.since != old) {
-            self.since.remove(&(old, user));
-        }
         self.failures.remove(&user);
+        self.tidy();
         Some(left)
     }
 
@@ -192,7 +201,7 @@ impl DirtySet {
         now: Moment,
         due: impl FnOnce(u32) -> Moment,
     ) -> bool {
-        let Some(Dirty { stage, .. }) = self.users.get_mut(&user) else {
+        let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user)) else {
             return false;
         };
         if matches!(stage, Stage::Waiting { .. }) {
@@ -204,7 +213,7 @@ impl DirtySet {
             .map_or(0, |failures| failures.count);
         let due = due(before);
         *stage = Stage::Waiting { due };
-        self.due.insert((due, user));
+        self.due.push(due, user);
         let count = before.saturating_add(1);
         self.failures.insert(user, Failures { count, last: now });
         true
@@ -212,21 +221,49 @@ impl DirtySet {
 
     /// A user who waits is due now, if not before.
     pub(super) fn bring_forward(&mut self, user: u64, now: Moment) {
-        if let Some(Dirty { stage, .. }) = self.users.get_mut(&user)
+        if let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user))
             && let Stage::Waiting { due } = stage
             && *due > now
         {
-            self.due.remove(&(*due, user));
-            self.due.insert((now, user));
             *due = now;
+            self.due.push(now, user);
+            self.tidy();
         }
     }
 
-    pub(super) fn oldest(&self) -> Option<Moment> {
-        self.since.first().map(|&(since, _)| since)
+    /// Since when the one is dirty who is so for longest.
+    pub(super) fn oldest(&mut self) -> Option<Moment> {
+        while let Some((since, user)) = self.since.first() {
+            if is_dirty_since(&self.users, since, user) {
+                return Some(since);
+            }
+            self.since.pop();
+        }
+        None
     }
 
     pub(super) fn users(&self) -> Vec<u64> {
-        self.users.keys().copied().collect()
+        self.users.users().collect()
     }
+
+    /// Drops what is no longer so from the orders, once it is most of them.
+    fn tidy(&mut self) {
+        let users = &self.users;
+        self.due
+            .tidy(users.len(), |due, user| is_due(users, due, user));
+        self.since.tidy(users.len(), |since, user| {
+            is_dirty_since(users, since, user)
+        });
+    }
+}
+
+/// Whether a user waits, and is due then.
+fn is_due(users: &Roll, at: Moment, user: u64) -> bool {
+    let dirty = users.get(user, Hash::of(user));
+    dirty.is_some_and(|dirty| matches!(dirty.stage, Stage::Waiting { due } if due == at))
+}
+
+fn is_dirty_since(users: &Roll, since: Moment, user: u64) -> bool {
+    let dirty = users.get(user, Hash::of(user));
+    dirty.is_some_and(|dirty| dirty.since == since)
 }

@@ -32,12 +32,14 @@ impl Stripe {
         let now = shared.moment(now);
         let until = now.after(ahead);
         let mut packed = 0;
-        let mut next = self.dirty.first_due(until);
+        let mut resting = Vec::new();
         for _ in 0..most {
-            let Some((due, user)) = next else { break };
-            next = self.dirty.next_due((due, user), until);
+            let Some((due, user)) = self.dirty.next_due(until) else {
+                break;
+            };
             // Pressure does not shorten the wait after a failure.
             if due > now && self.dirty.failures(user).is_some() {
+                resting.push((due, user));
                 continue;
             }
             let Some(spot) = self.find(user, Hash::of(user)) else {
@@ -57,6 +59,9 @@ impl Stripe {
             if packed > MOST_PACKED {
                 break;
             }
+        }
+        for (due, user) in resting {
+            self.dirty.put_back(due, user);
         }
     }
 

@@ -356,7 +356,7 @@ impl Cache {
     pub fn totals(&self) -> Totals {
         let (mut bytes, mut bytes_of_tails, mut oldest) = (0, 0, None);
         for stripe in &self.stripes {
-            let stripe = stripe.lock();
+            let mut stripe = stripe.lock();
             bytes += stripe.slab.resident() + stripe.beside();
             bytes_of_tails += stripe.tails;
             oldest = [oldest, stripe.dirty.oldest()].into_iter().flatten().min();

@@ -45,8 +45,13 @@ impl Hash {
         self.0 as usize % STRIPES
     }
 
-    fn table(self) -> usize {
+    pub(super) fn table(self) -> usize {
         (self.0 >> STRIPE_BITS) as usize % TABLES
+    }
+
+    /// Bits that choose neither the stripe nor the table.
+    pub(super) fn in_table(self) -> u32 {
+        (self.0 >> (STRIPE_BITS + TABLE_BITS)) as u32
     }
 
     fn tag(self) -> u64 {
