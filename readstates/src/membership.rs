@@ -135,6 +135,14 @@ impl Membership {
         }
     }
 
+    /// How many slots are this member's.
+    #[must_use]
+    pub fn owned(&self) -> u16 {
+        let mine = |&&owner: &&u16| usize::from(owner) == self.me;
+        // At most 1024.
+        self.ring.owners().iter().filter(mine).count() as u16
+    }
+
     /// The ring as clients read it.
     #[must_use]
     pub fn document(&self) -> RingDocument {

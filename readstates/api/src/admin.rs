@@ -25,6 +25,44 @@ pub struct MemberStatus {
     pub capacity_states: u64,
     /// The store under the cache.
     pub store: StoreStatus,
+    /// Which part of the ring is here.
+    pub ownership: OwnershipStatus,
+}
+
+/// Where a member stands with the slots of the ring.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OwnershipStatus {
+    /// Slots that the ring, as the member knows it, gives to this process.
+    pub owned: u16,
+    /// Those of them that are sealed: on the way to another owner, or waiting for a lease.
+    pub sealed: u16,
+    /// Slots that another member is sending here.
+    pub receiving: u16,
+    /// Slots that are being sent away, by receiver.
+    pub streaming: Vec<StreamStatus>,
+    /// Whether the member hands everything on and takes nothing.
+    pub draining: bool,
+    /// Whether the process has said its last word: nothing is owned, nothing is dirty, and nothing will
+    /// be acknowledged any more.
+    pub gone: bool,
+    /// Whether the member may acknowledge changes now.
+    pub lease_valid: bool,
+    /// Requests that wait here for a sealed slot.
+    pub queued: u64,
+    /// Slots taken since the start from processes that had not said their last word: what those had
+    /// acknowledged and not written is lost.
+    pub taken_from_the_dead: u64,
+    /// Slots that are not served, because the database holds blocks of a later epoch than the ring's.
+    pub slots_of_regressed: Vec<u16>,
+}
+
+/// Slots on their way to one member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StreamStatus {
+    /// The name of the receiver.
+    pub to: String,
+    /// How many.
+    pub slots: u16,
 }
 
 /// The store under a member's cache.
@@ -80,4 +118,63 @@ pub struct Capacity {
     /// How many states the cache keeps at most, from 1.
     #[schema(minimum = 1)]
     pub states: u64,
+}
+
+/// The most slots one request may move.
+pub const MAX_MOVED_SLOTS: usize = 64;
+
+/// Body of `POST /admin/v1/moves`: a wish. The member looks at each slot again, and moves those that it
+/// owns at the epoch named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MovesRequest {
+    /// Who is to own them.
+    pub destination: MoveDestination,
+    /// 1 to 64 slots.
+    #[schema(min_items = 1, max_items = 64)]
+    pub slots: Vec<MovedSlot>,
+}
+
+/// The process that is to own slots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MoveDestination {
+    /// Its member's name.
+    pub name: String,
+    /// The process: 16 hexadecimal digits.
+    pub incarnation: String,
+    /// Where it answers members.
+    pub url: String,
+    /// The zone it runs in, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+}
+
+/// A slot as it stood when the move was planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MovedSlot {
+    /// The slot, below 1024.
+    #[schema(maximum = 1023)]
+    pub slot: u16,
+    /// Its epoch then.
+    pub epoch: i64,
+}
+
+/// Answer to `POST /admin/v1/moves`, with 202: the moves have begun, nothing more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MovesAnswer {
+    /// Slots that are on their way now.
+    pub accepted: u16,
+    /// Slots that are not: they are not owned here at that epoch, or on another way already.
+    pub ignored: u16,
+}
+
+/// Body of `POST /admin/v1/drain`, answered with 202 and an [`OwnershipStatus`], or with 409 when the
+/// member is another process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DrainRequest {
+    /// The process that is to hand on what it owns: 16 hexadecimal digits.
+    pub incarnation: String,
 }

@@ -110,6 +110,8 @@ problem_types! {
     NoRoute = ("no-route", 404, "No such resource"),
     /// The path has no such method; `Allow` lists those it has.
     MethodNotAllowed = ("method-not-allowed", 405, "The resource has no such method"),
+    /// The request is meant for another process than the one that has the member's name now.
+    AnotherIncarnation = ("another-incarnation", 409, "The member is another process now"),
     /// The body is larger than 4 MiB.
     BodyTooLarge = ("body-too-large", 413, "The body is too large"),
     /// The list in the body has too many items.
@@ -130,6 +132,10 @@ problem_types! {
     DatabaseAway = ("database-away", 503, "The database does not answer"),
     /// The member is stopping.
     Draining = ("draining", 503, "The member is stopping"),
+    /// The user's slot is on the way from one owner to the next; nothing was done.
+    SlotMoving = ("slot-moving", 503, "The user is moving to another member"),
+    /// Nobody owns the user's slot, or its owner may not acknowledge now; nothing was done.
+    NoOwner = ("no-owner", 503, "Nobody may acknowledge for this user now"),
     /// The owner of the user cannot be reached; nothing was done.
     OwnerUnreachable = ("owner-unreachable", 503, "The owner of the user cannot be reached"),
     /// Members do not agree on who owns the user; nothing was done.

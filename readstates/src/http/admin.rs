@@ -2,7 +2,7 @@
 
 use readstates_api::{
     Problem, ProblemType,
-    admin::{Capacity, FlushAnswer, MemberStatus, StoreStatus},
+    admin::{Capacity, FlushAnswer, MemberStatus, OwnershipStatus, StoreStatus},
 };
 
 use super::{
@@ -32,6 +32,11 @@ pub(super) fn status(app: &App) -> Answer {
             kind: app.health.kind(),
             healthy: store.is_ok(),
             reason: store.err(),
+        },
+        ownership: OwnershipStatus {
+            owned: app.membership.owned(),
+            lease_valid: true,
+            ..OwnershipStatus::default()
         },
     })
 }
