@@ -1,0 +1,64 @@
+//! Many operations of many users, in binary.
+
+use http::Method;
+use readstates_api::{
+    Id, ProblemType,
+    batch::{self, BatchEncoder, MAX_RECORDS, MEDIA_TYPE, Record, RecordOutcome},
+};
+
+use crate::{error::Outcome, exchange::Request, many::Work};
+
+/// Records and what became of them, in their order.
+pub(crate) struct Batch {
+    pub(crate) outcomes: Vec<RecordOutcome>,
+}
+
+impl Work for Batch {
+    /// A record and its place.
+    type Item = (usize, Record);
+    const OPERATION: &'static str = "apply a batch";
+    const MOST: usize = MAX_RECORDS;
+
+    fn user((_, record): &Self::Item) -> Id {
+        record.user
+    }
+
+    fn request(&self, items: &[Self::Item]) -> Request {
+        let mut frame = BatchEncoder::with_capacity(items.len());
+        for (_, record) in items {
+            frame.push(record);
+        }
+        Request {
+            operation: Self::OPERATION,
+            method: Method::POST,
+            path: "/v1/batch".into(),
+            body: Some((MEDIA_TYPE, frame.finish().into())),
+            known: None,
+        }
+    }
+
+    fn read(&mut self, items: &[Self::Item], answer: &[u8]) -> Option<Vec<(usize, ProblemType)>> {
+        let outcomes = batch::parse_answer(answer).ok()?;
+        if outcomes.len() != items.len() {
+            return None;
+        }
+        let mut open = Vec::new();
+        for (index, (&(place, _), outcome)) in items.iter().zip(outcomes).enumerate() {
+            match outcome {
+                RecordOutcome::Applied | RecordOutcome::Ignored | RecordOutcome::Bad => {
+                    self.outcomes[place] = outcome;
+                }
+                RecordOutcome::NotTaken => open.push((index, ProblemType::Overloaded)),
+                RecordOutcome::Unknown => open.push((index, ProblemType::OutcomeUnknown)),
+            }
+        }
+        Some(open)
+    }
+
+    fn give_up(&mut self, (place, _): Self::Item, outcome: Outcome, _why: Option<ProblemType>) {
+        self.outcomes[place] = match outcome {
+            Outcome::Unknown => RecordOutcome::Unknown,
+            Outcome::NothingDone => RecordOutcome::NotTaken,
+        };
+    }
+}

@@ -1,0 +1,137 @@
+//! What a call that failed knows about what it did.
+
+use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
+
+use readstates_api::{Problem, ProblemType};
+
+/// What is known about the effect of a call that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Nothing was changed: every attempt was refused or never reached a member.
+    NothingDone,
+    /// It may have been applied, and may still be. Sending it again with the same ids is safe, also much
+    /// later: it is applied at most once.
+    Unknown,
+}
+
+impl Outcome {
+    /// What is known after both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::NothingDone, Self::NothingDone) => Self::NothingDone,
+            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
+        }
+    }
+}
+
+/// A call that failed, after all attempts that were worth it.
+#[derive(Debug, Clone)]
+pub struct Error {
+    pub(crate) operation: &'static str,
+    pub(crate) outcome: Outcome,
+    pub(crate) attempts: u32,
+    pub(crate) took: Duration,
+    pub(crate) cause: Cause,
+}
+
+/// Why the last attempt of a call failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Cause {
+    /// The service refuses it, and will refuse it again: the request is wrong, or the user is full.
+    #[error("{}", .0.detail)]
+    Refused(Box<Problem>),
+    /// The service asked to come back later, and there was no time or budget left for it.
+    #[error("{}", .0.detail)]
+    TryLater(Box<Problem>),
+    /// No answer: no connection, a connection that broke, silence.
+    #[error("{asked} did not answer")]
+    NoAnswer {
+        /// Where the request went.
+        asked: String,
+        /// What happened to it.
+        source: Arc<reqwest::Error>,
+    },
+    /// An answer that is not one of the service: another version, or a proxy between.
+    #[error("{asked} answered {status} with what is no answer of the service")]
+    Strange {
+        /// Where the request went.
+        asked: String,
+        /// The status of the answer.
+        status: u16,
+    },
+    /// The client itself has as many requests under way as it may, and none ended in time.
+    #[error("as many requests are under way as may be, and none ended in time")]
+    Busy,
+}
+
+impl Error {
+    /// What is known about the effect.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Why the last attempt failed.
+    #[must_use]
+    pub fn cause(&self) -> &Cause {
+        &self.cause
+    }
+
+    /// The type of the problem that the service named last, if it named one.
+    #[must_use]
+    pub fn problem(&self) -> Option<ProblemType> {
+        self.cause.problem()
+    }
+
+    /// How many requests were sent.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Whether the same call may succeed later.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        !matches!(self.cause, Cause::Refused(_))
+    }
+}
+
+impl Cause {
+    pub(crate) fn problem(&self) -> Option<ProblemType> {
+        match self {
+            Self::Refused(problem) | Self::TryLater(problem) => Some(problem.problem),
+            Self::NoAnswer { .. } | Self::Strange { .. } | Self::Busy => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            operation,
+            outcome,
+            attempts,
+            took,
+            cause: _,
+        } = self;
+        let known = match outcome {
+            Outcome::NothingDone => "nothing was done",
+            Outcome::Unknown => "it is not known whether it was done; sending it again is safe",
+        };
+        let requests = if *attempts == 1 {
+            "request"
+        } else {
+            "requests"
+        };
+        write!(
+            f,
+            "failed to {operation} with {attempts} {requests} in {took:.1?}: {known}"
+        )
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.cause)
+    }
+}

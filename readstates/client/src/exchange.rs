@@ -1,0 +1,208 @@
+//! One request to one member, and its answer.
+//!
+//! What matters when there is no answer: whether the request can have reached the member. A connection
+//! that was never made means that nothing was done; anything after that leaves the outcome open.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, header};
+use readstates_api::headers as ours;
+use serde::Serialize;
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, timeout_at},
+};
+
+use crate::{config::Config, error::Outcome};
+
+/// Where requests go: a member, or whatever stands behind a seed.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    /// `http://host:port`, as seen from here.
+    pub(crate) url: String,
+    turns: Semaphore,
+}
+
+impl Destination {
+    pub(crate) fn new(url: String, config: &Config) -> Arc<Self> {
+        Arc::new(Self {
+            url,
+            turns: Semaphore::new(config.max_in_flight_per_member),
+        })
+    }
+}
+
+/// A request, the same for every attempt.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    /// What it is for, after "failed to".
+    pub(crate) operation: &'static str,
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) body: Option<(&'static str, Bytes)>,
+    /// The version that the caller has, as an `ETag`.
+    pub(crate) known: Option<String>,
+}
+
+impl Request {
+    /// A request without a body.
+    pub(crate) fn plain(operation: &'static str, method: Method, path: String) -> Self {
+        Self {
+            operation,
+            method,
+            path,
+            body: None,
+            known: None,
+        }
+    }
+
+    /// A request with a body of JSON.
+    pub(crate) fn json(
+        operation: &'static str,
+        method: Method,
+        path: String,
+        body: &impl Serialize,
+    ) -> Self {
+        // The bodies of the API are numbers, strings and lists: nothing that JSON cannot say.
+        let json = serde_json::to_vec(body).unwrap_or_default();
+        Self {
+            body: Some(("application/json", json.into())),
+            ..Self::plain(operation, method, path)
+        }
+    }
+}
+
+/// What came back, whatever its status.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// Nothing came back.
+#[derive(Debug)]
+pub(crate) enum Silence {
+    /// The client's own bound: the request was not sent.
+    Busy,
+    /// The request may have reached somebody, or not: see `outcome`.
+    Lost {
+        outcome: Outcome,
+        source: reqwest::Error,
+    },
+}
+
+/// Sends requests.
+#[derive(Debug)]
+pub(crate) struct Exchanges {
+    http: reqwest::Client,
+    turns: Semaphore,
+    attempt_timeout: Duration,
+}
+
+impl Exchanges {
+    pub(crate) fn new(config: &Config) -> Result<Self, reqwest::Error> {
+        let http = reqwest::Client::builder()
+            .connect_timeout(config.connect_timeout)
+            .pool_max_idle_per_host(config.max_in_flight_per_member)
+            .pool_idle_timeout(crate::config::POOL_IDLE)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()?;
+        Ok(Self {
+            http,
+            turns: Semaphore::new(config.max_in_flight),
+            attempt_timeout: config.attempt_timeout,
+        })
+    }
+
+    /// One attempt: waits for its turn, sends, reads the whole answer.
+    ///
+    /// `direct`: the destination is to answer 421 when it is not the owner, and not to forward.
+    pub(crate) async fn send(
+        &self,
+        to: &Destination,
+        request: &Request,
+        direct: bool,
+        deadline: Instant,
+    ) -> Result<Answer, Silence> {
+        let _turns = self.turn(to, deadline).await?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut building = self
+            .http
+            .request(
+                request.method.clone(),
+                format!("{}{}", to.url, request.path),
+            )
+            .timeout(left.min(self.attempt_timeout));
+        if direct {
+            building = building.header(ours::DIRECT, "1");
+        }
+        if let Some(known) = &request.known {
+            building = building.header(header::IF_NONE_MATCH, known);
+        }
+        if let Some((content_type, body)) = &request.body {
+            building = building
+                .header(header::CONTENT_TYPE, *content_type)
+                .body(body.clone());
+        }
+        answer_of(building).await
+    }
+
+    /// A permit of the client and one of the destination. The client's own comes last: whoever waits for
+    /// a slow member keeps nobody else from asking the others.
+    async fn turn<'a>(
+        &'a self,
+        to: &'a Destination,
+        deadline: Instant,
+    ) -> Result<(SemaphorePermit<'a>, SemaphorePermit<'a>), Silence> {
+        let both = async {
+            let there = to.turns.acquire().await;
+            let here = self.turns.acquire().await;
+            // Neither is ever closed.
+            Some((there.ok()?, here.ok()?))
+        };
+        match timeout_at(deadline, both).await {
+            Ok(Some(permits)) => Ok(permits),
+            Ok(None) | Err(_) => Err(Silence::Busy),
+        }
+    }
+
+    /// The ring; with `after`, once it has a greater number than that. Takes no turn of anybody's: it is one
+    /// request at a time.
+    pub(crate) async fn ring(
+        &self,
+        from: &Destination,
+        after: Option<u64>,
+        timeout: Duration,
+    ) -> Result<Answer, Silence> {
+        let query = after.map_or_else(String::new, |after| format!("?after={after}"));
+        let url = format!("{}/v1/ring{query}", from.url);
+        answer_of(self.http.get(url).timeout(timeout)).await
+    }
+}
+
+async fn answer_of(request: reqwest::RequestBuilder) -> Result<Answer, Silence> {
+    let lost = |source: reqwest::Error| Silence::Lost {
+        outcome: if source.is_connect() || source.is_builder() {
+            Outcome::NothingDone
+        } else {
+            Outcome::Unknown
+        },
+        source,
+    };
+    let response = request.send().await.map_err(lost)?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    let body = response.bytes().await.map_err(lost)?;
+    Ok(Answer {
+        status,
+        headers,
+        body,
+    })
+}
+
+/// The number of the ring that the answering member works by.
+pub(crate) fn ring_number(headers: &HeaderMap) -> Option<u64> {
+    headers.get(ours::RING)?.to_str().ok()?.parse().ok()
+}

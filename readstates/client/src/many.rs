@@ -1,0 +1,298 @@
+//! One call for many users: grouped by owner, one request per owner, each part with its own attempts.
+//!
+//! A part that fails fails alone. What is left of it is grouped anew for the next attempt, by the ring there is
+//! then. A part that went to the wrong member goes back to it once, to be forwarded: its users may have gone
+//! to several others.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use readstates_api::{Id, ProblemType};
+
+use crate::{
+    call::{Attempt, Caller, Failed, Progress, Target},
+    error::{Cause, Error, Outcome},
+    exchange::Request,
+};
+
+/// What is done for many users, and the books about it.
+pub(crate) trait Work {
+    /// One user's part of it.
+    type Item: Copy + Send + Sync;
+    /// What it is, after "failed to".
+    const OPERATION: &'static str;
+    /// The most items that one request may have.
+    const MOST: usize;
+
+    fn user(item: &Self::Item) -> Id;
+
+    /// The request for these items.
+    fn request(&self, items: &[Self::Item]) -> Request;
+
+    /// Books what the answer settles. Gives the items that it leaves open: the index, and why. `None` when the
+    /// answer is none.
+    fn read(&mut self, items: &[Self::Item], answer: &[u8]) -> Option<Vec<(usize, ProblemType)>>;
+
+    /// Books an item that stays open, with what is known about it.
+    fn give_up(&mut self, item: Self::Item, outcome: Outcome, why: Option<ProblemType>);
+}
+
+/// An item on its way.
+#[derive(Debug, Clone, Copy)]
+struct Open<I> {
+    item: I,
+    /// What the attempts so far may have done.
+    outcome: Outcome,
+}
+
+/// Something that went on beside the other parts, and has ended.
+enum Step<I> {
+    /// A request.
+    Asked {
+        part: Vec<Open<I>>,
+        progress: Progress,
+        /// The ring that it went by.
+        known: u64,
+        came: Result<Attempt, Error>,
+    },
+    /// The pause before the next.
+    Rested {
+        part: Vec<Open<I>>,
+        progress: Progress,
+        /// Whether to leave the owner out this time.
+        anybody: bool,
+        rested: Result<(), Error>,
+    },
+}
+
+type Steps<'a, I> = FuturesUnordered<BoxFuture<'a, Step<I>>>;
+
+/// Does all of the work, or gives up what cannot be done in time.
+pub(crate) async fn all<W: Work>(
+    caller: &Caller,
+    work: &mut W,
+    items: impl Iterator<Item = W::Item>,
+    within: Duration,
+) {
+    caller.budget.called();
+    let open = |item| Open {
+        item,
+        outcome: Outcome::NothingDone,
+    };
+    // Bounded by the items: there are never more steps than open items.
+    let mut steps: Steps<'_, W::Item> = FuturesUnordered::new();
+    let progress = Progress::new(W::OPERATION, true, within);
+    ask(caller, work, items.map(open), &progress, false, &mut steps);
+    while let Some(step) = steps.next().await {
+        match step {
+            Step::Asked {
+                part,
+                progress,
+                known,
+                came,
+            } => {
+                let (left, failed) = book(work, part, progress.outcome, came);
+                if let Some(failed) = failed {
+                    rest(caller, left, progress, failed, known, &mut steps);
+                }
+            }
+            Step::Rested {
+                part,
+                progress,
+                anybody,
+                rested: Ok(()),
+            } => ask(
+                caller,
+                work,
+                part.into_iter(),
+                &progress,
+                anybody,
+                &mut steps,
+            ),
+            Step::Rested {
+                part,
+                rested: Err(error),
+                ..
+            } => {
+                let why = error.problem();
+                for open in part {
+                    work.give_up(open.item, open.outcome, why);
+                }
+            }
+        }
+    }
+}
+
+/// One request per owner, side by side.
+fn ask<'a, W: Work>(
+    caller: &'a Caller,
+    work: &W,
+    open: impl Iterator<Item = Open<W::Item>>,
+    progress: &Progress,
+    anybody: bool,
+    steps: &mut Steps<'a, W::Item>,
+) where
+    W::Item: 'a,
+{
+    let known = caller.routes.number();
+    for (target, group) in by_owner::<W>(caller, open, anybody) {
+        for part in group.chunks(W::MOST) {
+            let items: Vec<W::Item> = part.iter().map(|open| open.item).collect();
+            let request = work.request(&items);
+            let (part, target) = (part.to_vec(), target.clone());
+            let mut progress = progress.clone();
+            progress.outcome = Outcome::NothingDone;
+            let asked = async move {
+                let came = attempt(caller, target, &request, &mut progress).await;
+                Step::Asked {
+                    part,
+                    progress,
+                    known,
+                    came,
+                }
+            };
+            steps.push(asked.boxed());
+        }
+    }
+}
+
+/// An attempt, and once more where it went when that is to forward it.
+async fn attempt(
+    caller: &Caller,
+    target: Target,
+    request: &Request,
+    progress: &mut Progress,
+) -> Result<Attempt, Error> {
+    let first = caller.attempt(&target, request, progress).await?;
+    if !matches!(first, Attempt::Moved(_)) {
+        return Ok(first);
+    }
+    let forwarded = Target {
+        direct: false,
+        ..target
+    };
+    caller.attempt(&forwarded, request, progress).await
+}
+
+/// Books an answer. What is left and why, when something is.
+fn book<W: Work>(
+    work: &mut W,
+    part: Vec<Open<W::Item>>,
+    outcome: Outcome,
+    came: Result<Attempt, Error>,
+) -> (Vec<Open<W::Item>>, Option<Failed>) {
+    let after_it = |open: &Open<W::Item>| Open {
+        outcome: open.outcome.and(outcome),
+        ..*open
+    };
+    let later = |problem| Failed {
+        cause: Cause::TryLater(problem),
+        after: None,
+    };
+    let mut give_up_all = |outcome: Outcome, why| {
+        for open in &part {
+            work.give_up(open.item, open.outcome.and(outcome), why);
+        }
+    };
+    match came {
+        Ok(Attempt::Answered(answer)) => {
+            let items: Vec<W::Item> = part.iter().map(|open| open.item).collect();
+            let Some(again) = work.read(&items, &answer.body) else {
+                for open in &part {
+                    work.give_up(open.item, Outcome::Unknown, None);
+                }
+                return (Vec::new(), None);
+            };
+            leftovers(work, &part, again)
+        }
+        Ok(Attempt::Moved(problem)) => (part.iter().map(after_it).collect(), Some(later(problem))),
+        Ok(Attempt::Failed(failed)) => (part.iter().map(after_it).collect(), Some(failed)),
+        Err(error) => {
+            give_up_all(error.outcome, error.problem());
+            (Vec::new(), None)
+        }
+    }
+}
+
+/// Of the items that an answer leaves open: those that are worth another attempt; the others are given up.
+fn leftovers<W: Work>(
+    work: &mut W,
+    part: &[Open<W::Item>],
+    again: Vec<(usize, ProblemType)>,
+) -> (Vec<Open<W::Item>>, Option<Failed>) {
+    use crate::verdict::{Kind, kind};
+    let (mut left, mut failed) = (Vec::new(), None);
+    for (index, problem) in again {
+        let Some(open) = part.get(index) else {
+            continue;
+        };
+        let outcome = match kind(problem) {
+            Kind::Again(outcome) => outcome,
+            Kind::Moved => Outcome::NothingDone,
+            Kind::Refused => {
+                work.give_up(open.item, open.outcome, Some(problem));
+                continue;
+            }
+        };
+        left.push(Open {
+            item: open.item,
+            outcome: open.outcome.and(outcome),
+        });
+        let detail = "the service did not take all of a request for many users";
+        failed = Some(Failed {
+            cause: Cause::TryLater(Box::new(readstates_api::Problem::new(problem, detail))),
+            after: None,
+        });
+    }
+    (left, failed)
+}
+
+/// The pause before the next attempt.
+fn rest<'a, I: Send + 'a>(
+    caller: &'a Caller,
+    part: Vec<Open<I>>,
+    mut progress: Progress,
+    failed: Failed,
+    known: u64,
+    steps: &mut Steps<'a, I>,
+) {
+    let silent = matches!(failed.cause, Cause::NoAnswer { .. });
+    let resting = async move {
+        let rested = caller.rest(&mut progress, failed, known).await;
+        Step::Rested {
+            part,
+            progress,
+            anybody: silent && caller.routes.number() == known,
+            rested,
+        }
+    };
+    steps.push(resting.boxed());
+}
+
+/// Items by who is asked for them, in the order in which they came.
+fn by_owner<W: Work>(
+    caller: &Caller,
+    open: impl Iterator<Item = Open<W::Item>>,
+    anybody: bool,
+) -> Vec<(Target, Vec<Open<W::Item>>)> {
+    let table = caller.routes.table().filter(|_| !anybody);
+    let mut groups: Vec<(Target, Vec<Open<W::Item>>)> = Vec::new();
+    // Where the group of each owner is; `None` is the group without one.
+    let mut places: HashMap<Option<usize>, usize> = HashMap::new();
+    for open in open {
+        let owner = table
+            .as_ref()
+            .and_then(|table| table.owner(W::user(&open.item)));
+        let key = owner.as_ref().map(|owner| Arc::as_ptr(owner).addr());
+        let place = *places.entry(key).or_insert_with(|| {
+            let target = match owner {
+                Some(to) => Target { to, direct: true },
+                None => caller.anybody(),
+            };
+            groups.push((target, Vec::new()));
+            groups.len() - 1
+        });
+        groups[place].1.push(open);
+    }
+    groups
+}
