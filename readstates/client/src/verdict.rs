@@ -69,6 +69,8 @@ pub(crate) fn kind(problem: ProblemType) -> Kind {
         | ProblemType::TooManyUnwritten
         | ProblemType::DatabaseAway
         | ProblemType::Draining
+        | ProblemType::SlotMoving
+        | ProblemType::NoOwner
         | ProblemType::OwnerUnreachable
         | ProblemType::RingDisagreement => Kind::Again(Outcome::NothingDone),
         // With the first of them deleting read states helps, waiting does not.
@@ -78,6 +80,7 @@ pub(crate) fn kind(problem: ProblemType) -> Kind {
         | ProblemType::NoReadState
         | ProblemType::NoRoute
         | ProblemType::MethodNotAllowed
+        | ProblemType::AnotherIncarnation
         | ProblemType::BodyTooLarge
         | ProblemType::TooManyItems
         | ProblemType::UnsupportedMediaType
@@ -89,7 +92,11 @@ pub(crate) fn kind(problem: ProblemType) -> Kind {
 pub(crate) fn is_about_ownership(problem: ProblemType) -> bool {
     matches!(
         problem,
-        ProblemType::Draining | ProblemType::OwnerUnreachable | ProblemType::RingDisagreement
+        ProblemType::Draining
+            | ProblemType::SlotMoving
+            | ProblemType::NoOwner
+            | ProblemType::OwnerUnreachable
+            | ProblemType::RingDisagreement
     )
 }
 
