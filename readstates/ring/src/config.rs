@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Epoch,
     mutant::{self, Rule},
@@ -13,7 +15,8 @@ pub const MOST_AHEAD_MICROS: i64 = 3_600_000_000;
 
 /// A process: 64 random bits drawn at its start. A pod's name is none: Kubernetes may run two
 /// processes under one name, and one that restarted has forgotten everything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Incarnation(u64);
 
 impl Incarnation {
@@ -34,6 +37,20 @@ impl Incarnation {
 impl fmt::Display for Incarnation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
+    }
+}
+
+impl TryFrom<String> for Incarnation {
+    type Error = NoIncarnation;
+
+    fn try_from(text: String) -> Result<Self, NoIncarnation> {
+        text.parse()
+    }
+}
+
+impl From<Incarnation> for String {
+    fn from(incarnation: Incarnation) -> Self {
+        incarnation.to_string()
     }
 }
 

@@ -17,8 +17,10 @@ pub mod handoff;
 pub mod jump;
 #[cfg(any(test, feature = "model"))]
 pub mod model;
+pub mod moves;
 mod mutant;
 pub mod planner;
+pub mod record;
 mod ring;
 pub mod slot;
 mod stamp;
@@ -26,6 +28,7 @@ mod stamp;
 pub use config::{
     Incarnation, MOST_AHEAD_MICROS, NoIncarnation, SlotConfig, Succession, SwapRefused,
 };
+pub use record::{RingMember, RingTable};
 pub use ring::{MAX_MEMBERS, Ring, RingError};
 pub use slot::{HASH_NAME, SLOTS, Slot};
 pub use stamp::{Epoch, Stamp, StampMint};

@@ -115,7 +115,8 @@ fn check(members: &[String]) -> Result<(), RingError> {
     }
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether this is a member's name.
+pub(crate) fn is_name(name: &str) -> bool {
     (1..=MAX_NAME_LENGTH).contains(&name.len())
         && name
             .bytes()

@@ -21,6 +21,15 @@ const SEQ_MASK: i64 = (1 << SEQ_BITS) - 1;
 pub struct Epoch(i64);
 
 impl Epoch {
+    /// The highest epoch whose stamps are numbers that a database takes.
+    pub const MAX: i64 = i64::MAX >> SEQ_BITS;
+
+    /// The epoch with this number, from 0 to [`Epoch::MAX`].
+    #[must_use]
+    pub fn new(number: i64) -> Option<Self> {
+        (0..=Self::MAX).contains(&number).then_some(Self(number))
+    }
+
     /// The epoch that follows `old`: `max(old + 1, now_µs >> 24)`. Time alone makes it grow too, so a
     /// lost record of the old one cannot bring an epoch back.
     #[must_use]

@@ -1,0 +1,264 @@
+//! The ring as it is kept: which member owns which slot, at which epoch.
+//!
+//! Comes in: the record (JSON), or a [`RingTable`] and the swap that somebody asks of it. Goes out: a
+//! checked table, or the next one. Never here: where the record is kept, and who may ask for what.
+//!
+//! ```json
+//! { "number": 12,
+//!   "members": [ { "name": "chat-0", "incarnation": "0123456789abcdef", "url": "http://chat-0:7400", "zone": "a" } ],
+//!   "slots": { "0": { "epoch": 106420993, "owner": 0, "inherits": 106420992 } } }
+//! ```
+//! `owner` is an index into `members`. A member is listed as long as it owns a slot. A slot that nobody
+//! ever owned is absent; one that is there stays, and its epoch only grows. `number` grows with each
+//! change and serves those who cached an older table; safety rests on the epochs alone.
+
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+
+pub use wire::{MemberRecord, RecordError, RingRecord, SlotRecord};
+
+use crate::{
+    Epoch, Incarnation, SlotConfig, Succession, SwapRefused,
+    slot::{SLOTS, Slot},
+};
+
+/// A process that owns slots, and how it is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RingMember {
+    name: String,
+    incarnation: Incarnation,
+    url: String,
+    zone: Option<String>,
+}
+
+impl RingMember {
+    /// A member; its name need not be its own, its incarnation is.
+    ///
+    /// # Errors
+    /// When the name, the URL or the zone is malformed.
+    pub fn new(
+        name: impl Into<String>,
+        incarnation: Incarnation,
+        url: impl Into<String>,
+        zone: Option<String>,
+    ) -> Result<Self, RecordError> {
+        let (name, url) = (name.into(), url.into());
+        wire::check_member(&name, &url, zone.as_deref())?;
+        Ok(Self {
+            name,
+            incarnation,
+            url,
+            zone,
+        })
+    }
+
+    /// Its name, such as a pod's.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The process behind the name.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// Where clients and other members reach it.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The zone it runs in, where known.
+    #[must_use]
+    pub fn zone(&self) -> Option<&str> {
+        self.zone.as_deref()
+    }
+}
+
+/// A ring that was checked: every owner is a member, and no two members are one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RingTable {
+    number: u64,
+    members: Vec<RingMember>,
+    /// By number, [`SLOTS`] of them.
+    slots: Box<[Option<SlotConfig>]>,
+}
+
+/// Why a table is not followed by another. Nothing changed, for none of the slots asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotSwapped {
+    /// Somebody was faster, or whoever asks has an old table.
+    #[error("slot {slot} is at {}, not at {}", at(*.current), at(*.expected))]
+    Conflict {
+        /// The first such slot.
+        slot: Slot,
+        /// What was expected; `None`: that nobody ever owned it.
+        expected: Option<Epoch>,
+        /// What is.
+        current: Option<Epoch>,
+    },
+    /// See [`crate::MOST_AHEAD_MICROS`].
+    #[error("slot {slot} at epoch {next} would be more than an hour ahead of this machine's clock")]
+    TooFarAhead {
+        /// The first such slot.
+        slot: Slot,
+        /// The epoch that was not minted.
+        next: Epoch,
+    },
+}
+
+fn at(epoch: Option<Epoch>) -> String {
+    epoch.map_or_else(|| "no epoch".to_owned(), |epoch| format!("epoch {epoch}"))
+}
+
+impl Default for RingTable {
+    /// The table before the first: number 0, nobody owns anything. It is never kept.
+    fn default() -> Self {
+        Self {
+            number: 0,
+            members: Vec::new(),
+            slots: vec![None; usize::from(SLOTS)].into(),
+        }
+    }
+}
+
+impl RingTable {
+    /// Grows with each change; the first is 1.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Everybody who owns a slot.
+    #[must_use]
+    pub fn members(&self) -> &[RingMember] {
+        &self.members
+    }
+
+    /// The member that is this process, when it is listed.
+    #[must_use]
+    pub fn member(&self, incarnation: Incarnation) -> Option<&RingMember> {
+        self.members
+            .iter()
+            .find(|member| member.incarnation == incarnation)
+    }
+
+    /// The config of a slot; `None` when nobody ever owned it.
+    #[must_use]
+    pub fn config(&self, slot: Slot) -> Option<SlotConfig> {
+        self.slots[usize::from(slot.number())]
+    }
+
+    /// The owner of a slot; `None` when nobody ever owned it.
+    #[must_use]
+    pub fn owner(&self, slot: Slot) -> Option<&RingMember> {
+        self.member(self.config(slot)?.owner())
+    }
+
+    /// Every slot that has a config, in order.
+    pub fn configs(&self) -> impl Iterator<Item = (Slot, SlotConfig)> + '_ {
+        Slot::all().filter_map(|slot| Some((slot, self.config(slot)?)))
+    }
+
+    /// The slots that a process owns, in order, with their epochs.
+    pub fn owned_by(&self, owner: Incarnation) -> impl Iterator<Item = (Slot, Epoch)> + '_ {
+        self.configs()
+            .filter(move |(_, config)| config.owner() == owner)
+            .map(|(slot, config)| (slot, config.epoch()))
+    }
+
+    /// For each slot, in order: the index of its owner in [`RingTable::members`].
+    #[must_use]
+    pub fn owners(&self) -> Vec<Option<u16>> {
+        let places = self.places();
+        let place = |config: &SlotConfig| places.get(&config.owner()).copied();
+        let owners = self.slots.iter();
+        owners
+            .map(|config| config.as_ref().and_then(place))
+            .collect()
+    }
+
+    /// The place of each process in the list of members, which is never longer than the slots.
+    fn places(&self) -> HashMap<Incarnation, u16> {
+        let incarnations = self.members.iter().map(RingMember::incarnation);
+        incarnations.zip(0..).collect()
+    }
+
+    /// The table in which `owner` owns the slots asked for, each of which must be at the epoch given
+    /// with it (`None`: nobody ever owned it). All of them or none. Its number is higher by one; the
+    /// new owner is listed, and whoever owns nothing any more is not. When nothing is asked, it is this
+    /// table.
+    ///
+    /// # Errors
+    /// When a slot is at another epoch, or the clock (Unix time in microseconds) forbids another one.
+    pub fn swap(
+        &self,
+        asked: &[(Slot, Option<Epoch>)],
+        owner: &RingMember,
+        succession: Succession,
+        now_micros: i64,
+    ) -> Result<Self, NotSwapped> {
+        if asked.is_empty() {
+            return Ok(self.clone());
+        }
+        let mut next = self.clone();
+        for &(slot, expected) in asked {
+            let config = &mut next.slots[usize::from(slot.number())];
+            let swapped = match (*config, expected) {
+                (None, None) => SlotConfig::first(owner.incarnation, now_micros),
+                (Some(current), Some(expected)) => current
+                    .swap(expected, owner.incarnation, succession, now_micros)
+                    .map_err(|refused| NotSwapped::of(slot, refused))?,
+                (current, expected) => {
+                    let current = current.map(|config| config.epoch());
+                    return Err(NotSwapped::Conflict {
+                        slot,
+                        expected,
+                        current,
+                    });
+                }
+            };
+            *config = Some(swapped);
+        }
+        next.list(owner);
+        next.number += 1;
+        Ok(next)
+    }
+
+    /// Lists those who own a slot, `owner` as it is now, and nobody else.
+    fn list(&mut self, owner: &RingMember) {
+        let known = |member: &&mut RingMember| member.incarnation == owner.incarnation;
+        match self.members.iter_mut().find(known) {
+            Some(listed) => listed.clone_from(owner),
+            None => self.members.push(owner.clone()),
+        }
+        let named: HashSet<Incarnation> = self
+            .slots
+            .iter()
+            .flatten()
+            .flat_map(|config| [Some(config.owner()), config.backup()])
+            .flatten()
+            .collect();
+        self.members
+            .retain(|member| named.contains(&member.incarnation));
+    }
+}
+
+impl NotSwapped {
+    fn of(slot: Slot, refused: SwapRefused) -> Self {
+        match refused {
+            SwapRefused::Conflict { expected, current } => Self::Conflict {
+                slot,
+                expected: Some(expected),
+                current: Some(current),
+            },
+            SwapRefused::TooFarAhead { next } => Self::TooFarAhead { slot, next },
+        }
+    }
+}

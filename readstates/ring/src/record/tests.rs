@@ -1,0 +1,243 @@
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+
+/// 2026-11-21, about.
+const NOW: i64 = 1_795_000_000_000_000;
+
+fn member(number: u64) -> RingMember {
+    let zone = number.is_multiple_of(2).then(|| "a".to_owned());
+    let url = format!("http://chat-{number}:7400");
+    RingMember::new(
+        format!("chat-{number}"),
+        Incarnation::new(number),
+        url,
+        zone,
+    )
+    .unwrap()
+}
+
+fn slot(number: u16) -> Slot {
+    Slot::new(number).unwrap()
+}
+
+/// What somebody who knows the table asks for.
+fn known(table: &RingTable, slots: &[u16]) -> Vec<(Slot, Option<Epoch>)> {
+    let at = |&number: &u16| (slot(number), table.config(slot(number)).map(|c| c.epoch()));
+    slots.iter().map(at).collect()
+}
+
+fn swap(table: &RingTable, slots: &[u16], owner: u64, how: Succession) -> RingTable {
+    let asked = known(table, slots);
+    table.swap(&asked, &member(owner), how, NOW).unwrap()
+}
+
+#[test]
+fn the_first_swap_makes_the_first_ring() {
+    let table = swap(&RingTable::default(), &[3, 7], 1, Succession::TakenOver);
+    assert_eq!(table.number(), 1);
+    assert_eq!(table.members(), [member(1)]);
+    assert_eq!(table.owner(slot(7)), Some(&member(1)));
+    assert_eq!(table.owner(slot(8)), None);
+    assert_eq!(table.owned_by(Incarnation::new(1)).count(), 2);
+    let owners = table.owners();
+    assert_eq!((owners.len(), owners[3], owners[4]), (1024, Some(0), None));
+}
+
+#[test]
+fn a_member_is_listed_as_long_as_it_owns_a_slot() {
+    let table = swap(&RingTable::default(), &[1, 2], 1, Succession::TakenOver);
+    let table = swap(&table, &[1], 2, Succession::Handed);
+    assert_eq!(table.members(), [member(1), member(2)]);
+    let table = swap(&table, &[2], 2, Succession::Handed);
+    assert_eq!(table.members(), [member(2)]);
+    assert_eq!(table.owners()[1], Some(0));
+    assert_eq!(table.number(), 3);
+}
+
+#[test]
+fn what_was_handed_on_inherits_and_what_was_taken_does_not() {
+    let before = swap(&RingTable::default(), &[1], 1, Succession::TakenOver);
+    let epoch = before.config(slot(1)).unwrap().epoch();
+    let handed = swap(&before, &[1], 2, Succession::Handed);
+    assert_eq!(handed.config(slot(1)).unwrap().inherits(), Some(epoch));
+    let taken = swap(&before, &[1], 2, Succession::TakenOver);
+    assert_eq!(taken.config(slot(1)).unwrap().inherits(), None);
+}
+
+#[test]
+fn one_slot_at_another_epoch_refuses_all_that_were_asked() {
+    let old = swap(&RingTable::default(), &[1, 2], 1, Succession::TakenOver);
+    let new = swap(&old, &[2], 2, Succession::TakenOver);
+    let epoch = |table: &RingTable| table.config(slot(2)).map(|config| config.epoch());
+    assert_eq!(
+        new.swap(
+            &known(&old, &[1, 2]),
+            &member(3),
+            Succession::TakenOver,
+            NOW
+        ),
+        Err(NotSwapped::Conflict {
+            slot: slot(2),
+            expected: epoch(&old),
+            current: epoch(&new),
+        })
+    );
+    for (asked, words) in [
+        (
+            (slot(1), None),
+            "slot 1 is at epoch 106990337, not at no epoch",
+        ),
+        (
+            (slot(9), epoch(&old)),
+            "slot 9 is at no epoch, not at epoch",
+        ),
+    ] {
+        let refused = new.swap(&[asked], &member(3), Succession::Handed, NOW);
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.starts_with(words), "{refused}");
+    }
+}
+
+#[test]
+fn nothing_asked_is_nothing_changed() {
+    let table = swap(&RingTable::default(), &[1], 1, Succession::TakenOver);
+    assert_eq!(swap(&table, &[], 2, Succession::Handed), table);
+}
+
+#[test]
+fn the_record_is_the_json_that_the_documentation_shows() {
+    let table = swap(&RingTable::default(), &[0], 1, Succession::TakenOver);
+    let table = swap(&table, &[0], 2, Succession::Handed);
+    let json = String::from_utf8(table.to_json()).unwrap();
+    assert_eq!(
+        json,
+        r#"{"number":2,"members":[{"name":"chat-2","incarnation":"0000000000000002","url":"http://chat-2:7400","zone":"a"}],"slots":{"0":{"epoch":106990338,"owner":0,"inherits":106990337}}}"#
+    );
+}
+
+#[test]
+fn a_record_that_contradicts_itself_is_refused_with_the_place() {
+    let members = r#"[{"name":"a","incarnation":"0000000000000001","url":"http://a"}]"#;
+    let ring = |number: &str, members: &str, slots: &str| {
+        format!(r#"{{"number":{number},"members":{members},"slots":{{{slots}}}}}"#)
+    };
+    let twice = r#"[{"name":"a","incarnation":"0000000000000001","url":"http://a"},
+                    {"name":"b","incarnation":"0000000000000001","url":"http://b"}]"#;
+    for (json, words) in [
+        ("{}".to_owned(), "this is no ring: missing field `number`"),
+        ("12".to_owned(), "this is no ring: invalid type"),
+        (ring("0", members, ""), "number: 0"),
+        (ring("-1", members, ""), "this is no ring: invalid value"),
+        (ring("1", twice, ""), "0000000000000001 is listed twice"),
+        (
+            ring("1", &members.replace("01", "0"), ""),
+            "sixteen hexadecimal digits",
+        ),
+        (
+            ring("1", &members.replace("\"a\"", "\"a b\""), ""),
+            "\"a b\" is no member name",
+        ),
+        (
+            ring("1", &members.replace("http://a", "a"), ""),
+            "\"a\" is not http://HOST",
+        ),
+        (
+            ring("1", &members.replace("http://a", "http://a/b"), ""),
+            "is not http://HOST",
+        ),
+        (
+            ring("1", members, r#""1024":{"epoch":1,"owner":0}"#),
+            "\"1024\" is no slot",
+        ),
+        (
+            ring("1", members, r#""01":{"epoch":1,"owner":0}"#),
+            "\"01\" is no slot",
+        ),
+        (
+            ring("1", members, r#""+1":{"epoch":1,"owner":0}"#),
+            "\"+1\" is no slot",
+        ),
+        (
+            ring("1", members, r#""1":{"epoch":1,"owner":1}"#),
+            "slots.1: member 1 is not among",
+        ),
+        (
+            ring("1", members, r#""1":{"epoch":-1,"owner":0}"#),
+            "slots.1: -1 is no epoch",
+        ),
+        (
+            ring("1", members, r#""1":{"epoch":1,"owner":0,"inherits":1}"#),
+            "slots.1: epoch 1 cannot",
+        ),
+        (
+            ring("1", members, r#""1":{"epoch":1,"owner":0,"lease":1}"#),
+            "unknown field `lease`",
+        ),
+    ] {
+        let refused = RingTable::from_json(json.as_bytes())
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains(words), "{json}: {refused}");
+    }
+}
+
+/// A swap that somebody asks: slots, owner, how, and whether the table it has is an old one.
+type Asked = (Vec<u16>, u64, bool, bool);
+
+fn asked() -> impl Strategy<Value = Asked> {
+    let slots = vec(0..SLOTS, 0..40);
+    (slots, 0_u64..6, any::<bool>(), prop::bool::weighted(0.1))
+}
+
+proptest! {
+    #[test]
+    fn no_swap_ever_lowers_an_epoch_or_drops_a_slot(swaps in vec(asked(), 1..30)) {
+        let mut table = RingTable::default();
+        let mut old = table.clone();
+        for (mut slots, owner, handed, from_old) in swaps {
+            slots.sort_unstable();
+            slots.dedup();
+            let how = if handed { Succession::Handed } else { Succession::TakenOver };
+            let asked = known(if from_old { &old } else { &table }, &slots);
+            let stale = asked != known(&table, &slots);
+            let next = table.swap(&asked, &member(owner), how, NOW);
+            prop_assert_eq!(next.is_err(), stale);
+            let Ok(next) = next else { continue };
+            for slot in Slot::all() {
+                let (before, after) = (table.config(slot), next.config(slot));
+                if slots.contains(&slot.number()) {
+                    prop_assert!(after.map(|c| c.epoch()) > before.map(|c| c.epoch()));
+                    prop_assert_eq!(next.owner(slot), Some(&member(owner)));
+                } else {
+                    prop_assert_eq!(after, before);
+                }
+            }
+            prop_assert_eq!(next.number(), table.number() + u64::from(!slots.is_empty()));
+            for member in next.members() {
+                prop_assert!(next.owned_by(member.incarnation()).next().is_some());
+            }
+            old = std::mem::replace(&mut table, next);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read(swaps in vec(asked(), 1..30)) {
+        let mut table = RingTable::default();
+        for (mut slots, owner, handed, _) in swaps {
+            slots.push(0);
+            slots.sort_unstable();
+            slots.dedup();
+            let how = if handed { Succession::Handed } else { Succession::TakenOver };
+            table = swap(&table, &slots, owner, how);
+        }
+        prop_assert_eq!(RingTable::from_json(&table.to_json()), Ok(table.clone()));
+        let record = RingRecord::from(&table);
+        prop_assert_eq!(RingTable::try_from(record), Ok(table));
+    }
+
+    #[test]
+    fn no_bytes_make_the_parser_panic(bytes in vec(any::<u8>(), 0..200)) {
+        prop_assert!(RingTable::from_json(&bytes).is_err());
+    }
+}
