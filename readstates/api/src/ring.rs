@@ -1,6 +1,6 @@
 //! The ring document of `GET /v1/ring`.
 
-use readstates_ring::{HASH_NAME, Ring, SLOTS};
+use readstates_ring::{self as ring, HASH_NAME, Ring, RingTable, SLOTS};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -15,8 +15,8 @@ pub struct RingDocument {
     pub hash: String,
     /// The members, in ring order.
     pub members: Vec<RingMember>,
-    /// For each slot, in order: the index of its owner in `members`.
-    pub owners: Vec<u16>,
+    /// For each slot, in order: the index of its owner in `members`; `null` while nobody has owned it.
+    pub owners: Vec<Option<u16>>,
 }
 
 /// One member of a ring.
@@ -44,7 +44,30 @@ impl RingDocument {
             slots: SLOTS,
             hash: HASH_NAME.to_owned(),
             members,
-            owners: ring.owners().to_vec(),
+            owners: ring.owners().iter().copied().map(Some).collect(),
+        }
+    }
+}
+
+impl From<&RingTable> for RingDocument {
+    fn from(table: &RingTable) -> Self {
+        Self {
+            number: table.number(),
+            slots: SLOTS,
+            hash: HASH_NAME.to_owned(),
+            members: table.members().iter().map(RingMember::from).collect(),
+            owners: table.owners(),
+        }
+    }
+}
+
+impl From<&ring::RingMember> for RingMember {
+    fn from(member: &ring::RingMember) -> Self {
+        Self {
+            name: member.name().to_owned(),
+            incarnation: Some(member.incarnation().to_string()),
+            url: member.url().to_owned(),
+            zone: member.zone().map(str::to_owned),
         }
     }
 }

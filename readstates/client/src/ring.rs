@@ -10,8 +10,8 @@ use readstates_ring::{HASH_NAME, SLOTS, Slot};
 pub struct Ring {
     number: u64,
     members: Vec<RingMember>,
-    /// For each slot an index into `members`; one beyond its end where nobody owns the slot.
-    owners: Box<[u16]>,
+    /// For each slot an index into `members`; `None` where nobody owns the slot.
+    owners: Box<[Option<u16>]>,
 }
 
 /// Why a client cannot work by a ring.
@@ -79,7 +79,7 @@ impl Ring {
     /// The index of that member.
     pub(crate) fn owner_index(&self, user: Id) -> Option<usize> {
         let slot = Slot::of_user(user.get());
-        let index = usize::from(self.owners[usize::from(slot.number())]);
+        let index = usize::from(self.owners[usize::from(slot.number())]?);
         (index < self.members.len()).then_some(index)
     }
 }
@@ -135,7 +135,7 @@ mod tests {
         short.owners.pop();
         assert_eq!(Ring::try_from(short), Err(RingError::Length(1023)));
         let mut nobodys = document(2);
-        nobodys.owners.fill(u16::MAX);
+        nobodys.owners.fill(None);
         assert_eq!(
             Ring::try_from(nobodys)
                 .unwrap()

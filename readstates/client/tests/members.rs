@@ -215,7 +215,7 @@ async fn a_ring_that_is_wrong_about_everybody_costs_a_request_each_and_no_more()
     let mut wrong: readstates_api::RingDocument =
         serde_json::from_value(members[0].get("/v1/ring").await.ok()).unwrap();
     for owner in &mut wrong.owners {
-        *owner = (*owner + 1) % 3;
+        *owner = owner.map(|owner| (owner + 1) % 3);
     }
     let client = config(&members).routing(Routing::Fixed(Box::new(wrong)));
     let client = Client::start(client).unwrap();

@@ -2,11 +2,14 @@
 //!
 //! Comes in: who owns each slot now, and who is there to own slots. Goes out: who should own each,
 //! such that no member has more than one slot more than another, and as few slots move as that
-//! allows: a slot whose owner is there and not over its share stays.
+//! allows: a slot whose owner is there and not over its share stays. Where it is free to choose who has
+//! the one slot more, no zone has more than its members' share either.
 //!
 //! A slot that has to move goes to the member it prefers among those that have room. Members named by
 //! ordinals 0 to N − 1 are preferred in jump order (so that a new cluster is what jump hash says, give
 //! or take the last slots), any others by rendezvous weight.
+
+use std::{cmp::Reverse, collections::HashMap};
 
 use crate::{
     jump::{jump_hash, slot_key},
@@ -20,6 +23,8 @@ pub struct Candidate {
     pub name: String,
     /// Its ordinal, where it has one.
     pub ordinal: Option<u16>,
+    /// Its zone, where known.
+    pub zone: Option<String>,
 }
 
 /// Who should own each slot: an index into `candidates` for each of the 1024. `owned` says by the
@@ -33,7 +38,7 @@ pub fn plan(owned: &[Option<u16>], candidates: &[Candidate]) -> Vec<u16> {
     }
     // Bounded by 1024 just now.
     let members = candidates.len() as u16;
-    let mut room = shares(owned, members);
+    let mut room = shares(owned, candidates);
     let mut planned = vec![None; usize::from(SLOTS)];
     keep(owned, candidates, &mut room, &mut planned);
     let in_jump_order = (0..members).all(|ordinal| {
@@ -53,19 +58,36 @@ pub fn plan(owned: &[Option<u16>], candidates: &[Candidate]) -> Vec<u16> {
 }
 
 /// How many slots each may own: the fair share, and one more for those who own most, so that fewest
-/// move.
-fn shares(owned: &[Option<u16>], members: u16) -> Vec<u16> {
-    let mut owns = vec![0_u16; usize::from(members)];
+/// move; among those who own as many, in the zone that lacks most.
+fn shares(owned: &[Option<u16>], candidates: &[Candidate]) -> Vec<u16> {
+    // Bounded by `plan`.
+    let members = candidates.len() as u16;
+    let mut owns = vec![0_u16; candidates.len()];
     for &owner in owned.iter().flatten() {
         if let Some(count) = owns.get_mut(usize::from(owner)) {
             *count += 1;
         }
     }
-    let mut by_most: Vec<usize> = (0..owns.len()).collect();
-    by_most.sort_by_key(|&member| std::cmp::Reverse(owns[member]));
-    let mut shares = vec![SLOTS / members; usize::from(members)];
-    for &member in by_most.iter().take(usize::from(SLOTS % members)) {
+    let extra = SLOTS % members;
+    // What a zone lacks of the slots that are left over, in shares of a slot: a member's is `extra`,
+    // and a slot is `members`.
+    let mut lacks: HashMap<Option<&str>, i32> = HashMap::new();
+    for candidate in candidates {
+        *lacks.entry(candidate.zone.as_deref()).or_default() += i32::from(extra);
+    }
+    let mut shares = vec![SLOTS / members; candidates.len()];
+    let mut rest: Vec<usize> = (0..candidates.len()).collect();
+    for _ in 0..extra {
+        let lack = |member: usize| lacks.get(&candidates[member].zone.as_deref()).copied();
+        let next = (0..rest.len()).max_by_key(|&place| {
+            let member = rest[place];
+            (owns[member], lack(member), Reverse(member))
+        });
+        let Some(member) = next.map(|place| rest.swap_remove(place)) else {
+            break;
+        };
         shares[member] += 1;
+        *lacks.entry(candidates[member].zone.as_deref()).or_default() -= i32::from(members);
     }
     shares
 }
@@ -82,7 +104,7 @@ fn keep(
         let mut mine: Vec<Slot> = Slot::all()
             .filter(|slot| owned.get(usize::from(slot.number())) == Some(&Some(index as u16)))
             .collect();
-        mine.sort_by_key(|&slot| std::cmp::Reverse(weight(slot, candidate)));
+        mine.sort_by_key(|&slot| Reverse(weight(slot, candidate)));
         for slot in mine.into_iter().take(usize::from(room[index])) {
             planned[usize::from(slot.number())] = Some(index as u16);
             room[index] -= 1;
@@ -131,6 +153,7 @@ mod tests {
         let pod = |ordinal| Candidate {
             name: format!("chat-{ordinal}"),
             ordinal: Some(ordinal),
+            zone: None,
         };
         ordinals.into_iter().map(pod).collect()
     }
@@ -208,7 +231,37 @@ mod tests {
         assert_eq!(counts(&plan(&NOBODY, &pods(0..1024)), 1024), vec![1; 1024]);
     }
 
+    #[test]
+    fn the_slots_that_are_left_over_are_spread_over_the_zones() {
+        // 1024 = 6 * 170 + 4.
+        let mut members = pods(0..6);
+        for (member, zone) in members.iter_mut().zip(["a", "a", "a", "b", "b", "b"]) {
+            member.zone = Some(zone.to_owned());
+        }
+        let counts = counts(&plan(&NOBODY, &members), 6);
+        assert_eq!(counts[..3].iter().sum::<usize>(), 512, "{counts:?}");
+    }
+
     proptest! {
+        #[test]
+        fn no_zone_of_a_new_cluster_owns_more_than_the_share_of_its_members(
+            zones in proptest::collection::vec(0_u16..4, 1..20),
+        ) {
+            let mut members = pods(0..zones.len() as u16);
+            for (member, zone) in members.iter_mut().zip(&zones) {
+                member.zone = (*zone > 0).then(|| zone.to_string());
+            }
+            let counts = counts(&plan(&NOBODY, &members), zones.len());
+            for zone in 0..4 {
+                let of_zone = |(_, of): &(_, &u16)| **of == zone;
+                let owned = counts.iter().zip(&zones).filter(of_zone);
+                let owned: Vec<usize> = owned.map(|(owned, _)| *owned).collect();
+                let share = (1024 * owned.len()).div_ceil(zones.len());
+                let owned: usize = owned.iter().sum();
+                prop_assert!(owned <= share, "zone {zone}: {owned} of {share}");
+            }
+        }
+
         #[test]
         fn shares_differ_by_one_at_most_and_as_few_slots_move_as_can(
             before in proptest::collection::btree_set(0_u16..40, 1..20),

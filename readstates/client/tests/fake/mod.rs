@@ -257,7 +257,7 @@ pub fn ring(number: u64, urls: &[&str], owner: impl Fn(u16) -> u16) -> RingDocum
         slots: SLOTS,
         hash: HASH_NAME.into(),
         members: urls.iter().enumerate().map(member).collect(),
-        owners: (0..SLOTS).map(owner).collect(),
+        owners: (0..SLOTS).map(|slot| Some(owner(slot))).collect(),
     }
 }
 
