@@ -1,0 +1,134 @@
+//! Where members keep the ring, and where they see each other: one trait, three stores.
+//!
+//! The **ring** is one record that changes by compare-and-swap alone. Whoever swaps has read it with
+//! [`RingStore::get`] and hands the version that it read along: of two who do so at once, one gets
+//! [`Swapped::Conflict`]. What [`RingStore::watch`] yields is for looking owners up; it may lag, skip,
+//! repeat and even go back, so consumers go by epochs.
+//!
+//! **Presence** is what each process says of itself every few seconds. `renewals` grows with each
+//! word: whoever sees the same number for long enough, by its own clock, takes the process for dead.
+//! `gone` is the last word of a process that acknowledges nothing more. Each process has a presence
+//! of its own, under its incarnation; the name is for people. So nobody ever writes another's.
+
+mod memory;
+
+use std::{fmt, sync::Arc};
+
+use futures::{future::BoxFuture, stream::BoxStream};
+pub use memory::MemoryRing;
+use readstates_ring::{Incarnation, RingMember, RingTable};
+use serde::{Deserialize, Serialize};
+
+/// Which state of the ring somebody has read. Opaque: only equality means something.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Version(String);
+
+/// The ring as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Versioned {
+    /// The ring.
+    pub table: Arc<RingTable>,
+    /// What to hand to [`RingStore::compare_and_swap`].
+    pub version: Version,
+}
+
+/// What became of a swap whose outcome is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Swapped {
+    /// The ring is now this.
+    Taken(Versioned),
+    /// The ring is not what was expected, and is what it was.
+    Conflict,
+}
+
+/// What a process says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Presence {
+    /// The member's name.
+    pub name: String,
+    /// The process.
+    pub incarnation: Incarnation,
+    /// Where clients and other members reach it.
+    pub url: String,
+    /// Its zone, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// Its ordinal, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordinal: Option<u16>,
+    /// Whether it wants to own nothing any more.
+    pub draining: bool,
+    /// Whether it is over: everything is sealed and written, and nothing is acknowledged any more. Its
+    /// slots may be taken at once.
+    pub gone: bool,
+    /// Grows by one with each time that the process says this.
+    pub renewals: u64,
+}
+
+/// The ring or the presences could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to {attempt}")]
+pub struct RingStoreError {
+    attempt: &'static str,
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl RingStoreError {
+    /// The error of an attempt, such as "read the ring", with its cause.
+    pub fn new(
+        attempt: &'static str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            attempt,
+            source: source.into(),
+        }
+    }
+}
+
+/// Keeps one ring and the presences of those who have to do with it. Every call is bounded in time by
+/// the store itself, may be repeated, and may be dropped halfway: then its outcome is not known.
+pub trait RingStore: fmt::Debug + Send + Sync + 'static {
+    /// The ring, at least as new as it was when the call began; `None` when there never was one.
+    fn get(&self) -> BoxFuture<'_, Result<Option<Versioned>, RingStoreError>>;
+
+    /// Puts `next` in the place of the version that was read (`None`: of no ring at all). After `Err`
+    /// it is not known whether that happened, or may yet happen: read until the ring tells, by the
+    /// epochs.
+    fn compare_and_swap(
+        &self,
+        expected: Option<Version>,
+        next: RingTable,
+    ) -> BoxFuture<'_, Result<Swapped, RingStoreError>>;
+
+    /// The ring, now and whenever it changed, as long as the store is kept. May lag, skip, repeat and go
+    /// back. Does not fail: what cannot be read is asked for again, and logged.
+    fn watch(&self) -> BoxStream<'static, Arc<RingTable>>;
+
+    /// Puts this presence in the place of what the same process said before.
+    fn renew(&self, presence: Presence) -> BoxFuture<'_, Result<(), RingStoreError>>;
+
+    /// Everybody's last word, at least as new as it was when the call began; by name, then by
+    /// incarnation. Those that are long over are among them until they are forgotten.
+    fn presences(&self) -> BoxFuture<'_, Result<Vec<Presence>, RingStoreError>>;
+
+    /// Removes the presence of a process that is over and owns nothing; nothing happens when it is
+    /// not there. Whoever calls knows that it is over: what it said last, or how long it was silent.
+    fn forget(&self, incarnation: Incarnation) -> BoxFuture<'_, Result<(), RingStoreError>>;
+}
+
+impl Presence {
+    /// How the ring lists this process.
+    ///
+    /// # Errors
+    /// When the name, the URL or the zone is malformed.
+    pub fn member(&self) -> Result<RingMember, readstates_ring::record::RecordError> {
+        RingMember::new(
+            self.name.clone(),
+            self.incarnation,
+            self.url.clone(),
+            self.zone.clone(),
+        )
+    }
+}
