@@ -8,7 +8,7 @@ use super::{RingMember, RingTable};
 use crate::{Epoch, Incarnation, MAX_MEMBERS, SlotConfig, ring::is_name, slot::Slot};
 
 /// The longest URL of a member, in bytes.
-const MAX_URL_LENGTH: usize = 2048;
+const MAX_URL_LENGTH: usize = 253;
 /// The longest name of a zone, in bytes.
 const MAX_ZONE_LENGTH: usize = 253;
 

@@ -10,10 +10,12 @@
 //! `gone` is the last word of a process that acknowledges nothing more. Each process has a presence
 //! of its own, under its incarnation; the name is for people. So nobody ever writes another's.
 
+mod file;
 mod memory;
 
 use std::{fmt, sync::Arc};
 
+pub use file::FileRing;
 use futures::{future::BoxFuture, stream::BoxStream};
 pub use memory::MemoryRing;
 use readstates_ring::{Incarnation, RingMember, RingTable};
@@ -42,8 +44,10 @@ pub enum Swapped {
 }
 
 /// What a process says of itself.
+///
+/// Fields that it does not have are ignored: who cannot read a newer process's word must not take it
+/// for dead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Presence {
     /// The member's name.
     pub name: String,
@@ -116,6 +120,11 @@ pub trait RingStore: fmt::Debug + Send + Sync + 'static {
     /// Removes the presence of a process that is over and owns nothing; nothing happens when it is
     /// not there. Whoever calls knows that it is over: what it said last, or how long it was silent.
     fn forget(&self, incarnation: Incarnation) -> BoxFuture<'_, Result<(), RingStoreError>>;
+}
+
+/// By name, then by incarnation.
+fn in_order(presences: &mut [Presence]) {
+    presences.sort_by(|a, b| (&a.name, a.incarnation).cmp(&(&b.name, b.incarnation)));
 }
 
 impl Presence {
