@@ -1,0 +1,27 @@
+//! A load on a read-states service that can tell what was lost and what was done twice.
+//!
+//! It writes down what it sent and what it was told, and at the end compares that with what is there. The
+//! amounts of the mentions are powers of four: the count of a channel, written to the base of four, has a digit
+//! for each mention, which says how often it was counted. The books know nothing of time, networks or members.
+//!
+//! ```text
+//!          lanes (one task each, one operation at a time)
+//! clients ──▶ mention, acknowledge, batch, send again, read ──▶ Book ──▶ audit(what is found) ──▶ Finding…
+//! smart, stale, dumb      │                                                     ▲
+//!                         └─▶ Tallies: latency by phase, errors by kind      cache, database
+//! ```
+//!
+//! Every lane has users of its own, and all of them share one hot user, in channels of their own.
+#![deny(missing_docs)]
+
+mod book;
+mod lane;
+mod load;
+mod tally;
+mod verdict;
+
+pub use book::{AMOUNTS, Audit, Book, Fate, Finding, Found, What};
+pub use lane::Kind;
+pub use load::{Load, Plan, Told};
+pub use tally::{Operation, Phase, Tallies};
+pub use verdict::{Excuse, Verdict};

@@ -1,0 +1,125 @@
+//! The lanes together: started, told what goes on around them, stopped, and compared.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use readstates_client::Client;
+use tokio::{task::JoinSet, time::Instant};
+
+use crate::{
+    book::{Audit, Book, Found},
+    lane::{Kind, Lane, Shared},
+    tally::{Phase, Tallies},
+};
+
+/// How much load, and of whom.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Tasks that send one operation at a time.
+    pub lanes: u64,
+    /// Users that each lane mentions together.
+    pub users_per_lane: u64,
+    /// Between two operations of a lane.
+    pub pace: Duration,
+    /// Same seed, same operations (but not at the same moments).
+    pub seed: u64,
+    /// The hot user; the others follow it, 2^24 for each lane. None of them may have been used before.
+    pub first_user: u64,
+}
+
+/// A load that goes on.
+#[derive(Debug)]
+pub struct Load {
+    shared: Arc<Shared>,
+    lanes: JoinSet<(Kind, Book)>,
+}
+
+/// What a load did and was told.
+#[derive(Debug)]
+pub struct Told {
+    /// The operations.
+    pub book: Book,
+    /// How long they took and how they failed.
+    pub tallies: Tallies,
+    /// How long it went on.
+    pub took: Duration,
+    /// How many lanes there were of each kind.
+    pub kinds: BTreeMap<Kind, u64>,
+}
+
+impl Load {
+    /// Starts the lanes, on these clients in turn.
+    #[must_use]
+    pub fn start(plan: &Plan, clients: &[(Kind, Client)]) -> Self {
+        let shared = Arc::new(Shared {
+            began: Instant::now(),
+            tallies: Tallies::default(),
+            over: AtomicBool::new(false),
+            versions: Mutex::new(HashMap::new()),
+        });
+        let mut lanes = JoinSet::new();
+        for (number, (kind, client)) in (0..plan.lanes).zip(clients.iter().cycle()) {
+            let lane = Lane::new(number, client.clone(), Arc::clone(&shared), plan);
+            let kind = *kind;
+            lanes.spawn(async move { (kind, lane.run().await) });
+        }
+        Self { shared, lanes }
+    }
+
+    /// From now on this is going on around the load.
+    pub fn enter(&self, phase: Phase) {
+        self.shared.tallies.enter(phase);
+    }
+
+    /// How long the load goes on already; what findings and excuses count in.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.shared.began.elapsed()
+    }
+
+    /// Ends the load: every operation under way gets its answer first.
+    ///
+    /// # Errors
+    /// When a lane did not come to its end: a fault in the ledger.
+    pub async fn stop(mut self) -> Result<Told, tokio::task::JoinError> {
+        self.shared.over.store(true, Ordering::Relaxed);
+        let (mut book, mut kinds) = (Book::default(), BTreeMap::new());
+        while let Some(ended) = self.lanes.join_next().await {
+            let (kind, lane) = ended?;
+            *kinds.entry(kind).or_default() += 1;
+            book.take(lane);
+        }
+        let took = self.shared.began.elapsed();
+        // The lanes were the only others that had it.
+        let tallies = Arc::into_inner(self.shared).map(|shared| shared.tallies);
+        Ok(Told {
+            book,
+            tallies: tallies.unwrap_or_default(),
+            took,
+            kinds,
+        })
+    }
+}
+
+impl Told {
+    /// Compares with what is found of each user in one place: through the service, or in the database.
+    ///
+    /// # Errors
+    /// What `find` fails with.
+    pub async fn audit<E>(
+        &self,
+        mut find: impl AsyncFnMut(u64) -> Result<Vec<Found>, E>,
+    ) -> Result<Audit, E> {
+        let mut found = BTreeMap::new();
+        for user in self.book.users() {
+            found.insert(user, find(user).await?);
+        }
+        Ok(self.book.audit(&found))
+    }
+}

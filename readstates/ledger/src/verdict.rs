@@ -1,0 +1,150 @@
+//! What it all comes to: a table for a person, and whether anything was lost or doubled.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use crate::{
+    book::{Audit, Finding, What},
+    lane::Kind,
+    load::Told,
+    tally::{Errors, Phase},
+};
+
+/// The quantiles of the table.
+const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9"), (1.0, "max")];
+/// How many findings are named one by one.
+const NAMED: usize = 10;
+
+/// A time in which acknowledged operations may be lost: the last flush interval of a member that was killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Excuse {
+    /// From here, counted from the beginning of the load.
+    pub from: Duration,
+    /// To here.
+    pub until: Duration,
+}
+
+/// What a load and its comparisons come to.
+#[derive(Debug)]
+pub struct Verdict {
+    took: Duration,
+    kinds: BTreeMap<Kind, u64>,
+    latency: Vec<(Phase, u64, Vec<Duration>)>,
+    errors: Errors,
+    /// By place: what is there, what is excused, and what is not.
+    places: Vec<(&'static str, Audit, Vec<Finding>, Vec<Finding>)>,
+}
+
+impl Verdict {
+    /// Brings together what a load was told and what was found in each place.
+    #[must_use]
+    pub fn new(told: &Told, audits: Vec<(&'static str, Audit)>, excuses: &[Excuse]) -> Self {
+        let quantiles = QUANTILES.map(|(quantile, _)| quantile);
+        let latency = Phase::ALL.map(|phase| {
+            let (count, values) = told.tallies.latency(phase, &quantiles);
+            (phase, count, values)
+        });
+        let excused = |finding: &Finding| {
+            let may_be_lost = match finding.what {
+                What::Lost | What::LostMeanwhile | What::NotSeen => true,
+                What::Doubled | What::Phantom | What::VersionWentBack => false,
+            };
+            let in_time = |excuse: &Excuse| (excuse.from..=excuse.until).contains(&finding.at);
+            may_be_lost && excuses.iter().any(in_time)
+        };
+        let places = audits.into_iter().map(|(place, audit)| {
+            let (excused, wrong) = audit.findings.iter().copied().partition(excused);
+            (place, audit, excused, wrong)
+        });
+        Self {
+            took: told.took,
+            kinds: told.kinds.clone(),
+            latency: latency.into(),
+            errors: told.tallies.errors(),
+            places: places.collect(),
+        }
+    }
+
+    /// Whether everything that was acknowledged is there, once.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.places.iter().all(|(_, _, _, wrong)| wrong.is_empty())
+    }
+
+    /// Operations that were acknowledged.
+    #[must_use]
+    pub fn acknowledged(&self) -> u64 {
+        self.places
+            .iter()
+            .map(|(_, audit, _, _)| audit.acknowledged)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.took.as_secs();
+        writeln!(
+            f,
+            "{} operations acknowledged in {seconds} s, lanes {:?}",
+            self.acknowledged(),
+            self.kinds
+        )?;
+        write!(f, "{:<8} {:>9}", "phase", "calls")?;
+        for (_, name) in QUANTILES {
+            write!(f, " {name:>10}")?;
+        }
+        writeln!(f)?;
+        for (phase, count, values) in &self.latency {
+            write!(f, "{:<8} {count:>9}", format!("{phase:?}"))?;
+            for value in values {
+                write!(f, " {:>10}", format!("{value:.1?}"))?;
+            }
+            writeln!(f)?;
+        }
+        for ((phase, operation, why), count) in &self.errors {
+            writeln!(f, "{phase:?}: {operation:?} failed {count} times: {why}")?;
+        }
+        for (place, audit, excused, wrong) in &self.places {
+            writeln!(
+                f,
+                "{place}: {} acknowledged, {} of unknown outcome there and {} not, {} lost in the last flush \
+                 interval of a member that was killed",
+                audit.acknowledged,
+                audit.unknown_and_there,
+                audit.unknown_and_not,
+                excused.len(),
+            )?;
+            counts(f, wrong)?;
+        }
+        let word = if self.is_sound() { "SOUND" } else { "WRONG" };
+        write!(f, "{word}")
+    }
+}
+
+fn counts(f: &mut fmt::Formatter<'_>, wrong: &[Finding]) -> fmt::Result {
+    let mut by_what: BTreeMap<What, usize> = BTreeMap::new();
+    for finding in wrong {
+        *by_what.entry(finding.what).or_default() += 1;
+    }
+    for what in [What::Lost, What::Doubled] {
+        by_what.entry(what).or_default();
+    }
+    for (what, count) in by_what {
+        writeln!(f, "    {what:?}: {count}")?;
+    }
+    for finding in wrong.iter().take(NAMED) {
+        let Finding {
+            user,
+            channel,
+            message,
+            what,
+            at,
+        } = finding;
+        writeln!(
+            f,
+            "    {what:?}: user {user}, channel {channel}, message {message}, {at:.1?} after the start"
+        )?;
+    }
+    Ok(())
+}
