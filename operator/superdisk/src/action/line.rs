@@ -124,7 +124,9 @@ impl Action {
                 FilesystemKind::Xfs => line(Program::XfsGrowfs, vec![at.display().to_string()]),
                 FilesystemKind::Ext4 => line(Program::Resize2fs, vec![dev(array)]),
             },
-            Self::WriteMostly { .. }
+            Self::Mark { .. }
+            | Self::SettleMarks { .. }
+            | Self::WriteMostly { .. }
             | Self::ForgetLineage { .. }
             | Self::WriteLineage { .. }
             | Self::Set { .. }

@@ -6,6 +6,8 @@ mod show;
 
 use std::path::PathBuf;
 
+pub(crate) use show::ranges;
+
 use crate::{
     inventory::{Identity, Knob},
     lineage::Header,
@@ -123,6 +125,21 @@ pub enum Action {
         array: String,
         /// The durable leg that is overruled.
         durable: Overruled,
+    },
+    /// Marks again what a leg's own bitmap says was under way: started from one leg, a mirror forgets what the
+    /// bitmap of before a power cut knew (`md_bitmap_load` in drivers/md/md-bitmap.c keeps the bits only when
+    /// some write has failed since they were last cleared).
+    Mark {
+        /// The mirror, which runs without that leg.
+        array: String,
+        /// Chunks, as ranges with both ends included; some at least.
+        chunks: Vec<(u64, u64)>,
+    },
+    /// Lets md see that there is nobody to copy to yet: marking has told it that a copy is due, and with both
+    /// legs in that could be one over the durable leg.
+    SettleMarks {
+        /// The mirror.
+        array: String,
     },
     /// Gives the fast leg back what it missed, by the bitmap.
     ReAdd {
@@ -243,6 +260,8 @@ impl Action {
             | Self::StartStripe { .. }
             | Self::ForgetLineage { .. }
             | Self::ForgetMirror(_)
+            | Self::Mark { .. }
+            | Self::SettleMarks { .. }
             | Self::ReAdd { .. }
             | Self::Add { .. } => true,
             Self::WriteLineage { leg, .. } => match leg {

@@ -16,6 +16,13 @@ impl fmt::Display for Action {
         }
         match self {
             Self::Stop { because, .. } | Self::Fail { because, .. } => write!(f, "  # {because}"),
+            Self::Mark { array, chunks } => {
+                let chunks = ranges(chunks);
+                write!(f, "echo {chunks} > /sys/block/{array}/md/bitmap_set_bits")
+            }
+            Self::SettleMarks { array } => {
+                write!(f, "echo idle > /sys/block/{array}/md/sync_action")
+            }
             Self::WriteMostly { array, member, on } => {
                 let word = if *on { "writemostly" } else { "-writemostly" };
                 write!(f, "echo {word} > /sys/block/{array}/md/dev-{member}/state")
@@ -73,4 +80,13 @@ impl fmt::Display for Action {
             | Self::GrowFilesystem { .. } => Ok(()),
         }
     }
+}
+
+/// Ranges of chunks as md reads them: `3-5 9`.
+pub(crate) fn ranges(chunks: &[(u64, u64)]) -> String {
+    let range = |&(first, last): &(u64, u64)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    chunks.iter().map(range).collect::<Vec<_>>().join(" ")
 }

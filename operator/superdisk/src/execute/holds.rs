@@ -35,7 +35,9 @@ pub(super) fn still_holds(
             holds(name != Some(member), "it would take out the durable leg")?;
             stands(now, array)
         }
-        Action::ReAdd { array, member: _ }
+        Action::Mark { array, chunks: _ }
+        | Action::SettleMarks { array }
+        | Action::ReAdd { array, member: _ }
         | Action::Add { array, member: _ }
         | Action::WriteMostly { array, .. }
         | Action::GrowMirror { array, kib: _ }

@@ -14,7 +14,7 @@ use std::{
 use rustix::mount::MountFlags;
 
 use crate::{
-    action::{Action, Leg},
+    action::{self, Action, Leg},
     command::{CommandError, Commands},
     inventory::{self, ObserveError, Tried},
     lineage::{Header, SLOT_BYTES},
@@ -27,6 +27,8 @@ use holds::still_holds;
 const GONE: Duration = Duration::from_secs(20);
 /// How long md may take to let go of a member that has failed.
 const RELEASE: Duration = Duration::from_secs(10);
+/// How long md may take to see that a lone leg has nobody to copy to.
+const SETTLED: Duration = Duration::from_secs(10);
 /// Between two looks at something that sysfs tells only when asked.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -138,6 +140,8 @@ impl<'a> Executor<'a> {
                 | Action::StartMirror { .. }
                 | Action::StartMirrorFromFast { .. }
                 | Action::ReAddDurable { .. }
+                | Action::Mark { .. }
+                | Action::SettleMarks { .. }
                 | Action::ReAdd { .. }
                 | Action::Add { .. }
                 | Action::WriteMostly { .. }
@@ -160,6 +164,21 @@ impl<'a> Executor<'a> {
     fn write(&self, action: &Action) -> io::Result<()> {
         let md = |array: &str| self.root.join("sys/block").join(array);
         match action {
+            Action::Mark { array, chunks } => {
+                fs::write(md(array).join("md/bitmap_set_bits"), action::ranges(chunks))
+            }
+            Action::SettleMarks { array } => {
+                let folder = md(array).join("md");
+                fs::write(folder.join("sync_action"), "idle")?;
+                retry(SETTLED, || {
+                    match fs::read_to_string(folder.join("resync_start"))?.trim() {
+                        "none" => Ok(()),
+                        sector => Err(io::Error::other(format!(
+                            "md still means to copy from sector {sector} on"
+                        ))),
+                    }
+                })
+            }
             Action::WriteMostly { array, member, on } => {
                 let word = if *on { "writemostly" } else { "-writemostly" };
                 fs::write(md(array).join(format!("md/dev-{member}/state")), word)

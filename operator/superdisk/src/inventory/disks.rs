@@ -17,6 +17,8 @@ use crate::{
 
 /// How much is read of the beginning and of the end of a device, or of its data.
 pub(super) const LOOK_BYTES: u64 = 1 << 20;
+/// Ranges of chunks that are told apart: as many as md takes in one write of a page.
+const MOST_RANGES: usize = 150;
 /// What O_DIRECT wants offsets, lengths and memory to be multiples of, on devices of 512 and of 4096 bytes.
 const ALIGN: u64 = 4096;
 
@@ -148,18 +150,23 @@ fn read_content(source: &dyn Source) -> io::Result<Content> {
     let blank = Content {
         superblock: Seen::Absent,
         bitmap: Seen::Absent,
+        marked: Seen::Absent,
         lineage: Seen::Absent,
         foreign: None,
         data: Seen::Absent,
     };
     match found {
-        Ok(Some(found)) => Ok(Content {
-            bitmap: bitmap(source, &found),
-            lineage: lineage_of(source, &found),
-            data: data(source, &found),
-            superblock: Seen::Present(found),
-            ..blank
-        }),
+        Ok(Some(found)) => {
+            let bitmap = bitmap(source, &found);
+            Ok(Content {
+                marked: marked(source, &found, &bitmap),
+                bitmap,
+                lineage: lineage_of(source, &found),
+                data: data(source, &found),
+                superblock: Seen::Present(found),
+                ..blank
+            })
+        }
         Err(damaged) if head.len() as u64 > superblock::OFFSET => Ok(Content {
             superblock: Seen::Unknown(damaged.to_string()),
             ..blank
@@ -184,6 +191,27 @@ fn bitmap(source: &dyn Source, superblock: &Superblock) -> Seen<superblock::Bitm
     };
     match source.read(at, superblock::BITMAP_BYTES as u64) {
         Ok(bytes) => superblock::parse_bitmap(&bytes).map_or(Seen::Absent, Seen::Present),
+        Err(error) => Seen::Unknown(error.to_string()),
+    }
+}
+
+fn marked(
+    source: &dyn Source,
+    superblock: &Superblock,
+    bitmap: &Seen<superblock::Bitmap>,
+) -> Seen<Vec<(u64, u64)>> {
+    let (Some(at), Seen::Present(bitmap)) = (superblock.bitmap_at(), bitmap) else {
+        return Seen::Absent;
+    };
+    let bytes = bitmap.chunks.div_ceil(8);
+    if bytes > LOOK_BYTES {
+        return Seen::Unknown(format!("its bitmap says it has {} chunks", bitmap.chunks));
+    }
+    match source.read(at + superblock::BITMAP_BYTES as u64, bytes) {
+        Ok(bits) if bits.len() as u64 == bytes => {
+            Seen::Present(superblock::marked(&bits, bitmap.chunks, MOST_RANGES))
+        }
+        Ok(_) => Seen::Unknown("its bitmap is cut off".to_owned()),
         Err(error) => Seen::Unknown(error.to_string()),
     }
 }

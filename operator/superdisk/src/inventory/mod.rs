@@ -94,6 +94,8 @@ pub struct Content {
     pub superblock: Seen<Superblock>,
     /// The bitmap's header.
     pub bitmap: Seen<Bitmap>,
+    /// The chunks that its bitmap says were under way, as ranges with both ends included.
+    pub marked: Seen<Vec<(u64, u64)>>,
     /// Our own header; unknown when it is damaged.
     pub lineage: Seen<Header>,
     /// What makes it not blank, besides a superblock of version 1.2. Its beginning and its end are read, a

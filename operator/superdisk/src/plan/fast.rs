@@ -260,6 +260,17 @@ pub(super) fn attach(
             let region = region(&fast.inside);
             steps.extend(region.map(|region| write_fast(stripe, fast, region, admitted)));
         }
+        if let Seen::Present(chunks) = &fast.inside.marked
+            && !chunks.is_empty()
+        {
+            steps.push(Action::Mark {
+                array: mirror.name.clone(),
+                chunks: chunks.clone(),
+            });
+            steps.push(Action::SettleMarks {
+                array: mirror.name.clone(),
+            });
+        }
         steps.push(Action::ReAdd {
             array: mirror.name.clone(),
             member: stripe.name.clone(),

@@ -12,12 +12,13 @@
 //!                                                 ▼                                           │
 //!                    header "in use", next generation ─▶ settings ─▶ mount ◀──────────────────┘
 //!                                                                      │
-//!   fast leg      same lineage ─▶ re-add by the bitmap ◀───────────────┤
+//!   fast leg      same lineage ─▶ mark what its bitmap says ─▶ re-add ◀┤
 //!                 anything else ─▶ forget, add: a full copy ◀──────────┘
 //! ```
 //!
 //! The order is what makes it safe. Refusals come first, and nothing is done beside them. The mirror is never
-//! started with both legs, so that md copies in one direction only. The durable leg is served before the fast
+//! started with both legs, so that md copies in one direction only; started from one, md has forgotten what was
+//! under way at a power cut, and is told by the other leg's bitmap before that leg comes back. The durable leg is served before the fast
 //! leg is touched, so that trouble with the fast leg is never an outage.
 
 mod durable;

@@ -53,7 +53,15 @@ pub fn verdict(volume: &VolumeUid, durable: &Content, fast: &Fast) -> Verdict {
         return Verdict::Full("its stripe was made anew since");
     }
     match &durable.lineage {
-        Seen::Present(durable_header) => by_lineage(durable_header, header, own, inside, durable),
+        Seen::Present(durable_header) => {
+            let legs = Legs {
+                own,
+                inside,
+                durable,
+                fast: &fast.inside,
+            };
+            by_lineage(durable_header, header, &legs)
+        }
         Seen::Absent | Seen::Unknown(_) => ahead(own, inside).map_or(
             Verdict::Full("the durable leg has no lineage header"),
             Verdict::Ahead,
@@ -61,22 +69,23 @@ pub fn verdict(volume: &VolumeUid, durable: &Content, fast: &Fast) -> Verdict {
     }
 }
 
-fn by_lineage(
-    durable_header: &Header,
-    header: &Header,
-    own: &Superblock,
-    inside: &Superblock,
-    durable: &Content,
-) -> Verdict {
+/// Both legs of one mirror.
+struct Legs<'a> {
+    own: &'a Superblock,
+    inside: &'a Superblock,
+    durable: &'a Content,
+    fast: &'a Content,
+}
+
+fn by_lineage(durable_header: &Header, header: &Header, legs: &Legs<'_>) -> Verdict {
+    let Legs { own, inside, .. } = legs;
     match lineage::relation(durable_header, header) {
-        Relation::Same => {
-            ahead(own, inside).map_or_else(|| by_bitmap(own, inside, durable), Verdict::Ahead)
-        }
+        Relation::Same => ahead(own, inside).map_or_else(|| by_bitmap(legs), Verdict::Ahead),
         // The durable leg was opened without it, on what may be another node: its writes since are the truth,
         // and no bitmap knows what the fast leg took alone before that.
         Relation::Parent => match ahead(own, inside) {
             Some(_) => Verdict::Full("the durable leg was used since it was lost to it"),
-            None => by_bitmap(own, inside, durable),
+            None => by_bitmap(legs),
         },
         // The fast leg has run on alone, and the durable leg was put back besides: nobody but its owner can
         // say which of both histories counts.
@@ -112,13 +121,22 @@ fn is_whole(inside: &Superblock) -> bool {
     inside.recovery_offset.is_none() && matches!(inside.role(), Role::Slot(_))
 }
 
-fn by_bitmap(own: &Superblock, inside: &Superblock, durable: &Content) -> Verdict {
+fn by_bitmap(legs: &Legs<'_>) -> Verdict {
+    let Legs {
+        own,
+        inside,
+        durable,
+        fast,
+    } = legs;
     if inside.size != own.size {
         return Verdict::Full("the mirror was grown without it");
     }
     // md would find this out itself and copy everything; that need not be relied on.
     if !is_whole(inside) || inside.role_of(own.device) != DURABLE_SLOT {
         return Verdict::Full("it was still being rebuilt");
+    }
+    if !matches!(fast.marked, Seen::Present(_)) {
+        return Verdict::Full("its bitmap cannot be read");
     }
     match &durable.bitmap {
         Seen::Present(bitmap) if bitmap.array != own.array => {

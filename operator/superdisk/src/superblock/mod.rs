@@ -1,15 +1,17 @@
-//! md superblocks of version 1.2 and bitmap headers: bytes in, checked values out. Pure, never panics,
+//! md superblocks of version 1.2 and bitmaps: bytes in, checked values out. Pure, never panics,
 //! whatever the bytes are.
 //!
 //! Offsets as in Linux' `struct mdp_superblock_1` (include/uapi/linux/raid/md_p.h) and `bitmap_super_t`
 //! (drivers/md/md-bitmap.h); all numbers are little-endian.
 
+mod bitmap;
 mod signature;
 
 use std::fmt;
 
 use serde::Serialize;
 
+pub use bitmap::{BITMAP_BYTES, Bitmap, marked, parse_bitmap};
 pub use signature::{Filesystem, Signature, filesystem, foreign};
 
 /// Where a superblock of version 1.2 lies, from the start of a device.
@@ -236,33 +238,6 @@ fn checksum(bytes: &[u8]) -> u32 {
     )]
     let folded = ((sum & 0xffff_ffff) + (sum >> 32)) as u32;
     folded
-}
-
-/// The header of a write-intent bitmap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bitmap {
-    /// The array.
-    pub array: Uuid,
-    /// Events of the array when the bitmap was last written.
-    pub events: u64,
-    /// Events when bits were last cleared: a member older than this has missed writes that no bit tells of.
-    pub events_cleared: u64,
-}
-
-/// How many bytes of a bitmap are read.
-pub const BITMAP_BYTES: usize = 256;
-
-/// Reads the header of a bitmap; `None` when there is none.
-#[must_use]
-pub fn parse_bitmap(bytes: &[u8]) -> Option<Bitmap> {
-    if bytes.get(..4)? != b"bitm" {
-        return None;
-    }
-    Some(Bitmap {
-        array: uuid_at(bytes, 8)?,
-        events: u64_at(bytes, 24)?,
-        events_cleared: u64_at(bytes, 32)?,
-    })
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {

@@ -126,7 +126,7 @@ impl Sb {
     }
 }
 
-/// A bitmap: its header, and after it the blocks that are marked, in a form of our own.
+/// A bitmap: its header, and after it a bit for each block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bits {
     pub(crate) array: u8,
@@ -142,8 +142,11 @@ impl Bits {
         bytes[8..24].copy_from_slice(&[self.array; 16]);
         bytes[24..32].copy_from_slice(&self.events.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.cleared.to_le_bytes());
+        // A chunk for each numbered block.
+        bytes[40..48].copy_from_slice(&(256 * BLOCK / 512).to_le_bytes());
+        bytes[52..56].copy_from_slice(&(BLOCK as u32).to_le_bytes());
         for block in &self.dirty {
-            bytes[256 + usize::from(*block)] = 1;
+            bytes[256 + usize::from(*block / 8)] |= 1 << (block % 8);
         }
         bytes
     }
@@ -155,7 +158,7 @@ impl Bits {
             events: long(24),
             cleared: long(32),
             dirty: (0..=255)
-                .filter(|block| bytes[256 + usize::from(*block)] != 0)
+                .filter(|block: &u8| bytes[256 + usize::from(*block / 8)] & (1 << (block % 8)) != 0)
                 .collect(),
         }
     }

@@ -189,6 +189,8 @@ fn no_plan_ever_touches_the_durable_leg_destructively() {
                 Action::Stop { .. }
                 | Action::StartStripe { .. }
                 | Action::StartMirror { .. }
+                | Action::Mark { .. }
+                | Action::SettleMarks { .. }
                 | Action::WriteMostly { .. }
                 | Action::WriteLineage { .. }
                 | Action::Format { .. }

@@ -153,15 +153,18 @@ fn a_host_that_assembles_after_a_power_cut_between_any_two_steps_does_no_harm() 
     check_on_the_way(happens, after_power_cut);
 }
 
-#[test]
-fn a_write_that_a_power_cut_split_is_the_durable_legs() {
+/// What the power cut left of a write that reached the durable leg and not the fast one.
+fn split() -> World {
     let mut world = used();
     world.write(0, 5);
     let (_, _, fast) = world.mirror().unwrap();
     let fast = fast.unwrap().name;
     world.write_leg(&fast, 0, 6);
     world.power_cut();
-    world.host_assembles();
+    world
+}
+
+fn is_the_durable_legs(mut world: World) {
     let situation = Situation {
         name: "split write",
         spec: crate::situations::spec(),
@@ -175,6 +178,18 @@ fn a_write_that_a_power_cut_split_is_the_durable_legs() {
             .values()
             .all(|array| !matches!(array.kind, Kind::Inactive(_)))
     );
+}
+
+#[test]
+fn a_write_that_a_power_cut_split_is_the_durable_legs() {
+    is_the_durable_legs(split());
+}
+
+#[test]
+fn a_write_that_a_power_cut_split_is_the_durable_legs_whatever_the_host_assembles_first() {
+    let mut world = split();
+    world.host_assembles();
+    is_the_durable_legs(world);
 }
 
 /// The fast leg took 6 for block 3, alone.

@@ -203,6 +203,7 @@ fn inactive(members: &[&str]) -> Array {
         bytes: 0,
         knobs: std::collections::BTreeMap::new(),
         resync: false,
+        needed: Vec::new(),
         broken: false,
     }
 }

@@ -60,6 +60,8 @@ pub(crate) struct Array {
     pub(crate) knobs: BTreeMap<Knob, u64>,
     /// Both legs count as whole and may differ: md is about to copy the fast one over the other.
     pub(crate) resync: bool,
+    /// Blocks that md itself knows to differ from a leg that is out.
+    pub(crate) needed: Vec<u8>,
     pub(crate) broken: bool,
 }
 
@@ -198,11 +200,20 @@ impl World {
     pub(crate) fn write(&mut self, block: u8, value: u8) {
         assert!(!self.mounts.is_empty(), "nothing is mounted");
         self.sync_superblocks(true);
-        for leg in self.live() {
+        let live = self.live();
+        for leg in &live {
             let mut bits = self.bits(&leg.name);
             bits.dirty.push(block);
+            if live.len() == 2 {
+                // A mirror that is never idle has had its bitmap say so by and by.
+                bits.cleared = self.sb(&leg.name).unwrap().events;
+            }
             self.put_bits(&leg.name, &bits);
             self.write_leg(&leg.name, block, value);
+        }
+        let (name, ..) = self.mirror().unwrap();
+        if live.len() < 2 {
+            self.arrays.get_mut(&name).unwrap().needed.push(block);
         }
     }
 
@@ -302,9 +313,21 @@ impl World {
             bytes,
             knobs,
             resync: false,
+            needed: Vec::new(),
             broken: false,
         };
         self.arrays.insert(name.to_owned(), array);
+    }
+
+    /// What md remembers of a leg's bits when it starts a mirror: nothing, where only one leg is there and the
+    /// bitmap says that it was cleared at this very count of events.
+    fn known_to_md(&self, leg: &str, both: bool) -> Vec<u8> {
+        let bits = self.bits(leg);
+        if !both && bits.cleared == self.sb(leg).unwrap().events {
+            Vec::new()
+        } else {
+            bits.dirty
+        }
     }
 
     /// The host's udev starts everything it finds, both legs at once.
@@ -337,7 +360,9 @@ impl World {
             },
             ..leg("md127")
         });
+        let needed = self.known_to_md(DURABLE, fast.is_some());
         self.start("md126", Kind::Mirror(Some(leg(DURABLE)), fast), bytes);
+        self.arrays.get_mut("md126").unwrap().needed = needed;
         self.arrays.get_mut("md126").unwrap().resync = whole && dirty;
     }
 }

@@ -99,6 +99,14 @@ impl World {
                 self.sync_superblocks(false);
             }
             Action::ReAddDurable { array, durable } => self.rejoin(array, &durable.device().name),
+            Action::Mark { array, chunks } => {
+                let blocks = chunks.iter().flat_map(|&(first, last)| first..=last);
+                let blocks = blocks.map(|block| block as u8);
+                let array = self.arrays.get_mut(array).unwrap();
+                array.needed.extend(blocks);
+                array.resync = true;
+            }
+            Action::SettleMarks { array } => self.arrays.get_mut(array).unwrap().resync = false,
             Action::ReAdd { array, member } => return self.join(array, member, false),
             Action::Add { array, member } => return self.join(array, member, true),
             Action::WriteMostly { array, member, on } => {
@@ -221,7 +229,9 @@ impl World {
             state: MemberState::InSync,
             write_mostly: sb.write_mostly,
         };
+        let needed = self.known_to_md(durable, false);
         self.start(array, Kind::Mirror(Some(leg), None), sb.size * 512);
+        self.arrays.get_mut(array).unwrap().needed = needed;
         self.sync_superblocks(false);
         Ok(())
     }
@@ -237,9 +247,9 @@ impl World {
             return Err("--re-add is not possible".to_owned());
         }
         let state = if related {
-            for block in &bits.dirty {
-                let value = self.block(DURABLE, *block);
-                self.write_leg(member, *block, value);
+            for block in std::mem::take(&mut self.arrays.get_mut(array).unwrap().needed) {
+                let value = self.block(DURABLE, block);
+                self.write_leg(member, block, value);
             }
             MemberState::InSync
         } else {
