@@ -6,9 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use readstates_ring::StampMint;
-
-use super::{Process, dirty::Moment};
+use super::{Process, dirty::Moment, slots::Slots};
 use crate::block::{BlockRef, EMPTY};
 
 /// Bytes of memory for each state of the capacity, all in: blocks, tables, what is dead or waits in
@@ -29,7 +27,7 @@ const BYTES_OF_STATE: usize = 24;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) process: Process,
-    pub(super) stamps: StampMint,
+    pub(super) slots: Slots,
     pub(super) flush_interval: Duration,
     pub(super) origin: Instant,
     pub(super) capacity: AtomicU64,
@@ -52,7 +50,7 @@ impl Shared {
         let started = i64::try_from(process.started_micros).unwrap_or(i64::MAX);
         Self {
             process,
-            stamps: StampMint::started_at(started),
+            slots: Slots::served_since(started),
             flush_interval,
             origin: Instant::now(),
             capacity: AtomicU64::new(capacity),

@@ -61,6 +61,13 @@ pub(super) struct Dirty {
     pub(super) written_version: u64,
 }
 
+impl Dirty {
+    /// When the oldest change was made that is not written.
+    pub(super) fn since(&self, origin: Instant) -> Instant {
+        self.since.instant(origin)
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Stage {
     /// To be written at `due`.
@@ -240,6 +247,24 @@ impl DirtySet {
             self.since.pop();
         }
         None
+    }
+
+    /// A user who waits is not due before then.
+    pub(super) fn postpone(&mut self, user: u64, until: Moment) {
+        if let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user))
+            && let Stage::Waiting { due } = stage
+        {
+            *due = until;
+            self.due.push(until, user);
+            self.tidy();
+        }
+    }
+
+    /// A user is not here any more.
+    pub(super) fn forget(&mut self, user: u64) {
+        self.users.remove(user, Hash::of(user));
+        self.failures.remove(&user);
+        self.tidy();
     }
 
     pub(super) fn users(&self) -> Vec<u64> {

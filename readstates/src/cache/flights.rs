@@ -16,6 +16,9 @@ use crate::codec;
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(15);
 
+/// Until a user of a closed slot is looked at again.
+const WHILE_CLOSED: Duration = Duration::from_secs(1);
+
 /// Bytes packed under one hold of the lock, but for the last block: a fraction of a millisecond.
 const MOST_PACKED: usize = 1 << 20;
 
@@ -37,12 +40,18 @@ impl Stripe {
             let Some((due, user)) = self.dirty.next_due(until) else {
                 break;
             };
+            let hash = Hash::of(user);
+            if shared.slots.term(hash).is_none() {
+                // On the way here: written by whoever owns the slot in the end.
+                self.dirty.postpone(user, until.after(WHILE_CLOSED));
+                continue;
+            }
             // Pressure does not shorten the wait after a failure.
             if due > now && self.dirty.failures(user).is_some() {
                 resting.push((due, user));
                 continue;
             }
-            let Some(spot) = self.find(user, Hash::of(user)) else {
+            let Some(spot) = self.find(user, hash) else {
                 continue;
             };
             self.dirty.take_off(user);
@@ -51,7 +60,7 @@ impl Stripe {
             let flight = Flight {
                 user,
                 bytes: codec::encode(block, shared.process.incarnation),
-                stamp: shared.stamps.next(self.last_stamp(user)),
+                stamp: shared.slots.next_stamp(hash, self.last_stamp(user)),
                 version: block.version(),
             };
             packed += flight.bytes.len();
@@ -72,6 +81,10 @@ impl Stripe {
             version,
             ..
         } = *flight;
+        if !shared.slots.is_of_this_term(Hash::of(user), stamp) {
+            // Whoever owned the slot in between may have written above it.
+            return self.failed(flight, now, shared);
+        }
         let now = shared.moment(now);
         let due = |since: Moment| since.after(jittered(shared.flush_interval, user)).max(now);
         let Some(spot) = self.find(user, Hash::of(user)) else {
@@ -118,9 +131,15 @@ impl Stripe {
     }
 
     /// Brings the writes of these users forward, also of those whose last write failed; returns those
-    /// who are dirty, with their versions.
-    pub(super) fn hurry_these(&mut self, users: &[u64], now: Moment) -> Vec<(u64, u64)> {
+    /// who are dirty, with their versions. Users of closed slots are left alone.
+    pub(super) fn hurry_these(
+        &mut self,
+        users: &[u64],
+        now: Moment,
+        shared: &Shared,
+    ) -> Vec<(u64, u64)> {
         let dirty = users.iter().filter_map(|&user| {
+            shared.slots.term(Hash::of(user))?;
             self.dirty.get(user)?;
             self.dirty.bring_forward(user, now);
             let spot = self.find(user, Hash::of(user))?;

@@ -24,6 +24,9 @@
 //! - `slab`: the blocks, one after the other, moved together as holes appear;
 //! - `dirty`: the users with changes that are not written, by age and by time of writing.
 //!
+//! Which slots are served, and at which epoch, is in `slots`; blocks of whole slots go and come
+//! through `handoff`.
+//!
 //! What a state takes, all in, as the resident set of a process with 20 million states grew
 //! (`cargo run --release --example cache_memory`; users have between 1 and twice the mean; a state is
 //! 24 bytes, a block has 24 more, the prefix in the slab 12, the record 8 to 11):
@@ -42,10 +45,12 @@ mod accounts;
 mod dirty;
 mod evict;
 mod flights;
+mod handoff;
 mod landed;
 mod many;
 mod outcomes;
 mod slab;
+mod slots;
 mod stripe;
 mod table;
 #[cfg(test)]
@@ -59,9 +64,11 @@ use std::{
 pub use accounts::BYTES_PER_STATE;
 use accounts::Shared;
 pub use evict::Shrink;
+pub use handoff::{Exported, PARTS};
 pub use landed::Landed;
 use parking_lot::Mutex;
 use readstates_ring::{Stamp, slot::mix64};
+pub use slots::{SlotSet, Term};
 use stripe::Stripe;
 use table::{Hash, STRIPES};
 
@@ -97,6 +104,9 @@ pub enum Refused {
     /// The cache takes no more changes: see [`Cache::seal`].
     #[error("the member is stopping")]
     Sealed,
+    /// The user's slot is not served here: see [`Cache::close`].
+    #[error("the user belongs to another member by now")]
+    NotHere,
 }
 
 /// What is in the cache now.
@@ -232,31 +242,38 @@ impl Cache {
     /// Takes in a user's block as it was loaded: `None` when the store has none. A user who is cached
     /// already is left as is. The caller makes room afterwards.
     pub fn insert(&self, user: u64, loaded: Option<(Decoded<'_>, Stamp)>) {
-        self.land(user, loaded, self.shared.origin, |_| ());
+        if let Some(term) = self.term(user) {
+            self.land(user, loaded, term, self.shared.origin, |_| ());
+        }
     }
 
     /// As [`Cache::insert`], and lets `first` work on the user before anybody else can: what waited for
-    /// the load comes before what comes after it.
+    /// the load comes before what comes after it. `None` when the user's slot is not served any more,
+    /// or not since the load began: then nothing happens.
     pub fn land<T>(
         &self,
         user: u64,
         loaded: Option<(Decoded<'_>, Stamp)>,
+        term: Term,
         now: Instant,
         first: impl FnOnce(&mut Landed<'_>) -> T,
-    ) -> T {
+    ) -> Option<T> {
         let hash = Hash::of(user);
         let mut stripe = self.stripes[hash.stripe()].lock();
+        if self.shared.slots.term(hash) != Some(term) {
+            return None;
+        }
         let spot = match stripe.find(user, hash) {
             Some(spot) => spot,
             None => stripe.insert(user, hash, loaded, &self.shared),
         };
-        first(&mut Landed {
+        Some(first(&mut Landed {
             stripe: &mut stripe,
             user,
             spot,
             now,
             shared: &self.shared,
-        })
+        }))
     }
 
     fn stripe(&self, user: u64) -> &Mutex<Stripe> {
@@ -331,15 +348,15 @@ impl Cache {
         self.stripe(user).lock().hurry(user, now);
     }
 
-    /// Asks that everything that is dirty be written as soon as can be; returns each dirty user and
-    /// the version it has.
+    /// Asks that everything that is dirty be written as soon as can be; returns each dirty user of a
+    /// slot that is served, and the version it has.
     pub fn hurry_all(&self, now: Instant) -> Vec<(u64, u64)> {
         let now = self.shared.moment(now);
         let mut hurried = Vec::new();
         for stripe in &self.stripes {
             let users = stripe.lock().dirty.users();
             for some in users.chunks(HURRIED_AT_ONCE) {
-                hurried.extend(stripe.lock().hurry_these(some, now));
+                hurried.extend(stripe.lock().hurry_these(some, now, &self.shared));
             }
         }
         hurried

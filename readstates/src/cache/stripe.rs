@@ -1,6 +1,11 @@
 //! One lock partition: who is in it, their blocks, and what of them is not written.
 
-use std::{collections::BTreeMap, hint::black_box, sync::atomic::Ordering, time::Instant};
+use std::{
+    collections::{BTreeMap, HashSet},
+    hint::black_box,
+    sync::atomic::Ordering,
+    time::Instant,
+};
 
 use readstates_ring::Stamp;
 
@@ -43,6 +48,8 @@ pub(super) struct Stripe {
     /// The last write of those users whom it is ahead of our own stamps: nobody, unless a clock went
     /// back. Everybody else's next write is above the last one by itself.
     ahead: BTreeMap<u64, Stamp>,
+    /// Users of slots that are being sent away who have changed since they were sent.
+    pub(super) changed: HashSet<u64>,
     /// Bytes of the blocks' tails.
     pub(super) tails: usize,
     /// What [`Shared`] knows of this stripe.
@@ -78,8 +85,10 @@ impl Stripe {
         shared: &Shared,
     ) -> Spot {
         let (block, ours) = match &loaded {
-            Some((Decoded { block, writer }, _)) => {
-                (block.bytes(), *writer == shared.process.incarnation)
+            Some((Decoded { block, writer }, stamp)) => {
+                let ours = *writer == shared.process.incarnation
+                    && shared.slots.is_of_this_term(hash, *stamp);
+                (block.bytes(), ours)
             }
             // Whoever owned the user before may have died before the first write.
             None => (&EMPTY[..], false),
@@ -92,6 +101,7 @@ impl Stripe {
             place = seat.place;
         }
         let spot = self.tables.insert(hash, place);
+        shared.slots.came(hash);
         if let Some((_, stamp)) = loaded {
             self.remember(user, stamp, shared);
         }
@@ -112,13 +122,26 @@ impl Stripe {
         let (booked, tail) = (Booked::new(block, false), tail(block));
         shared.book(Some(booked), None);
         shared.evictions.fetch_add(1, Ordering::Relaxed);
+        self.leave(user, spot, place, tail, shared);
+        booked.states()
+    }
+
+    /// A user who was booked out goes.
+    pub(super) fn leave(
+        &mut self,
+        user: u64,
+        spot: Spot,
+        place: Place,
+        tail: usize,
+        shared: &Shared,
+    ) {
         self.tails -= tail;
         self.tables.remove(spot);
         self.slab.remove(place);
+        shared.slots.went(Hash::of(user));
         if !self.ahead.is_empty() {
             self.ahead.remove(&user);
         }
-        booked.states()
     }
 
     /// Applies operations to a user, all or none.
@@ -130,11 +153,13 @@ impl Stripe {
         now: Instant,
         shared: &Shared,
     ) -> Result<Outcomes, Refused> {
+        let hash = Hash::of(user);
+        let first_version = shared.slots.first_version(hash).ok_or(Refused::NotHere)?;
         let record = self.tables.at(spot);
         self.slab.warm(record.place());
         let block = self.block(spot);
         admit(block, record.stage(), operations, shared)?;
-        let written_version = block.next_version(shared.process.started_micros) - 1;
+        let written_version = block.next_version(first_version) - 1;
         let hurry = match self.distance(user, record, operations.len() as u64) {
             Distance::Near => false,
             Distance::Far => true,
@@ -146,8 +171,8 @@ impl Stripe {
         let before = Booked::new(block, record.stage() != Stage::Clean);
         let tail_before = tail(block);
         let appended = self.slab.appended();
-        let (outcomes, place) = self.work(record.place(), operations, shared)?;
-        if !outcomes.as_slice().contains(&Outcome::Applied) {
+        let (outcomes, place, changed) = self.work(record.place(), operations, first_version)?;
+        if !changed {
             return Ok(outcomes);
         }
         self.tables.at_mut(spot).put_place(place);
@@ -155,6 +180,7 @@ impl Stripe {
         shared.book(Some(before), Some(Booked::new(block, true)));
         self.tails = self.tails + tail(block) - tail_before;
         self.note(user, spot, written_version, now, shared);
+        self.note_for_sender(user, hash, shared);
         if hurry {
             self.hurry(user, shared.moment(now));
         }
@@ -163,23 +189,27 @@ impl Stripe {
         Ok(outcomes)
     }
 
+    /// What became of the operations, where the block is now, and whether it is another one.
     fn work(
         &mut self,
         place: Place,
         operations: &[Operation],
-        shared: &Shared,
-    ) -> Result<(Outcomes, Place), Refused> {
-        let started = shared.process.started_micros;
+        first_version: u64,
+    ) -> Result<(Outcomes, Place, bool), Refused> {
         let mut outcomes = Outcomes::of(operations.len());
         let mut seat = self.seat(place);
         for operation in operations {
             // `admit` has seen that there is room for all of them.
-            outcomes.push(block::apply(&mut seat, operation, started)?);
+            outcomes.push(block::apply(&mut seat, operation, first_version)?);
         }
-        Ok((outcomes, seat.place))
+        // Also "was known before" rests on a block that another owner's late write could still
+        // replace: it is written again, under our own epoch.
+        let changed = outcomes.as_slice().contains(&Outcome::Applied)
+            || block::renew(&mut seat, first_version);
+        Ok((outcomes, seat.place, changed))
     }
 
-    fn seat(&mut self, place: Place) -> Seat<'_> {
+    pub(super) fn seat(&mut self, place: Place) -> Seat<'_> {
         Seat {
             slab: &mut self.slab,
             place,
@@ -230,7 +260,7 @@ impl Stripe {
 
     /// Remembers the last write of a user where that is needed: our next stamp has to be above it.
     pub(super) fn remember(&mut self, user: u64, stamp: Stamp, shared: &Shared) {
-        if !shared.stamps.is_above(stamp) {
+        if !shared.slots.is_above(Hash::of(user), stamp) {
             self.ahead.insert(user, stamp);
         } else if !self.ahead.is_empty() {
             self.ahead.remove(&user);
@@ -238,7 +268,7 @@ impl Stripe {
     }
 
     /// Tidies up for what was appended since.
-    fn tidy_since(&mut self, appended: u64) {
+    pub(super) fn tidy_since(&mut self, appended: u64) {
         // Below 2^63 for as long as a process runs.
         let taken = (self.slab.appended() - appended) as usize;
         if taken > 0 {

@@ -14,7 +14,7 @@
 //! grow smoothly, never lie half empty, and one growth copies few records (240 with a million users
 //! in the cache, 24,000 with a hundred million). The clock hand walks the buckets themselves.
 
-use readstates_ring::slot::mix64;
+use readstates_ring::{SLOTS, slot::mix64};
 
 use super::slab::Place;
 
@@ -43,6 +43,11 @@ impl Hash {
 
     pub(super) fn stripe(self) -> usize {
         self.0 as usize % STRIPES
+    }
+
+    /// The number of the user's slot.
+    pub(super) fn slot(self) -> usize {
+        (self.0 >> (64 - SLOTS.trailing_zeros())) as usize
     }
 
     pub(super) fn table(self) -> usize {
@@ -195,6 +200,14 @@ impl Tables {
         let before = table.records.len();
         table.remove(spot.bucket);
         self.buckets -= before - table.records.len();
+    }
+
+    /// Where there is somebody in one of the tables.
+    pub(super) fn spots(&self, table: usize) -> impl Iterator<Item = Spot> + '_ {
+        let records = self.tables[table].records.iter().enumerate();
+        records
+            .filter(|(_, record)| !record.is_empty())
+            .map(move |(bucket, _)| Spot { table, bucket })
     }
 
     /// What is under the clock hand; `None` where nobody is.

@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     block::{BlockRef, Operation, Outcome},
-    cache::{Cache, Process, Refused, Totals, Touch},
+    cache::{Cache, Process, Refused, SlotSet, Totals, Touch},
     clock,
     flush::{Flushed, Flusher},
     load::{Changer, LoadError, Loader, Reader},
@@ -209,6 +209,11 @@ impl Engine {
     /// Writes everything that is dirty now.
     pub async fn flush_all(&self) -> Flushed {
         self.flusher.flush_all().await
+    }
+
+    /// Refuses everything that waits for users of these slots to be loaded.
+    pub fn abandon_loads(&self, slots: &SlotSet) {
+        self.loader.abandon(slots);
     }
 
     /// Takes no more changes; reads go on.

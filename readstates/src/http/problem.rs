@@ -77,6 +77,10 @@ pub(super) fn problem_type(not_done: NotDone) -> ProblemType {
         NotDone::Refused(Refused::TooManyUnwritten) => ProblemType::TooManyUnwritten,
         NotDone::Refused(Refused::UserTooBusy) => ProblemType::UserTooBusy,
         NotDone::Refused(Refused::Sealed) => ProblemType::Draining,
+        NotDone::Refused(Refused::NotHere) | NotDone::NotLoaded(LoadError::Moved) => {
+            ProblemType::SlotMoving
+        }
+        NotDone::NotLoaded(LoadError::RingWentBack) => ProblemType::NoOwner,
         NotDone::NotLoaded(LoadError::StoreAway) => ProblemType::DatabaseAway,
         NotDone::NotLoaded(LoadError::TooManyLoads) => ProblemType::Overloaded,
         NotDone::NotLoaded(LoadError::Unreadable) => ProblemType::UnreadableBlock,
@@ -89,8 +93,15 @@ fn next_step(not_done: NotDone) -> &'static str {
         NotDone::Refused(Refused::TooManyReadStates(_)) => {
             "delete read states of channels that are gone"
         }
-        NotDone::Refused(Refused::TooManyUnwritten | Refused::UserTooBusy | Refused::Sealed)
-        | NotDone::NotLoaded(LoadError::StoreAway | LoadError::TooManyLoads) => "try again later",
+        NotDone::Refused(
+            Refused::TooManyUnwritten | Refused::UserTooBusy | Refused::Sealed | Refused::NotHere,
+        )
+        | NotDone::NotLoaded(
+            LoadError::StoreAway
+            | LoadError::TooManyLoads
+            | LoadError::Moved
+            | LoadError::RingWentBack,
+        ) => "try again later",
         NotDone::NotLoaded(LoadError::Unreadable) => "the member's log says why",
         NotDone::Unknown => "send it again",
     }

@@ -7,7 +7,7 @@ use readstates_ring::Stamp;
 
 use super::{LoadError, Loader, Passenger, account::Ticket};
 use crate::{
-    cache::Touch,
+    cache::{Term, Touch},
     clock,
     codec::{self, DecodeError, Decoded},
     store::{StoreError, Stored, chain},
@@ -48,7 +48,7 @@ impl Flight {
         self.passengers.push((passenger, ticket));
     }
 
-    fn refuse(self, why: LoadError) {
+    pub(super) fn refuse(self, why: LoadError) {
         for (passenger, _ticket) in self.passengers {
             passenger.refuse(why);
         }
@@ -83,6 +83,10 @@ impl Loader {
             user,
             why: Some(LoadError::StoreAway),
         };
+        let Some(term) = self.cache.term(user) else {
+            departed.why = Some(LoadError::Moved);
+            return;
+        };
         if !self.circuit.lock().enter(clock::now()) {
             return;
         }
@@ -94,7 +98,7 @@ impl Loader {
         match block {
             Ok(block) => {
                 departed.why = None;
-                self.land(user, block);
+                self.land(user, block, term);
             }
             Err(why) => departed.why = Some(why),
         }
@@ -119,23 +123,31 @@ impl Loader {
             .lock()
             .ended(loaded.is_ok(), now, rand::rng().random());
         let stored = loaded.map_err(|error| self.store_failed(user, &error))?;
+        if let Some(stored) = &stored
+            && self.cache.shows_regression(user, stored.stamp)
+        {
+            tracing::warn!(user, stamp = %stored.stamp, "the block is of a later epoch than the ring's");
+            return Err(LoadError::RingWentBack);
+        }
         warn_of_the_future(user, stored.as_ref().map(|stored| stored.stamp));
         Ok(stored)
     }
 
     /// The user is there: those on board do their work, in order, before anybody else can.
-    fn land(&self, user: u64, block: Block<'_>) {
+    fn land(&self, user: u64, block: Block<'_>, term: Term) {
         let now = clock::now();
         {
             let mut flights = self.flights(user);
-            let passengers = flights.remove(&user).unwrap_or_default().passengers;
-            self.cache.land(user, block, now, |landed| {
-                for (passenger, _ticket) in passengers {
+            let mut flight = flights.remove(&user).unwrap_or_default();
+            self.cache.land(user, block, term, now, |landed| {
+                for (passenger, _ticket) in flight.passengers.drain(..) {
                     if !passenger.gone() {
                         passenger.land(landed, &self.metrics);
                     }
                 }
             });
+            // Whoever is left has not landed.
+            flight.refuse(LoadError::Moved);
         }
         if self.cache.make_room(Some(user), now) {
             self.wake_flusher.notify_one();

@@ -35,10 +35,11 @@ use flight::Flight;
 use line::{Entered, Line};
 use parking_lot::{Mutex, MutexGuard};
 pub(crate) use passenger::{Answer, Changer, Item, Passenger, Reader};
+use readstates_ring::Slot;
 use tokio::sync::{Notify, oneshot};
 
 use crate::{
-    cache::{Cache, Touch},
+    cache::{Cache, SlotSet, Touch},
     clock,
     engine::NotDone,
     health::{Admission, Circuit},
@@ -90,6 +91,12 @@ pub enum LoadError {
     /// As many loads are under way as may be, or as much waits for them as may.
     #[error("as many users are being loaded as may be")]
     TooManyLoads,
+    /// The user's slot is not served here any more, or not since the load began.
+    #[error("the user moves to another member")]
+    Moved,
+    /// The store holds a block of a later epoch than the slot's.
+    #[error("the ring is older than what the database holds for the user")]
+    RingWentBack,
     /// What the store holds is no block this version can read.
     #[error("what the database holds for the user cannot be read")]
     Unreadable,
@@ -242,6 +249,15 @@ impl Loader {
     /// Waits until no passenger of this user is at work.
     pub(crate) fn settle(&self, user: u64) {
         drop(self.flights(user));
+    }
+
+    /// Refuses everything that waits for users of these slots: who asked asks the next owner.
+    pub(crate) fn abandon(&self, slots: &SlotSet) {
+        for flights in &self.flights {
+            let mut flights = flights.lock();
+            let of_slots = flights.extract_if(|&user, _| slots.contains(Slot::of_user(user)));
+            of_slots.for_each(|(_, flight)| flight.refuse(LoadError::Moved));
+        }
     }
 
     /// Takes a passenger on: into the user's flight, which is made where there is none. One whose user

@@ -1,0 +1,225 @@
+//! Blocks of whole slots: out, in, and away.
+//!
+//! Slots are spread over all stripes and tables, so whoever wants those of some slots walks over all
+//! records, one table under one hold of a lock: with ten million users 2400 records, some hundred
+//! microseconds. What is copied out of a table under one hold is whole: a user is in it or is not in
+//! memory, and a later change of a tracked slot's user is noted.
+
+use std::time::{Duration, Instant};
+
+use readstates_ring::Slot;
+
+use super::{
+    Cache,
+    accounts::{Booked, Shared, tail},
+    jittered,
+    slots::SlotSet,
+    stripe::Stripe,
+    table::{Hash, STRIPES, Spot, Stage, TABLES},
+};
+use crate::{
+    block::{self, BlockRef, layout::Shape},
+    codec,
+};
+
+/// Parts in which a walk over all users is made.
+pub const PARTS: usize = STRIPES * TABLES;
+
+/// A user on the way to another member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exported {
+    /// The user.
+    pub user: u64,
+    /// The packed block, see [`crate::codec`].
+    pub bytes: Vec<u8>,
+    /// Whether the block is as it was loaded from another owner's write: its next change begins an era.
+    pub taken_over: bool,
+    /// For how long the user is dirty, when it is.
+    pub dirty_for: Option<Duration>,
+}
+
+impl Cache {
+    /// The users of some slots in one of the [`PARTS`].
+    pub fn export(&self, slots: &SlotSet, part: usize, now: Instant, out: &mut Vec<Exported>) {
+        let stripe = self.stripes[part % STRIPES].lock();
+        for spot in stripe.tables.spots(part / STRIPES) {
+            let user = stripe.slab.user(stripe.tables.at(spot).place());
+            if slots.contains(Slot::of_user(user)) {
+                out.push(stripe.export(user, spot, now, &self.shared));
+            }
+        }
+    }
+
+    /// Up to `most` users of some tracked slots who have changed since they were exported last, or
+    /// since the tracking began; whether there may be more.
+    pub fn export_changed(
+        &self,
+        slots: &SlotSet,
+        most: usize,
+        now: Instant,
+        out: &mut Vec<Exported>,
+    ) -> bool {
+        for stripe in &self.stripes {
+            let mut stripe = stripe.lock();
+            let room = most.saturating_sub(out.len());
+            let of_slots = |user: &&u64| slots.contains(Slot::of_user(**user));
+            let users: Vec<u64> = stripe.changed.iter().filter(of_slots).copied().collect();
+            for &user in users.iter().take(room) {
+                stripe.changed.remove(&user);
+                // Who is not there any more was written before it was evicted, and the receiver must
+                // not keep what it has.
+                let spot = stripe.find(user, Hash::of(user));
+                out.push(match spot {
+                    Some(spot) => stripe.export(user, spot, now, &self.shared),
+                    None => Exported {
+                        user,
+                        bytes: Vec::new(),
+                        taken_over: false,
+                        dirty_for: None,
+                    },
+                });
+            }
+            if users.len() > room {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// How many users of tracked slots have changed since they were exported.
+    #[must_use]
+    pub fn changed(&self) -> usize {
+        let of = |stripe: &parking_lot::Mutex<Stripe>| stripe.lock().changed.len();
+        self.stripes.iter().map(of).sum()
+    }
+
+    /// Forgets which users of these slots have changed.
+    pub fn forget_changed(&self, slots: &SlotSet) {
+        for stripe in &self.stripes {
+            let keep = |user: &u64| !slots.contains(Slot::of_user(*user));
+            stripe.lock().changed.retain(keep);
+        }
+    }
+
+    /// Takes in a user of a closed slot in the place of what is here of it; an empty block takes it
+    /// away. The caller makes room afterwards.
+    ///
+    /// # Errors
+    /// When the bytes are no block.
+    pub fn import(&self, exported: &Exported, now: Instant) -> Result<(), codec::DecodeError> {
+        let user = exported.user;
+        let block = match &exported.bytes[..] {
+            [] => None,
+            bytes => Some(codec::decode(bytes)?.block),
+        };
+        let hash = Hash::of(user);
+        let mut stripe = self.stripes[hash.stripe()].lock();
+        if let Some(spot) = stripe.find(user, hash) {
+            stripe.forget(user, spot, &self.shared);
+        }
+        if let Some(block) = block {
+            stripe.import(block, exported, now, &self.shared);
+        }
+        stripe.publish(&self.shared);
+        Ok(())
+    }
+
+    /// Drops the users of doomed slots in one of the [`PARTS`], dirty or not.
+    fn sweep_part(&self, slots: &SlotSet, part: usize) {
+        let mut stripe = self.stripes[part % STRIPES].lock();
+        let stripe = &mut *stripe;
+        let of_slots = |spot: &Spot| {
+            let user = stripe.slab.user(stripe.tables.at(*spot).place());
+            slots.contains(Slot::of_user(user)).then_some(user)
+        };
+        // A removal moves those behind it.
+        let users: Vec<u64> = stripe
+            .tables
+            .spots(part / STRIPES)
+            .filter_map(|spot| of_slots(&spot))
+            .collect();
+        for user in users {
+            if let Some(spot) = stripe.find(user, Hash::of(user)) {
+                stripe.forget(user, spot, &self.shared);
+            }
+        }
+        stripe.publish(&self.shared);
+    }
+
+    /// Drops what is in memory of the slots that are doomed now, and lets others work in between.
+    /// One caller at a time.
+    pub async fn sweep(&self) {
+        let doomed = self.doomed();
+        let full = |slot: &Slot| doomed.contains(*slot) && self.users_of(*slot) > 0;
+        if Slot::all().any(|slot| full(&slot)) {
+            for part in 0..PARTS {
+                self.sweep_part(&doomed, part);
+                if part % STRIPES == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        self.forget_changed(&doomed);
+        self.absolve(&doomed);
+    }
+}
+
+impl Stripe {
+    fn export(&self, user: u64, spot: Spot, now: Instant, shared: &Shared) -> Exported {
+        let block = self.block(spot);
+        let dirty_for = (self.tables.at(spot).stage() != Stage::Clean).then(|| {
+            let since = self.dirty.get(user).map(|dirty| dirty.since(shared.origin));
+            since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+        });
+        Exported {
+            user,
+            bytes: codec::encode(block, shared.process.incarnation),
+            taken_over: Shape::of(block.bytes()).taken_over,
+            dirty_for,
+        }
+    }
+
+    fn import(&mut self, block: BlockRef<'_>, from: &Exported, now: Instant, shared: &Shared) {
+        let Exported {
+            user,
+            bytes: _,
+            taken_over,
+            dirty_for,
+        } = *from;
+        let hash = Hash::of(user);
+        let appended = self.slab.appended();
+        let mut place = self.slab.put(user, block.bytes());
+        if taken_over {
+            let mut seat = self.seat(place);
+            block::take_over(&mut seat);
+            place = seat.place;
+        }
+        let spot = self.tables.insert(hash, place);
+        shared.slots.came(hash);
+        let block = self.block(spot);
+        let (tail, version) = (tail(block), block.version());
+        shared.book(None, Some(Booked::new(block, dirty_for.is_some())));
+        self.tails += tail;
+        if let Some(age) = dirty_for {
+            let since = now.checked_sub(age).unwrap_or(now);
+            let since = shared.moment(since);
+            let due = since.after(jittered(shared.flush_interval, user));
+            self.dirty.became_dirty(user, since, due, version);
+            self.tables.at_mut(spot).put_stage(Stage::Noted);
+        }
+        self.tidy_since(appended);
+    }
+
+    /// Lets a user go, also one who is dirty.
+    fn forget(&mut self, user: u64, spot: Spot, shared: &Shared) {
+        let record = self.tables.at(spot);
+        let (place, dirty) = (record.place(), record.stage() != Stage::Clean);
+        let block = self.block(spot);
+        let (booked, tail) = (Booked::new(block, dirty), tail(block));
+        shared.book(Some(booked), None);
+        if dirty {
+            self.dirty.forget(user);
+        }
+        self.leave(user, spot, place, tail, shared);
+    }
+}

@@ -1,0 +1,265 @@
+//! What the cache knows of the slots: which of them are served here, and the numbers that follow from
+//! the epoch at which each is.
+//!
+//! A slot that is served has a *base*: the lowest stamp of its epoch. Writes of its users are stamped
+//! from there on, and the first change of a user whose block was written before goes to a version
+//! from there on. A slot without a base is closed: its users are neither loaded nor changed nor
+//! written, though they may be in memory, on their way here or to be dropped.
+//!
+//! A cache begins with every slot served since the start of its process, as for a member that is
+//! alone; whoever knows a ring closes them first ([`Cache::close_all`]).
+//!
+//! Readers hold the lock of a stripe; who closes a slot and then takes every stripe's lock once has
+//! seen the last of what was done before.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+
+use readstates_ring::{Epoch, SLOTS, Slot, Stamp};
+
+use super::{Cache, accounts::Shared, stripe::Stripe, table::Hash};
+
+/// The base of a slot that is not served.
+const CLOSED: i64 = i64::MIN;
+
+/// Some of the slots.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SlotSet([u64; SLOTS as usize / 64]);
+
+impl SlotSet {
+    /// Adds a slot.
+    pub fn insert(&mut self, slot: Slot) {
+        let number = usize::from(slot.number());
+        self.0[number / 64] |= 1 << (number % 64);
+    }
+
+    /// Whether a slot is among them.
+    #[must_use]
+    pub fn contains(&self, slot: Slot) -> bool {
+        let number = usize::from(slot.number());
+        self.0[number / 64] >> (number % 64) & 1 == 1
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|&word| word == 0)
+    }
+}
+
+impl FromIterator<Slot> for SlotSet {
+    fn from_iter<I: IntoIterator<Item = Slot>>(slots: I) -> Self {
+        let mut set = Self::default();
+        slots.into_iter().for_each(|slot| set.insert(slot));
+        set
+    }
+}
+
+/// Since when a slot is served: what was read from the store in one term is not for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Term(i64);
+
+/// One slot.
+#[derive(Debug)]
+struct State {
+    /// The lowest stamp of the epoch, or [`CLOSED`].
+    base: AtomicI64,
+    /// The next stamp.
+    next: AtomicI64,
+    /// Users of it who are in memory.
+    users: AtomicU32,
+    /// Whether changes of its users are noted for who sends them away.
+    tracked: AtomicBool,
+    /// Whether what is in memory of it is to be dropped.
+    doomed: AtomicBool,
+    /// Whether the store has shown a block of a later epoch.
+    regressed: AtomicBool,
+}
+
+/// All slots.
+#[derive(Debug)]
+pub(super) struct Slots {
+    all: Box<[State]>,
+    /// Whether others may own slots of the same ring: then a stamp above the epoch is a ring that went
+    /// back, and not only a clock.
+    shared_ring: AtomicBool,
+}
+
+impl Slots {
+    pub(super) fn served_since(started_micros: i64) -> Self {
+        let state = |_| State {
+            base: AtomicI64::new(started_micros),
+            next: AtomicI64::new(started_micros),
+            users: AtomicU32::new(0),
+            tracked: AtomicBool::new(false),
+            doomed: AtomicBool::new(false),
+            regressed: AtomicBool::new(false),
+        };
+        Self {
+            all: Slot::all().map(state).collect(),
+            shared_ring: AtomicBool::new(false),
+        }
+    }
+
+    fn of(&self, hash: Hash) -> &State {
+        &self.all[hash.slot()]
+    }
+
+    fn at(&self, slot: Slot) -> &State {
+        &self.all[usize::from(slot.number())]
+    }
+
+    /// The first version of the slot's epoch; `None` when the slot is closed.
+    pub(super) fn first_version(&self, hash: Hash) -> Option<u64> {
+        let base = self.of(hash).base.load(Ordering::Acquire);
+        // A clock reads above 0.
+        (base != CLOSED).then(|| u64::try_from(base).unwrap_or(0))
+    }
+
+    pub(super) fn term(&self, hash: Hash) -> Option<Term> {
+        let base = self.of(hash).base.load(Ordering::Acquire);
+        (base != CLOSED).then_some(Term(base))
+    }
+
+    /// Whether a write was stamped since the slot is served.
+    pub(super) fn is_of_this_term(&self, hash: Hash, stamp: Stamp) -> bool {
+        let base = self.of(hash).base.load(Ordering::Acquire);
+        base != CLOSED && stamp.as_database() >= base
+    }
+
+    /// The stamp of the next write of a user whose last known write carried `last`.
+    pub(super) fn next_stamp(&self, hash: Hash, last: Option<Stamp>) -> Stamp {
+        let own = self.of(hash).next.fetch_add(1, Ordering::Relaxed);
+        let own = Stamp::from_database(own);
+        last.map_or(own, |last| own.max(last.successor()))
+    }
+
+    /// Whether every stamp from now on is above this one by itself.
+    pub(super) fn is_above(&self, hash: Hash, stamp: Stamp) -> bool {
+        stamp.as_database() < self.of(hash).next.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_tracked(&self, hash: Hash) -> bool {
+        self.of(hash).tracked.load(Ordering::Acquire)
+    }
+
+    pub(super) fn came(&self, hash: Hash) {
+        self.of(hash).users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn went(&self, hash: Hash) {
+        self.of(hash).users.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Cache {
+    /// Closes every slot: from now on a ring says which are served. `shared` says whether others may
+    /// own slots of it.
+    pub fn close_all(&self, shared: bool) {
+        self.shared
+            .slots
+            .shared_ring
+            .store(shared, Ordering::Relaxed);
+        Slot::all().for_each(|slot| self.close(slot));
+    }
+
+    /// Serves a slot at this epoch, with what is in memory of it.
+    pub fn serve(&self, slot: Slot, epoch: Epoch) {
+        let state = self.shared.slots.at(slot);
+        let base = Stamp::new(epoch, 0).as_database();
+        state.regressed.store(false, Ordering::Relaxed);
+        state.next.store(base, Ordering::Release);
+        state.base.store(base, Ordering::Release);
+    }
+
+    /// Serves a slot no longer.
+    pub fn close(&self, slot: Slot) {
+        let state = self.shared.slots.at(slot);
+        state.base.store(CLOSED, Ordering::Release);
+        state.tracked.store(false, Ordering::Release);
+        state.regressed.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a user's slot is served, and in which term.
+    #[must_use]
+    pub fn term(&self, user: u64) -> Option<Term> {
+        self.shared.slots.term(Hash::of(user))
+    }
+
+    /// Whether a stored block shows that epochs went back (see [`readstates_ring::fence`]): then it is
+    /// noted, and the user must not be served at this epoch.
+    pub fn shows_regression(&self, user: u64, stamp: Stamp) -> bool {
+        let slots = &self.shared.slots;
+        let state = slots.of(Hash::of(user));
+        let base = state.base.load(Ordering::Acquire);
+        let later = base != CLOSED
+            && stamp.epoch() > Stamp::from_database(base).epoch()
+            // Of more than 2^24 writes in an epoch, the last ones look like the next one's.
+            && !slots.is_above(Hash::of(user), stamp)
+            && slots.shared_ring.load(Ordering::Relaxed);
+        if later {
+            state.regressed.store(true, Ordering::Relaxed);
+        }
+        later
+    }
+
+    /// The slots of which the store has shown a block of a later epoch than theirs.
+    #[must_use]
+    pub fn regressed(&self) -> Vec<Slot> {
+        let regressed = |slot: &Slot| {
+            let state = self.shared.slots.at(*slot);
+            state.regressed.load(Ordering::Relaxed)
+        };
+        Slot::all().filter(regressed).collect()
+    }
+
+    /// Notes changes of the slots' users from now on, until each is closed or this is asked with
+    /// `false`; see [`Cache::export_changed`].
+    pub fn track(&self, slots: &[Slot], noted: bool) {
+        for &slot in slots {
+            let state = self.shared.slots.at(slot);
+            state.tracked.store(noted, Ordering::Release);
+        }
+    }
+
+    /// Says that what is in memory of a closed slot is to be dropped, by [`Cache::sweep`]. Nothing is
+    /// to be done when there is nothing.
+    pub fn doom(&self, slot: Slot) {
+        let state = self.shared.slots.at(slot);
+        state.doomed.store(true, Ordering::Release);
+    }
+
+    /// Whether something of a slot is still to be dropped.
+    #[must_use]
+    pub fn is_doomed(&self, slot: Slot) -> bool {
+        self.shared.slots.at(slot).doomed.load(Ordering::Acquire)
+    }
+
+    /// The slots of which something is to be dropped.
+    #[must_use]
+    pub fn doomed(&self) -> SlotSet {
+        Slot::all().filter(|&slot| self.is_doomed(slot)).collect()
+    }
+
+    /// Says that nothing of these slots is left to be dropped.
+    pub(super) fn absolve(&self, slots: &SlotSet) {
+        for slot in Slot::all().filter(|&slot| slots.contains(slot)) {
+            let state = self.shared.slots.at(slot);
+            state.doomed.store(false, Ordering::Release);
+        }
+    }
+
+    /// How many users of a slot are in memory.
+    #[must_use]
+    pub fn users_of(&self, slot: Slot) -> u32 {
+        self.shared.slots.at(slot).users.load(Ordering::Relaxed)
+    }
+}
+
+impl Stripe {
+    /// Notes a change for who sends the user's slot away.
+    pub(super) fn note_for_sender(&mut self, user: u64, hash: Hash, shared: &Shared) {
+        if shared.slots.is_tracked(hash) {
+            self.changed.insert(user);
+        }
+    }
+}
