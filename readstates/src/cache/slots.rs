@@ -1,8 +1,8 @@
 //! What the cache knows of the slots: which of them are served here, and the numbers that follow from
 //! the epoch at which each is.
 //!
-//! A slot that is served has a *base*: the lowest stamp of its epoch. Writes of its users are stamped
-//! from there on, and the first change of a user whose block was written before goes to a version
+//! A slot that is served has a *base*: the first stamp of its epoch. Writes of its users are stamped
+//! above it, and the first change of a user whose block was written before goes to a version
 //! from there on. A slot without a base is closed: its users are neither loaded nor changed nor
 //! written, though they may be in memory, on their way here or to be dropped.
 //!
@@ -88,7 +88,7 @@ impl Slots {
     pub(super) fn served_since(started_micros: i64) -> Self {
         let state = |_| State {
             base: AtomicI64::new(started_micros),
-            next: AtomicI64::new(started_micros),
+            next: AtomicI64::new(started_micros.saturating_add(1)),
             users: AtomicU32::new(0),
             tracked: AtomicBool::new(false),
             doomed: AtomicBool::new(false),
@@ -167,7 +167,7 @@ impl Cache {
         let state = self.shared.slots.at(slot);
         let base = Stamp::new(epoch, 0).as_database();
         state.regressed.store(false, Ordering::Relaxed);
-        state.next.store(base, Ordering::Release);
+        state.next.store(base.saturating_add(1), Ordering::Release);
         state.base.store(base, Ordering::Release);
     }
 
