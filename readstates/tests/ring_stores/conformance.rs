@@ -39,7 +39,7 @@ fn member(number: u64) -> RingMember {
 }
 
 /// The table in which `owner` has taken these slots.
-fn taken(table: &RingTable, slots: &[u16], owner: u64) -> RingTable {
+pub(crate) fn taken(table: &RingTable, slots: &[u16], owner: u64) -> RingTable {
     let at = |number: &u16| {
         let slot = Slot::new(*number).unwrap();
         (slot, table.config(slot).map(|config| config.epoch()))
@@ -49,7 +49,7 @@ fn taken(table: &RingTable, slots: &[u16], owner: u64) -> RingTable {
     table.swap(&asked, &member(owner), how, NOW).unwrap()
 }
 
-async fn read(store: &dyn RingStore) -> Versioned {
+pub(crate) async fn read(store: &dyn RingStore) -> Versioned {
     store.get().await.unwrap().unwrap()
 }
 
@@ -154,7 +154,7 @@ async fn a_watch_tells_what_is_and_what_comes(one: &dyn RingStore, other: &dyn R
     assert_eq!(*told, next);
 }
 
-fn presence(name: &str, incarnation: u64, renewals: u64) -> Presence {
+pub(crate) fn presence(name: &str, incarnation: u64, renewals: u64) -> Presence {
     Presence {
         name: name.to_owned(),
         incarnation: Incarnation::new(incarnation),

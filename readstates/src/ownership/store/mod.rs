@@ -11,12 +11,14 @@
 //! of its own, under its incarnation; the name is for people. So nobody ever writes another's.
 
 mod file;
+mod kubernetes;
 mod memory;
 
 use std::{fmt, sync::Arc};
 
 pub use file::FileRing;
 use futures::{future::BoxFuture, stream::BoxStream};
+pub use kubernetes::KubernetesRing;
 pub use memory::MemoryRing;
 use readstates_ring::{Incarnation, RingMember, RingTable};
 use serde::{Deserialize, Serialize};

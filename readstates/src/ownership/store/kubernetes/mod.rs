@@ -1,0 +1,290 @@
+//! The ring of a cluster in Kubernetes: a `ReadStateRing` object, and a Lease for each process.
+//!
+//! The object's spec is the ring's JSON. It is read from the API server itself (never from a cache) and
+//! replaced with the resourceVersion that was read, so that the API server refuses all but one of those
+//! who swap at once. Requests are not repeated by the client: the repetition of a swap that was taken
+//! would be told that it was not.
+//!
+//! What a member needs to be allowed: get, list, watch and update of the one `readstaterings` object
+//! (create, where no operator makes it), and get, list, create, update and delete of `leases`.
+
+mod presence;
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use futures::{
+    future::{BoxFuture, FutureExt, ready},
+    stream::{BoxStream, StreamExt},
+};
+use k8s_openapi::{
+    api::coordination::v1::Lease,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{
+    Api, Client, Config,
+    api::PostParams,
+    core::{ApiResource, NotUsed, Object},
+    runtime::{
+        WatchStreamExt,
+        utils::Backoff,
+        watcher::{self, watch_object},
+    },
+};
+use parking_lot::Mutex;
+use rand::Rng;
+use readstates_ring::{
+    Incarnation, RingTable,
+    record::{RecordError, RingRecord},
+};
+use tokio::time::timeout;
+
+use self::presence::Leases;
+use super::{Presence, RingStore, RingStoreError, Swapped, Version, Versioned};
+use crate::store::chain;
+
+/// How long the API server may take to answer: a lease is renewed every few seconds, and an answer that
+/// comes later is of no use.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Who writes, as the API server records it.
+const FIELD_MANAGER: &str = "readstates";
+
+/// The object: its spec is the record, the same JSON. The schema that the API server checks it by is
+/// the operator's.
+type RingObject = Object<RingRecord, NotUsed>;
+
+/// What the API server calls it.
+fn resource() -> ApiResource {
+    ApiResource {
+        group: "readstates.dev".to_owned(),
+        version: "v1alpha1".to_owned(),
+        api_version: "readstates.dev/v1alpha1".to_owned(),
+        kind: "ReadStateRing".to_owned(),
+        plural: "readstaterings".to_owned(),
+    }
+}
+
+/// Keeps the ring of one cluster.
+pub struct KubernetesRing {
+    rings: Api<RingObject>,
+    leases: Leases,
+    name: String,
+    /// Everything of the object but its spec, as it was last read or written: it is written back.
+    seen: Mutex<Option<ObjectMeta>>,
+}
+
+impl fmt::Debug for KubernetesRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubernetesRing")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The API server did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("the API server refused or could not be reached")]
+    Refused(#[from] kube::Error),
+    #[error("the API server did not answer within {} s", ANSWER_TIMEOUT.as_secs())]
+    Late,
+    #[error("the object is no ring")]
+    NoRing(#[from] RecordError),
+    #[error("failed to write the presence as JSON")]
+    NoJson(#[from] serde_json::Error),
+    #[error("the lease {name} is not what members write")]
+    NoPresence {
+        name: String,
+        source: serde_json::Error,
+    },
+}
+
+impl KubernetesRing {
+    /// The ring of this name, with the access that the process has: a pod's service account, or a
+    /// kubeconfig file.
+    ///
+    /// # Errors
+    /// When there is no such access.
+    pub async fn connect(namespace: &str, name: &str) -> Result<Self, RingStoreError> {
+        let error = |source: Box<dyn std::error::Error + Send + Sync>| {
+            RingStoreError::new("find access to a Kubernetes API server", source)
+        };
+        let config = Config::infer().await.map_err(|e| error(e.into()))?;
+        Self::with_config(config, namespace, name).map_err(|e| error(e.into()))
+    }
+
+    /// The ring of this name, with this access.
+    ///
+    /// # Errors
+    /// When the access makes no sense.
+    pub fn with_config(mut config: Config, namespace: &str, name: &str) -> kube::Result<Self> {
+        config.default_retry = false;
+        let client = Client::try_from(config)?;
+        Ok(Self {
+            rings: Api::namespaced_with(client.clone(), namespace, &resource()),
+            leases: Leases::new(Api::<Lease>::namespaced(client, namespace), name),
+            name: name.to_owned(),
+            seen: Mutex::new(None),
+        })
+    }
+
+    async fn read(&self) -> Result<Option<Versioned>, Trouble> {
+        let read = answer(self.rings.get_opt(&self.name)).await?;
+        read.map(|ring| self.versioned(ring)).transpose()
+    }
+
+    /// The ring of an object, of which the rest is kept.
+    fn versioned(&self, ring: RingObject) -> Result<Versioned, Trouble> {
+        let RingObject { metadata, spec, .. } = ring;
+        let table = Arc::new(RingTable::try_from(spec)?);
+        let version = Version(metadata.resource_version.clone().unwrap_or_default());
+        *self.seen.lock() = Some(ObjectMeta {
+            // The API server keeps these itself.
+            managed_fields: None,
+            ..metadata
+        });
+        Ok(Versioned { table, version })
+    }
+
+    async fn swap(&self, expected: Option<Version>, next: RingTable) -> Result<Swapped, Trouble> {
+        let mut ring = RingObject::new(&self.name, &resource(), RingRecord::from(&next));
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let written = match expected {
+            None => answer(self.rings.create(&params, &ring)).await,
+            Some(expected) => {
+                let Some(metadata) = self.metadata(&expected).await? else {
+                    return Ok(Swapped::Conflict);
+                };
+                ring.metadata = metadata;
+                answer(self.rings.replace(&self.name, &params, &ring)).await
+            }
+        };
+        match written {
+            Ok(ring) => Ok(Swapped::Taken(self.versioned(ring)?)),
+            Err(Trouble::Refused(kube::Error::Api(status)))
+                if status.is_conflict() || status.is_already_exists() || status.is_not_found() =>
+            {
+                Ok(Swapped::Conflict)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Everything but the spec of the object at this version; `None` when it is at another.
+    async fn metadata(&self, expected: &Version) -> Result<Option<ObjectMeta>, Trouble> {
+        let is_expected = |seen: &ObjectMeta| seen.resource_version.as_ref() == Some(&expected.0);
+        if let Some(seen) = self.seen.lock().clone().filter(is_expected) {
+            return Ok(Some(seen));
+        }
+        self.read().await?;
+        Ok(self.seen.lock().clone().filter(is_expected))
+    }
+
+    /// With the ring gone, presences have no use: they go with it.
+    fn owner(&self) -> Option<OwnerReference> {
+        let seen = self.seen.lock();
+        let ApiResource {
+            api_version, kind, ..
+        } = resource();
+        Some(OwnerReference {
+            api_version,
+            kind,
+            name: self.name.clone(),
+            uid: seen.as_ref()?.uid.clone()?,
+            ..OwnerReference::default()
+        })
+    }
+}
+
+async fn answer<T>(asked: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+    match timeout(ANSWER_TIMEOUT, asked).await {
+        Ok(answered) => Ok(answered?),
+        Err(_) => Err(Trouble::Late),
+    }
+}
+
+/// Between two attempts to watch: about a second. It is one object, and a few members watch it.
+struct AboutASecond;
+
+impl Iterator for AboutASecond {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::from_millis(rand::rng().random_range(500..1500)))
+    }
+}
+
+impl Backoff for AboutASecond {
+    fn reset(&mut self) {}
+}
+
+/// What a watch told: nothing that anybody must act on is lost with an error.
+fn told(seen: watcher::Result<Option<RingObject>>) -> Option<Arc<RingTable>> {
+    let ring = match seen {
+        Ok(ring) => ring?,
+        Err(error) => {
+            tracing::warn!(error = chain(&error), "failed to watch the ring");
+            return None;
+        }
+    };
+    match RingTable::try_from(ring.spec) {
+        Ok(table) => Some(Arc::new(table)),
+        Err(error) => {
+            tracing::warn!(
+                error = chain(&error),
+                "the ring that was watched makes no sense"
+            );
+            None
+        }
+    }
+}
+
+impl RingStore for KubernetesRing {
+    fn get(&self) -> BoxFuture<'_, Result<Option<Versioned>, RingStoreError>> {
+        let read = self.read();
+        read.map(|read| read.map_err(|e| RingStoreError::new("read the ring", e)))
+            .boxed()
+    }
+
+    fn compare_and_swap(
+        &self,
+        expected: Option<Version>,
+        next: RingTable,
+    ) -> BoxFuture<'_, Result<Swapped, RingStoreError>> {
+        let swap = self.swap(expected, next);
+        swap.map(|swapped| swapped.map_err(|e| RingStoreError::new("swap the ring", e)))
+            .boxed()
+    }
+
+    fn watch(&self) -> BoxStream<'static, Arc<RingTable>> {
+        watch_object(self.rings.clone(), &self.name)
+            .backoff(AboutASecond)
+            .filter_map(|seen| ready(told(seen)))
+            .boxed()
+    }
+
+    fn renew(&self, presence: Presence) -> BoxFuture<'_, Result<(), RingStoreError>> {
+        let owner = self.owner();
+        async move {
+            let renewed = self.leases.renew(&presence, owner).await;
+            renewed.map_err(|e| RingStoreError::new("renew the presence", e))
+        }
+        .boxed()
+    }
+
+    fn presences(&self) -> BoxFuture<'_, Result<Vec<Presence>, RingStoreError>> {
+        let read = self.leases.presences();
+        read.map(|read| read.map_err(|e| RingStoreError::new("read who is there", e)))
+            .boxed()
+    }
+
+    fn forget(&self, incarnation: Incarnation) -> BoxFuture<'_, Result<(), RingStoreError>> {
+        let forgotten = self.leases.forget(incarnation);
+        forgotten
+            .map(|done| done.map_err(|e| RingStoreError::new("forget a process", e)))
+            .boxed()
+    }
+}
