@@ -17,10 +17,14 @@ pub struct Environment {
     pub chart: PathBuf,
     /// Values file with the images that the cluster has.
     pub values: PathBuf,
+    /// The program docker, where the nodes are containers of it: what no API can do is done in there.
+    pub docker: Option<PathBuf>,
+    /// Another name under which the nodes have the image of the cache pods.
+    pub other_image: Option<String>,
 }
 
 impl Environment {
-    /// Reads `READSTATES_E2E_*`.
+    /// Reads `READSTATES_E2E_*`; `DOCKER` and `OTHER_IMAGE` may be missing.
     ///
     /// # Errors
     /// Names every variable that is not set or leads nowhere.
@@ -47,6 +51,8 @@ impl Environment {
             helm: path("HELM"),
             chart: path("CHART"),
             values: path("VALUES"),
+            docker: env::var_os("READSTATES_E2E_DOCKER").map(PathBuf::from),
+            other_image: env::var("READSTATES_E2E_OTHER_IMAGE").ok(),
         };
         if !wrong.is_empty() {
             bail!(

@@ -20,8 +20,17 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
-    /// Listens on a free port of the loopback interface.
+    /// Listens on a free port of the loopback interface. Says when a connection cannot be carried.
     pub(crate) async fn to(pods: Api<Pod>, pod: &str, port: u16) -> Result<Self> {
+        Self::listen(pods, pod, port, true).await
+    }
+
+    /// The same to a pod that may come and go: a connection to it ends when there is none.
+    pub(crate) async fn quiet(pods: Api<Pod>, pod: &str, port: u16) -> Result<Self> {
+        Self::listen(pods, pod, port, false).await
+    }
+
+    async fn listen(pods: Api<Pod>, pod: &str, port: u16, says: bool) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let pod = pod.to_owned();
@@ -29,9 +38,13 @@ impl Forward {
         task.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
+                // Those that have ended are forgotten.
+                while connections.try_join_next().is_some() {}
                 let (pods, pod) = (pods.clone(), pod.clone());
                 connections.spawn(async move {
-                    if let Err(error) = carry(pods, &pod, port, stream).await {
+                    if let Err(error) = carry(pods, &pod, port, stream).await
+                        && says
+                    {
                         println!("    port-forward to {pod}:{port}: {error:#}");
                     }
                 });

@@ -9,13 +9,16 @@
 //!        └─ cluster(&place, "chat") ── Cluster ─┬─ service()   ── Http   the Service, by any pod
 //!                                               ├─ member(i)   ── Http   one cache pod
 //!                                               ├─ admin(i)    ── Http   its admin port
+//!                                               ├─ ways()      ── Ways   clients that know the ring
 //!                                               └─ cassandra() ── the rows
+//! Chaos: a load whose books can tell what was lost, while all of that changes
 //! ```
 //!
 //! Each test is a process of its own and makes sure of what it needs, so that any of them can be run
 //! alone and again. Users are new in every test; clusters and namespaces are shared and kept.
 
 mod cassandra;
+mod chaos;
 mod cluster;
 mod environment;
 mod forward;
@@ -24,10 +27,13 @@ mod objects;
 mod programs;
 mod specs;
 mod users;
+mod victims;
 mod wait;
+mod ways;
 mod world;
 
 pub use cassandra::{Cassandra, Row};
+pub use chaos::{Chaos, Step, plan};
 pub use cluster::Cluster;
 pub use environment::Environment;
 pub use http::{Answer, Http, ReadState};
@@ -36,4 +42,5 @@ pub use programs::Ran;
 pub use specs::{cassandra_spec, embedded_spec};
 pub use users::{CHANNEL, MESSAGE, Users};
 pub use wait::{Look, until, watched};
+pub use ways::Ways;
 pub use world::{Place, World};

@@ -89,7 +89,7 @@ impl Cluster {
         self.watch(name, what, PODS_CHANGE, condition).await
     }
 
-    async fn watch<K>(
+    pub(crate) async fn watch<K>(
         &self,
         name: &str,
         what: &str,

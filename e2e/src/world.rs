@@ -245,6 +245,30 @@ impl World {
         programs::run(kubectl, kubeconfig, arguments, input).await
     }
 
+    /// What the tests were told of their surroundings.
+    #[must_use]
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// Runs a shell script as root on a node, with arguments.
+    ///
+    /// # Errors
+    /// When the nodes are no containers of a docker that is known, or the script fails.
+    pub(crate) async fn on_node(&self, node: &str, script: &str, words: &[&str]) -> Result<String> {
+        let Environment {
+            docker, kubeconfig, ..
+        } = &self.environment;
+        let docker = docker
+            .as_deref()
+            .context("READSTATES_E2E_DOCKER is not set: nothing can be done on a node")?;
+        let shell = ["exec", node, "sh", "-c", script, "sh"];
+        let arguments = [&shell, words].concat();
+        programs::run(docker, kubeconfig, &arguments, "")
+            .await?
+            .success()
+    }
+
     async fn helm(&self, arguments: &[&str]) -> Result<Ran> {
         let Environment {
             helm, kubeconfig, ..

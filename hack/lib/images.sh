@@ -81,3 +81,12 @@ push_images() {
         docker push "$prefix/$image"
     done
 }
+
+# The cache pods' image under a second name: another image for Kubernetes, the same for everybody else.
+other_image() { echo "readstates/readstates-again:$(image_tag)"; }
+
+load_other_image() {
+    docker tag "readstates/readstates:$(image_tag)" "$(other_image)"
+    load_images "$(other_image)"
+    drop_older readstates/readstates-again "$(image_tag)"
+}

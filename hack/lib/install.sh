@@ -26,6 +26,15 @@ cassandraImage: {repository: $1/cassandra, tag: $(cassandra_tag)}
 EOF
 }
 
+# e2e_environment COMMAND…: runs it with all that the end-to-end tests want to know of the cluster of KUBECONFIG, for which
+# write_values has written $LOGS/values.yaml and load_other_image has loaded an image.
+e2e_environment() {
+    env READSTATES_E2E_KUBECONFIG="$KUBECONFIG" READSTATES_E2E_KUBECTL="$(command -v kubectl)" \
+        READSTATES_E2E_HELM="$(command -v helm)" READSTATES_E2E_DOCKER="$(command -v docker)" \
+        READSTATES_E2E_CHART="$ROOT/charts/readstates-operator" READSTATES_E2E_VALUES="$LOGS/values.yaml" \
+        READSTATES_E2E_OTHER_IMAGE="$(other_image)" "$@"
+}
+
 apply_sample() { kubectl apply --namespace "$SAMPLE_NAMESPACE" --filename "$SAMPLE"; }
 
 # Shows the status and what is waited for whenever they change, until the sample is Available with nothing

@@ -1,0 +1,264 @@
+//! A cluster under a load that keeps books, while members come, go, roll and die and the operator is killed again
+//! and again; at the end the books are compared with the cache and with the database.
+
+mod plan;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams},
+};
+pub use plan::{Step, plan};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use readstates_api::Id;
+use readstates_client::Client;
+use readstates_ledger::{Audit, Excuse, Found, Kind, Load, Phase, Plan, Told, Verdict};
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use crate::{cluster::Cluster, http::ReadState, ways::Ways, world::World};
+
+/// How long a change waits for the database at most while this goes on, in two values: changing one into the other
+/// replaces every pod.
+const FLUSH_INTERVALS: [&str; 2] = ["10s", "11s"];
+/// What a member that dies may take with it: the longer of them and half of it again, for jitter and the write itself.
+const LAST_FLUSH: Duration = Duration::from_secs(17);
+/// Replacing five pods, each drained first.
+const SETTLES: Duration = Duration::from_mins(10);
+/// Before the first change, and after the last.
+const STEADY: Duration = Duration::from_secs(20);
+/// Between two deaths of the operator.
+const OPERATOR_LIVES: std::ops::Range<u64> = 15..60;
+
+/// A cluster under load.
+#[derive(Debug)]
+pub struct Chaos {
+    cluster: Cluster,
+    members: usize,
+    load: Load,
+    clients: Vec<(Kind, Client)>,
+    excuses: Vec<Excuse>,
+    flush_interval: usize,
+    /// The task that kills the operator.
+    killer: JoinSet<()>,
+    seed: u64,
+    /// Clients go through them to the end.
+    _ways: Ways,
+}
+
+impl Chaos {
+    /// Scales the cluster to 2 members and puts it under load; the steps may scale it to `most`.
+    ///
+    /// # Errors
+    /// When the cluster does not follow.
+    pub async fn begin(world: &World, cluster: &Cluster, most: usize, seed: u64) -> Result<Self> {
+        cluster
+            .change(&json!({ "cache": { "flushInterval": FLUSH_INTERVALS[0] }, "replicas": 2 }))
+            .await?;
+        cluster.settles(2).await?;
+        let ways = cluster.ways(most).await?;
+        let clients = ways.clients().await?;
+        let plan = Plan {
+            lanes: 24,
+            users_per_lane: 8,
+            pace: Duration::from_millis(100),
+            seed,
+            first_user: first_user()?,
+        };
+        let load = Load::start(&plan, &clients);
+        sleep(STEADY).await;
+        load.enter(Phase::During);
+        let mut killer = JoinSet::new();
+        killer.spawn(kill_operators(world.operator_pods(), seed));
+        Ok(Self {
+            cluster: cluster.clone(),
+            members: 2,
+            load,
+            clients,
+            excuses: Vec::new(),
+            flush_interval: 0,
+            killer,
+            seed,
+            _ways: ways,
+        })
+    }
+
+    /// The steps that every run takes, and more until `least` has passed.
+    ///
+    /// # Errors
+    /// When the cluster does not follow.
+    pub async fn run(&mut self, least: Duration) -> Result<()> {
+        let began = Instant::now();
+        for (number, step) in plan(self.seed).enumerate() {
+            if number >= plan::BASE && began.elapsed() >= least {
+                break;
+            }
+            println!("==> {:>4} s: {step:?}", began.elapsed().as_secs());
+            // Steps are large, and there is one at a time.
+            let stepped = Box::pin(self.step(step)).await;
+            stepped.with_context(|| format!("{step:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// One step, until the cluster has settled.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn step(&mut self, step: Step) -> Result<()> {
+        let began = self.load.elapsed();
+        match step {
+            Step::Scale(members) => {
+                self.members = members;
+                self.cluster.scale(members).await?;
+            }
+            Step::Roll => {
+                let before = self.cluster.pod_uids().await?;
+                let change = json!({ "cache": { "flushInterval": self.other_flush_interval() } });
+                self.cluster.change(&change).await?;
+                self.cluster.settles(self.members).await?;
+                let after = self.cluster.pod_uids().await?;
+                ensure!(
+                    after.iter().all(|uid| !before.contains(uid)),
+                    "a pod was not replaced"
+                );
+            }
+            Step::NewImage(members) => {
+                self.members = members;
+                let image = self.cluster.world.environment().other_image.clone();
+                let change = match image {
+                    Some(image) => json!({ "image": image, "replicas": members }),
+                    // There is but one image: every pod is replaced all the same.
+                    None => json!({
+                        "cache": { "flushInterval": self.other_flush_interval() }, "replicas": members,
+                    }),
+                };
+                self.cluster.change(&change).await?;
+            }
+            Step::Delete(victim) => self.cluster.replace_pod(victim).await?,
+            Step::Evict(victim) => self.cluster.evict_pod(victim).await?,
+            Step::Force(victim) => {
+                self.cluster.force_pod(victim).await?;
+                self.excuse(began);
+            }
+            Step::Kill(victim) => {
+                self.cluster.kill_process(victim).await?;
+                self.excuse(began);
+            }
+        }
+        self.cluster.settles(self.members).await
+    }
+
+    /// Ends the load, and compares its books with what the cluster answers and with what its database has.
+    ///
+    /// # Errors
+    /// When either cannot be read.
+    pub async fn end(mut self) -> Result<Verdict> {
+        self.killer.shutdown().await;
+        self.cluster.settles(self.members).await?;
+        self.load.enter(Phase::After);
+        sleep(STEADY).await;
+        let told = self.load.stop().await?;
+        let (_, smart) = self.clients.first().context("no client")?;
+        let cache = in_cache(&told, smart).await?;
+        for ordinal in 0..self.members {
+            self.cluster.flush(ordinal).await?;
+        }
+        let database = in_database(&told, &self.cluster).await?;
+        let places = vec![("cache", cache), ("database", database)];
+        let verdict = Verdict::new(&told, places, &self.excuses);
+        let as_before = json!({ "cache": { "flushInterval": null }, "image": null, "replicas": 3 });
+        self.cluster.change(&as_before).await?;
+        Ok(verdict)
+    }
+
+    fn other_flush_interval(&mut self) -> &'static str {
+        self.flush_interval = 1 - self.flush_interval;
+        FLUSH_INTERVALS[self.flush_interval]
+    }
+
+    /// What was acknowledged in the last flush interval before a crash may be lost, and nothing that was acknowledged
+    /// after it. `began` is when the crash was asked for; it came within seconds.
+    fn excuse(&mut self, began: Duration) {
+        self.excuses.push(Excuse {
+            from: began.saturating_sub(LAST_FLUSH),
+            until: began + Duration::from_secs(5),
+        });
+    }
+}
+
+impl Cluster {
+    /// `kubectl patch` of the spec.
+    async fn change(&self, spec: &Value) -> Result<()> {
+        let patch = json!({ "spec": spec }).to_string();
+        let reference = format!("readstatecluster/{}", self.name);
+        self.kubectl(&["patch", &reference, "--type=merge", "--patch", &patch])
+            .await?;
+        Ok(())
+    }
+
+    /// Waits until the operator has nothing more to do, and so many members are ready.
+    async fn settles(&self, members: usize) -> Result<()> {
+        if let Err(error) = self.wait_for("Progressing=False", SETTLES).await {
+            return Err(error.context(self.describe().await?));
+        }
+        self.has_members(members).await
+    }
+}
+
+/// Kills whatever operator there is, for ever.
+async fn kill_operators(pods: Api<Pod>, seed: u64) {
+    let mut random = StdRng::seed_from_u64(seed ^ 0x0bad);
+    loop {
+        sleep(Duration::from_secs(random.random_range(OPERATOR_LIVES))).await;
+        let Ok(all) = pods.list(&ListParams::default()).await else {
+            continue;
+        };
+        for pod in all {
+            // One that is gone already is as dead as it should be.
+            let _ = pods
+                .delete(&pod.name_any(), &DeleteParams::default().grace_period(0))
+                .await;
+        }
+    }
+}
+
+async fn in_cache(told: &Told, client: &Client) -> Result<Audit> {
+    let found = async |user| {
+        let id = Id::new(user).context("a user without an id")?;
+        let states = client.read_states(id).await?;
+        anyhow::Ok(states.read_states.iter().map(Found::from).collect())
+    };
+    told.audit(found).await
+}
+
+async fn in_database(told: &Told, cluster: &Cluster) -> Result<Audit> {
+    let cassandra = cluster.cassandra().await?;
+    let found = async |user| {
+        let row = cassandra.row(user).await?;
+        let states = row.map_or_else(|| Ok(Vec::new()), |row| row.read_states())?;
+        states.iter().map(found).collect()
+    };
+    told.audit(found).await
+}
+
+fn found(state: &ReadState) -> Result<Found> {
+    let last_message = state.last_message_id.as_deref().unwrap_or("0");
+    Ok(Found {
+        channel: state.channel_id.parse()?,
+        last_message: last_message.parse()?,
+        mention_count: state.mention_count,
+    })
+}
+
+/// Users that no test has, and no other run: other tests count up from the time in milliseconds, shifted by 20 bits.
+fn first_user() -> Result<u64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    Ok(1 << 62 | now.as_secs() << 30)
+}

@@ -1,0 +1,115 @@
+//! What is done to a cluster under load, in which order. Pure: a seed gives the same steps again.
+
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+/// The fewest and the most members that a plan scales to.
+const FEWEST: usize = 2;
+const MOST: usize = 5;
+
+/// One thing that is done, and waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// `kubectl scale`.
+    Scale(usize),
+    /// A change that replaces every cache pod.
+    Roll,
+    /// Another image and another number of members at once.
+    NewImage(usize),
+    /// `kubectl delete pod` of the member at this ordinal.
+    Delete(usize),
+    /// The same by the eviction API.
+    Evict(usize),
+    /// `kubectl delete pod --force --grace-period=0`.
+    Force(usize),
+    /// `kill -9` of the process.
+    Kill(usize),
+}
+
+/// What every run does, from 2 members on: from 2 to 5 and back three times, and everything else in between; then,
+/// for ever, what the seed says.
+pub fn plan(seed: u64) -> impl Iterator<Item = Step> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut among = |members| random.random_range(0..members);
+    let base = [
+        Step::Scale(5),
+        Step::Roll,
+        Step::Delete(among(5)),
+        Step::Scale(2),
+        Step::Evict(among(2)),
+        Step::NewImage(5),
+        Step::Kill(among(5)),
+        Step::Scale(2),
+        Step::Scale(5),
+        Step::Force(among(5)),
+        Step::Scale(2),
+    ];
+    let mut members = FEWEST;
+    let more = std::iter::repeat_with(move || {
+        let victim = random.random_range(0..members);
+        let step = match random.random_range(0..10) {
+            0..3 => Step::Scale(random.random_range(FEWEST..=MOST)),
+            3 => Step::Roll,
+            4 => Step::NewImage(random.random_range(FEWEST..=MOST)),
+            5 | 6 => Step::Delete(victim),
+            7 => Step::Evict(victim),
+            8 => Step::Kill(victim),
+            _ => Step::Force(victim),
+        };
+        if let Step::Scale(count) | Step::NewImage(count) = step {
+            members = count;
+        }
+        step
+    });
+    base.into_iter().chain(more)
+}
+
+/// How many steps of a plan every run takes, however short it is meant to be.
+pub(crate) const BASE: usize = 11;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_scales_up_and_down_three_times_and_does_everything_else() {
+        for seed in 0..50 {
+            let steps: Vec<Step> = plan(seed).take(BASE).collect();
+            let (mut ups, mut downs, mut members) = (0, 0, 2);
+            for step in &steps {
+                match *step {
+                    Step::Scale(count) | Step::NewImage(count) => {
+                        ups += usize::from(count == 5 && members == 2);
+                        downs += usize::from(count == 2 && members == 5);
+                        members = count;
+                    }
+                    Step::Delete(victim)
+                    | Step::Evict(victim)
+                    | Step::Force(victim)
+                    | Step::Kill(victim) => assert!(victim < members),
+                    Step::Roll => {}
+                }
+            }
+            assert_eq!((ups, downs, members), (3, 3, 2));
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_steps_again_and_victims_are_there() {
+        assert!(plan(7).take(200).eq(plan(7).take(200)));
+        assert!(!plan(7).take(200).eq(plan(8).take(200)));
+        let mut members = 2;
+        for step in plan(7).take(500) {
+            match step {
+                Step::Scale(count) | Step::NewImage(count) => {
+                    assert!((FEWEST..=MOST).contains(&count));
+                    members = count;
+                }
+                Step::Delete(victim)
+                | Step::Evict(victim)
+                | Step::Force(victim)
+                | Step::Kill(victim) => assert!(victim < members),
+                Step::Roll => {}
+            }
+        }
+    }
+}
