@@ -11,11 +11,10 @@ const LARGE_SLACK_KIB: u64 = 1 << 20;
 /// From here on a leg is large, in KiB.
 const LARGE_KIB: u64 = 16 << 20;
 
-/// The least that mkfs makes a filesystem of, in KiB, with some reserve. On a stripe XFS wants more than the
-/// 300 MiB it has elsewhere: 576 with the stripe that we make.
+/// The least that mkfs makes a filesystem of, in KiB, with some reserve.
 pub(super) fn least_kib(kind: FilesystemKind) -> u64 {
     match kind {
-        FilesystemKind::Xfs => 640 << 10,
+        FilesystemKind::Xfs => 300 << 10,
         FilesystemKind::Ext4 => 64 << 10,
     }
 }
