@@ -11,11 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use readstates_api::{Problem, ProblemType, headers};
 
-use crate::{
-    http::Body,
-    limit::{Limit, Permit},
-    membership::Member,
-};
+use crate::{http::Body, limit::Permit, ownership::Peer};
 
 /// The other members are near: one that has not accepted by then is gone or overrun.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -43,8 +39,6 @@ pub struct Forwarder {
     client: reqwest::Client,
     /// This member's name, as the header says it.
     me: HeaderValue,
-    /// What may be under way to each member of the table, with its name.
-    limits: Vec<(String, Limit)>,
 }
 
 /// Why there is no forwarder.
@@ -62,16 +56,11 @@ pub(crate) struct Passed<'a> {
 }
 
 impl Forwarder {
-    /// A forwarder for the member `me` in a table of `members`, with at most so many requests under
-    /// way to each.
+    /// A forwarder for the member `me`.
     ///
     /// # Errors
     /// When the HTTP client cannot be set up.
-    pub fn new(
-        me: &str,
-        members: &[Member],
-        max_per_member: usize,
-    ) -> Result<Self, ForwarderError> {
+    pub fn new(me: &str) -> Result<Self, ForwarderError> {
         let client = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_max_idle_per_host(IDLE_PER_PEER)
@@ -82,25 +71,16 @@ impl Forwarder {
             client,
             // Member names are ASCII letters, digits and ". _ -".
             me: HeaderValue::from_str(me).unwrap_or_else(|_| HeaderValue::from_static("unnamed")),
-            limits: members
-                .iter()
-                .map(|member| (member.name.clone(), Limit::new(max_per_member)))
-                .collect(),
         })
     }
 
-    /// What may be under way to each member, and what is.
-    pub(crate) fn limits(&self) -> &[(String, Limit)] {
-        &self.limits
-    }
-
-    /// Passes a request on to the member at `index` of the table and returns its answer.
+    /// Passes a request on to a member and returns its answer, and the number of the ring that it
+    /// works by.
     pub(crate) async fn pass(
         &self,
-        index: usize,
-        member: &Member,
+        member: &Peer,
         request: Passed<'_>,
-    ) -> Result<Response<Body>, Problem> {
+    ) -> Result<(Response<Body>, u64), Problem> {
         let mut kept = HeaderMap::new();
         for name in REQUEST_HEADERS {
             if let Some(value) = request.headers.get(&name) {
@@ -111,8 +91,10 @@ impl Forwarder {
             headers: &kept,
             ..request
         };
-        let answer = self.send(index, member, request, TIMEOUT).await?;
+        let answer = self.send(member, request, TIMEOUT).await?;
         let status = answer.status();
+        let ring = answer.headers().get(headers::RING);
+        let ring = ring.and_then(|number| number.to_str().ok()?.parse().ok());
         let mut kept = HeaderMap::new();
         for name in RESPONSE_HEADERS {
             if let Some(value) = answer.headers().get(&name) {
@@ -122,14 +104,13 @@ impl Forwarder {
         let mut response = Response::new(Body::Passed(answer.into()));
         *response.status_mut() = status;
         *response.headers_mut() = kept;
-        Ok(response)
+        Ok((response, ring.unwrap_or(0)))
     }
 
     /// Sends a part of a request for many users to its owner; returns status and body.
     pub(crate) async fn part(
         &self,
-        index: usize,
-        member: &Member,
+        member: &Peer,
         path: &str,
         content_type: HeaderValue,
         body: Bytes,
@@ -140,7 +121,7 @@ impl Forwarder {
             headers: &HeaderMap::from_iter([(header::CONTENT_TYPE, content_type)]),
             body,
         };
-        let answer = self.send(index, member, request, PART_TIMEOUT).await?;
+        let answer = self.send(member, request, PART_TIMEOUT).await?;
         let status = answer.status();
         let body = answer
             .bytes()
@@ -151,13 +132,11 @@ impl Forwarder {
 
     async fn send(
         &self,
-        index: usize,
-        member: &Member,
+        member: &Peer,
         request: Passed<'_>,
         timeout: Duration,
     ) -> Result<reqwest::Response, Problem> {
-        let limit = self.limits.get(index).map(|(_, limit)| limit);
-        let Some(_permit) = limit.and_then(|limit| Permit::take(limit, 1)) else {
+        let Some(_permit) = Permit::take(&member.to, 1) else {
             let detail = format!(
                 "as many requests are under way to {} as may be; try again later",
                 member.name
@@ -181,7 +160,7 @@ impl Forwarder {
 }
 
 /// The problem of a member that did not answer.
-fn silent(member: &Member, safe: bool, error: &reqwest::Error) -> Problem {
+fn silent(member: &Peer, safe: bool, error: &reqwest::Error) -> Problem {
     tracing::debug!(
         owner = member.name,
         "no answer: {}",

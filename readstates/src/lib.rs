@@ -8,8 +8,8 @@
 //!
 //! The core is pure: [`block`] says what operations mean, [`codec`] how a block is packed, [`cache`]
 //! what is kept, evicted and written when. Around it: [`load`] and [`flush`] talk to the [`store`],
-//! [`http`] to clients, [`forward`] to the other members of the [`membership`], [`server`] starts and
-//! stops it all.
+//! [`http`] to clients, [`forward`] to the other members; [`ownership`] says whose users are whose, and
+//! moves them; [`server`] starts and stops it all.
 #![deny(missing_docs)]
 
 pub mod block;
@@ -24,7 +24,6 @@ pub mod health;
 pub mod http;
 pub mod limit;
 pub mod load;
-pub mod membership;
 pub mod metrics;
 pub mod ownership;
 pub mod schema;

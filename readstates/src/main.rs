@@ -6,7 +6,7 @@ use clap::Parser;
 use readstates::{
     config::{Cli, Command, SchemaArgs, ServeArgs, ServeConfig},
     http, schema,
-    server::{Listeners, Server, open_store},
+    server::{Listeners, Server, open_ring, open_store},
     signals::Signals,
     store::chain,
 };
@@ -43,7 +43,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let config = ServeConfig::from_args(args)?;
     let mut signals = Signals::new()?;
     let listeners = Listeners::bind(&config).await?;
-    let server = Server::start(&config, open_store(&config)?, listeners).await?;
+    let (store, ring) = (open_store(&config)?, open_ring(&config).await?);
+    let server = Server::start(&config, store, ring, listeners).await?;
     tracing::info!(
         member = server.member(),
         listen = %server.http_address,

@@ -1,8 +1,9 @@
 //! One member, from start to stop.
 //!
-//! A stop loses nothing: while the member goes on serving, what is dirty is written; then changes are
-//! refused, and what came in meanwhile is written; then it stops listening. Readiness fails only at
-//! the end: a member that can still answer and forward is useful.
+//! A stop loses nothing: while the member goes on serving, its slots are handed to others; when nobody
+//! is there to take them, what is dirty is written; then changes are refused, and what came in meanwhile
+//! is written; then it stops listening. Readiness fails only at the end: a member that can still answer
+//! and forward is useful.
 
 use std::{
     io,
@@ -12,17 +13,21 @@ use std::{
 };
 
 use rand::Rng;
+use readstates_ring::record::RecordError;
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     cache::Process,
-    config::{ServeConfig, StoreConfig},
+    config::{RingConfig, ServeConfig, StoreConfig},
     engine::Engine,
     forward::{Forwarder, ForwarderError},
     health::Health,
     http::{self, App, Port},
-    membership::{Member, Membership, MembershipError},
     metrics::Metrics,
+    ownership::{
+        HttpPeers, LeaseClock, Ownership, OwnershipConfig, Peers,
+        store::{FileRing, KubernetesRing, MemoryRing, RingStore, RingStoreError},
+    },
     store::{CqlStore, EmbeddedStore, MemoryStore, OpenError, Store},
     workers::{CLOSE_TIMEOUT, ListenError, Workers},
 };
@@ -41,12 +46,18 @@ pub enum StartError {
     /// The embedded store cannot be opened.
     #[error("--store")]
     Store(#[from] OpenError),
-    /// The members make no ring.
-    #[error(transparent)]
-    Membership(#[from] MembershipError),
+    /// The member cannot be listed in a ring.
+    #[error("--member, --advertise or --zone")]
+    Member(#[from] RecordError),
+    /// The ring cannot be opened.
+    #[error("--ring")]
+    Ring(#[from] RingStoreError),
     /// There is no HTTP client.
     #[error(transparent)]
     Forwarder(#[from] ForwarderError),
+    /// There is no HTTP client for messages about slots.
+    #[error("failed to set up the client for the other members")]
+    Peers(#[from] reqwest::Error),
     /// The clock is before 1970.
     #[error("the clock of this machine is before 1970; set it")]
     Clock,
@@ -64,6 +75,26 @@ pub fn open_store(config: &ServeConfig) -> Result<Arc<dyn Store>, OpenError> {
         StoreConfig::Cql(target) => Arc::new(CqlStore::start(target.clone(), config.login.clone())),
     })
 }
+
+/// Opens the ring that a configuration names.
+///
+/// # Errors
+/// When it is in a folder that cannot be used, or there is no access to Kubernetes.
+pub async fn open_ring(config: &ServeConfig) -> Result<Arc<dyn RingStore>, RingStoreError> {
+    Ok(match &config.ring {
+        RingConfig::Memory => Arc::new(MemoryRing::default()),
+        RingConfig::File(folder) => Arc::new(FileRing::open(folder)?),
+        RingConfig::Kubernetes { namespace, name } => {
+            Arc::new(KubernetesRing::connect(namespace, name).await?)
+        }
+    })
+}
+
+/// How long a member that owns nothing any more still forwards.
+const FORWARD_ON: Duration = Duration::from_secs(2);
+
+/// How long a start waits for the ring, so that a member that is alone is ready at once.
+const JOIN_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A member that serves.
 #[derive(Debug)]
@@ -92,15 +123,29 @@ impl Server {
     /// Starts a member on these listeners.
     ///
     /// # Errors
-    /// When the members make no ring, or the machine's clock is not set.
+    /// When the member cannot be listed in a ring, or the machine's clock is not set.
     pub async fn start(
         config: &ServeConfig,
         store: Arc<dyn Store>,
+        ring: Arc<dyn RingStore>,
+        listeners: Listeners,
+    ) -> Result<Self, StartError> {
+        Self::start_among(config, store, ring, HttpPeers::new()?, listeners).await
+    }
+
+    /// As [`Server::start`], with other ways to reach the other members when slots move.
+    ///
+    /// # Errors
+    /// When the member cannot be listed in a ring, or the machine's clock is not set.
+    pub async fn start_among(
+        config: &ServeConfig,
+        store: Arc<dyn Store>,
+        ring: Arc<dyn RingStore>,
+        peers: Arc<dyn Peers>,
         listeners: Listeners,
     ) -> Result<Self, StartError> {
         let (http_address, admin_address) = (listeners.http_address, listeners.admin_address);
         let process = this_process()?;
-        let membership = membership(config, process.incarnation, http_address)?;
         let metrics = Arc::new(Metrics::new());
         let health = Arc::new(Health::new(store.kind()));
         // A store that answers at once makes a member that is ready at once.
@@ -109,21 +154,30 @@ impl Server {
         let (capacity, interval) = (config.capacity_states, config.flush_interval);
         let (engine, flusher) =
             Engine::start(process, capacity, interval, store, Arc::clone(&metrics));
-        let (limits, members) = (config.limits.clone(), membership.members());
-        let forwarder = Forwarder::new(membership.name(), members, limits.max_per_member)?;
+        let ownership = Ownership::new(
+            of_member(config, process.incarnation, http_address),
+            Arc::clone(&engine),
+            ring,
+            peers,
+        )?;
+        let forwarder = Forwarder::new(&config.member)?;
         let (close, closed) = watch::channel(false);
         let app = Arc::new(App::new(
-            membership,
+            Arc::clone(&ownership),
             engine,
             forwarder,
             metrics,
             Arc::clone(&health),
-            limits,
+            config.limits.clone(),
             closed.clone(),
         ));
         let workers = Workers::start(listeners.http, &app, &closed)?;
         let operator = http::listen(listeners.admin, Port::Admin, Arc::clone(&app), closed);
         let operator = tokio::spawn(operator);
+        // Only now: whoever is given slots must be able to answer for them.
+        ownership.begin();
+        let deadline = tokio::time::Instant::now() + JOIN_PATIENCE;
+        ownership.wait_until_joined(deadline).await;
         Ok(Self {
             http_address,
             admin_address,
@@ -140,10 +194,37 @@ impl Server {
     /// This member's name.
     #[must_use]
     pub fn member(&self) -> &str {
-        self.app.membership.name()
+        self.app.ownership.me().name()
     }
 
-    /// Stops: writes everything, then closes. After `patience` it closes all the same.
+    /// This member's part of the ring.
+    #[must_use]
+    pub fn ownership(&self) -> &Arc<Ownership> {
+        &self.app.ownership
+    }
+
+    /// Ends at once, as when the machine goes: nothing is written and nothing is said. For tests of
+    /// what others make of that.
+    pub async fn crash(self) {
+        let Self {
+            app,
+            close,
+            workers,
+            operator,
+            flusher,
+            watcher,
+            ..
+        } = self;
+        app.ownership.end();
+        flusher.abort();
+        watcher.abort();
+        operator.abort();
+        close.send_replace(true);
+        workers.join().await;
+    }
+
+    /// Stops: hands on what it owns to the others, writes what nobody takes, says that it is over, and
+    /// closes. After `patience` it closes all the same.
     pub async fn stop(self, patience: Duration) -> Stopped {
         let Self {
             app,
@@ -161,14 +242,23 @@ impl Server {
             dirty_users = engine.cache().dirty_users(),
             "stopping: writing what is dirty"
         );
+        let deadline = tokio::time::Instant::now() + patience;
+        // What is left of the time is for writing.
+        let handed = app.ownership.drain(deadline - patience / 4).await;
         let drain = async {
             // Most is written while changes are still taken: the pause at the end stays short.
             engine.flush_all().await;
             engine.seal();
+            app.ownership.drop_received().await;
             engine.drain().await;
         };
-        if tokio::time::timeout(patience, drain).await.is_err() {
+        if tokio::time::timeout_at(deadline, drain).await.is_err() {
             engine.seal();
+        }
+        app.ownership.leave(engine.cache().dirty_users() == 0).await;
+        if handed {
+            // Who has an old ring still finds somebody who forwards.
+            tokio::time::sleep(FORWARD_ON.min(patience / 10)).await;
         }
         health.stopped();
         close.send_replace(true);
@@ -194,23 +284,16 @@ fn this_process() -> Result<Process, StartError> {
     })
 }
 
-fn membership(
-    config: &ServeConfig,
-    incarnation: u64,
-    http_address: SocketAddr,
-) -> Result<Membership, MembershipError> {
-    let alone = || {
-        vec![Member {
-            name: config.member.clone(),
-            url: format!("http://{http_address}"),
-        }]
-    };
-    let members = config.members.clone().unwrap_or_else(alone);
-    Membership::new(
-        config.ring_number,
-        members,
-        &config.member,
+fn of_member(config: &ServeConfig, incarnation: u64, http_address: SocketAddr) -> OwnershipConfig {
+    let here = || format!("http://{http_address}");
+    OwnershipConfig {
+        name: config.member.clone(),
         incarnation,
-        config.zone.clone(),
-    )
+        url: config.advertise.clone().unwrap_or_else(here),
+        zone: config.zone.clone(),
+        shared: config.ring != RingConfig::Memory,
+        timing: config.timing,
+        lease_clock: LeaseClock::Boottime,
+        max_per_member: config.limits.max_per_member,
+    }
 }

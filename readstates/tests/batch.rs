@@ -10,7 +10,7 @@ use RecordOutcome::{Applied, Bad, Ignored, NotTaken};
 use common::{
     Answer, NEVER, Running, alone, config,
     faulty::{FaultyStore, Mood},
-    members, on,
+    members, on, owner_of,
 };
 use readstates::store::MemoryStore;
 use readstates_api::{
@@ -19,7 +19,6 @@ use readstates_api::{
         BatchEncoder, MEDIA_TYPE, RawRecord, Record, RecordOperation, RecordOutcome, parse_answer,
     },
 };
-use readstates_ring::Ring;
 use reqwest::Method;
 
 fn record(operation: RecordOperation, user: u64, channel: u64, message: u64) -> RawRecord {
@@ -73,11 +72,6 @@ async fn batch(member: &Running, records: &[RawRecord]) -> Vec<RecordOutcome> {
 async fn three() -> Vec<Running> {
     let store = Arc::new(MemoryStore::default());
     members(&["chat-0", "chat-1", "chat-2"], store).await
-}
-
-fn owner(user: u64) -> usize {
-    let names = ["chat-0", "chat-1", "chat-2"].map(str::to_owned).to_vec();
-    Ring::new(7, names).unwrap().owner_of_user(user)
 }
 
 #[tokio::test]
@@ -153,7 +147,9 @@ async fn any_member_answers_for_the_users_of_all_with_one_request_to_each() {
         assert_eq!(members[2].state(user, 10).await, Some((100, 0)));
     }
     for (index, member) in members.iter().enumerate() {
-        let owned = (1..=200).filter(|&user| owner(user) == index).count();
+        let owned = (1..=200)
+            .filter(|&user| owner_of(&members, user) == index)
+            .count();
         assert_eq!(member.status().await["users"], owned);
     }
     let metrics = members[1].get("/metrics").await.text;
@@ -163,11 +159,17 @@ async fn any_member_answers_for_the_users_of_all_with_one_request_to_each() {
 #[tokio::test]
 async fn records_for_a_member_that_is_down_are_not_taken_and_the_others_are() {
     let mut members = three().await;
-    members.remove(2).stop().await;
     let records: Vec<RawRecord> = (1..=60).map(|user| ack(user, 5)).collect();
     let expected: Vec<RecordOutcome> = (1..=60)
-        .map(|user| if owner(user) == 2 { NotTaken } else { Applied })
+        .map(|user| {
+            if owner_of(&members, user) == 2 {
+                NotTaken
+            } else {
+                Applied
+            }
+        })
         .collect();
+    members.remove(2).server.crash().await;
     assert_eq!(batch(&members[0], &records).await, expected);
 }
 
@@ -183,7 +185,7 @@ async fn a_batch_of_somebody_who_chose_the_owner_is_never_passed_on() {
     assert_eq!(members[0].status().await["users"], 0);
     let mine: Vec<RawRecord> = users
         .iter()
-        .filter(|&&user| owner(user) == 0)
+        .filter(|&&user| owner_of(&members, user) == 0)
         .map(|&user| ack(user, 5))
         .collect();
     let answer = send(&members[0], &direct, frame(&mine)).await;
@@ -193,7 +195,13 @@ async fn a_batch_of_somebody_who_chose_the_owner_is_never_passed_on() {
     let answer = send(&members[1], &forwarded, frame(&records)).await;
     let expected: Vec<RecordOutcome> = users
         .iter()
-        .map(|&user| if owner(user) == 1 { Applied } else { NotTaken })
+        .map(|&user| {
+            if owner_of(&members, user) == 1 {
+                Applied
+            } else {
+                NotTaken
+            }
+        })
         .collect();
     assert_eq!(outcomes(&answer), expected);
 }

@@ -53,10 +53,14 @@ fn serve(store: &str) -> Serving {
     ];
     let mut child = program(&flags).stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    log.read_line(&mut line).unwrap();
-    let event: Value = serde_json::from_str(&line).expect("a log that is no terminal is JSON");
-    assert_eq!(event["message"], "serving", "{event}");
+    let event = loop {
+        let mut line = String::new();
+        assert!(log.read_line(&mut line).unwrap() > 0, "it has ended");
+        let event: Value = serde_json::from_str(&line).expect("a log that is no terminal is JSON");
+        if event["message"] == "serving" {
+            break event;
+        }
+    };
     let url = |of: &str| format!("http://{}", event[of].as_str().unwrap());
     Serving {
         child,

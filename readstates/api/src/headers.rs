@@ -7,6 +7,10 @@ pub const RING: &str = "x-readstates-ring";
 /// forwarding when it chose wrong.
 pub const DIRECT: &str = "x-readstates-direct";
 
+/// On a message about slots from one member to another: the process that it is meant for, 16
+/// hexadecimal digits.
+pub const INCARNATION: &str = "x-readstates-incarnation";
+
 /// On a request from one member to another: the name of the member that forwards it. A forwarded
 /// request is never forwarded again.
 pub const FORWARDED: &str = "x-readstates-forwarded";

@@ -6,7 +6,8 @@ use std::{net::SocketAddr, sync::Arc, thread, time::Duration};
 
 use clap::Parser;
 use readstates::{
-    config::{Limits, ServeConfig, StoreConfig},
+    config::{Limits, RingConfig, ServeConfig, StoreConfig},
+    ownership::{Timing, store::MemoryRing},
     server::{Listeners, Server},
     store::{CqlLogin, MemoryStore},
 };
@@ -36,8 +37,9 @@ impl Member {
             flush_interval: Duration::from_secs(3600),
             capacity_states: 1_000_000,
             member: "local".into(),
-            members: None,
-            ring_number: 1,
+            ring: RingConfig::Memory,
+            advertise: None,
+            timing: Timing::default(),
             zone: None,
             drain_timeout: Duration::from_secs(1),
             workers: 2.try_into().unwrap(),
@@ -47,7 +49,10 @@ impl Member {
         let server = runtime.block_on(async {
             let listeners = Listeners::bind(&config).await.unwrap();
             let store = Arc::new(MemoryStore::default());
-            Server::start(&config, store, listeners).await.unwrap()
+            let ring = Arc::new(MemoryRing::default());
+            Server::start(&config, store, ring, listeners)
+                .await
+                .unwrap()
         });
         let address = server.http_address;
         // It serves for as long as its runtime lives.

@@ -46,8 +46,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(process: Process, capacity: u64, flush_interval: Duration) -> Self {
-        // The clock of a machine reads below 2^63 µs for the next 290,000 years.
-        let started = i64::try_from(process.started_micros).unwrap_or(i64::MAX);
+        let started = started(process);
         Self {
             process,
             slots: Slots::served_since(started),
@@ -64,6 +63,11 @@ impl Shared {
             evictions: AtomicU64::new(0),
             sealed: AtomicBool::new(false),
         }
+    }
+
+    /// The start of the process as a stamp.
+    pub(super) fn started(&self) -> i64 {
+        started(self.process)
     }
 
     pub(super) fn moment(&self, now: Instant) -> Moment {
@@ -120,6 +124,11 @@ impl Shared {
         move_by(&self.dirty_states, from.states, to.states);
         move_by(&self.dirty_bytes, from.bytes, to.bytes);
     }
+}
+
+fn started(process: Process) -> i64 {
+    // The clock of a machine reads below 2^63 µs for the next 290,000 years.
+    i64::try_from(process.started_micros).unwrap_or(i64::MAX)
 }
 
 /// Moves a total by as much as one of its parts.

@@ -73,6 +73,8 @@ struct State {
     doomed: AtomicBool,
     /// Whether the store has shown a block of a later epoch.
     regressed: AtomicBool,
+    /// Whether nobody more is loaded.
+    paused: AtomicBool,
 }
 
 /// All slots.
@@ -93,6 +95,7 @@ impl Slots {
             tracked: AtomicBool::new(false),
             doomed: AtomicBool::new(false),
             regressed: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
         };
         Self {
             all: Slot::all().map(state).collect(),
@@ -162,12 +165,23 @@ impl Cache {
         Slot::all().for_each(|slot| self.close(slot));
     }
 
-    /// Serves a slot at this epoch, with what is in memory of it.
+    /// Serves a slot at this epoch, with what is in memory of it. Where nobody else can own slots, the
+    /// ring is as old as the process, and stamps begin no earlier than it.
     pub fn serve(&self, slot: Slot, epoch: Epoch) {
         let state = self.shared.slots.at(slot);
-        let base = Stamp::new(epoch, 0).as_database();
+        let of_epoch = Stamp::new(epoch, 0).as_database();
+        let base = if self.shared.slots.shared_ring.load(Ordering::Relaxed) {
+            of_epoch
+        } else {
+            // Nobody remembers the epoch of the process before, which may be the same one.
+            of_epoch.max(self.shared.started())
+        };
         state.regressed.store(false, Ordering::Relaxed);
-        state.next.store(base.saturating_add(1), Ordering::Release);
+        state.paused.store(false, Ordering::Relaxed);
+        // No stamp comes twice, whatever was served before.
+        state
+            .next
+            .fetch_max(base.saturating_add(1), Ordering::AcqRel);
         state.base.store(base, Ordering::Release);
     }
 
@@ -177,6 +191,21 @@ impl Cache {
         state.base.store(CLOSED, Ordering::Release);
         state.tracked.store(false, Ordering::Release);
         state.regressed.store(false, Ordering::Relaxed);
+    }
+
+    /// Loads nobody more of these slots, until they are served again.
+    pub fn pause(&self, slots: &SlotSet) {
+        for slot in Slot::all().filter(|&slot| slots.contains(slot)) {
+            let state = self.shared.slots.at(slot);
+            state.paused.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether nobody more is loaded of a user's slot.
+    #[must_use]
+    pub fn is_paused(&self, user: u64) -> bool {
+        let state = self.shared.slots.of(Hash::of(user));
+        state.paused.load(Ordering::Acquire)
     }
 
     /// Whether a user's slot is served, and in which term.
@@ -221,11 +250,16 @@ impl Cache {
         }
     }
 
-    /// Says that what is in memory of a closed slot is to be dropped, by [`Cache::sweep`]. Nothing is
-    /// to be done when there is nothing.
+    /// Says that what is in memory of a closed slot is to be dropped, by [`Cache::sweep`].
     pub fn doom(&self, slot: Slot) {
         let state = self.shared.slots.at(slot);
         state.doomed.store(true, Ordering::Release);
+    }
+
+    /// Says that there is nothing of a slot to be dropped.
+    pub fn pardon(&self, slot: Slot) {
+        let state = self.shared.slots.at(slot);
+        state.doomed.store(false, Ordering::Release);
     }
 
     /// Whether something of a slot is still to be dropped.
@@ -242,10 +276,8 @@ impl Cache {
 
     /// Says that nothing of these slots is left to be dropped.
     pub(super) fn absolve(&self, slots: &SlotSet) {
-        for slot in Slot::all().filter(|&slot| slots.contains(slot)) {
-            let state = self.shared.slots.at(slot);
-            state.doomed.store(false, Ordering::Release);
-        }
+        let all = Slot::all().filter(|&slot| slots.contains(slot));
+        all.for_each(|slot| self.pardon(slot));
     }
 
     /// How many users of a slot are in memory.

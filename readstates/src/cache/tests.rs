@@ -10,6 +10,7 @@ use crate::{
 
 mod model;
 mod slab;
+mod slots;
 
 const INTERVAL: Duration = Duration::from_secs(30);
 const PROCESS: Process = Process {

@@ -5,8 +5,8 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 use readstates_bench::BenchArgs;
 
-use super::{Limits, StoreConfig};
-use crate::{membership::Member, store::Replication};
+use super::{Limits, RingFlag, StoreConfig};
+use crate::store::Replication;
 
 /// The database driver speaks of each attempt to connect; the store says so once, and why.
 const DEFAULT_LOG: &str = "info,scylla=warn,scylla::cluster=off";
@@ -96,7 +96,21 @@ pub struct ServeArgs {
     )]
     pub capacity_states: u64,
 
-    /// The name of this member in --members.
+    /// Where the ring is kept that says which member owns which users: `memory`, for a member that is
+    /// alone; `file:DIR`, a folder for several members on one machine; `kubernetes`, an object that
+    /// --ring-namespace and --ring-name name.
+    #[arg(long, env = "READSTATES_RING", default_value = "memory")]
+    pub ring: RingFlag,
+
+    /// The namespace of the ReadStateRing object, with --ring kubernetes.
+    #[arg(long, env = "READSTATES_RING_NAMESPACE", value_name = "NAMESPACE")]
+    pub ring_namespace: Option<String>,
+
+    /// The name of the ReadStateRing object, with --ring kubernetes.
+    #[arg(long, env = "READSTATES_RING_NAME", value_name = "NAME")]
+    pub ring_name: Option<String>,
+
+    /// The name of this member, for people; no two members of a ring should have the same.
     #[arg(
         long,
         env = "READSTATES_MEMBER",
@@ -105,24 +119,9 @@ pub struct ServeArgs {
     )]
     pub member: String,
 
-    /// All members with their URLs, this one included, in the order that all of them are given.
-    /// Absent: this member is alone.
-    #[arg(
-        long,
-        env = "READSTATES_MEMBERS",
-        value_delimiter = ',',
-        value_name = "NAME=URL,..."
-    )]
-    pub members: Vec<Member>,
-
-    /// The number of the ring that --members makes; grows with every change of the table.
-    #[arg(
-        long,
-        env = "READSTATES_RING_NUMBER",
-        default_value_t = 1,
-        value_name = "N"
-    )]
-    pub ring_number: u64,
+    /// Where clients and other members reach this one. Absent: where it listens.
+    #[arg(long, env = "READSTATES_ADVERTISE", value_name = "URL")]
+    pub advertise: Option<String>,
 
     /// The zone this member runs in, for the ring document.
     #[arg(long, env = "READSTATES_ZONE", value_name = "ZONE")]
@@ -132,7 +131,8 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub cql: CqlArgs,
 
-    /// How long a stop (SIGTERM, SIGINT) may take to write what is not written. When it is over, the
+    /// How long a stop (SIGTERM, SIGINT) may take to hand on what is owned and to write what is not
+    /// written. When it is over, the
     /// process exits with status 1 and says how many users were not written.
     #[arg(
         long,
@@ -217,9 +217,8 @@ Examples:
   On Cassandra or ScyllaDB (run `readstates schema` first):
     readstates serve --store cql://db-0,db-1:9042/readstates --cql-local-dc dc1
   Two members that share the users between them:
-    M=a=http://127.0.0.1:7400,b=http://127.0.0.1:7500
-    readstates serve --member a --members $M --store cql://db/readstates
-    readstates serve --member b --members $M --store cql://db/readstates \\
+    readstates serve --ring file:ring --member a --store cql://db/readstates
+    readstates serve --ring file:ring --member b --store cql://db/readstates \\
          --listen 127.0.0.1:7500 --admin-listen 127.0.0.1:7501";
 
 const SCHEMA_EXAMPLES: &str = "\

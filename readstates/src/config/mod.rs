@@ -6,4 +6,4 @@ mod serve;
 
 pub use cli::{Cli, Command, SchemaArgs, ServeArgs};
 pub use limits::Limits;
-pub use serve::{ConfigError, ServeConfig, StoreConfig};
+pub use serve::{ConfigError, RingConfig, RingFlag, ServeConfig, StoreConfig};

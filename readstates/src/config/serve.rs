@@ -6,7 +6,7 @@ use std::{
 
 use super::{Limits, ServeArgs, cli::CqlArgs};
 use crate::{
-    membership::Member,
+    ownership::Timing,
     store::{CqlLogin, CqlTarget},
 };
 
@@ -57,6 +57,47 @@ impl fmt::Display for StoreConfig {
     }
 }
 
+/// Where the ring is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RingConfig {
+    /// In the memory of the process: the member is alone.
+    Memory,
+    /// In a folder that all members share.
+    File(PathBuf),
+    /// In a Kubernetes object.
+    Kubernetes {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// `--ring`: where the ring is kept, as far as one flag says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RingFlag {
+    /// See [`RingConfig::Memory`].
+    Memory,
+    /// See [`RingConfig::File`].
+    File(PathBuf),
+    /// See [`RingConfig::Kubernetes`].
+    Kubernetes,
+}
+
+impl FromStr for RingFlag {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("file:")) {
+            (_, Some("")) => Err("the folder is missing; write file:DIR".into()),
+            (_, Some(folder)) => Ok(Self::File(folder.into())),
+            ("memory", None) => Ok(Self::Memory),
+            ("kubernetes", None) => Ok(Self::Kubernetes),
+            (_, None) => Err("write memory, file:DIR or kubernetes".into()),
+        }
+    }
+}
+
 /// A configuration of `readstates serve` that makes sense.
 #[derive(Debug, Clone)]
 pub struct ServeConfig {
@@ -74,10 +115,12 @@ pub struct ServeConfig {
     pub capacity_states: u64,
     /// This member's name.
     pub member: String,
-    /// The table; `None` for a member that is alone.
-    pub members: Option<Vec<Member>>,
-    /// The number of the ring.
-    pub ring_number: u64,
+    /// Where the ring is kept.
+    pub ring: RingConfig,
+    /// Where clients and other members reach this one; `None`: where it listens.
+    pub advertise: Option<String>,
+    /// How long members wait for each other.
+    pub timing: Timing,
     /// This member's zone.
     pub zone: Option<String>,
     /// How long a stop may take.
@@ -122,8 +165,10 @@ impl ServeConfig {
             flush_interval,
             capacity_states,
             member,
-            members,
-            ring_number,
+            ring,
+            ring_namespace,
+            ring_name,
+            advertise,
             zone,
             cql,
             drain_timeout,
@@ -145,14 +190,20 @@ impl ServeConfig {
                 "0 keeps nothing; give at least 1".into(),
             );
         }
-        let named = |name: &Member| name.name == member;
-        if !members.is_empty() && !members.iter().any(named) {
-            let problem = format!("{member:?} is not in --members; the table lists this one too");
-            return wrong("--member", problem);
-        }
-        if members.len() > 1 && matches!(store, StoreConfig::Embedded(_)) {
-            let problem = "an embedded store is for a member that is alone; with --members give \
-                           cql://HOST/KEYSPACE (or memory, to try)";
+        let ring = match (ring, ring_namespace, ring_name) {
+            (RingFlag::Memory, _, _) => RingConfig::Memory,
+            (RingFlag::File(folder), _, _) => RingConfig::File(folder),
+            (RingFlag::Kubernetes, Some(namespace), Some(name)) => {
+                RingConfig::Kubernetes { namespace, name }
+            }
+            (RingFlag::Kubernetes, _, _) => {
+                let problem = "kubernetes needs --ring-namespace and --ring-name, too";
+                return wrong("--ring", problem.into());
+            }
+        };
+        if ring != RingConfig::Memory && matches!(store, StoreConfig::Embedded(_)) {
+            let problem = "an embedded store is for a member that is alone; with --ring give \
+                           cql://HOST/KEYSPACE";
             return wrong("--store", problem.into());
         }
         Ok(Self {
@@ -163,8 +214,9 @@ impl ServeConfig {
             flush_interval,
             capacity_states,
             member,
-            members: (!members.is_empty()).then_some(members),
-            ring_number,
+            ring,
+            advertise,
+            timing: Timing::default(),
             zone,
             drain_timeout,
             workers: workers.unwrap_or_else(cores),
@@ -228,7 +280,7 @@ mod tests {
         assert_eq!(config.store.to_string(), "embedded:readstates-data");
         assert_eq!(config.listen.to_string(), "127.0.0.1:7400");
         assert_eq!(config.flush_interval, Duration::from_secs(30));
-        assert!(config.members.is_none());
+        assert_eq!(config.ring, RingConfig::Memory);
     }
 
     #[test]
@@ -259,15 +311,16 @@ mod tests {
             ),
             (&["--listen", "nowhere"], &["--listen"]),
             (
-                &["--members", "a=http://a"],
-                &["--member", "\"local\" is not in --members"],
+                &["--ring", "etcd"],
+                &["--ring", "memory, file:DIR or kubernetes"],
+            ),
+            (&["--ring", "file:"], &["--ring", "folder is missing"]),
+            (
+                &["--ring", "kubernetes", "--ring-name", "chat"],
+                &["--ring-namespace and --ring-name"],
             ),
             (
-                &["--members", "a=a", "--member", "a"],
-                &["--members", "http://HOST"],
-            ),
-            (
-                &["--members", "a=http://a,b=http://b", "--member", "a"],
+                &["--ring", "file:ring"],
                 &["--store", "embedded store is for a member that is alone"],
             ),
             (&["--cql-user", "u"], &["--cql-password-file"]),

@@ -265,9 +265,7 @@ impl World {
         for (user, _) in operations {
             self.read(user).await;
             let expected = self.users.get_mut(&user).unwrap();
-            if expected.changed {
-                expected.unseen.push(expected.now.clone());
-            }
+            expected.unseen.push(expected.now.clone());
         }
     }
 
@@ -356,11 +354,11 @@ impl Expected {
             assert!(version > self.version, "{version} after {}", self.version);
             self.past.insert(version, self.now.clone());
             (self.version, self.changed, self.lost) = (version, false, false);
-        } else if !self.lost {
+        } else if !self.lost || version > self.version {
             // A process may put a block that it took over under a version of its own.
             assert!(version >= self.version, "{version} after {}", self.version);
             self.past.insert(version, self.now.clone());
-            self.version = version;
+            (self.version, self.lost) = (version, false);
         }
     }
 }

@@ -2,11 +2,15 @@
 
 use readstates_api::{
     Problem, ProblemType,
-    admin::{Capacity, FlushAnswer, MemberStatus, OwnershipStatus, StoreStatus},
+    admin::{
+        Capacity, DrainRequest, FlushAnswer, MAX_MOVED_SLOTS, MemberStatus, MovesAnswer,
+        MovesRequest, OwnershipStatus, StoreStatus,
+    },
 };
+use readstates_ring::{Epoch, RingMember, Slot};
 
 use super::{
-    App,
+    App, handoff,
     reply::{self, Answer},
 };
 
@@ -18,9 +22,9 @@ pub(super) fn status(app: &App) -> Answer {
     let totals = cache.totals();
     let store = app.health.store();
     reply::value(&MemberStatus {
-        member: app.membership.name().to_owned(),
-        incarnation: app.membership.incarnation(),
-        ring_number: app.membership.ring().number(),
+        member: app.ownership.me().name().to_owned(),
+        incarnation: app.ownership.me().incarnation().to_string(),
+        ring_number: app.ownership.routes().number(),
         users: totals.users,
         states: totals.states,
         dirty_users: totals.dirty_users,
@@ -33,11 +37,7 @@ pub(super) fn status(app: &App) -> Answer {
             healthy: store.is_ok(),
             reason: store.err(),
         },
-        ownership: OwnershipStatus {
-            owned: app.membership.owned(),
-            lease_valid: true,
-            ..OwnershipStatus::default()
-        },
+        ownership: app.ownership.status(),
     })
 }
 
@@ -69,4 +69,68 @@ pub(super) fn set_capacity(app: &App, capacity: Capacity) -> Answer {
     app.engine.set_capacity(capacity.states);
     tracing::info!(states = capacity.states, "capacity changed");
     reply::value(&capacity)
+}
+
+/// Move slots to another member
+///
+/// A wish: the member looks at each slot again, and moves those that it owns at the epoch named, unless
+/// it moves others already. How it goes on is in its status and in the ring.
+#[utoipa::path(post, path = "/admin/v1/moves", tag = "admin", request_body = MovesRequest,
+    responses(
+        (status = 202, body = MovesAnswer, description = "What has begun to move"),
+        super::openapi::Refused,
+    ))]
+pub(super) fn start_moves(app: &App, request: MovesRequest) -> Answer {
+    let MovesRequest { destination, slots } = request;
+    let wrong =
+        |detail: String, pointer: &str| Problem::new(ProblemType::BadValue, detail).at(pointer);
+    if slots.is_empty() || slots.len() > MAX_MOVED_SLOTS {
+        let detail = format!("{} slots; give 1 to {MAX_MOVED_SLOTS}", slots.len());
+        return Err(wrong(detail, "/slots").into());
+    }
+    let asked: Option<Vec<(Slot, Epoch)>> = slots
+        .iter()
+        .map(|moved| Some((Slot::new(moved.slot)?, Epoch::new(moved.epoch)?)))
+        .collect();
+    let asked = asked.ok_or_else(|| {
+        let detail = "a slot is a number below 1024, an epoch one that is not negative";
+        wrong(detail.into(), "/slots")
+    })?;
+    let incarnation = destination
+        .incarnation
+        .parse()
+        .map_err(|error| wrong(format!("{error}"), "/destination/incarnation"))?;
+    let to = RingMember::new(
+        destination.name,
+        incarnation,
+        destination.url,
+        destination.zone,
+    )
+    .map_err(|error| wrong(error.to_string(), "/destination"))?;
+    let accepted = app.ownership.begin_move(to, &asked);
+    reply::accepted(&MovesAnswer {
+        accepted,
+        // At most 64.
+        ignored: asked.len() as u16 - accepted,
+    })
+}
+
+/// Hand everything on
+///
+/// The member takes nothing more, hands its slots to the others batch by batch, and goes on serving
+/// until it is stopped.
+#[utoipa::path(post, path = "/admin/v1/drain", tag = "admin", request_body = DrainRequest,
+    responses(
+        (status = 202, body = OwnershipStatus, description = "It has begun to"),
+        (status = 409, body = Problem, content_type = "application/problem+json",
+         description = "The member is another process"),
+        super::openapi::Refused,
+    ))]
+pub(super) fn drain(app: &App, request: DrainRequest) -> Answer {
+    let me = app.ownership.me().incarnation().to_string();
+    if request.incarnation != me {
+        return Err(handoff::another_incarnation(&me));
+    }
+    app.ownership.begin_drain();
+    reply::accepted(&app.ownership.status())
 }

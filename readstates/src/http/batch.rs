@@ -16,9 +16,11 @@ use readstates_api::{
     },
 };
 
+use readstates_ring::Slot;
+
 use super::{
     App, body,
-    fan_out::{self, Part},
+    fan_out::{self, Part, Passes, Split},
     owner,
     problem::{Refusal, problem_type},
     reply::{self, Answer},
@@ -28,7 +30,7 @@ use crate::{
     block::{Operation, Outcome, Visit},
     cache::Touch,
     engine::NotDone,
-    membership::Member,
+    ownership::Peer,
 };
 
 /// Many operations of many users, in binary
@@ -54,7 +56,9 @@ pub(super) async fn batch(app: &App, parts: &Parts, content: Incoming) -> Answer
     app.gates.look(Class::Batches)?;
     let body = body::read(&app.gates, content).await?;
     let _permit = app.gates.enter(Class::Batches)?;
-    let _from = app.gates.enter_from(&parts.headers)?;
+    let _from = app
+        .gates
+        .enter_from(&app.ownership.routes(), &parts.headers)?;
     let request = BatchRequest::parse(&body.bytes)
         .map_err(|error| Problem::new(ProblemType::MalformedBody, error.to_string()))?;
     let outcomes = apply(app, parts, request).await?;
@@ -74,45 +78,72 @@ async fn apply(
 ) -> Result<Vec<RecordOutcome>, Refusal> {
     let raw = request.raw();
     let mut outcomes = vec![RecordOutcome::Bad; raw.len()];
-    if app.membership.members().len() == 1 {
-        here(app, sound(request), &mut outcomes).await;
-        return Ok(outcomes);
+    let mut left: Vec<(u64, Placed)> = request
+        .records()
+        .enumerate()
+        .filter_map(|(place, record)| Some((place, record.ok()?)))
+        .map(|(place, record)| (record.user.get(), (place, record)))
+        .collect();
+    for _ in 0..fan_out::MOST_LOOKS {
+        left = round(app, parts, raw, &left, &mut outcomes).await?;
+        if left.is_empty() {
+            return Ok(outcomes);
+        }
+        fan_out::decided(&app.ownership, &left).await;
     }
-    let records: Vec<Placed> = sound(request).collect();
-    let by_user = records
-        .iter()
-        .map(|&(place, record)| (record.user.get(), (place, record)));
-    let (mine, others) = fan_out::by_owner(&app.membership, by_user);
-    let first = others.first().map(|part| part.owner);
+    for (_, (place, _)) in left {
+        outcomes[place] = RecordOutcome::NotTaken;
+    }
+    Ok(outcomes)
+}
+
+/// Does what can be done now; returns the records whose users are on the move.
+async fn round(
+    app: &App,
+    parts: &Parts,
+    raw: &[RawRecord],
+    records: &[(u64, Placed)],
+    outcomes: &mut [RecordOutcome],
+) -> Result<Vec<(u64, Placed)>, Refusal> {
+    let Split {
+        mine,
+        passes,
+        mut others,
+        mut waiting,
+    } = fan_out::by_owner(&app.ownership, &parts.headers, records).await;
+    let first = others.first().map(|part| &*part.owner);
     if owner::refuse_others(app, first, &parts.headers)?.is_some() {
         for (place, _) in others.iter().flat_map(|part| &part.items) {
             outcomes[*place] = RecordOutcome::NotTaken;
         }
-        here(app, mine.into_iter(), &mut outcomes).await;
-        return Ok(outcomes);
+        others.clear();
+    }
+    if others.is_empty() {
+        waiting.extend(here(app, mine, passes, outcomes).await);
+        return Ok(waiting);
     }
     let there = join_all(others.iter().map(|part| pass(app, part, raw)));
-    let (there, ()) = Box::pin(join(there, here(app, mine.into_iter(), &mut outcomes))).await;
+    let (there, moved) = Box::pin(join(there, here(app, mine, passes, outcomes))).await;
     for (part, answered) in others.iter().zip(there) {
         for ((place, _), outcome) in part.items.iter().zip(answered) {
             outcomes[*place] = outcome;
         }
     }
-    Ok(outcomes)
+    waiting.extend(moved);
+    Ok(waiting)
 }
 
-fn sound(request: BatchRequest<'_>) -> impl Iterator<Item = Placed> {
-    request
-        .records()
-        .enumerate()
-        .filter_map(|(place, record)| Some((place, record.ok()?)))
-}
-
-/// Applies records of users of this member.
-async fn here(app: &App, records: impl Iterator<Item = Placed>, outcomes: &mut [RecordOutcome]) {
-    let (places, operations): (Vec<usize>, Vec<(u64, Operation)>) = records
-        .map(|(place, record)| (place, (record.user.get(), operation(record))))
-        .unzip();
+/// Applies records of users of this member; returns those whose users are on the move.
+async fn here(
+    app: &App,
+    records: Vec<(u64, Placed)>,
+    passes: Passes<'_>,
+    outcomes: &mut [RecordOutcome],
+) -> Vec<(u64, Placed)> {
+    let operations: Vec<(u64, Operation)> = records
+        .iter()
+        .map(|&(user, (_, record))| (user, operation(record)))
+        .collect();
     // Who sends acknowledgements has users online; mentions alone are made to everybody.
     let online =
         |(_, operation): &(u64, Operation)| !matches!(operation, Operation::Mention { .. });
@@ -122,9 +153,19 @@ async fn here(app: &App, records: impl Iterator<Item = Placed>, outcomes: &mut [
         Touch::Mention
     };
     let done = app.engine.change_many(&operations, touch).await;
-    for (place, done) in places.into_iter().zip(done) {
-        outcomes[place] = outcome(done);
+    let lost = passes.lost();
+    drop(passes);
+    let mut moved = Vec::new();
+    for ((user, (place, record)), done) in records.into_iter().zip(done) {
+        if done.is_ok() && lost.contains(Slot::of_user(user)) {
+            outcomes[place] = RecordOutcome::Unknown;
+        } else if done.is_err_and(|not_done| problem_type(not_done) == ProblemType::SlotMoving) {
+            moved.push((user, (place, record)));
+        } else {
+            outcomes[place] = outcome(done);
+        }
     }
+    moved
 }
 
 fn operation(record: Record) -> Operation {
@@ -167,7 +208,7 @@ fn outcome_of_problem(problem: ProblemType) -> RecordOutcome {
 }
 
 /// Sends a part to its owner, as its records came.
-async fn pass(app: &App, part: &Part<'_, Placed>, raw: &[RawRecord]) -> Vec<RecordOutcome> {
+async fn pass(app: &App, part: &Part<Placed>, raw: &[RawRecord]) -> Vec<RecordOutcome> {
     let mut frame = BatchEncoder::with_capacity(part.items.len());
     for (place, _) in &part.items {
         frame.push_raw(&raw[*place]);
@@ -175,17 +216,11 @@ async fn pass(app: &App, part: &Part<'_, Placed>, raw: &[RawRecord]) -> Vec<Reco
     let media_type = HeaderValue::from_static(MEDIA_TYPE);
     let sent = app
         .forwarder
-        .part(
-            part.index,
-            part.owner,
-            "/v1/batch",
-            media_type,
-            frame.finish().into(),
-        )
+        .part(&part.owner, "/v1/batch", media_type, frame.finish().into())
         .await;
     let answered = sent
         .map_err(|problem| problem.problem)
-        .and_then(|(status, body)| read_answer(part.owner, status, &body, part.items.len()));
+        .and_then(|(status, body)| read_answer(&part.owner, status, &body, part.items.len()));
     match answered {
         Ok(outcomes) => {
             app.metrics.forwards.increment(1);
@@ -200,7 +235,7 @@ async fn pass(app: &App, part: &Part<'_, Placed>, raw: &[RawRecord]) -> Vec<Reco
 
 /// What another member made of its part.
 fn read_answer(
-    owner: &Member,
+    owner: &Peer,
     status: StatusCode,
     body: &Bytes,
     records: usize,

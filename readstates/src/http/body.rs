@@ -33,8 +33,17 @@ pub(super) struct Arrived {
 
 /// Reads a body, as long as it is not too long, not too slow, and there is memory for it.
 pub(super) async fn read(gates: &Gates, body: Incoming) -> Result<Arrived, Refusal> {
+    read_up_to(gates, body, gates.limits.max_body_bytes).await
+}
+
+/// The same with another bound for its length.
+pub(super) async fn read_up_to(
+    gates: &Gates,
+    body: Incoming,
+    most: usize,
+) -> Result<Arrived, Refusal> {
     let patience = gates.limits.body_timeout;
-    tokio::time::timeout(patience, collect(gates, body))
+    tokio::time::timeout(patience, collect(gates, body, most))
         .await
         .unwrap_or_else(|_| {
             let detail = format!("the body did not arrive within {patience:?}");
@@ -42,8 +51,7 @@ pub(super) async fn read(gates: &Gates, body: Incoming) -> Result<Arrived, Refus
         })
 }
 
-async fn collect(gates: &Gates, mut body: Incoming) -> Result<Arrived, Refusal> {
-    let most = gates.limits.max_body_bytes;
+async fn collect(gates: &Gates, mut body: Incoming, most: usize) -> Result<Arrived, Refusal> {
     // What is announced is counted before any of it is read.
     let announced = body.size_hint().lower();
     let announced = usize::try_from(announced).unwrap_or(usize::MAX);

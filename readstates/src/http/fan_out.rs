@@ -1,68 +1,129 @@
 //! Many users in one request: grouped by owner, one request per owner.
 
-use crate::membership::{Member, Membership, Owner};
+use std::sync::Arc;
+
+use http::HeaderMap;
+use readstates_ring::{SLOTS, Slot};
+
+use super::owner;
+use crate::{
+    cache::SlotSet,
+    ownership::{Ownership, Pass, Peer},
+};
+
+/// How often a request looks for the owners of users who are on the move.
+pub(super) const MOST_LOOKS: usize = 3;
 
 /// What belongs to another member.
 #[derive(Debug)]
-pub(super) struct Part<'a, T> {
-    pub(super) index: usize,
-    pub(super) owner: &'a Member,
+pub(super) struct Part<T> {
+    pub(super) owner: Arc<Peer>,
     pub(super) items: Vec<T>,
 }
 
-/// What belongs to this member, and what to each of the others, in the order in which it came.
-pub(super) fn by_owner<T>(
-    membership: &Membership,
-    items: impl Iterator<Item = (u64, T)>,
-) -> (Vec<T>, Vec<Part<'_, T>>) {
-    let mut mine = Vec::new();
-    let mut others: Vec<Part<'_, T>> = Vec::new();
-    // Where the part of each member is in `others`.
-    let mut places = vec![None; membership.members().len()];
-    for (user, item) in items {
-        match membership.owner(user) {
-            Owner::Me => mine.push(item),
-            Owner::Other(index, owner) => {
-                let place = *places[index].get_or_insert_with(|| {
-                    let items = Vec::new();
-                    others.push(Part {
-                        index,
-                        owner,
-                        items,
-                    });
-                    others.len() - 1
-                });
-                others[place].items.push(item);
-            }
-        }
-    }
-    (mine, others)
+/// What belongs to whom, in the order in which it came.
+#[derive(Debug)]
+pub(super) struct Split<'a, T> {
+    /// To this member, with each user.
+    pub(super) mine: Vec<(u64, T)>,
+    /// The right to work on it.
+    pub(super) passes: Passes<'a>,
+    /// To each of the others.
+    pub(super) others: Vec<Part<T>>,
+    /// To nobody now: slots on the move.
+    pub(super) waiting: Vec<(u64, T)>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The right to work on many slots.
+#[derive(Debug, Default)]
+pub(super) struct Passes<'a>(Vec<Pass<'a>>);
 
-    #[test]
-    fn items_are_grouped_by_owner_and_keep_their_order() {
-        let members = ["a", "b", "c"].map(|name| Member {
-            name: name.into(),
-            url: format!("http://{name}"),
-        });
-        let membership = Membership::new(1, members.into(), "b", 0, None).unwrap();
-        let (mine, others) = by_owner(&membership, (1..=300_u64).map(|user| (user, user)));
-        let owner = |user: &u64| membership.ring().owner_of_user(*user);
-        assert!(mine.iter().all(|user| owner(user) == 1));
-        assert_eq!(others.len(), 2);
-        let mut all = mine.clone();
-        for part in &others {
-            assert!(part.items.iter().all(|user| owner(user) == part.index));
-            assert_eq!(part.owner.name, membership.members()[part.index].name);
-            assert!(part.items.is_sorted());
-            all.extend(&part.items);
-        }
-        assert!(mine.is_sorted());
-        all.sort_unstable();
-        assert_eq!(all, (1..=300).collect::<Vec<u64>>());
+impl Passes<'_> {
+    /// The slots of which nothing may be acknowledged: to be asked when the work is done.
+    pub(super) fn lost(&self) -> SlotSet {
+        let lost = self.0.iter().filter(|pass| !pass.may_acknowledge());
+        lost.map(Pass::slot).collect()
     }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Unknown,
+    Mine,
+    /// A place in `others`.
+    Other(u16),
+    Waiting,
+}
+
+/// Groups items by the owners of their users. A request that another member has forwarded looks at the
+/// ring itself before it says that something is not this member's.
+pub(super) async fn by_owner<'a, T: Copy>(
+    ownership: &'a Ownership,
+    headers: &HeaderMap,
+    items: &[(u64, T)],
+) -> Split<'a, T> {
+    let split = by_owner_now(ownership, items);
+    if split.others.is_empty() || owner::forwarder(headers).is_none() {
+        return split;
+    }
+    drop(split);
+    ownership.refresh().await;
+    by_owner_now(ownership, items)
+}
+
+fn by_owner_now<'a, T: Copy>(ownership: &'a Ownership, items: &[(u64, T)]) -> Split<'a, T> {
+    let mut split = Split {
+        mine: Vec::new(),
+        passes: Passes::default(),
+        others: Vec::new(),
+        waiting: Vec::new(),
+    };
+    let mut places = [Place::Unknown; SLOTS as usize];
+    for &(user, item) in items {
+        let slot = Slot::of_user(user);
+        let place = &mut places[usize::from(slot.number())];
+        if let Place::Unknown = place {
+            *place = split.place(ownership, slot);
+        }
+        match *place {
+            Place::Mine => split.mine.push((user, item)),
+            Place::Other(index) => split.others[usize::from(index)].items.push(item),
+            Place::Waiting | Place::Unknown => split.waiting.push((user, item)),
+        }
+    }
+    split
+}
+
+impl<'a, T> Split<'a, T> {
+    fn place(&mut self, ownership: &'a Ownership, slot: Slot) -> Place {
+        if let Some(pass) = ownership.enter(slot) {
+            self.passes.0.push(pass);
+            return Place::Mine;
+        }
+        let routes = ownership.routes();
+        let Some(owner) = ownership.other(&routes, slot) else {
+            return Place::Waiting;
+        };
+        let owner = &routes.peers()[owner];
+        let known = self
+            .others
+            .iter()
+            .position(|part| part.owner.incarnation == owner.incarnation);
+        // There are at most as many members as slots.
+        let index = known.unwrap_or_else(|| {
+            self.others.push(Part {
+                owner: Arc::clone(owner),
+                items: Vec::new(),
+            });
+            self.others.len() - 1
+        });
+        Place::Other(index as u16)
+    }
+}
+
+/// Waits until it is decided whose these users are, or it is too late.
+pub(super) async fn decided<T>(ownership: &Ownership, items: &[(u64, T)]) {
+    let slots: SlotSet = items.iter().map(|(user, _)| Slot::of_user(*user)).collect();
+    let slots = Slot::all().filter(|&slot| slots.contains(slot));
+    ownership.decided(slots).await;
 }

@@ -1,6 +1,6 @@
 //! The limits of a member, in one place: who may come in, and what is refused at the door.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use http::{HeaderMap, HeaderName};
 use readstates_api::{Problem, ProblemType, headers};
@@ -9,8 +9,8 @@ use super::{problem::Refusal, route::Class};
 use crate::{
     config::Limits,
     limit::{Limit, Permit},
-    membership::Membership,
     metrics::Text,
+    ownership::{Peer, Routes},
 };
 
 const FORWARDED: HeaderName = HeaderName::from_static(headers::FORWARDED);
@@ -27,18 +27,29 @@ pub(crate) struct Gates {
     batches: Limit,
     mentions: Limit,
     ring_waiters: Limit,
-    /// Requests that each member of the table has forwarded to this one, with its name.
-    from: Vec<(String, Limit)>,
-    /// Requests that say they are from a member that is not in the table: another ring's, or nobody's.
+    /// Requests that say they are from a member that owns nothing: one that is new, or nobody.
     from_strangers: Limit,
 }
 
+/// The limit for requests from one member.
+pub(super) enum From<'a> {
+    Peer(Arc<Peer>),
+    Stranger(&'a Limit),
+}
+
+impl Deref for From<'_> {
+    type Target = Limit;
+
+    fn deref(&self) -> &Limit {
+        match self {
+            Self::Peer(peer) => &peer.from,
+            Self::Stranger(limit) => limit,
+        }
+    }
+}
+
 impl Gates {
-    pub(crate) fn new(limits: Limits, membership: &Membership) -> Self {
-        let from = membership
-            .members()
-            .iter()
-            .map(|member| (member.name.clone(), Limit::new(limits.max_per_member)));
+    pub(crate) fn new(limits: Limits) -> Self {
         Self {
             connections: Arc::new(Limit::new(limits.max_connections)),
             buffered: Arc::new(Limit::new(limits.max_buffered_bytes)),
@@ -47,7 +58,6 @@ impl Gates {
             batches: Limit::new(limits.max_batches),
             mentions: Limit::new(limits.max_mentions),
             ring_waiters: Limit::new(limits.max_ring_waiters),
-            from: from.collect(),
             from_strangers: Limit::new(limits.max_per_member),
             limits,
         }
@@ -86,23 +96,24 @@ impl Gates {
     /// Takes a permit of the member that has forwarded the request, if one has.
     pub(super) fn enter_from(
         &self,
+        routes: &Routes,
         headers: &HeaderMap,
-    ) -> Result<Option<Permit<&Limit>>, Refusal> {
+    ) -> Result<Option<Permit<From<'_>>>, Refusal> {
         let Some(name) = headers.get(FORWARDED) else {
             return Ok(None);
         };
-        let of_member = self
-            .from
-            .iter()
-            .find(|(member, _)| member.as_bytes() == name.as_bytes());
-        let limit = of_member.map_or(&self.from_strangers, |(_, limit)| limit);
-        Permit::take(limit, 1)
-            .map(Some)
-            .ok_or_else(|| over(limit, "requests from this member"))
+        let mut peers = routes.peers().iter();
+        let from = match peers.find(|peer| peer.name.as_bytes() == name.as_bytes()) {
+            Some(peer) => From::Peer(Arc::clone(peer)),
+            None => From::Stranger(&self.from_strangers),
+        };
+        let refusal = |most| over_most(most, "requests from this member");
+        let most = from.most();
+        Permit::take(from, 1).map(Some).ok_or_else(|| refusal(most))
     }
 
     /// The limits as metrics.
-    pub(super) fn write(&self, text: &mut Text, to: &[(String, Limit)]) {
+    pub(super) fn write(&self, text: &mut Text, routes: &Routes) {
         let Self {
             limits: _,
             connections,
@@ -112,7 +123,6 @@ impl Gates {
             batches,
             mentions,
             ring_waiters,
-            from,
             from_strangers,
         } = self;
         let own = [
@@ -126,10 +136,16 @@ impl Gates {
             ("from-strangers", from_strangers),
         ];
         let own = own.map(|(name, limit)| (name.to_owned(), limit));
-        let from = from
+        // Two processes may have one name for a while.
+        let peers: BTreeMap<&str, &Peer> = routes
+            .peers()
             .iter()
-            .map(|(name, limit)| (format!("from-{name}"), limit));
-        let to = to.iter().map(|(name, limit)| (format!("to-{name}"), limit));
+            .map(|peer| (&*peer.name, &**peer))
+            .collect();
+        let from = peers.values();
+        let from = from.map(|peer| (format!("from-{}", peer.name), &peer.from));
+        let to = peers.values();
+        let to = to.map(|peer| (format!("to-{}", peer.name), &peer.to));
         let all: Vec<_> = own.into_iter().chain(from).chain(to).collect();
         let families: [Family<'_>; 3] = [
             (
@@ -164,9 +180,10 @@ impl Gates {
 type Family<'a> = (&'a str, &'a str, &'a str, fn(&Limit) -> f64);
 
 fn over(limit: &Limit, what: &str) -> Refusal {
-    let detail = format!(
-        "{} {what} are being handled, as many as may be; try again later",
-        limit.most()
-    );
+    over_most(limit.most(), what)
+}
+
+fn over_most(most: usize, what: &str) -> Refusal {
+    let detail = format!("{most} {what} are being handled, as many as may be; try again later");
     Problem::new(ProblemType::Overloaded, detail).into()
 }

@@ -10,10 +10,11 @@ use hyper::body::Incoming;
 use readstates_api::{
     FailedUser, Id, MAX_MENTIONED_USERS, MentionsAnswer, MentionsRequest, Problem, ProblemType,
 };
+use readstates_ring::Slot;
 
 use super::{
     App, body,
-    fan_out::{self, Part},
+    fan_out::{self, Part, Passes, Split},
     owner,
     problem::{Refusal, problem_type},
     reply::{self, Answer},
@@ -38,26 +39,53 @@ pub(super) async fn mention(app: &App, parts: &Parts, content: Incoming) -> Answ
     app.gates.look(Class::Mentions)?;
     let body = body::read(&app.gates, content).await?;
     let _permit = app.gates.enter(Class::Mentions)?;
-    let _from = app.gates.enter_from(&parts.headers)?;
+    let _from = app
+        .gates
+        .enter_from(&app.ownership.routes(), &parts.headers)?;
     let mention = checked(body::json(&parts.headers, &body.bytes)?)?;
     drop(body);
-    let by_user = mention.users.iter().map(|&user| (user.get(), user));
-    let (mine, others) = fan_out::by_owner(&app.membership, by_user);
     let mut answer = MentionsAnswer::default();
-    let first = others.first().map(|part| part.owner);
+    let mut left: Vec<(u64, Id)> = mention.users.iter().map(|&id| (id.get(), id)).collect();
+    for _ in 0..fan_out::MOST_LOOKS {
+        left = round(app, parts, &mention, &left, &mut answer).await?;
+        if left.is_empty() {
+            return reply::value(&answer);
+        }
+        fan_out::decided(&app.ownership, &left).await;
+    }
+    let users = left.iter().map(|(_, user)| user);
+    fail(&mut answer, users, ProblemType::SlotMoving);
+    reply::value(&answer)
+}
+
+/// Does what can be done now; returns those users who are on the move.
+async fn round(
+    app: &App,
+    parts: &Parts,
+    mention: &Mention,
+    users: &[(u64, Id)],
+    answer: &mut MentionsAnswer,
+) -> Result<Vec<(u64, Id)>, Refusal> {
+    let Split {
+        mine,
+        passes,
+        mut others,
+        mut waiting,
+    } = fan_out::by_owner(&app.ownership, &parts.headers, users).await;
+    let first = others.first().map(|part| &*part.owner);
     if let Some(refused) = owner::refuse_others(app, first, &parts.headers)? {
         let users = others.iter().flat_map(|part| &part.items);
-        fail(&mut answer, users, refused);
-        add(&mut answer, apply(app, &mention, mine).await);
-        return reply::value(&answer);
+        fail(answer, users, refused);
+        others.clear();
     }
-    let here = apply(app, &mention, mine);
-    let there = join_all(others.into_iter().map(|part| pass(app, &mention, part)));
-    let (here, there) = join(here, there).await;
+    let here = apply(app, mention, mine, passes);
+    let there = join_all(others.into_iter().map(|part| pass(app, mention, part)));
+    let ((here, moved), there) = join(here, there).await;
     for part in std::iter::once(here).chain(there) {
-        add(&mut answer, part);
+        add(answer, part);
     }
-    reply::value(&answer)
+    waiting.extend(moved);
+    Ok(waiting)
 }
 
 /// A mention that is in range, its users sorted and each there once.
@@ -108,31 +136,47 @@ fn checked(request: MentionsRequest) -> Result<Mention, Refusal> {
     })
 }
 
-/// Applies a mention to users of this member.
-async fn apply(app: &App, mention: &Mention, users: Vec<Id>) -> MentionsAnswer {
+/// Applies a mention to users of this member; returns also those who are on the move.
+async fn apply(
+    app: &App,
+    mention: &Mention,
+    users: Vec<(u64, Id)>,
+    passes: Passes<'_>,
+) -> (MentionsAnswer, Vec<(u64, Id)>) {
     let operation = Operation::Mention {
         channel: mention.channel.get(),
         message: mention.message.get(),
         count: mention.count,
     };
-    let operations: Vec<_> = users.iter().map(|user| (user.get(), operation)).collect();
+    let operations: Vec<_> = users.iter().map(|&(user, _)| (user, operation)).collect();
     let outcomes = app.engine.change_many(&operations, Touch::Mention).await;
-    let mut answer = MentionsAnswer::default();
-    for (user_id, outcome) in users.into_iter().zip(outcomes) {
-        match outcome {
-            Ok(Outcome::Applied) => answer.applied += 1,
-            Ok(Outcome::Ignored) => answer.ignored += 1,
-            Err(not_done) => {
-                let problem = problem_type(not_done);
-                answer.failed.push(FailedUser { user_id, problem });
+    let lost = passes.lost();
+    drop(passes);
+    let (mut answer, mut moved) = (MentionsAnswer::default(), Vec::new());
+    for ((user, user_id), outcome) in users.into_iter().zip(outcomes) {
+        let problem = match outcome {
+            Ok(_) if lost.contains(Slot::of_user(user)) => ProblemType::OutcomeUnknown,
+            Ok(Outcome::Applied) => {
+                answer.applied += 1;
+                continue;
             }
+            Ok(Outcome::Ignored) => {
+                answer.ignored += 1;
+                continue;
+            }
+            Err(not_done) => problem_type(not_done),
+        };
+        if problem == ProblemType::SlotMoving {
+            moved.push((user, user_id));
+        } else {
+            answer.failed.push(FailedUser { user_id, problem });
         }
     }
-    answer
+    (answer, moved)
 }
 
 /// Sends a part to its owner.
-async fn pass(app: &App, mention: &Mention, part: Part<'_, Id>) -> MentionsAnswer {
+async fn pass(app: &App, mention: &Mention, part: Part<Id>) -> MentionsAnswer {
     let mut answer = MentionsAnswer::default();
     let request = MentionsRequest {
         channel_id: mention.channel,
@@ -144,7 +188,7 @@ async fn pass(app: &App, mention: &Mention, part: Part<'_, Id>) -> MentionsAnswe
     let sent = match serde_json::to_vec(&request) {
         Ok(body) => {
             app.forwarder
-                .part(part.index, part.owner, "/v1/mentions", json, body.into())
+                .part(&part.owner, "/v1/mentions", json, body.into())
                 .await
         }
         Err(error) => Err(Problem::new(ProblemType::MalformedBody, error.to_string())),

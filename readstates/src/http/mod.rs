@@ -14,6 +14,7 @@ mod body;
 mod connection;
 mod fan_out;
 mod gates;
+mod handoff;
 mod json;
 mod listen;
 mod mentions;
@@ -29,7 +30,7 @@ use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use gates::Gates;
-use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, request::Parts};
+use http::{HeaderName, Method, Request, Response, Uri, request::Parts};
 use hyper::body::Incoming;
 pub(crate) use listen::listen;
 pub use openapi::document as openapi_document;
@@ -44,20 +45,19 @@ use tracing::Instrument;
 
 use crate::{
     config::Limits, engine::Engine, forward::Forwarder, health::Health, limit::Permit,
-    membership::Membership, metrics::Metrics,
+    metrics::Metrics, ownership::Ownership,
 };
 
 const RING: HeaderName = HeaderName::from_static(headers::RING);
 
 /// What handlers work with.
 pub struct App {
-    pub(crate) membership: Membership,
+    pub(crate) ownership: Arc<Ownership>,
     pub(crate) engine: Arc<Engine>,
     pub(crate) forwarder: Forwarder,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     gates: Gates,
-    ring_header: HeaderValue,
     /// True when the member stops listening.
     closed: watch::Receiver<bool>,
 }
@@ -66,7 +66,7 @@ impl App {
     /// Brings the parts together.
     #[must_use]
     pub fn new(
-        membership: Membership,
+        ownership: Arc<Ownership>,
         engine: Arc<Engine>,
         forwarder: Forwarder,
         metrics: Arc<Metrics>,
@@ -75,9 +75,8 @@ impl App {
         closed: watch::Receiver<bool>,
     ) -> Self {
         Self {
-            ring_header: HeaderValue::from(membership.ring().number()),
-            gates: Gates::new(limits, &membership),
-            membership,
+            gates: Gates::new(limits),
+            ownership,
             engine,
             forwarder,
             metrics,
@@ -90,7 +89,7 @@ impl App {
 impl std::fmt::Debug for App {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("App")
-            .field("membership", &self.membership)
+            .field("me", self.ownership.me())
             .finish_non_exhaustive()
     }
 }
@@ -127,7 +126,8 @@ async fn answer(app: Arc<App>, port: Port, request: Request<Incoming>) -> Respon
             app.metrics.refused(refusal.problem_type());
             refusal.into_response()
         });
-    response.headers_mut().insert(RING, app.ring_header.clone());
+    let ring = app.ownership.routes().header();
+    response.headers_mut().insert(RING, ring);
     app.metrics
         .request(operation, response.status(), started.elapsed());
     response
@@ -186,6 +186,15 @@ async fn handle(
             let body = body::read(&app.gates, body).await?;
             admin::set_capacity(app, body::json(&parts.headers, &body.bytes)?)
         }
+        Operation::AdminMove => {
+            let body = body::read(&app.gates, body).await?;
+            admin::start_moves(app, body::json(&parts.headers, &body.bytes)?)
+        }
+        Operation::AdminDrain => {
+            let body = body::read(&app.gates, body).await?;
+            admin::drain(app, body::json(&parts.headers, &body.bytes)?)
+        }
+        Operation::Handoff => Box::pin(handoff::receive(app, parts, body)).await,
         // Nothing is routed there.
         Operation::Unrouted => Err(no_route(&parts.uri)),
     }

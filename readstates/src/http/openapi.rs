@@ -37,6 +37,8 @@ use super::{admin, batch, mentions, probes, read_states};
         admin::status,
         admin::flush,
         admin::set_capacity,
+        admin::start_moves,
+        admin::drain,
     ),
     components(schemas(Problem))
 )]

@@ -1,24 +1,30 @@
 //! Serve or forward: every request about a user is answered by the user's owner.
 
-use http::{HeaderMap, HeaderName, request::Parts};
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, Response, StatusCode, request::Parts};
 use hyper::body::Incoming;
 use readstates_api::{Problem, ProblemType, headers};
+use readstates_ring::Slot;
 
 use super::{
     App,
     body::{self, Arrived},
     problem::Refusal,
     read_states,
-    reply::Answer,
+    reply::{Answer, Body},
     route::{Operation, Resource},
 };
 use crate::{
     forward::Passed,
-    membership::{Member, Owner},
+    ownership::{Pass, Peer, Routes, Way},
 };
 
 const DIRECT: HeaderName = HeaderName::from_static(headers::DIRECT);
 const FORWARDED: HeaderName = HeaderName::from_static(headers::FORWARDED);
+
+/// How often a request looks for the owner: a slot may move while it is on its way.
+const MOST_LOOKS: usize = 4;
 
 /// Answers for users of this member, and passes the others on.
 pub(super) async fn serve(
@@ -30,11 +36,12 @@ pub(super) async fn serve(
 ) -> Answer {
     let (user, channel) = resource.ids();
     let user = body::id("the user", user.unwrap_or_default())?;
-    let owner = app.membership.owner(user.get());
-    if let Owner::Other(_, member) = owner
-        && let Some(problem) = not_here(app, member, &parts.headers)
-    {
-        return Err(problem.into());
+    let slot = Slot::of_user(user.get());
+    if is_direct(&parts.headers) {
+        let routes = app.ownership.routes();
+        if let Some(owner) = app.ownership.other(&routes, slot) {
+            return Err(not_the_owner(&routes, &routes.peers()[owner]).into());
+        }
     }
     app.gates.look(operation.class())?;
     let body = match operation.method() {
@@ -42,41 +49,115 @@ pub(super) async fn serve(
         _ => None,
     };
     let _permit = app.gates.enter(operation.class())?;
-    let _from = app.gates.enter_from(&parts.headers)?;
-    match owner {
-        Owner::Me => {
-            let request = read_states::Asked {
-                user,
-                channel,
-                parts,
-                body: body.as_ref().map_or(&[], |body| &body.bytes),
-            };
-            read_states::serve(app, operation, &request).await
+    let _from = app
+        .gates
+        .enter_from(&app.ownership.routes(), &parts.headers)?;
+    let asked = read_states::Asked {
+        user,
+        channel,
+        parts,
+        body: body.as_ref().map_or(&[], |body| &body.bytes),
+    };
+    if let Some(pass) = app.ownership.enter(slot) {
+        let answer = read_states::serve(app, operation, &asked).await;
+        if !is_moving(&answer) {
+            return acknowledged(&pass, operation, answer);
         }
-        // The other member is asked by all means, so its answer may be waited for in a box.
-        Owner::Other(index, member) => Box::pin(forward(app, index, member, parts, body)).await,
     }
+    // Who has to wait or to ask others may do so in a box.
+    Box::pin(look_for_owner(app, operation, slot, &asked, body.as_ref())).await
+}
+
+/// Whether nothing was done because the user moves.
+fn is_moving(answer: &Answer) -> bool {
+    let problem = answer.as_ref().err().map(Refusal::problem_type);
+    problem == Some(ProblemType::SlotMoving)
+}
+
+/// The answer, if it may be given.
+fn acknowledged(pass: &Pass<'_>, operation: Operation, answer: Answer) -> Answer {
+    if answer.is_err() || pass.may_acknowledge() {
+        return answer;
+    }
+    let problem = if operation.method() == "GET" {
+        let detail = "this member may not answer for the user any more; try again later";
+        Problem::new(ProblemType::NoOwner, detail)
+    } else {
+        let detail = "this member lost the user while it worked; send it again";
+        Problem::new(ProblemType::OutcomeUnknown, detail)
+    };
+    Err(problem.into())
+}
+
+/// Follows a user whose slot is on the move, or another member's.
+async fn look_for_owner(
+    app: &App,
+    operation: Operation,
+    slot: Slot,
+    asked: &read_states::Asked<'_>,
+    body: Option<&Arrived>,
+) -> Answer {
+    let headers = &asked.parts.headers;
+    let mut refreshed = false;
+    for _ in 0..MOST_LOOKS {
+        match app.ownership.way(slot).await.map_err(no_way)? {
+            Way::Here(pass) => {
+                let answer = read_states::serve(app, operation, asked).await;
+                if !is_moving(&answer) {
+                    return acknowledged(&pass, operation, answer);
+                }
+            }
+            Way::There(routes, owner) => {
+                let peer = &routes.peers()[owner];
+                if is_direct(headers) {
+                    return Err(not_the_owner(&routes, peer).into());
+                }
+                if let Some(forwarder) = forwarder(headers)
+                    && refreshed
+                {
+                    return Err(disagreement(app, &routes, peer, forwarder).into());
+                }
+                if forwarder(headers).is_none() {
+                    let (response, ring) = forward(app, peer, asked.parts, body).await?;
+                    let behind = ring > routes.number() && !refreshed;
+                    if response.status() != StatusCode::SERVICE_UNAVAILABLE || !behind {
+                        return Ok(response);
+                    }
+                }
+                app.ownership.refresh().await;
+                refreshed = true;
+            }
+        }
+    }
+    Err(no_way(ProblemType::SlotMoving))
+}
+
+/// Nobody could be asked.
+pub(super) fn no_way(problem: ProblemType) -> Refusal {
+    let detail = if problem == ProblemType::NoOwner {
+        "nobody may answer for the user now; try again later"
+    } else {
+        "the user is on the way to another member; try again later"
+    };
+    Problem::new(problem, detail).into()
 }
 
 async fn forward(
     app: &App,
-    index: usize,
-    member: &Member,
+    peer: &Arc<Peer>,
     parts: &Parts,
-    body: Option<Arrived>,
-) -> Answer {
+    body: Option<&Arrived>,
+) -> Result<(Response<Body>, u64), Refusal> {
     let passed = Passed {
         method: &parts.method,
         path_and_query: parts.uri.path_and_query().map_or("/", |path| path.as_str()),
         headers: &parts.headers,
-        body: body
-            .as_ref()
-            .map_or_else(Default::default, |body| body.bytes.clone()),
+        body: body.map_or_else(Default::default, |body| body.bytes.clone()),
     };
-    match app.forwarder.pass(index, member, passed).await {
-        Ok(response) => {
+    match app.forwarder.pass(peer, passed).await {
+        Ok(answer) => {
             app.metrics.forwards.increment(1);
-            Ok(response)
+            Ok(answer)
         }
         Err(problem) => {
             app.metrics.forward_failures.increment(1);
@@ -90,40 +171,47 @@ pub(super) fn is_direct(headers: &HeaderMap) -> bool {
     headers.get(DIRECT).is_some_and(|value| value == "1")
 }
 
-/// Why a request for a user of `owner` is not forwarded, if it is not.
-pub(super) fn not_here(app: &App, owner: &Member, headers: &HeaderMap) -> Option<Problem> {
-    let ring_number = app.membership.ring().number();
-    if is_direct(headers) {
-        let detail = format!(
-            "{} owns this user by ring {ring_number}; ask it",
-            owner.name
-        );
-        let mut problem = Problem::new(ProblemType::NotTheOwner, detail);
-        problem.owner = Some(owner.name.clone());
-        problem.owner_url = Some(owner.url.clone());
-        problem.ring_number = Some(ring_number);
-        return Some(problem);
-    }
-    let forwarder = headers.get(FORWARDED)?;
+/// Who has forwarded the request, if another member has.
+pub(super) fn forwarder(headers: &HeaderMap) -> Option<&str> {
+    let name = headers.get(FORWARDED)?;
+    Some(name.to_str().unwrap_or("somebody"))
+}
+
+fn not_the_owner(routes: &Routes, owner: &Peer) -> Problem {
+    let ring_number = routes.number();
     let detail = format!(
-        "{:?} forwarded this to {}, which says by ring {ring_number} that {} owns the user",
-        forwarder.to_str().unwrap_or("somebody"),
-        app.membership.name(),
+        "{} owns this user by ring {ring_number}; ask it",
+        owner.name
+    );
+    let mut problem = Problem::new(ProblemType::NotTheOwner, detail);
+    problem.owner = Some(owner.name.clone());
+    problem.owner_url = Some(owner.url.clone());
+    problem.ring_number = Some(ring_number);
+    problem
+}
+
+fn disagreement(app: &App, routes: &Routes, owner: &Peer, forwarder: &str) -> Problem {
+    let detail = format!(
+        "{forwarder:?} forwarded this to {}, which says by ring {} that {} owns the user",
+        app.ownership.me().name(),
+        routes.number(),
         owner.name,
     );
-    Some(Problem::new(ProblemType::RingDisagreement, detail))
+    Problem::new(ProblemType::RingDisagreement, detail)
 }
 
 /// Users of other members that one request for many users names: the refusal of the whole request
 /// when its sender chose the owner itself, the type of their refusal when another member did.
 pub(super) fn refuse_others(
     app: &App,
-    first: Option<&Member>,
+    first: Option<&Peer>,
     headers: &HeaderMap,
 ) -> Result<Option<ProblemType>, Refusal> {
-    match first.and_then(|owner| not_here(app, owner, headers)) {
-        Some(problem) if is_direct(headers) => Err(problem.into()),
-        Some(problem) => Ok(Some(problem.problem)),
-        None => Ok(None),
+    let Some(owner) = first else {
+        return Ok(None);
+    };
+    if is_direct(headers) {
+        return Err(not_the_owner(&app.ownership.routes(), owner).into());
     }
+    Ok(forwarder(headers).map(|_| ProblemType::RingDisagreement))
 }

@@ -25,13 +25,15 @@ pub(super) fn livez() -> Response<Body> {
 
 /// Ready to answer clients
 ///
-/// From the moment the database has answered once until the member has stopped serving. A database
+/// From the moment the database and the ring have answered once until the member has stopped serving. A database
 /// that goes away later does not end it: users who are cached are served from memory.
 #[utoipa::path(get, path = "/readyz", tag = "probes",
     responses((status = 200, body = String, description = "Ready"),
               (status = 503, body = String, description = "Not ready, and why")))]
 pub(super) fn readyz(app: &App) -> Response<Body> {
-    let Some(reason) = app.health.not_ready() else {
+    let joining =
+        (!*app.ownership.joined().borrow()).then(|| "the ring was not read yet".to_owned());
+    let Some(reason) = app.health.not_ready().or(joining) else {
         return reply::text(StatusCode::OK, "ready\n".into());
     };
     let line = format!("not ready: {reason}\n");
@@ -49,7 +51,8 @@ pub(super) fn metrics(app: &App) -> Response<Body> {
     let (totals, capacity) = (app.engine.totals(), app.engine.cache().capacity());
     let healthy = app.health.store().is_ok();
     app.metrics.write(&mut text, &totals, capacity, healthy);
-    app.gates.write(&mut text, app.forwarder.limits());
+    app.ownership.write(&mut text);
+    app.gates.write(&mut text, &app.ownership.routes());
     let prometheus = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     reply::typed(prometheus, text.finish().into())
 }
@@ -68,19 +71,19 @@ pub(super) fn metrics(app: &App) -> Response<Body> {
         openapi::Refused,
     ))]
 pub(super) async fn ring(app: &App, parts: &Parts) -> Answer {
-    let number = app.membership.ring().number();
     let after = body::number_in_query(parts.uri.query(), "after")?;
-    let waited_for = after.is_some_and(|after| number <= after);
-    if waited_for {
+    let older = |number: u64| after.is_some_and(|after| number <= after);
+    if older(app.ownership.routes().number()) {
         let _permit = app.gates.enter(Class::RingWaiters)?;
-        next_ring(app).await;
+        next_ring(app, older).await;
     }
-    let etag = format!("\"{number}\"");
-    let known = waited_for || body::KnownTags::of(&parts.headers).have(&etag);
+    let routes = app.ownership.routes();
+    let etag = format!("\"{}\"", routes.number());
+    let known = older(routes.number()) || body::KnownTags::of(&parts.headers).have(&etag);
     let mut response = if known {
         reply::empty(StatusCode::NOT_MODIFIED)
     } else {
-        reply::value(&app.membership.document())?
+        reply::value(&routes.document())?
     };
     if let Ok(etag) = HeaderValue::from_str(&etag) {
         response.headers_mut().insert(header::ETAG, etag);
@@ -88,12 +91,17 @@ pub(super) async fn ring(app: &App, parts: &Parts) -> Answer {
     Ok(response)
 }
 
-/// Waits as long as a client may. A member's ring does not change while it runs, so it only ends early
-/// when the member stops.
-async fn next_ring(app: &App) {
-    let mut closed = app.closed.clone();
-    // Both a timeout and a stop end the wait, and neither leaves anything behind.
-    let _ = tokio::time::timeout(RING_PATIENCE, closed.wait_for(|&closed| closed)).await;
+/// Waits until the ring is another one, as long as a client may, or until the member stops.
+async fn next_ring(app: &App, older: impl Fn(u64) -> bool) {
+    let (mut closed, mut number) = (app.closed.clone(), app.ownership.number());
+    // Whatever ends the wait, nothing is left behind.
+    let wait = async {
+        tokio::select! {
+            _ = closed.wait_for(|&closed| closed) => {}
+            _ = number.wait_for(|&number| !older(number)) => {}
+        }
+    };
+    let _ = tokio::time::timeout(RING_PATIENCE, wait).await;
 }
 
 /// The OpenAPI document of this API.

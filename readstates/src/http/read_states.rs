@@ -70,6 +70,9 @@ pub(super) async fn serve(app: &App, asks: Asks, asked: &Asked<'_>) -> Answer {
         | Asks::AdminStatus
         | Asks::AdminFlush
         | Asks::AdminSetCapacity
+        | Asks::AdminMove
+        | Asks::AdminDrain
+        | Asks::Handoff
         | Asks::Unrouted => {
             let detail = format!("{} is about no single user", asked.parts.uri.path());
             Err(Problem::new(ProblemType::NoRoute, detail).into())

@@ -74,6 +74,13 @@ pub(super) fn value(value: &impl serde::Serialize) -> Answer {
     ))
 }
 
+/// 202 with a value as JSON.
+pub(super) fn accepted(body: &impl serde::Serialize) -> Answer {
+    let mut response = value(body)?;
+    *response.status_mut() = StatusCode::ACCEPTED;
+    Ok(response)
+}
+
 /// 200 with a body of this type.
 pub(super) fn typed(content_type: HeaderValue, bytes: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::whole(bytes));

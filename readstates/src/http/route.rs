@@ -2,6 +2,8 @@
 
 use http::Method;
 
+use crate::ownership::PATH;
+
 /// What is at a path, with the ids in it as they were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resource<'a> {
@@ -22,6 +24,9 @@ pub(super) enum Resource<'a> {
     AdminStatus,
     AdminFlush,
     AdminCapacity,
+    AdminMoves,
+    AdminDrain,
+    Handoff,
 }
 
 /// Where a request came in.
@@ -87,6 +92,9 @@ operations! {
     AdminStatus = ("GET", "/admin/v1/status", Open),
     AdminFlush = ("POST", "/admin/v1/flush", Open),
     AdminSetCapacity = ("PUT", "/admin/v1/capacity", Open),
+    AdminMove = ("POST", "/admin/v1/moves", Open),
+    AdminDrain = ("POST", "/admin/v1/drain", Open),
+    Handoff = ("POST", "/internal/v1/handoff", Open),
     Unrouted = ("other", "unmatched", Open),
 }
 
@@ -112,6 +120,8 @@ impl<'a> Resource<'a> {
                 "/admin/v1/status" => Some(Self::AdminStatus),
                 "/admin/v1/flush" => Some(Self::AdminFlush),
                 "/admin/v1/capacity" => Some(Self::AdminCapacity),
+                "/admin/v1/moves" => Some(Self::AdminMoves),
+                "/admin/v1/drain" => Some(Self::AdminDrain),
                 _ => None,
             },
         }
@@ -127,6 +137,7 @@ impl<'a> Resource<'a> {
                 "/readyz" => Some(Self::Readyz),
                 "/metrics" => Some(Self::Metrics),
                 "/openapi.json" => Some(Self::Openapi),
+                PATH => Some(Self::Handoff),
                 _ => None,
             };
         };
@@ -189,6 +200,9 @@ impl<'a> Resource<'a> {
                 let put = *method == Method::PUT;
                 (put.then_some(Operation::AdminSetCapacity), "PUT")
             }
+            Self::AdminMoves => (post.then_some(Operation::AdminMove), "POST"),
+            Self::AdminDrain => (post.then_some(Operation::AdminDrain), "POST"),
+            Self::Handoff => (post.then_some(Operation::Handoff), "POST"),
         };
         operation.ok_or(allow)
     }
@@ -212,7 +226,10 @@ impl<'a> Resource<'a> {
             | Self::Openapi
             | Self::AdminStatus
             | Self::AdminFlush
-            | Self::AdminCapacity => (None, None),
+            | Self::AdminCapacity
+            | Self::AdminMoves
+            | Self::AdminDrain
+            | Self::Handoff => (None, None),
         }
     }
 }

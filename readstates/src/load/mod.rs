@@ -251,8 +251,10 @@ impl Loader {
         drop(self.flights(user));
     }
 
-    /// Refuses everything that waits for users of these slots: who asked asks the next owner.
+    /// Loads nobody more of these slots, and refuses everything that waits for that: who asked asks the
+    /// next owner.
     pub(crate) fn abandon(&self, slots: &SlotSet) {
+        self.cache.pause(slots);
         for flights in &self.flights {
             let mut flights = flights.lock();
             let of_slots = flights.extract_if(|&user, _| slots.contains(Slot::of_user(user)));
@@ -280,6 +282,9 @@ impl Loader {
                 let Some(passenger) = self.land_now(user, passenger) else {
                     return;
                 };
+                if self.cache.is_paused(user) {
+                    return self.refuse(passenger, LoadError::Moved);
+                }
                 match self.schedule(user, touch) {
                     Ok(()) => place.insert(Flight::new(touch)).board(passenger, ticket),
                     Err(why) => self.refuse(passenger, why),

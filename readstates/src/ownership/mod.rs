@@ -1,5 +1,363 @@
 //! Which slots this member owns, and how they come and go.
 //!
-//! [`store`] is where all members keep the ring and see each other.
+//! ```text
+//! request ─▶ way ─▶ gate (one door per slot) ─▶ engine ─▶ may it be acknowledged? ─▶ answer
+//!              └──▶ routes: another member's
+//!
+//!            alive: lease, presence, who is dead      ring: read, swap, adopt
+//!                     │                                 │
+//!                     ▼                                 ▼
+//!            slots: one state machine each (readstates_ring::handoff), doors, terms of the cache
+//!                     ▲
+//!            send, receive: blocks of slots on their way, over peers
+//! ```
+//!
+//! [`store`] is where all members keep the ring and see each other. A member acts by itself: it takes
+//! slots that nobody owns or whose owner is dead, hands its own on when it leaves, and moves some when
+//! it is asked to. Everything about time and network goes through [`store::RingStore`], [`Peers`], the
+//! clock of the runtime and [`LeaseClock`], so that a test can be all of these.
 
+mod alive;
+mod drain;
+mod frame;
+mod gate;
+mod lease;
+mod metrics;
+mod peers;
+mod receive;
+mod ring;
+mod routes;
+mod send;
+mod slots;
 pub mod store;
+mod watch;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::{ArcSwap, Guard};
+use gate::Gate;
+pub use gate::Pass;
+use lease::Lease;
+pub use lease::LeaseClock;
+use parking_lot::Mutex;
+pub use peers::{HttpPeers, MOST_BYTES, PATH, PeerError, Peers};
+use readstates_api::{
+    ProblemType,
+    admin::{OwnershipStatus, StreamStatus},
+};
+use readstates_ring::{Incarnation, RingMember, Slot, record::RecordError};
+pub use receive::NotReceived;
+pub use routes::{Peer, Routes};
+use slots::Slots;
+use store::{Presence, RingStore};
+use tokio::{
+    runtime::Handle,
+    sync::{Mutex as Turn, watch as channel},
+    task::JoinSet,
+    time::Instant,
+};
+use watch::Watch;
+
+use crate::engine::Engine;
+
+/// Requests that may wait for sealed slots at once.
+const MOST_QUEUED: usize = 4096;
+
+/// How long things take and are waited for. Members of one ring must agree on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// Between two renewals of the lease.
+    pub renew_every: Duration,
+    /// How long after a renewal was sent its holder may acknowledge.
+    pub held: Duration,
+    /// How long a process must be silent until it is taken for dead; more than `held`.
+    pub dead_after: Duration,
+    /// Between two looks at who is there.
+    pub look_every: Duration,
+    /// How long a request waits for a slot on the move.
+    pub queue_patience: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            renew_every: Duration::from_secs(3),
+            held: Duration::from_secs(10),
+            dead_after: Duration::from_secs(13),
+            look_every: Duration::from_secs(2),
+            queue_patience: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Who this member is, and how it behaves.
+#[derive(Debug, Clone)]
+pub struct OwnershipConfig {
+    /// Its name.
+    pub name: String,
+    /// The process: drawn at start.
+    pub incarnation: u64,
+    /// Where clients and members reach it.
+    pub url: String,
+    /// Its zone, where known.
+    pub zone: Option<String>,
+    /// Whether there can be other members.
+    pub shared: bool,
+    /// How long things take.
+    pub timing: Timing,
+    /// The clock of the lease.
+    pub lease_clock: LeaseClock,
+    /// Requests under way to one other member, and from one, at once.
+    pub max_per_member: usize,
+}
+
+/// This member's part of the ring.
+#[derive(Debug)]
+pub struct Ownership {
+    me: RingMember,
+    config: OwnershipConfig,
+    engine: Arc<Engine>,
+    store: Arc<dyn RingStore>,
+    peers: Arc<dyn Peers>,
+    lease: Arc<Lease>,
+    gate: Arc<Gate>,
+    slots: Slots,
+    routes: ArcSwap<Routes>,
+    /// One table is adopted at a time.
+    adopting: Mutex<()>,
+    /// The number of the ring, for those who wait for the next.
+    number: channel::Sender<u64>,
+    /// What this process says of itself.
+    presence: Mutex<Presence>,
+    /// One renewal at a time.
+    renewing: Turn<()>,
+    watch: Mutex<Watch>,
+    /// When the ring was last asked because somebody was in doubt.
+    refreshed: Turn<Option<Instant>>,
+    /// One batch of slots is sent at a time.
+    moving: Arc<Turn<()>>,
+    streaming: Mutex<Option<StreamStatus>>,
+    joined: channel::Sender<bool>,
+    draining: AtomicBool,
+    gone: AtomicBool,
+    /// Everything that works behind the requests' backs, and where.
+    tasks: Mutex<JoinSet<()>>,
+    runtime: Handle,
+    pub(crate) counters: Counters,
+}
+
+/// What ownership counts, since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) taken: AtomicU64,
+    pub(crate) taken_from_the_dead: AtomicU64,
+    pub(crate) handed: AtomicU64,
+    pub(crate) retaken: AtomicU64,
+    pub(crate) sent_blocks: AtomicU64,
+    pub(crate) sent_bytes: AtomicU64,
+    pub(crate) received_blocks: AtomicU64,
+    pub(crate) lapses: AtomicU64,
+    pub(crate) gave_up_waiting: AtomicU64,
+}
+
+/// Where a request about a slot goes.
+#[derive(Debug)]
+pub enum Way<'a> {
+    /// It is done here.
+    Here(Pass<'a>),
+    /// To the member at this place of the routes.
+    There(Arc<Routes>, usize),
+}
+
+impl Ownership {
+    /// This member's part of a ring; [`Ownership::begin`] makes it work, on the runtime on which this
+    /// is called. No slot of the engine is served until the ring says so.
+    ///
+    /// # Errors
+    /// When the name, the URL or the zone is malformed.
+    pub fn new(
+        config: OwnershipConfig,
+        engine: Arc<Engine>,
+        store: Arc<dyn RingStore>,
+        peers: Arc<dyn Peers>,
+    ) -> Result<Arc<Self>, RecordError> {
+        let incarnation = Incarnation::new(config.incarnation);
+        let presence = Presence {
+            name: config.name.clone(),
+            incarnation,
+            url: config.url.clone(),
+            zone: config.zone.clone(),
+            ordinal: ordinal(&config.name),
+            draining: false,
+            gone: false,
+            renewals: 0,
+        };
+        let me = presence.member()?;
+        let lease = Arc::new(Lease::new(config.lease_clock));
+        let gate = Arc::new(Gate::new(Arc::clone(&lease), MOST_QUEUED));
+        engine.cache().close_all(config.shared);
+        let watch = Watch::new(incarnation, config.timing.dead_after);
+        Ok(Arc::new(Self {
+            slots: Slots::new(incarnation, Arc::clone(&engine), Arc::clone(&gate)),
+            me,
+            config,
+            engine,
+            store,
+            peers,
+            lease,
+            gate,
+            routes: ArcSwap::from_pointee(Routes::unknown()),
+            adopting: Mutex::new(()),
+            number: channel::Sender::new(0),
+            presence: Mutex::new(presence),
+            renewing: Turn::new(()),
+            watch: Mutex::new(watch),
+            refreshed: Turn::new(None),
+            moving: Arc::default(),
+            streaming: Mutex::new(None),
+            joined: channel::Sender::new(false),
+            draining: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            tasks: Mutex::new(JoinSet::new()),
+            runtime: Handle::current(),
+            counters: Counters::default(),
+        }))
+    }
+
+    /// This process, as the ring lists it.
+    #[must_use]
+    pub fn me(&self) -> &RingMember {
+        &self.me
+    }
+
+    /// Who owns what, as far as is known.
+    #[must_use]
+    pub fn routes(&self) -> Guard<Arc<Routes>> {
+        self.routes.load()
+    }
+
+    /// The number of the ring, and its changes.
+    #[must_use]
+    pub fn number(&self) -> channel::Receiver<u64> {
+        self.number.subscribe()
+    }
+
+    /// Whether this member has seen the ring, and has taken what it should take at first.
+    #[must_use]
+    pub fn joined(&self) -> channel::Receiver<bool> {
+        self.joined.subscribe()
+    }
+
+    /// Goes in to work on a slot, if it is served here now.
+    #[must_use]
+    pub fn enter(&self, slot: Slot) -> Option<Pass<'_>> {
+        self.gate.enter(slot)
+    }
+
+    /// The member that owns a slot, when that is another one.
+    #[must_use]
+    pub fn other(&self, routes: &Routes, slot: Slot) -> Option<usize> {
+        let owner = routes.owner(slot)?;
+        (routes.peers()[owner].incarnation != self.me.incarnation()).then_some(owner)
+    }
+
+    /// Where a request about a slot goes. While the slot is sealed, or nobody's, the request waits.
+    ///
+    /// # Errors
+    /// When it has waited for too long, or too many wait: the type of the refusal.
+    pub async fn way(&self, slot: Slot) -> Result<Way<'_>, ProblemType> {
+        if let Some(way) = self.way_now(slot) {
+            return Ok(way);
+        }
+        self.wait(slot, Instant::now() + self.config.timing.queue_patience)
+            .await
+    }
+
+    fn way_now(&self, slot: Slot) -> Option<Way<'_>> {
+        if let Some(pass) = self.gate.enter(slot) {
+            return Some(Way::Here(pass));
+        }
+        let routes = self.routes.load_full();
+        let owner = self.other(&routes, slot)?;
+        Some(Way::There(routes, owner))
+    }
+
+    /// As [`Ownership::way`], for one who has to wait.
+    async fn wait(&self, slot: Slot, deadline: Instant) -> Result<Way<'_>, ProblemType> {
+        let Some(_place) = self.gate.queue() else {
+            return Err(ProblemType::SlotMoving);
+        };
+        loop {
+            let decided =
+                || self.gate.is_open(slot) || self.other(&self.routes.load(), slot).is_some();
+            let in_time = self.gate.wait(slot, deadline, decided).await;
+            if let Some(way) = self.way_now(slot) {
+                return Ok(way);
+            }
+            if !in_time {
+                self.counters
+                    .gave_up_waiting
+                    .fetch_add(1, Ordering::Relaxed);
+                let mine = self.routes.load().owner(slot).is_some() && self.lease.is_valid();
+                return Err(if mine {
+                    ProblemType::SlotMoving
+                } else {
+                    ProblemType::NoOwner
+                });
+            }
+        }
+    }
+
+    /// Waits until it is decided where requests about these slots go, or it is too late.
+    pub async fn decided(&self, slots: impl IntoIterator<Item = Slot>) {
+        let deadline = Instant::now() + self.config.timing.queue_patience;
+        for slot in slots {
+            // Who is let in leaves again: the caller asks for all slots at once.
+            drop(self.wait(slot, deadline).await);
+        }
+    }
+
+    /// How this member stands.
+    #[must_use]
+    pub fn status(&self) -> OwnershipStatus {
+        let counts = self.slots.counts();
+        let regressed = self.engine.cache().regressed();
+        OwnershipStatus {
+            owned: counts.owned,
+            sealed: counts.sealed,
+            receiving: counts.receiving,
+            streaming: self.streaming.lock().iter().cloned().collect(),
+            draining: self.draining.load(Ordering::Relaxed),
+            gone: self.gone.load(Ordering::Relaxed),
+            lease_valid: self.lease.is_valid(),
+            queued: self.gate.queue.used() as u64,
+            taken_from_the_dead: self.counters.taken_from_the_dead.load(Ordering::Relaxed),
+            slots_of_regressed: regressed.into_iter().map(Slot::number).collect(),
+        }
+    }
+
+    /// Lets something work behind the requests' backs until [`Ownership::end`].
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock();
+        // Those that have ended are not kept.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn_on(work, &self.runtime);
+    }
+
+    /// Stops everything that works behind the requests' backs, at once.
+    pub fn end(&self) {
+        self.lease.give_up();
+        self.tasks.lock().abort_all();
+    }
+}
+
+/// The number at the end of a name such as `chat-2`.
+fn ordinal(name: &str) -> Option<u16> {
+    name.rsplit_once('-')?.1.parse().ok()
+}

@@ -10,10 +10,18 @@ pub mod faulty;
 use std::{sync::Arc, time::Duration};
 
 use readstates::{
-    config::{Limits, ServeConfig, StoreConfig},
-    membership::Member,
+    config::{Limits, RingConfig, ServeConfig, StoreConfig},
+    ownership::{
+        Timing,
+        store::{MemoryRing, RingStore},
+    },
     server::{Listeners, Server, Stopped},
     store::{CqlLogin, MemoryStore, Store},
+};
+use readstates_ring::{
+    Slot,
+    moves::{Live, next_batch},
+    planner::Candidate,
 };
 use reqwest::{Client, Method, StatusCode, header::HeaderMap};
 use serde_json::Value;
@@ -22,6 +30,14 @@ use serde_json::Value;
 pub const NEVER: Duration = Duration::from_secs(3600);
 pub const SOON: Duration = Duration::from_millis(20);
 pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Members that notice soon when one is away.
+pub const QUICK: Timing = Timing {
+    renew_every: Duration::from_millis(200),
+    held: Duration::from_secs(2),
+    dead_after: Duration::from_secs(3),
+    look_every: Duration::from_millis(50),
+    queue_patience: Duration::from_secs(2),
+};
 
 pub struct Running {
     pub server: Server,
@@ -47,8 +63,9 @@ pub fn config(flush_interval: Duration) -> ServeConfig {
         flush_interval,
         capacity_states: 1_000_000,
         member: "local".into(),
-        members: None,
-        ring_number: 1,
+        ring: RingConfig::Memory,
+        advertise: None,
+        timing: Timing::default(),
         zone: None,
         drain_timeout: PATIENCE,
         workers: 2.try_into().unwrap(),
@@ -62,48 +79,109 @@ pub async fn alone() -> Running {
 }
 
 pub async fn on(store: Arc<dyn Store>, config: ServeConfig) -> Running {
+    among(store, Arc::new(MemoryRing::default()), config).await
+}
+
+/// A member of a ring.
+pub async fn among(
+    store: Arc<dyn Store>,
+    ring: Arc<dyn RingStore>,
+    config: ServeConfig,
+) -> Running {
     let listeners = Listeners::bind(&config).await.unwrap();
-    let server = Server::start(&config, store, listeners).await.unwrap();
+    let server = Server::start(&config, store, ring, listeners)
+        .await
+        .unwrap();
     Running {
         server,
         client: Client::new(),
     }
 }
 
-/// Members that share a store and know each other.
+/// A member of a ring that others are in, too, and that notices soon when they are away.
+pub async fn member(name: &str, store: Arc<dyn Store>, ring: Arc<dyn RingStore>) -> Running {
+    let config = ServeConfig {
+        member: name.to_owned(),
+        // What counts is that it is not the member's own.
+        ring: RingConfig::File("shared".into()),
+        timing: QUICK,
+        ..config(NEVER)
+    };
+    among(store, ring, config).await
+}
+
+/// Members that share a store and a ring, and have about as many slots each.
 pub async fn members(names: &[&str], store: Arc<dyn Store>) -> Vec<Running> {
-    let mut listeners = Vec::new();
-    for _ in names {
-        listeners.push(Listeners::bind(&config(NEVER)).await.unwrap());
+    let ring: Arc<dyn RingStore> = Arc::new(MemoryRing::default());
+    let mut running = Vec::new();
+    for name in names {
+        running.push(member(name, Arc::clone(&store), Arc::clone(&ring)).await);
     }
-    let table: Vec<Member> = names
+    balance(&running.iter().collect::<Vec<_>>()).await;
+    running
+}
+
+/// Asks members to move slots until they have about as many each.
+pub async fn balance(members: &[&Running]) {
+    let live: Vec<Live> = members
         .iter()
-        .zip(&listeners)
-        .map(|(name, listener)| {
-            let url = format!("http://{}", listener.http_address);
-            Member {
-                name: (*name).to_owned(),
-                url,
-            }
+        .map(|member| Live {
+            incarnation: member.server.ownership().me().incarnation(),
+            candidate: Candidate {
+                name: member.server.member().to_owned(),
+                ordinal: None,
+                zone: None,
+            },
         })
         .collect();
-    let mut running = Vec::new();
-    for (name, listeners) in names.iter().zip(listeners) {
-        let config = ServeConfig {
-            member: (*name).to_owned(),
-            members: Some(table.clone()),
-            ring_number: 7,
-            ..config(NEVER)
+    let find = |incarnation| {
+        let is = |member: &&&Running| member.server.ownership().me().incarnation() == incarnation;
+        *members.iter().find(is).unwrap()
+    };
+    let start = std::time::Instant::now();
+    loop {
+        assert!(start.elapsed() < 3 * PATIENCE, "members are not in balance");
+        let table = Arc::clone(members[0].server.ownership().routes().table());
+        let Some(next) = next_batch(&table, &live, 64) else {
+            break;
         };
-        let server = Server::start(&config, Arc::clone(&store), listeners)
-            .await
-            .unwrap();
-        running.push(Running {
-            server,
-            client: Client::new(),
+        let to = find(next.to).server.ownership().me();
+        let slots: Vec<Value> = next
+            .slots
+            .iter()
+            .map(
+                |(slot, epoch)| serde_json::json!({"slot": slot.number(), "epoch": epoch.number()}),
+            )
+            .collect();
+        let body = serde_json::json!({
+            "destination": {
+                "name": to.name(), "incarnation": to.incarnation().to_string(), "url": to.url(),
+            },
+            "slots": slots,
         });
+        let answer = find(next.from).post("/admin/v1/moves", body).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.text);
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    running
+    // Everybody knows it.
+    let number = members
+        .iter()
+        .map(|member| member.server.ownership().routes().number());
+    let number = number.max().unwrap();
+    for member in members {
+        member
+            .until("at the last ring", |status| status["ring_number"] == number)
+            .await;
+    }
+}
+
+/// The place of the member that owns a user.
+pub fn owner_of(members: &[Running], user: u64) -> usize {
+    let routes = members[0].server.ownership().routes();
+    let owner = routes.owner(Slot::of_user(user)).unwrap();
+    let owner = routes.peers()[owner].incarnation;
+    let is = |member: &Running| member.server.ownership().me().incarnation() == owner;
+    members.iter().position(is).unwrap()
 }
 
 impl Running {

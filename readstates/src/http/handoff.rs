@@ -1,0 +1,40 @@
+//! Messages about slots, from other members.
+
+use http::{HeaderName, HeaderValue, request::Parts};
+use hyper::body::Incoming;
+use readstates_api::{Problem, ProblemType, headers};
+
+use super::{
+    App, body,
+    problem::Refusal,
+    reply::{self, Answer},
+};
+use crate::ownership::{MOST_BYTES, NotReceived};
+
+const INCARNATION: HeaderName = HeaderName::from_static(headers::INCARNATION);
+
+/// Takes a message that is meant for this very process.
+pub(super) async fn receive(app: &App, parts: &Parts, content: Incoming) -> Answer {
+    let me = app.ownership.me().incarnation().to_string();
+    let meant = parts.headers.get(INCARNATION);
+    if meant.is_none_or(|meant| meant.as_bytes() != me.as_bytes()) {
+        return Err(another_incarnation(&me));
+    }
+    let message = body::read_up_to(&app.gates, content, MOST_BYTES).await?;
+    let answer = app.ownership.receive(&message.bytes).await.map_err(|why| {
+        let problem = match why {
+            NotReceived::Malformed => ProblemType::MalformedBody,
+            NotReceived::OutOfPlace => ProblemType::BadValue,
+            NotReceived::NotTaking => ProblemType::Draining,
+        };
+        Problem::new(problem, why.to_string())
+    })?;
+    let bytes = HeaderValue::from_static("application/octet-stream");
+    Ok(reply::typed(bytes, answer))
+}
+
+/// The request is meant for another process than this one.
+pub(super) fn another_incarnation(me: &str) -> Refusal {
+    let detail = format!("the process here is {me}; look again at who is there");
+    Problem::new(ProblemType::AnotherIncarnation, detail).into()
+}

@@ -1,0 +1,112 @@
+//! Leaving: everything that is owned is handed on, and the process says its last word.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use readstates_ring::moves::next_handover;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::Ownership;
+use crate::clock;
+
+/// Slots in one batch.
+const BATCH: usize = 64;
+/// After a batch of which nothing was taken.
+const PAUSE: Duration = Duration::from_millis(200);
+/// So many batches of which nothing was taken, one after the other, mean that nobody takes any.
+const VAIN_BATCHES: usize = 5;
+/// How often the last word is tried.
+const LAST_WORDS: usize = 3;
+
+impl Ownership {
+    /// Takes nothing more, and hands on what is owned, for as long as the process runs; what nobody
+    /// takes is written and served on.
+    pub fn begin_drain(self: &Arc<Self>) {
+        if self.draining.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tracing::info!(owned = self.slots.counts().owned, "draining");
+        let this = Arc::clone(self);
+        self.spawn(async move {
+            this.renew().await;
+            while !this.hand_over().await {
+                this.engine.flush_all().await;
+                sleep(this.config.timing.look_every).await;
+            }
+            tracing::info!("drained: nothing is owned here any more");
+        });
+    }
+
+    /// Takes nothing more, and hands on what is owned until nothing is left, nobody is there to take
+    /// it, or it is too late; returns whether nothing is left.
+    pub async fn drain(self: &Arc<Self>, deadline: Instant) -> bool {
+        self.draining.store(true, Ordering::Relaxed);
+        let work = async {
+            self.renew().await;
+            self.hand_over().await
+        };
+        // A batch that is cut off stays sealed: whoever gives up here writes everything and ends.
+        timeout_at(deadline, work).await.unwrap_or(false)
+    }
+
+    /// One try to hand on everything.
+    async fn hand_over(self: &Arc<Self>) -> bool {
+        let mut vain = 0;
+        while self.slots.counts().owned > 0 && vain < VAIN_BATCHES {
+            self.see_the_others().await;
+            let table = Arc::clone(self.routes.load().table());
+            let next = {
+                let watch = self.watch.lock();
+                let mut live = watch.live(clock::now());
+                live.retain(|live| live.incarnation != self.me.incarnation());
+                let next = next_handover(&table, &live, self.me.incarnation(), BATCH);
+                next.and_then(|next| {
+                    let to = watch.presence(next.to)?.member().ok()?;
+                    Some((to, next.slots))
+                })
+            };
+            let Some((to, slots)) = next else {
+                return false;
+            };
+            if self.move_now(&to, &slots).await > 0 {
+                vain = 0;
+            } else {
+                vain += 1;
+                sleep(PAUSE).await;
+            }
+        }
+        self.slots.counts().owned == 0
+    }
+
+    async fn see_the_others(&self) {
+        let table = Arc::clone(self.routes.load().table());
+        if let Ok(presences) = self.store.presences().await {
+            let mut watch = self.watch.lock();
+            watch.observe(presences, &table, clock::now());
+        }
+    }
+
+    /// The process is over: it acknowledges nothing more. `written` says that nothing is lost with it;
+    /// then others may take its slots at once.
+    pub async fn leave(self: &Arc<Self>, written: bool) {
+        self.lease.give_up();
+        self.draining.store(true, Ordering::Relaxed);
+        if written {
+            self.gone.store(true, Ordering::Relaxed);
+            for _ in 0..LAST_WORDS {
+                if self.renew().await {
+                    break;
+                }
+            }
+        }
+        self.end();
+    }
+
+    /// Drops what was received and will not be owned by this process.
+    pub async fn drop_received(&self) {
+        self.slots.drop_received();
+        self.slots.sweep().await;
+    }
+}

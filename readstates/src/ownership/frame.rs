@@ -1,0 +1,316 @@
+//! What members say to each other when slots move: bytes with one meaning.
+//!
+//! | kind | body | answer |
+//! |---|---|---|
+//! | 1 offer | JSON: [`Offer`] | JSON: [`Slots`], those that are taken in |
+//! | 2 part | header, blocks | empty |
+//! | 3 last part | header, blocks, digest of the blocks of all parts | JSON: [`Slots`], those that are here, complete |
+//!
+//! A header, little endian: origin u64, transfer u64, number of the part u32, count of blocks u32. A
+//! block: user u64, flags u8 (1 dirty, 2 taken over), milliseconds since it is dirty u32, length u32,
+//! the packed block. A block of length 0 takes the user away. The digest is a u64 at the end.
+
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use readstates_ring::slot::mix64;
+use serde::{Deserialize, Serialize};
+
+use crate::cache::Exported;
+
+const OFFER: u8 = 1;
+const PART: u8 = 2;
+const LAST_PART: u8 = 3;
+/// Bytes before the first block: kind and header.
+const HEAD: usize = 1 + 24;
+/// Bytes before a packed block.
+const BLOCK_HEAD: usize = 17;
+const DIRTY: u8 = 1;
+const TAKEN_OVER: u8 = 2;
+
+/// The announcement of a transfer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Offer {
+    /// Who sends.
+    pub(super) origin: u64,
+    /// Which of its transfers.
+    pub(super) transfer: u64,
+    /// Slots, with the epochs at which the origin owns them.
+    pub(super) slots: Vec<(u16, i64)>,
+}
+
+/// Slots by number.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Slots {
+    pub(super) slots: Vec<u16>,
+}
+
+/// Where a part belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) origin: u64,
+    pub(super) transfer: u64,
+    /// From 0 on.
+    pub(super) number: u32,
+}
+
+/// A message as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Message {
+    Offer(Offer),
+    Part {
+        header: Header,
+        blocks: Vec<Exported>,
+        /// Of this part.
+        digest: u64,
+        /// In the last part: the digest of all.
+        last: Option<u64>,
+    },
+}
+
+/// Bytes that are no message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the message is malformed")]
+pub(super) struct Malformed;
+
+/// A digest of everything so far and one part more.
+pub(super) fn digest_after(before: u64, part: u64) -> u64 {
+    mix64(before.rotate_left(1) ^ part)
+}
+
+impl Offer {
+    pub(super) fn encode(&self) -> Bytes {
+        let mut out = vec![OFFER];
+        // Numbers in vectors: there is nothing that JSON has not.
+        out.extend(serde_json::to_vec(self).unwrap_or_default());
+        out.into()
+    }
+}
+
+/// A part in the making.
+#[derive(Debug)]
+pub(super) struct PartEncoder {
+    out: BytesMut,
+    count: u32,
+}
+
+impl PartEncoder {
+    pub(super) fn new() -> Self {
+        let mut out = BytesMut::new();
+        out.resize(HEAD, 0);
+        Self { out, count: 0 }
+    }
+
+    pub(super) fn push(&mut self, exported: &Exported) {
+        let Exported {
+            user,
+            bytes,
+            taken_over,
+            dirty_for,
+        } = exported;
+        let flags = u8::from(dirty_for.is_some()) * DIRTY + u8::from(*taken_over) * TAKEN_OVER;
+        let age = dirty_for.map_or(0, |age| u32::try_from(age.as_millis()).unwrap_or(u32::MAX));
+        self.out.put_u64_le(*user);
+        self.out.put_u8(flags);
+        self.out.put_u32_le(age);
+        // A block has 16 MiB at most.
+        self.out.put_u32_le(bytes.len() as u32);
+        self.out.put_slice(bytes);
+        self.count += 1;
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.out.len()
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The message, and the digest of everything up to it.
+    pub(super) fn finish(mut self, header: Header, before: u64, last: bool) -> (Bytes, u64) {
+        let Header {
+            origin,
+            transfer,
+            number,
+        } = header;
+        let digest = digest_after(before, digest(&self.out[HEAD..]));
+        let mut head = &mut self.out[..HEAD];
+        head.put_u8(if last { LAST_PART } else { PART });
+        head.put_u64_le(origin);
+        head.put_u64_le(transfer);
+        head.put_u32_le(number);
+        head.put_u32_le(self.count);
+        if last {
+            self.out.put_u64_le(digest);
+        }
+        (self.out.freeze(), digest)
+    }
+}
+
+impl Message {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        match bytes.split_first() {
+            Some((&OFFER, json)) => serde_json::from_slice(json)
+                .map(Self::Offer)
+                .map_err(|_| Malformed),
+            Some((&PART, rest)) => decode_part(rest, false),
+            Some((&LAST_PART, rest)) => decode_part(rest, true),
+            Some(_) | None => Err(Malformed),
+        }
+    }
+}
+
+fn decode_part(bytes: &[u8], last: bool) -> Result<Message, Malformed> {
+    let mut rest = bytes;
+    let header = Header {
+        origin: take_u64(&mut rest)?,
+        transfer: take_u64(&mut rest)?,
+        number: take_u32(&mut rest)?,
+    };
+    let count = take_u32(&mut rest)?;
+    let blocks_end = rest.len().checked_sub(if last { 8 } else { 0 });
+    let (mut blocks_left, mut tail) = rest.split_at(blocks_end.ok_or(Malformed)?);
+    let digest = digest(blocks_left);
+    let mut blocks = Vec::with_capacity(blocks_left.len() / BLOCK_HEAD.max(1) / 8);
+    for _ in 0..count {
+        let user = take_u64(&mut blocks_left)?;
+        let flags = take(&mut blocks_left, 1)?[0];
+        let age = take_u32(&mut blocks_left)?;
+        let length = take_u32(&mut blocks_left)?;
+        if flags & !(DIRTY | TAKEN_OVER) != 0 {
+            return Err(Malformed);
+        }
+        blocks.push(Exported {
+            user,
+            bytes: take(&mut blocks_left, length as usize)?.to_vec(),
+            taken_over: flags & TAKEN_OVER != 0,
+            dirty_for: (flags & DIRTY != 0).then(|| Duration::from_millis(age.into())),
+        });
+    }
+    if !blocks_left.is_empty() {
+        return Err(Malformed);
+    }
+    Ok(Message::Part {
+        header,
+        blocks,
+        digest,
+        last: if last {
+            Some(take_u64(&mut tail)?)
+        } else {
+            None
+        },
+    })
+}
+
+fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], Malformed> {
+    let (taken, rest) = bytes.split_at_checked(count).ok_or(Malformed)?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+fn take_u64(bytes: &mut &[u8]) -> Result<u64, Malformed> {
+    let mut number = [0; 8];
+    number.copy_from_slice(take(bytes, 8)?);
+    Ok(u64::from_le_bytes(number))
+}
+
+fn take_u32(bytes: &mut &[u8]) -> Result<u32, Malformed> {
+    let mut number = [0; 4];
+    number.copy_from_slice(take(bytes, 4)?);
+    Ok(u32::from_le_bytes(number))
+}
+
+/// 64 bits that differ, as good as surely, when any byte does. Not against an adversary: members trust
+/// each other.
+fn digest(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let whole = words.iter().fold(bytes.len() as u64, |digest, word| {
+        digest_after(digest, u64::from_le_bytes(*word))
+    });
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    digest_after(whole, u64::from_le_bytes(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks() -> Vec<Exported> {
+        let block = |user, dirty_for| Exported {
+            user,
+            bytes: vec![user as u8; user as usize],
+            taken_over: user == 3,
+            dirty_for,
+        };
+        vec![
+            block(3, None),
+            block(10, Some(Duration::from_millis(70))),
+            block(0, None),
+        ]
+    }
+
+    #[test]
+    fn what_was_said_is_what_is_heard() {
+        let offer = Offer {
+            origin: u64::MAX,
+            transfer: 2,
+            slots: vec![(0, 5), (1023, 6)],
+        };
+        let heard = Message::decode(&offer.encode());
+        assert_eq!(heard, Ok(Message::Offer(offer)));
+        let header = Header {
+            origin: 7,
+            transfer: 9,
+            number: 4,
+        };
+        for last in [false, true] {
+            let mut part = PartEncoder::new();
+            blocks().iter().for_each(|block| part.push(block));
+            let (bytes, digest) = part.finish(header, 11, last);
+            let Ok(Message::Part {
+                header: heard,
+                blocks: heard_blocks,
+                digest: of_part,
+                last: of_all,
+            }) = Message::decode(&bytes)
+            else {
+                panic!("no part")
+            };
+            assert_eq!((heard, heard_blocks), (header, blocks()));
+            assert_eq!(digest_after(11, of_part), digest);
+            assert_eq!(of_all, last.then_some(digest));
+        }
+    }
+
+    #[test]
+    fn a_message_with_anything_wrong_is_none_or_has_another_digest() {
+        let header = Header {
+            origin: 7,
+            transfer: 9,
+            number: 4,
+        };
+        let mut part = PartEncoder::new();
+        blocks().iter().for_each(|block| part.push(block));
+        let (bytes, digest) = part.finish(header, 0, true);
+        for end in 0..bytes.len() {
+            assert_eq!(Message::decode(&bytes[..end]), Err(Malformed), "{end}");
+        }
+        for place in HEAD..bytes.len() {
+            let mut other = bytes.to_vec();
+            other[place] ^= 0x10;
+            if let Ok(Message::Part {
+                digest: of_part,
+                last,
+                ..
+            }) = Message::decode(&other)
+            {
+                let same = digest_after(0, of_part) == digest && last == Some(digest);
+                assert!(!same, "byte {place}");
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Who may work on a slot now: one door for each, with a count of those inside.
+//!
+//! An operation that finds the door open goes in, works, and asks on its way out whether it may be
+//! acknowledged: the door may have closed behind it, or the lease have run out. While a door is
+//! closed, who comes waits in front of it, bounded in number and time.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+};
+
+use readstates_ring::{Epoch, Slot};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
+
+use super::lease::Lease;
+use crate::limit::{Limit, Permit};
+
+/// Set while a door is open; below it the number of those inside.
+const OPEN: u64 = 1 << 63;
+/// No epoch at which anything is acknowledged.
+const NONE: i64 = i64::MIN;
+
+#[derive(Debug)]
+struct Door {
+    inside: AtomicU64,
+    /// The epoch at which those inside may be acknowledged.
+    epoch: AtomicI64,
+    /// Something about the slot is different now.
+    changed: Notify,
+}
+
+/// The doors of all slots.
+#[derive(Debug)]
+pub(super) struct Gate {
+    doors: Box<[Door]>,
+    lease: Arc<Lease>,
+    /// Those who wait in front of doors.
+    pub(super) queue: Limit,
+}
+
+/// The right to work on the users of a slot. Those inside are counted until it is dropped.
+pub struct Pass<'a> {
+    gate: &'a Gate,
+    slot: Slot,
+    epoch: i64,
+}
+
+impl Gate {
+    pub(super) fn new(lease: Arc<Lease>, most_queued: usize) -> Self {
+        let door = |_| Door {
+            inside: AtomicU64::new(0),
+            epoch: AtomicI64::new(NONE),
+            changed: Notify::new(),
+        };
+        Self {
+            doors: Slot::all().map(door).collect(),
+            lease,
+            queue: Limit::new(most_queued),
+        }
+    }
+
+    fn door(&self, slot: Slot) -> &Door {
+        &self.doors[usize::from(slot.number())]
+    }
+
+    /// Goes in, if the door is open.
+    pub(super) fn enter(&self, slot: Slot) -> Option<Pass<'_>> {
+        let door = self.door(slot);
+        let before = door.inside.fetch_add(1, Ordering::AcqRel);
+        // Counted from here on: who waits for the door to be left waits for this one, too.
+        let pass = Pass {
+            gate: self,
+            slot,
+            epoch: door.epoch.load(Ordering::Acquire),
+        };
+        (before & OPEN != 0).then_some(pass)
+    }
+
+    /// Opens a door for an epoch.
+    pub(super) fn open(&self, slot: Slot, epoch: Epoch) {
+        let door = self.door(slot);
+        door.epoch.store(epoch.number(), Ordering::Release);
+        door.inside.fetch_or(OPEN, Ordering::AcqRel);
+        door.changed.notify_waiters();
+    }
+
+    /// Closes a door; those inside may be acknowledged, or not.
+    pub(super) fn close(&self, slot: Slot, acknowledge: bool) {
+        let door = self.door(slot);
+        door.inside.fetch_and(!OPEN, Ordering::AcqRel);
+        if !acknowledge {
+            door.epoch.store(NONE, Ordering::Release);
+        }
+        door.changed.notify_waiters();
+    }
+
+    /// Lets those who wait look again.
+    pub(super) fn look_again(&self, slot: Slot) {
+        self.door(slot).changed.notify_waiters();
+    }
+
+    /// Waits until a closed door has nobody behind it.
+    pub(super) async fn left(&self, slot: Slot) {
+        let door = self.door(slot);
+        loop {
+            let changed = door.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if door.inside.load(Ordering::Acquire) & !OPEN == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits in front of a door, unless `now` is so already, until something is different or it is too
+    /// late; returns whether it is not too late.
+    pub(super) async fn wait(
+        &self,
+        slot: Slot,
+        deadline: Instant,
+        now: impl FnOnce() -> bool,
+    ) -> bool {
+        let changed = self.door(slot).changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        // Cancel-safe: who is not told now looks again by itself.
+        now() || timeout_at(deadline, changed).await.is_ok()
+    }
+
+    /// Whether a door is open.
+    pub(super) fn is_open(&self, slot: Slot) -> bool {
+        self.door(slot).inside.load(Ordering::Acquire) & OPEN != 0
+    }
+
+    /// A place in the queue, if there is one.
+    pub(super) fn queue(&self) -> Option<Permit<&Limit>> {
+        Permit::take(&self.queue, 1)
+    }
+}
+
+impl Pass<'_> {
+    /// The slot.
+    #[must_use]
+    pub fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// Whether what was done may be acknowledged. To be asked when the work is done: the process may
+    /// have been stopped between any two instructions.
+    #[must_use]
+    pub fn may_acknowledge(&self) -> bool {
+        let epoch = self.gate.door(self.slot).epoch.load(Ordering::Acquire);
+        epoch != NONE && epoch == self.epoch && self.gate.lease.is_valid()
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        let door = self.gate.door(self.slot);
+        if door.inside.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // The last one out of a closed door.
+            door.changed.notify_waiters();
+        }
+    }
+}
+
+impl fmt::Debug for Pass<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pass")
+            .field("slot", &self.slot)
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{super::lease::LeaseClock, *};
+
+    fn gate() -> (Gate, Slot, Epoch) {
+        let lease = Arc::new(Lease::new(LeaseClock::Runtime));
+        lease.extend(lease.now(), Duration::from_secs(10));
+        let slot = Slot::new(7).unwrap();
+        (Gate::new(lease, 2), slot, Epoch::mint(None, 1 << 50))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_went_in_before_a_door_closed_is_waited_for_and_acknowledged() {
+        let (gate, slot, epoch) = gate();
+        assert!(gate.enter(slot).is_none());
+        gate.left(slot).await;
+        gate.open(slot, epoch);
+        let pass = gate.enter(slot).unwrap();
+        gate.close(slot, true);
+        assert!(gate.enter(slot).is_none());
+        assert!(pass.may_acknowledge());
+        let still = tokio::time::timeout(Duration::from_secs(1), gate.left(slot)).await;
+        assert!(still.is_err());
+        drop(pass);
+        gate.left(slot).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_acknowledged_without_a_lease_or_at_another_epoch() {
+        let (gate, slot, epoch) = gate();
+        gate.open(slot, epoch);
+        let pass = gate.enter(slot).unwrap();
+        gate.close(slot, false);
+        assert!(!pass.may_acknowledge());
+        gate.open(slot, Epoch::mint(Some(epoch), 0));
+        assert!(!pass.may_acknowledge(), "it went in at the epoch before");
+        let next = gate.enter(slot).unwrap();
+        assert!(next.may_acknowledge());
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert!(!next.may_acknowledge());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_goes_in_when_the_door_opens_or_leaves_when_it_is_too_late() {
+        let (gate, slot, epoch) = gate();
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let waited = gate.wait(slot, deadline, || gate.is_open(slot));
+        let opened = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            gate.open(slot, epoch);
+        };
+        assert!(tokio::join!(waited, opened).0);
+        gate.close(slot, true);
+        let deadline = Instant::now() + Duration::from_secs(2);
+        assert!(!gate.wait(slot, deadline, || gate.is_open(slot)).await);
+        let places: Vec<_> = (0..3).map(|_| gate.queue()).collect();
+        assert!(places[1].is_some() && places[2].is_none());
+    }
+}

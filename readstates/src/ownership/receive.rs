@@ -1,0 +1,120 @@
+//! The receiving end of a transfer: what becomes of each message of another member.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use bytes::Bytes;
+use readstates_ring::{
+    Epoch, Incarnation, Slot,
+    handoff::{Action, Event},
+};
+
+use super::{
+    Ownership,
+    frame::{self, Malformed, Message, Offer},
+    slots::{NotTaken, Part},
+};
+use crate::clock;
+
+/// Why a message was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotReceived {
+    /// It is no message.
+    #[error("the message is malformed")]
+    Malformed,
+    /// This member takes nothing.
+    #[error("this member takes no slots now")]
+    NotTaking,
+    /// The message does not follow the ones before it; the sender begins again.
+    #[error("the transfer cannot go on: begin again")]
+    OutOfPlace,
+}
+
+impl From<Malformed> for NotReceived {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+impl Ownership {
+    /// Takes a message of another member; returns what it is answered.
+    ///
+    /// # Errors
+    /// When it is not taken; nothing of it has an effect then.
+    pub async fn receive(self: &Arc<Self>, message: &[u8]) -> Result<Bytes, NotReceived> {
+        match Message::decode(message)? {
+            Message::Offer(offer) => self.offered(offer).await.map(|slots| answer(&slots)),
+            Message::Part {
+                header,
+                blocks,
+                digest,
+                last,
+            } => {
+                let part = Part {
+                    header,
+                    blocks,
+                    digest,
+                    last,
+                };
+                let confirmed = self.slots.take_part(&part).map_err(|why| {
+                    tracing::warn!(origin = %Incarnation::new(header.origin), "a part was not taken: {why}");
+                    match why {
+                        NotTaken::UnknownTransfer
+                        | NotTaken::OutOfOrder { .. }
+                        | NotTaken::Digest
+                        | NotTaken::Block => NotReceived::OutOfPlace,
+                    }
+                })?;
+                let blocks = part.blocks.len() as u64;
+                self.counters
+                    .received_blocks
+                    .fetch_add(blocks, Ordering::Relaxed);
+                self.engine.cache().make_room(None, clock::now());
+                Ok(match last {
+                    Some(_) => answer(&confirmed),
+                    None => Bytes::new(),
+                })
+            }
+        }
+    }
+
+    async fn offered(self: &Arc<Self>, offer: Offer) -> Result<Vec<Slot>, NotReceived> {
+        if self.draining.load(Ordering::Relaxed) || !self.lease.is_valid() {
+            return Err(NotReceived::NotTaking);
+        }
+        let Offer {
+            origin,
+            transfer,
+            slots,
+        } = offer;
+        let origin = Incarnation::new(origin);
+        let slots = slots
+            .into_iter()
+            .map(|(slot, epoch)| Some((Slot::new(slot)?, Epoch::new(epoch)?)))
+            .collect::<Option<Vec<_>>>()
+            .ok_or(NotReceived::Malformed)?;
+        let behind = self.hear_offers(origin, &slots);
+        if !behind.is_empty() {
+            self.refresh().await;
+            self.hear_offers(origin, &behind);
+        }
+        // What is left here of earlier times goes before anything new comes.
+        self.slots.sweep().await;
+        Ok(self.slots.begin_transfer(origin, transfer, &slots))
+    }
+
+    /// Returns those of the slots of which the ring must be asked first.
+    fn hear_offers(&self, origin: Incarnation, slots: &[(Slot, Epoch)]) -> Vec<(Slot, Epoch)> {
+        let behind = |&&(slot, epoch): &&(Slot, Epoch)| {
+            let actions = self.slots.hear(slot, Event::Offered { origin, epoch });
+            actions.contains(&Action::AskRing)
+        };
+        slots.iter().filter(behind).copied().collect()
+    }
+}
+
+fn answer(slots: &[Slot]) -> Bytes {
+    let slots = frame::Slots {
+        slots: slots.iter().map(|slot| slot.number()).collect(),
+    };
+    serde_json::to_vec(&slots).unwrap_or_default().into()
+}

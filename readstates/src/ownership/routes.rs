@@ -1,0 +1,116 @@
+//! Who owns which slot, as a snapshot that every request looks at, and how each member is reached.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+use readstates_api::RingDocument;
+use readstates_ring::{Incarnation, RingMember, RingTable, Slot};
+
+use crate::limit::Limit;
+
+/// No owner.
+const NOBODY: u16 = u16::MAX;
+
+/// One member of the ring.
+#[derive(Debug)]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// The process.
+    pub incarnation: Incarnation,
+    /// Where it answers, without a slash at the end.
+    pub url: String,
+    /// Requests under way to it.
+    pub to: Limit,
+    /// Requests from it.
+    pub from: Limit,
+}
+
+impl Peer {
+    fn new(member: &RingMember, most: usize) -> Self {
+        Self {
+            name: member.name().to_owned(),
+            incarnation: member.incarnation(),
+            url: member.url().trim_end_matches('/').to_owned(),
+            to: Limit::new(most),
+            from: Limit::new(most),
+        }
+    }
+}
+
+/// One state of the ring.
+#[derive(Debug)]
+pub struct Routes {
+    table: Arc<RingTable>,
+    peers: Vec<Arc<Peer>>,
+    /// For each slot its owner's place in `peers`, or [`NOBODY`].
+    owners: Box<[u16]>,
+    /// The number, as every answer says it.
+    header: HeaderValue,
+}
+
+impl Routes {
+    /// Before the ring was read for the first time: nobody owns anything.
+    pub(super) fn unknown() -> Self {
+        Self::new(Arc::default(), None, 0)
+    }
+
+    /// The routes of a table. Members that were known before go on with their limits; others get
+    /// limits of `most` requests.
+    pub(super) fn new(table: Arc<RingTable>, before: Option<&Self>, most: usize) -> Self {
+        let known = |member: &RingMember| {
+            let peers = before.map_or(&[][..], |before| &before.peers);
+            peers
+                .iter()
+                .find(|peer| peer.incarnation == member.incarnation() && peer.url == member.url())
+                .cloned()
+        };
+        let peer = |member| known(member).unwrap_or_else(|| Arc::new(Peer::new(member, most)));
+        Self {
+            peers: table.members().iter().map(peer).collect(),
+            owners: table
+                .owners()
+                .into_iter()
+                .map(|owner| owner.unwrap_or(NOBODY))
+                .collect(),
+            header: HeaderValue::from(table.number()),
+            table,
+        }
+    }
+
+    /// The number, as a header has it.
+    pub(crate) fn header(&self) -> HeaderValue {
+        self.header.clone()
+    }
+
+    /// The ring.
+    #[must_use]
+    pub fn table(&self) -> &Arc<RingTable> {
+        &self.table
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.table.number()
+    }
+
+    /// Everybody who owns a slot.
+    #[must_use]
+    pub fn peers(&self) -> &[Arc<Peer>] {
+        &self.peers
+    }
+
+    /// The owner of a slot: its place in [`Routes::peers`].
+    #[must_use]
+    pub fn owner(&self, slot: Slot) -> Option<usize> {
+        let owner = self.owners[usize::from(slot.number())];
+        (owner != NOBODY).then_some(usize::from(owner))
+    }
+
+    /// The ring as clients read it.
+    #[must_use]
+    pub fn document(&self) -> RingDocument {
+        RingDocument::from(&*self.table)
+    }
+}

@@ -1,0 +1,348 @@
+//! The sending end of a transfer: a batch of slots to one member, warm and without an error.
+//!
+//! ```text
+//! offer ─▶ all blocks ─▶ what changed meanwhile, again and again ─▶ seal ─▶ wait until nobody works
+//!       ─▶ the last changes and the digest ─▶ confirmed ─▶ swap ─▶ who waited goes to the new owner
+//! ```
+//! Whatever goes wrong before the seal leaves everything as it was. After it the slots go on under a
+//! new epoch: the destination's, or this member's again.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use rand::Rng;
+use readstates_api::admin::StreamStatus;
+use readstates_ring::{
+    Epoch, RingMember, Slot, Succession,
+    handoff::{Action, Event},
+};
+use tokio::{
+    sync::OwnedMutexGuard,
+    time::{Instant, sleep, timeout_at},
+};
+
+use super::{
+    Ownership,
+    alive::swaps,
+    frame::{Header, Offer, PartEncoder, Slots as Numbers},
+    peers::PeerError,
+};
+use crate::{
+    cache::{Exported, PARTS, SlotSet},
+    clock,
+};
+
+/// A part is sent when it has so many bytes.
+const PART_BYTES: usize = 512 << 10;
+/// Bytes a second while clients are served.
+const BYTES_PER_SECOND: f64 = (64 << 20) as f64;
+/// Users who changed since they were sent, at most, when the slots are sealed: some milliseconds.
+const FEW: usize = 256;
+/// Rounds of sending what changed; then the slots are sealed however much it is.
+const ROUNDS: usize = 10;
+/// Users exported in one go.
+const AT_ONCE: usize = 1024;
+/// How long operations may take to end after the seal.
+const FINISH_PATIENCE: Duration = Duration::from_secs(5);
+/// A message is sent so often.
+const ATTEMPTS: usize = 3;
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A transfer under way.
+struct Sending<'a> {
+    ownership: &'a Ownership,
+    to: &'a RingMember,
+    transfer: u64,
+    next_part: u32,
+    digest: u64,
+    part: PartEncoder,
+    began: Instant,
+    bytes: u64,
+}
+
+impl Ownership {
+    /// Begins to move slots to a process, if none are on the move: returns how many. A wish: each slot
+    /// must be owned here at the epoch given.
+    pub fn begin_move(self: &Arc<Self>, to: RingMember, slots: &[(Slot, Epoch)]) -> u16 {
+        let Ok(turn) = Arc::clone(&self.moving).try_lock_owned() else {
+            return 0;
+        };
+        let accepted = self.accepted(&to, slots);
+        let count = accepted.len() as u16;
+        if count > 0 {
+            let this = Arc::clone(self);
+            self.spawn(async move {
+                this.send(&to, accepted, turn).await;
+            });
+        }
+        count
+    }
+
+    /// Moves slots to a process and waits for it; returns how many are not here any more.
+    pub(super) async fn move_now(&self, to: &RingMember, slots: &[(Slot, Epoch)]) -> usize {
+        let turn = Arc::clone(&self.moving).lock_owned().await;
+        let accepted = self.accepted(to, slots);
+        self.send(to, accepted, turn).await
+    }
+
+    fn accepted(&self, to: &RingMember, slots: &[(Slot, Epoch)]) -> Vec<(Slot, Epoch)> {
+        let destination = to.incarnation();
+        let accepts = |&&(slot, epoch): &&(Slot, Epoch)| {
+            let asked = Event::MoveAsked { epoch, destination };
+            let actions = self.slots.hear(slot, asked);
+            actions.contains(&Action::Stream { destination })
+        };
+        slots.iter().filter(accepts).copied().collect()
+    }
+
+    async fn send(
+        &self,
+        to: &RingMember,
+        slots: Vec<(Slot, Epoch)>,
+        _turn: OwnedMutexGuard<()>,
+    ) -> usize {
+        let all: Vec<Slot> = slots.iter().map(|&(slot, _)| slot).collect();
+        *self.streaming.lock() = Some(StreamStatus {
+            to: to.name().to_owned(),
+            slots: all.len() as u16,
+        });
+        let cache = self.engine.cache();
+        cache.track(&all, true);
+        let mut sending = Sending::new(self, to);
+        if let Err(error) = sending.run(&slots).await {
+            tracing::warn!(to = to.name(), slots = all.len(), "a move failed: {error}");
+        }
+        // What is not on its way to the destination by now stays, or goes on under a new epoch.
+        let stuck = self
+            .slots
+            .hear_all(all.iter().copied(), Event::StreamFailed);
+        self.retake(swaps(&stuck)).await;
+        let mine: Vec<Slot> = self
+            .slots
+            .mine()
+            .into_iter()
+            .map(|(slot, _)| slot)
+            .collect();
+        let stay: Vec<Slot> = all
+            .iter()
+            .filter(|slot| mine.contains(slot))
+            .copied()
+            .collect();
+        cache.track(&stay, false);
+        cache.forget_changed(&all.iter().copied().collect());
+        *self.streaming.lock() = None;
+        let handed = all.len() - stay.len();
+        let counter = &self.counters.handed;
+        counter.fetch_add(handed as u64, Ordering::Relaxed);
+        tracing::info!(
+            to = to.name(),
+            slots = handed,
+            bytes = sending.bytes,
+            took = ?sending.began.elapsed(),
+            "slots were handed on"
+        );
+        handed
+    }
+}
+
+impl<'a> Sending<'a> {
+    fn new(ownership: &'a Ownership, to: &'a RingMember) -> Self {
+        Self {
+            ownership,
+            to,
+            transfer: rand::rng().random(),
+            next_part: 0,
+            digest: 0,
+            part: PartEncoder::new(),
+            began: Instant::now(),
+            bytes: 0,
+        }
+    }
+
+    async fn run(&mut self, slots: &[(Slot, Epoch)]) -> Result<(), PeerError> {
+        let taken = self.offer(slots).await?;
+        let (slots, refused): (Vec<_>, Vec<_>) =
+            slots.iter().partition(|(slot, _)| taken.contains(slot));
+        let refused = refused.into_iter().map(|(slot, _)| slot);
+        self.ownership.slots.hear_all(refused, Event::StreamFailed);
+        if slots.is_empty() {
+            return Err(PeerError::new(self.to.name(), "it takes none of the slots"));
+        }
+        let set = slots.iter().map(|&(slot, _)| slot).collect();
+        self.all_blocks(&set).await?;
+        self.changes(&set).await?;
+        self.seal(&slots, &set).await;
+        self.last_part(&slots, &set).await
+    }
+
+    async fn offer(&self, slots: &[(Slot, Epoch)]) -> Result<Vec<Slot>, PeerError> {
+        let offer = Offer {
+            origin: self.ownership.me.incarnation().bits(),
+            transfer: self.transfer,
+            slots: slots
+                .iter()
+                .map(|&(slot, epoch)| (slot.number(), epoch.number()))
+                .collect(),
+        };
+        let answer = self.say(offer.encode()).await?;
+        self.numbers(&answer)
+    }
+
+    fn numbers(&self, answer: &[u8]) -> Result<Vec<Slot>, PeerError> {
+        let Numbers { slots } = serde_json::from_slice(answer)
+            .map_err(|error| PeerError::new(self.to.name(), error.to_string()))?;
+        Ok(slots.into_iter().filter_map(Slot::new).collect())
+    }
+
+    /// Everything that is in memory, while clients are served.
+    async fn all_blocks(&mut self, set: &SlotSet) -> Result<(), PeerError> {
+        let mut found = Vec::new();
+        for part in 0..PARTS {
+            let cache = self.ownership.engine.cache();
+            cache.export(set, part, clock::now(), &mut found);
+            self.push(&mut found).await?;
+            if part % 64 == 0 {
+                tokio::task::yield_now().await;
+            }
+            self.keep_pace().await;
+        }
+        self.flush().await
+    }
+
+    /// What changed meanwhile, until it is little.
+    async fn changes(&mut self, set: &SlotSet) -> Result<(), PeerError> {
+        for _ in 0..ROUNDS {
+            let sent = self.changes_once(set, true).await?;
+            if sent <= FEW {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what has changed by now; returns how many users that were.
+    async fn changes_once(&mut self, set: &SlotSet, paced: bool) -> Result<usize, PeerError> {
+        let (mut found, mut sent) = (Vec::new(), 0);
+        loop {
+            let cache = self.ownership.engine.cache();
+            let more = cache.export_changed(set, AT_ONCE, clock::now(), &mut found);
+            sent += found.len();
+            self.push(&mut found).await?;
+            if !more {
+                break;
+            }
+            if paced {
+                self.keep_pace().await;
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Closes the doors and waits until nobody is behind them.
+    async fn seal(&self, slots: &[(Slot, Epoch)], set: &SlotSet) {
+        let ownership = self.ownership;
+        let all = slots.iter().map(|&(slot, _)| slot);
+        ownership.slots.hear_all(all.clone(), Event::CaughtUp);
+        ownership.engine.abandon_loads(set);
+        let deadline = Instant::now() + FINISH_PATIENCE;
+        for slot in all {
+            // Cancel-safe: it only waits.
+            if timeout_at(deadline, ownership.gate.left(slot))
+                .await
+                .is_ok()
+            {
+                ownership.slots.hear(slot, Event::Finished);
+            }
+        }
+    }
+
+    /// The last changes, the digest, and the ring.
+    async fn last_part(&mut self, slots: &[(Slot, Epoch)], set: &SlotSet) -> Result<(), PeerError> {
+        self.changes_once(set, false).await?;
+        let message = self.finish(true);
+        let answer = self.say(message).await?;
+        let confirmed = self.numbers(&answer)?;
+        let destination = self.to.incarnation();
+        let mut handed = Vec::new();
+        for &(slot, epoch) in slots.iter().filter(|(slot, _)| confirmed.contains(slot)) {
+            let event = Event::Confirmed { destination, epoch };
+            let actions = self.ownership.slots.hear(slot, event);
+            let swap = Action::Swap {
+                expected: epoch,
+                owner: destination,
+            };
+            if actions.contains(&swap) {
+                handed.push((slot, Some(epoch)));
+            }
+        }
+        self.ownership
+            .swap(handed, self.to, Succession::Handed)
+            .await;
+        Ok(())
+    }
+
+    /// Puts blocks into parts, and sends those that are full.
+    async fn push(&mut self, found: &mut Vec<Exported>) -> Result<(), PeerError> {
+        for exported in found.drain(..) {
+            self.part.push(&exported);
+            if self.part.bytes() >= PART_BYTES {
+                let message = self.finish(false);
+                self.say(message).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), PeerError> {
+        if self.part.count() > 0 {
+            let message = self.finish(false);
+            self.say(message).await?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, last: bool) -> Bytes {
+        let part = std::mem::replace(&mut self.part, PartEncoder::new());
+        let counters = &self.ownership.counters;
+        let blocks = u64::from(part.count());
+        counters.sent_blocks.fetch_add(blocks, Ordering::Relaxed);
+        let header = Header {
+            origin: self.ownership.me.incarnation().bits(),
+            transfer: self.transfer,
+            number: self.next_part,
+        };
+        let (message, digest) = part.finish(header, self.digest, last);
+        (self.digest, self.next_part) = (digest, self.next_part + 1);
+        let bytes = message.len() as u64;
+        self.bytes += bytes;
+        counters.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+        message
+    }
+
+    /// Sends a message until it is answered: each may be sent again.
+    async fn say(&self, message: Bytes) -> Result<Bytes, PeerError> {
+        let mut attempt = 1;
+        loop {
+            let answer = self.ownership.peers.send(self.to, message.clone()).await;
+            match answer {
+                Err(error) if attempt < ATTEMPTS => {
+                    tracing::debug!(attempt, "{error}");
+                    attempt += 1;
+                    sleep(ATTEMPT_PAUSE).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Waits when more was sent than should be by now.
+    async fn keep_pace(&self) {
+        let due = Duration::from_secs_f64(self.bytes as f64 / BYTES_PER_SECOND);
+        if let Some(wait) = due.checked_sub(self.began.elapsed()) {
+            sleep(wait).await;
+        }
+    }
+}
