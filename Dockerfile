@@ -52,6 +52,8 @@ COPY lib/ /opt/cassandra/lib/
 COPY java17.options server.options logback.xml /opt/cassandra/
 COPY entrypoint /opt/cassandra/
 COPY cassandra nodetool /usr/local/bin/
+# By the name that the official image has it.
+RUN ln -s /opt/cassandra/entrypoint /usr/local/bin/docker-entrypoint.sh
 ENV CASSANDRA_CONF=/etc/cassandra
 VOLUME /var/lib/cassandra
 USER 999:999

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::agent::AgentCommand;
+
 /// The Kubernetes operator of Readstates.
 #[derive(Debug, Parser)]
 #[command(name = "operator", version, about, max_term_width = 100)]
@@ -21,6 +23,9 @@ pub enum Command {
     Run(RunArgs),
     /// Print the custom resource definitions as YAML.
     Crd,
+    /// Look after the database in this pod. What the operator puts into database pods.
+    #[command(subcommand)]
+    Agent(AgentCommand),
 }
 
 /// How `operator run` works.
@@ -51,6 +56,15 @@ pub struct RunArgs {
         default_value = "scylladb/scylla:2025.1"
     )]
     pub scylla_image: String,
+
+    /// Image of the agent in database pods: the one that this program is in.
+    #[arg(
+        long,
+        env = "OPERATOR_IMAGE",
+        value_name = "IMAGE",
+        default_value = "readstates/operator:latest"
+    )]
+    pub agent_image: String,
 
     /// Where /livez, /readyz and /metrics are served.
     #[arg(

@@ -1,8 +1,10 @@
 //! What every reconcile may use, none of it about any one cluster.
 
+use std::sync::Arc;
+
 use kube::{Client, runtime::events::Reporter};
 
-use crate::observe::AdminClient;
+use crate::{agents::Agents, observe::AdminClient};
 
 /// Clients and settings.
 #[derive(Clone)]
@@ -13,6 +15,8 @@ pub struct Context {
     pub reporter: Reporter,
     /// Asks cache pods.
     pub admin: AdminClient,
+    /// Asks the agents of database pods, and tells them what to do.
+    pub agents: Arc<dyn Agents>,
     /// Images for clusters that name none.
     pub images: Images,
 }
@@ -34,4 +38,6 @@ pub struct Images {
     pub cassandra: String,
     /// Of `ScyllaDB` members.
     pub scylla: String,
+    /// Of the agent beside them: the operator's own.
+    pub agent: String,
 }

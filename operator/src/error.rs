@@ -35,6 +35,13 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
+    /// The system gave no random bytes.
+    #[error("failed to make a token")]
+    Random {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// The API server handed out an object without what every stored object has.
     #[error("the object has no {field}")]
     Nameless {
@@ -49,6 +56,7 @@ impl Error {
     pub fn retryable(&self) -> bool {
         match self {
             Self::Read { source, .. } | Self::Write { source, .. } => passes(source),
+            Self::Random { .. } => true,
             Self::Encode { .. } | Self::Nameless { .. } => false,
         }
     }
@@ -70,6 +78,7 @@ impl Error {
             Self::Read { .. } => "read",
             Self::Write { .. } => "write",
             Self::Encode { .. } => "encode",
+            Self::Random { .. } => "random",
             Self::Nameless { .. } => "nameless",
         }
     }

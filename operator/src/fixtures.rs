@@ -8,7 +8,7 @@ use crate::{
     context::Images,
     observe::{JobOutcome, JobSeen, Member, PodSeen, Seen, StatefulSetSeen, World},
     plan::{CacheStep, Plan, plan},
-    validate::{Identity, InvalidSpec, Store, ValidatedCluster, validate},
+    validate::{Database, Identity, InvalidSpec, Rack, Store, ValidatedCluster, validate},
 };
 
 pub(crate) const CASSANDRA: &str = "
@@ -38,6 +38,7 @@ pub(crate) fn images() -> Images {
         readstates: "readstates:1".to_owned(),
         cassandra: "cassandra:5".to_owned(),
         scylla: "scylla:6".to_owned(),
+        agent: "operator:1".to_owned(),
     }
 }
 
@@ -90,24 +91,29 @@ pub(crate) fn scene(spec: &str) -> Scene {
 impl Scene {
     /// The rack is as wanted, with this many members ready.
     pub(crate) fn rack(mut self, name: &str, ready: i32) -> Self {
-        let Store::Managed(database) = &self.cluster.store else {
-            panic!("no racks")
-        };
-        let rack = database.racks.iter().find(|r| r.name == name).unwrap();
+        let (database, rack) = self.managed(name);
         let seen = StatefulSetSeen {
             replicas: rack.members,
             existing: rack.members,
             ready,
             settled: true,
-            applied_hash: Some(build::fingerprint(&build::rack(
-                &self.cluster,
-                database,
-                rack,
-            ))),
-            table: None,
+            observed: true,
+            update_revision: Some("r1".to_owned()),
+            template_hash: Some(build::template_hash(&self.cluster, database, rack)),
+            spec_hash: Some(database.spec_hash.clone()),
+            template: Some(Box::default()),
+            ..StatefulSetSeen::default()
         };
         self.world.racks.insert(name.to_owned(), seen);
         self
+    }
+
+    pub(crate) fn managed(&self, rack: &str) -> (&Database, &Rack) {
+        let Store::Managed(database) = &self.cluster.store else {
+            panic!("no racks")
+        };
+        let rack = database.racks.iter().find(|r| r.name == rack).unwrap();
+        (database, rack)
     }
 
     pub(crate) fn database_ready(self) -> Self {
@@ -149,6 +155,7 @@ impl Scene {
                 &CacheStep::Run(table.clone()),
             ))),
             table: Some(table.clone()),
+            ..StatefulSetSeen::default()
         });
         for member in &table.members {
             self = self.pod(&member.name, table.number);

@@ -8,10 +8,13 @@
 //! Only `observe`, `apply` and `status` talk to the world. Nothing is remembered between two runs:
 //! whatever is decided, is decided from what was just observed.
 
+pub mod agent;
+pub mod agents;
 pub mod apply;
 pub mod build;
 pub mod cli;
 pub mod context;
+pub mod engine;
 pub mod error;
 #[cfg(test)]
 mod fixtures;

@@ -15,7 +15,7 @@ use crate::{
     context::Context,
     error::Error,
     observe,
-    plan::plan,
+    plan::{Plan, WaitingOn, plan},
     status::{self, Decided, Report},
     telemetry,
     validate::{Identity, validate},
@@ -24,6 +24,9 @@ use crate::{
 /// How often a cluster is looked at when nothing happens: the columns show what cache pods say, and
 /// nothing else tells when that changes.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
+/// And when the database is on its way: agents tell only who asks.
+const LOOK_AGAIN_SOON: Duration = Duration::from_secs(3);
 
 /// Brings `cluster` one step nearer to its spec, and says how it is.
 ///
@@ -51,6 +54,9 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
                 Applied::All
             } else {
                 apply::delete_jobs(&ctx.client, &id, &plan.jobs_to_delete).await?;
+                let token = world.nodes.token.as_ref();
+                let agents = ctx.agents.as_ref();
+                apply::carry_out(&ctx.client, agents, &id, token, &plan.database).await?;
                 apply::apply(&ctx.client, &id, &build::objects(valid, &plan)).await?
             };
             (plan, applied)
@@ -71,7 +77,14 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
     };
     status::publish(&ctx, &cluster, &status::status(&report, now)).await?;
     telemetry::reconciled(status::outcome(&report), started.elapsed());
-    Ok(Action::requeue(LOOK_AGAIN))
+    Ok(Action::requeue(look_again(&plan)))
+}
+
+fn look_again(plan: &Plan) -> Duration {
+    match plan.waiting {
+        Some(WaitingOn::Database(_) | WaitingOn::Rack { .. }) => LOOK_AGAIN_SOON,
+        _ => LOOK_AGAIN,
+    }
 }
 
 /// What to do after an error: it is in the log and the metrics, and the attempt is repeated.

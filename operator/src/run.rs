@@ -28,6 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    agents::HttpAgents,
     cli::RunArgs,
     context::{Context, Images},
     lease::Election,
@@ -143,10 +144,12 @@ fn context(client: &Client, args: &RunArgs, identity: &str) -> anyhow::Result<Co
         client: client.clone(),
         reporter,
         admin: AdminClient::new().context("failed to make the HTTP client")?,
+        agents: Arc::new(HttpAgents::new().context("failed to make the HTTP client")?),
         images: Images {
             readstates: args.readstates_image.clone(),
             cassandra: args.cassandra_image.clone(),
             scylla: args.scylla_image.clone(),
+            agent: args.agent_image.clone(),
         },
     })
 }

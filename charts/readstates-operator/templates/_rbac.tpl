@@ -1,6 +1,6 @@
 {{/*
-What the operator may do in a namespace it serves, and for what. It never deletes what holds data: it
-has no say over claims, and StatefulSets go when their ReadStateCluster does, by owner reference.
+What the operator may do in a namespace it serves, and for what. It does not delete what holds data: claims only
+with rbac.deleteVolumeClaims, and StatefulSets go when their ReadStateCluster does, by owner reference.
 */}}
 {{- define "readstates-operator.rules" -}}
 # The resources users write: their spec is read, their status is written.
@@ -31,14 +31,19 @@ has no say over claims, and StatefulSets go when their ReadStateCluster does, by
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, patch, delete]
-# Looked at, never changed.
+# Looked at. Deleted only where a database pod does not come up and a newer spec would cure it.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
-# The credentials an external database is reached with: by name, no list.
+  verbs: [get, list, watch, delete]
+# Which node of a database is on which volume.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [list{{ if .Values.rbac.deleteVolumeClaims }}, delete{{ end }}]
+# The credentials an external database is reached with, by name, no list; and the token that the agents in database
+# pods take orders by, which is made once and never changed.
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [get]
+  verbs: [get, create]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]

@@ -20,6 +20,8 @@ pub enum ConditionType {
     DatabaseReady,
     /// Every cache pod runs with the member table in force, and it is the one asked for.
     RingStable,
+    /// Database pods are as another operator made them; they are changed when somebody says so.
+    RequiresUpdate,
 }
 
 /// Three-valued: what was not seen is unknown.
@@ -82,6 +84,28 @@ pub enum Reason {
     UnsafeToStop,
     /// Waiting for an object of an earlier cluster of the same name to be deleted.
     LeftoverObject,
+    /// The next step on the database waits until all its nodes see each other up.
+    DatabaseUnhealthy,
+    /// Database pods are being changed, one after another.
+    DatabaseRolling,
+    /// A database node joins.
+    NodeJoining,
+    /// A database node whose disk came back empty takes its old place.
+    NodeReplacing,
+    /// A database node gives its data away.
+    NodeLeaving,
+    /// A database node should leave and cannot safely; the message has the numbers.
+    ScaleDownRefused,
+    /// A database node could not leave; the message has the database's own words.
+    DecommissionFailed,
+    /// A database node's disk came back empty or with other data, and nobody has a copy that could be trusted.
+    DiskLost,
+    /// A new node waits until the claim of the node that was in its place is gone.
+    ClaimOfFormerNode,
+    /// This operator would make database pods differently.
+    UpdateAvailable,
+    /// Database pods are as this operator makes them.
+    UpToDate,
 }
 
 /// A condition before it meets Kubernetes.
@@ -154,6 +178,7 @@ impl ConditionType {
             Self::CacheReady => "CacheReady",
             Self::DatabaseReady => "DatabaseReady",
             Self::RingStable => "RingStable",
+            Self::RequiresUpdate => "RequiresUpdate",
         }
     }
 }
@@ -204,6 +229,17 @@ impl Reason {
             Self::CacheNotReady => "CacheNotReady",
             Self::UnsafeToStop => "UnsafeToStop",
             Self::LeftoverObject => "LeftoverObject",
+            Self::DatabaseUnhealthy => "DatabaseUnhealthy",
+            Self::DatabaseRolling => "DatabaseRolling",
+            Self::NodeJoining => "NodeJoining",
+            Self::NodeReplacing => "NodeReplacing",
+            Self::NodeLeaving => "NodeLeaving",
+            Self::ScaleDownRefused => "ScaleDownRefused",
+            Self::DecommissionFailed => "DecommissionFailed",
+            Self::DiskLost => "DiskLost",
+            Self::ClaimOfFormerNode => "ClaimOfFormerNode",
+            Self::UpdateAvailable => "UpdateAvailable",
+            Self::UpToDate => "UpToDate",
         }
     }
 }

@@ -28,9 +28,9 @@ use serde::{Deserialize, Serialize};
         .reason(Reason::FieldValueRequired),
     validation = Rule::new(
         "has(self.engine) || !(has(self.replicationFactor) || has(self.racks) || has(self.storage) \
-         || has(self.image) || has(self.resources) || has(self.keyspace))"
+         || has(self.reclaim) || has(self.image) || has(self.resources) || has(self.keyspace))"
     ).message(
-        "replicationFactor, racks, storage, image, resources and keyspace go with engine only; \
+        "replicationFactor, racks, storage, reclaim, image, resources and keyspace go with engine only; \
          external and embedded have fields of their own"
     ),
     validation = Rule::new(
@@ -87,6 +87,11 @@ pub struct DatabaseSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
 
+    /// What becomes of the volume of a member that has left. With `Keep`, the default, it stays until somebody
+    /// deletes its claim, and until then no new member takes that place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<Reclaim>,
+
     /// Image of the members. Default: the image the operator was installed with for this engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
@@ -112,6 +117,17 @@ pub struct DatabaseSpec {
     pub embedded: Option<EmbeddedSpec>,
 }
 
+/// What becomes of a volume that is not needed any more.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reclaim {
+    /// Its claim stays.
+    #[default]
+    Keep,
+    /// Its claim is deleted, once other members have confirmed that the member has left. The operator
+    /// needs the chart's value `rbac.deleteVolumeClaims` for it.
+    Delete,
+}
+
 /// A CQL database engine.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
@@ -125,13 +141,6 @@ pub enum Engine {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("self.members >= oldSelf.members")
-        .message(
-            "members cannot be lowered: the member's data would have to be moved away first, which \
-             the operator does not do"
-        )
-        .field_path(".members")
-        .reason(Reason::FieldValueForbidden),
     validation = Rule::new(
         "has(self.zone) == has(oldSelf.zone) && (!has(self.zone) || self.zone == oldSelf.zone)"
     ).message("zone cannot change: the members' volumes stay in the zone they were made in")
@@ -145,7 +154,9 @@ pub struct RackSpec {
     )]
     pub name: String,
 
-    /// Members (pods) in this rack. Can be raised, not lowered.
+    /// Members (pods) in this rack. When it is lowered, the last member gives its data to the others and
+    /// leaves the database before its pod goes; where that is not safe, the status says why and nothing is
+    /// done. One member at a time joins or leaves.
     #[serde(default = "default_members")]
     #[schemars(range(min = 1, max = 32))]
     pub members: i32,

@@ -11,6 +11,17 @@ pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// Hash of the object as the operator last applied it (annotation).
 pub const APPLIED_HASH: &str = "readstates.dev/applied-hash";
 
+/// Hash of the pod template that a rack's StatefulSet was last given (annotation).
+pub const TEMPLATE_HASH: &str = "readstates.dev/template-hash";
+/// Hash of what the user's spec says of the database pods, as of that template (annotation).
+pub const SPEC_HASH: &str = "readstates.dev/spec-hash";
+/// On a `ReadStateCluster`: the update of the database pods, by the name that the condition `RequiresUpdate`
+/// tells, that may go ahead (annotation).
+pub const UPDATE_DATABASE: &str = "readstates.dev/update-database";
+/// On a `ReadStateCluster`: the host ID of the node whose loss may be accepted although no copy of its data
+/// exists (annotation).
+pub const ACCEPT_DATA_LOSS: &str = "readstates.dev/accept-data-loss";
+
 const NAME: &str = "app.kubernetes.io/name";
 const INSTANCE: &str = "app.kubernetes.io/instance";
 const PART_OF: &str = "app.kubernetes.io/part-of";

@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What the operator saw last. Whoever scripts against it reads the conditions.
@@ -12,7 +13,8 @@ pub struct ReadStateClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady` and `RingStable`.
+    /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady`, `RingStable` and
+    /// `RequiresUpdate`.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
@@ -46,6 +48,12 @@ pub struct ReadStateClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring_number: Option<i64>,
 
+    /// The nodes of the database that the operator runs: which pod is which node of the ring, and on which
+    /// volume. Whoever edits this decides about data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
+    pub database_nodes: Vec<DatabaseNode>,
+
     /// What the next step waits for. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_on: Option<Waiting>,
@@ -63,4 +71,60 @@ pub struct Waiting {
 
     /// Since when.
     pub since: Time,
+}
+
+/// One node of the database.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct DatabaseNode {
+    /// Name of its pod.
+    pub name: String,
+
+    /// Its rack.
+    pub rack: String,
+
+    /// Its identity in the ring. Absent: it has not joined yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_id: Option<String>,
+
+    /// UID of the claim of its volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim_uid: Option<String>,
+
+    /// Where it is between joining and leaving.
+    pub state: DatabaseNodeState,
+
+    /// Since when it is there, or when it was last told to go on.
+    pub since: Time,
+
+    /// How often it was told to leave.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempts: i32,
+
+    /// What the database said when that failed, in its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Where a node is between joining and leaving.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseNodeState {
+    /// It was told to start and is not a member yet.
+    Joining,
+    /// It is a member.
+    Member,
+    /// Its disk came back empty: it takes the place of the node that it was.
+    Replacing,
+    /// It gives its data away.
+    Leaving,
+    /// Other nodes have confirmed that it is gone; its pod or its claim may still be there.
+    Left,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &i32) -> bool {
+    *number == 0
 }

@@ -22,8 +22,11 @@ use k8s_openapi::api::{
 use readstates_operator_api::{ReadStateRing, labels::Component};
 use serde::Serialize;
 
+/// Name of the agent's container in a database pod.
+pub const AGENT: &str = "agent";
+
 pub use self::{
-    database::rack,
+    database::{rack, template_hash, update_name},
     schema_job::{job_name as schema_job_name, schema_job},
 };
 use crate::{
@@ -61,6 +64,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         jobs_to_delete: _,
         waiting: _,
         problem: _,
+        database: _,
     } = plan;
     if let Store::Managed(database) = &cluster.store {
         out.extend([
@@ -71,14 +75,17 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
                 Component::Database,
             ))),
         ]);
-        for rack in database.racks.iter().filter(|r| racks.contains(&r.name)) {
+        for step in racks {
+            let Some(rack) = database.racks.iter().find(|r| r.name == step.rack) else {
+                continue;
+            };
             out.extend(
                 database::config(cluster, database, rack)
                     .map(Box::new)
                     .map(Object::ConfigMap),
             );
             out.push(Object::StatefulSet(Box::new(database::rack(
-                cluster, database, rack,
+                cluster, database, rack, step,
             ))));
         }
     }

@@ -7,8 +7,7 @@ use k8s_openapi::{
         Affinity, Capabilities, HTTPGetAction, NodeAffinity, NodeSelector, NodeSelectorRequirement,
         NodeSelectorTerm, PersistentVolumeClaim, PersistentVolumeClaimSpec, PodAffinityTerm,
         PodAntiAffinity, PodSecurityContext, Probe, SeccompProfile, SecurityContext,
-        TCPSocketAction, TopologySpreadConstraint, VolumeMount, VolumeResourceRequirements,
-        WeightedPodAffinityTerm,
+        TopologySpreadConstraint, VolumeMount, VolumeResourceRequirements, WeightedPodAffinityTerm,
     },
     apimachinery::pkg::{
         apis::meta::v1::{LabelSelector, ObjectMeta},
@@ -75,11 +74,13 @@ pub(super) fn http_probe(path: &str, port: &str, patience: Patience) -> Probe {
     }
 }
 
-pub(super) fn tcp_probe(port: &str, patience: Patience) -> Probe {
+/// Asks another container of the pod, whose ports have no names here.
+pub(super) fn neighbour_probe(path: &str, port: u16, patience: Patience) -> Probe {
     Probe {
-        tcp_socket: Some(TCPSocketAction {
-            port: IntOrString::String(port.to_owned()),
-            host: None,
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::Int(i32::from(port)),
+            ..HTTPGetAction::default()
         }),
         ..probe(patience)
     }

@@ -6,6 +6,8 @@ use k8s_openapi::api::core::v1::ContainerPort;
 pub const HTTP: u16 = 7400;
 /// The admin port of cache pods.
 pub const ADMIN: u16 = 7401;
+/// The agent in database pods.
+pub const AGENT: u16 = 7402;
 /// CQL.
 pub const CQL: u16 = 9042;
 /// Traffic between database members.

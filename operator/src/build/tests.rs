@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Object, objects};
 use crate::{
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, cluster, table},
-    plan::{CacheStep, Plan},
+    plan::{CacheStep, Plan, RackStep, Template},
     validate::ValidatedCluster,
 };
 
@@ -22,8 +22,14 @@ database:
 /// Everything, with every rack, the schema Job and this table.
 fn all(cluster: &ValidatedCluster) -> Vec<Object> {
     let members = usize::try_from(cluster.replicas).unwrap();
+    let rack = |name: &str| RackStep {
+        rack: name.to_owned(),
+        members: 2,
+        partition: 0,
+        template: Template::Wanted,
+    };
     let plan = Plan {
-        racks: vec!["a".to_owned(), "b".to_owned()],
+        racks: vec![rack("a"), rack("b")],
         schema_job: true,
         cache: Some(CacheStep::Run(table(4, members))),
         ..Plan::default()
@@ -216,7 +222,6 @@ fn a_cassandra_member_knows_its_place_and_gets_half_the_memory_as_heap() {
         [
             "POD_IP=<status.podIP>",
             "CASSANDRA_CLUSTER_NAME=talk.chat",
-            "CASSANDRA_SEEDS=chat-db-a-0.chat-db.talk.svc",
             "CASSANDRA_DC=dc1",
             "CASSANDRA_RACK=b",
             "CASSANDRA_ENDPOINT_SNITCH=GossipingPropertyFileSnitch",
@@ -252,8 +257,7 @@ fn a_scylla_member_has_a_shard_for_each_cpu_of_its_own() {
     let pod = pod(&cluster, "StatefulSet chat-db-a");
     assert_eq!(
         pod.containers[0].args.as_ref().unwrap().join(" "),
-        "--cluster-name talk.chat --seeds chat-db-a-0.chat-db.talk.svc \
-         --endpoint-snitch GossipingPropertyFileSnitch --listen-address $(POD_IP) \
+        "--cluster-name talk.chat --endpoint-snitch GossipingPropertyFileSnitch --listen-address $(POD_IP) \
          --broadcast-address $(POD_IP) --rpc-address 0.0.0.0 --broadcast-rpc-address $(POD_IP) \
          --api-address 127.0.0.1 --developer-mode 0 --overprovisioned 0 --smp 2"
     );
@@ -265,6 +269,51 @@ fn a_scylla_member_has_a_shard_for_each_cpu_of_its_own() {
         config.unwrap()["cassandra-rackdc.properties"],
         "dc=dc1\nrack=a\nprefer_local=false\n"
     );
+}
+
+#[test]
+fn a_database_pod_is_prepared_then_watched_and_starts_from_the_start_file() {
+    for (spec, sidecar, command, admin) in [
+        (
+            CASSANDRA,
+            "cassandra:5",
+            ". /run/readstates/start && exec docker-entrypoint.sh cassandra -f",
+            "127.0.0.1:7199",
+        ),
+        (
+            SCYLLA,
+            "operator:1",
+            ". /run/readstates/start && exec /docker-entrypoint.py \"$@\" --seeds \"$SCYLLA_SEEDS\" \
+             ${SCYLLA_REPLACE:-}",
+            "127.0.0.1:10000",
+        ),
+    ] {
+        let pod = pod(&cluster(spec), "StatefulSet chat-db-a");
+        let before = pod.init_containers.unwrap();
+        let images: Vec<_> = before.iter().map(|c| c.image.as_deref().unwrap()).collect();
+        assert_eq!(images, ["operator:1", sidecar]);
+        // The first ends before the database starts; the second stays as long as it.
+        assert_eq!(before[0].restart_policy, None);
+        assert_eq!(before[1].restart_policy.as_deref(), Some("Always"));
+        let args = before[1].args.as_ref().unwrap();
+        assert_eq!(args[..2], ["agent", "serve"]);
+        assert_eq!(args.last().unwrap(), admin);
+
+        let database = &pod.containers[0];
+        assert_eq!(database.command.as_ref().unwrap()[2], command);
+        let ready = database.readiness_probe.as_ref().unwrap();
+        let ready = ready.http_get.as_ref().unwrap();
+        assert_eq!(ready.path.as_deref(), Some("/readyz"));
+        assert_eq!(serde_json::to_value(&ready.port).unwrap(), json!(7402));
+        // The database cannot give itself orders.
+        let mounts: Vec<_> = database
+            .volume_mounts
+            .iter()
+            .flatten()
+            .map(|m| &m.name)
+            .collect();
+        assert!(!mounts.iter().any(|m| *m == "agent-token"), "{mounts:?}");
+    }
 }
 
 #[test]

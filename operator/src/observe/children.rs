@@ -12,7 +12,10 @@ use kube::ResourceExt;
 use readstates_operator_api::{ReadStateRingSpec, RingMember, labels};
 
 use super::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen};
-use crate::{build::env, validate::Identity};
+use crate::{
+    build::{self, env},
+    validate::Identity,
+};
 
 /// Whether the object is controlled by exactly this cluster.
 pub(super) fn belongs_to(meta: &ObjectMeta, id: &Identity) -> bool {
@@ -27,15 +30,31 @@ pub(super) fn stateful_set(set: &StatefulSet) -> StatefulSetSeen {
     let status = set.status.clone().unwrap_or_default();
     let replicas = spec.and_then(|s| s.replicas).unwrap_or_default();
     let updated = status.updated_replicas.unwrap_or_default();
+    let observed = status.observed_generation == set.metadata.generation;
+    let rolling = spec
+        .and_then(|s| s.update_strategy.as_ref())
+        .and_then(|u| u.rolling_update.as_ref());
+    let of_database = set
+        .labels()
+        .get(labels::COMPONENT)
+        .is_some_and(|c| c == labels::Component::Database.as_str());
     StatefulSetSeen {
         replicas,
         existing: status.replicas,
         ready: status.ready_replicas.unwrap_or_default(),
-        settled: status.observed_generation == set.metadata.generation
+        settled: observed
             && status.replicas == replicas
             && (updated == replicas || status.current_revision == status.update_revision),
         applied_hash: set.annotations().get(labels::APPLIED_HASH).cloned(),
         table: spec.and_then(|s| s.template.spec.as_ref()).and_then(table),
+        observed,
+        partition: rolling.and_then(|r| r.partition).unwrap_or_default(),
+        update_revision: status.update_revision.clone(),
+        template_hash: set.annotations().get(labels::TEMPLATE_HASH).cloned(),
+        spec_hash: set.annotations().get(labels::SPEC_HASH).cloned(),
+        template: spec
+            .filter(|_| of_database)
+            .map(|s| Box::new(s.template.clone())),
     }
 }
 
@@ -67,6 +86,14 @@ fn env_value<'a>(pod: &'a PodSpec, name: &str) -> Option<&'a str> {
     env.iter().find(|e| e.name == name)?.value.as_deref()
 }
 
+/// The label by which a StatefulSet's controller tells a pod's template.
+const REVISION: &str = "controller-revision-hash";
+
+fn has_agent(pod: &PodSpec) -> bool {
+    let mut first = pod.init_containers.iter().flatten();
+    first.any(|c| c.name == build::AGENT)
+}
+
 pub(super) fn pod(pod: &Pod) -> PodSeen {
     let status = pod.status.clone().unwrap_or_default();
     let ready = condition(&status, "Ready") == Some("True");
@@ -76,6 +103,10 @@ pub(super) fn pod(pod: &Pod) -> PodSeen {
         ready,
         ip: status.pod_ip.clone(),
         ring_number: pod.spec.as_ref().and_then(ring_number),
+        uid: pod.uid(),
+        revision: pod.labels().get(REVISION).cloned(),
+        scheduled: pod.spec.as_ref().is_some_and(|s| s.node_name.is_some()),
+        has_agent: pod.spec.as_ref().is_some_and(has_agent),
         trouble: if ready { None } else { trouble(&status) },
     }
 }

@@ -6,6 +6,7 @@
 
 mod admin;
 mod children;
+mod nodes;
 
 use std::collections::BTreeMap;
 
@@ -13,18 +14,21 @@ use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
-    core::v1::{Pod, Secret},
+    core::v1::{Pod, PodTemplateSpec, Secret},
 };
 use kube::{
     Api, Client,
     api::{ListParams, ResourceExt},
 };
 use readstates_operator_api::{
-    ReadStateCluster, ReadStateRing, ReadStateRingSpec,
+    DatabaseNode, ReadStateCluster, ReadStateRing, ReadStateRingSpec,
     labels::{self, Component},
 };
 
-pub use self::admin::{AdminClient, Member};
+pub use self::{
+    admin::{AdminClient, Member},
+    nodes::{ClaimSeen, Nodes, TOKEN_KEY, Token},
+};
 use crate::{context::Context, error::Error, validate::Identity};
 
 /// What was seen of one cluster.
@@ -42,10 +46,25 @@ pub struct World {
     pub racks: BTreeMap<String, StatefulSetSeen>,
     /// Every database pod, by name.
     pub database_pods: Vec<PodSeen>,
+    /// What is behind the database pods.
+    pub nodes: Nodes,
+    /// The nodes as the status has recorded them.
+    pub records: Vec<DatabaseNode>,
+    /// What people have consented to, by annotations of the cluster.
+    pub consent: Consent,
     /// Schema Jobs of this cluster, by name.
     pub jobs: BTreeMap<String, JobSeen>,
     /// The Secret that the spec names, if it names one.
     pub secret: Option<SecretSeen>,
+}
+
+/// What somebody has allowed, each by the name of the very thing that it is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Consent {
+    /// The update of the database pods that may go ahead.
+    pub update: Option<String>,
+    /// Host ID of the node that may be lost for good.
+    pub data_loss: Option<String>,
 }
 
 /// Unknown is not absent: something that did not answer may be anything.
@@ -58,7 +77,7 @@ pub enum Seen<T> {
 }
 
 /// A StatefulSet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatefulSetSeen {
     /// Pods asked for.
     pub replicas: i32,
@@ -72,6 +91,18 @@ pub struct StatefulSetSeen {
     pub applied_hash: Option<String>,
     /// The member table in its template (cache only).
     pub table: Option<ReadStateRingSpec>,
+    /// Whether its controller has seen its last change.
+    pub observed: bool,
+    /// Ordinal from which pods get the current template.
+    pub partition: i32,
+    /// The revision that pods with the current template have.
+    pub update_revision: Option<String>,
+    /// Hash of the template that it was last given, and of the spec behind that (database only).
+    pub template_hash: Option<String>,
+    /// See `template_hash`.
+    pub spec_hash: Option<String>,
+    /// The template itself (database only).
+    pub template: Option<Box<PodTemplateSpec>>,
 }
 
 /// A pod.
@@ -87,6 +118,14 @@ pub struct PodSeen {
     pub ip: Option<String>,
     /// Number of the member table it runs with (cache only).
     pub ring_number: Option<i64>,
+    /// Its UID.
+    pub uid: Option<String>,
+    /// The revision of the template it was made from.
+    pub revision: Option<String>,
+    /// Whether it has a node to run on.
+    pub scheduled: bool,
+    /// Whether there is an agent in it (database only).
+    pub has_agent: bool,
     /// Why it is not ready, in Kubernetes' words.
     pub trouble: Option<String>,
 }
@@ -190,6 +229,10 @@ pub async fn observe(
         None => None,
     };
     let cache_pods: Vec<_> = cache_pods.iter().map(children::pod).collect();
+    let database_pods: Vec<_> = database_pods.iter().map(children::pod).collect();
+    let agents = ctx.agents.as_ref();
+    let nodes = nodes::nodes(&ctx.client, agents, id, cluster, &database_pods, &racks).await?;
+    let status = cluster.status.as_ref();
     Ok(World {
         ring: Reader::<ReadStateRing>::new(&ctx.client, namespace)
             .get(&id.cache(), id)
@@ -203,7 +246,13 @@ pub async fn observe(
         members: ctx.admin.ask_all(&cache_pods).await,
         cache_pods,
         racks,
-        database_pods: database_pods.iter().map(children::pod).collect(),
+        database_pods,
+        nodes,
+        records: status.map_or_else(Vec::new, |s| s.database_nodes.clone()),
+        consent: Consent {
+            update: cluster.annotations().get(labels::UPDATE_DATABASE).cloned(),
+            data_loss: cluster.annotations().get(labels::ACCEPT_DATA_LOSS).cloned(),
+        },
         jobs: read_jobs(&ctx.client, id, &schema_pods).await?,
         secret,
     })

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use readstates_operator_api::ReadStateRingSpec;
 
 pub use self::{
+    database::{DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, RackStep, Template},
     members::{RingState, ring_state},
     waiting::WaitingOn,
 };
@@ -31,8 +32,10 @@ const SCHEMA_RETRY: Duration = Duration::from_mins(5);
 /// What to do next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Racks whose StatefulSet may be written now.
-    pub racks: Vec<String>,
+    /// Racks whose StatefulSet may be written now, and how.
+    pub racks: Vec<RackStep>,
+    /// What to do with the nodes of the database.
+    pub database: NodesStep,
     /// Whether the schema Job should exist.
     pub schema_job: bool,
     /// Schema Jobs to delete.
@@ -77,14 +80,15 @@ pub struct SchemaFailed {
 pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     let secret = secret(cluster, world);
-    let racks = database::racks(cluster, world);
+    let racks = database::decide(cluster, world, now);
     let schema = schema(
         cluster,
         world,
         secret.is_none() && racks.waiting.is_none(),
         now,
     );
-    plan.racks = racks.write;
+    plan.racks = racks.racks;
+    plan.database = racks.nodes;
     plan.schema_job = schema.job;
     plan.jobs_to_delete = schema.delete;
     plan.problem = schema.problem;

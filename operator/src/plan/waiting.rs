@@ -4,6 +4,8 @@ use std::fmt;
 
 use readstates_operator_api::conditions::Reason;
 
+use super::DatabaseWait;
+
 /// What the next step waits for. Ends up in the conditions, a column, an event and a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitingOn {
@@ -25,6 +27,8 @@ pub enum WaitingOn {
         /// What keeps one of them.
         trouble: Option<String>,
     },
+    /// Something about the nodes of the database.
+    Database(DatabaseWait),
     /// The Job that makes keyspace and table.
     Schema {
         /// Its name.
@@ -67,6 +71,7 @@ impl WaitingOn {
         match self {
             Self::Secret { .. } => Reason::SecretMissing,
             Self::Rack { .. } => Reason::DatabaseNotReady,
+            Self::Database(wait) => wait.reason(),
             Self::Schema { .. } => Reason::SchemaPending,
             Self::StoreBeforeStop { .. } => Reason::UnsafeToStop,
             Self::CacheStopped { .. } => Reason::CacheStopping,
@@ -106,6 +111,7 @@ impl fmt::Display for WaitingOn {
                 write!(f, "rack {rack} has {ready} of {members} members ready")?;
                 append(f, trouble.as_deref())
             }
+            Self::Database(wait) => wait.fmt(f),
             Self::Schema { job, trouble } => {
                 write!(f, "Job {job} has not made keyspace and table yet")?;
                 append(f, trouble.as_deref())

@@ -1,9 +1,12 @@
-//! The six conditions, each from what it is about.
+//! The seven conditions, each from what it is about.
 
-use readstates_operator_api::conditions::{
-    Condition,
-    ConditionStatus::{self, False, True, Unknown},
-    ConditionType, Reason,
+use readstates_operator_api::{
+    conditions::{
+        Condition,
+        ConditionStatus::{self, False, True, Unknown},
+        ConditionType, Reason,
+    },
+    labels,
 };
 
 use super::{Decided, Report, reason_and_words};
@@ -39,7 +42,32 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
             || unseen(ConditionType::RingStable),
             |c| ring(c, report.world),
         ),
+        report
+            .spec
+            .as_ref()
+            .map_or_else(|_| unseen(ConditionType::RequiresUpdate), requires_update),
     ]
+}
+
+/// An operator that would make the database pods differently does not restart them by itself.
+fn requires_update(decided: &Decided<'_>) -> Condition {
+    let (status, reason, message) = match &decided.plan.database.update {
+        None => (
+            False,
+            Reason::UpToDate,
+            "the database pods are as this operator makes them".to_owned(),
+        ),
+        Some(name) => (
+            True,
+            Reason::UpdateAvailable,
+            format!(
+                "this operator would change the database pods; they are restarted one by one once the annotation \
+                 {}={name} is set",
+                labels::UPDATE_DATABASE
+            ),
+        ),
+    };
+    Condition::new(ConditionType::RequiresUpdate, status, reason, message)
 }
 
 fn unseen(type_: ConditionType) -> Condition {
@@ -109,6 +137,7 @@ pub(super) fn degraded(report: &Report<'_>) -> Option<Condition> {
     let (reason, message) = match &report.spec {
         Err(invalid) => (Reason::InvalidSpec, invalid.to_string()),
         Ok(decided) => blocked(decided)
+            .or_else(|| database_trouble(decided))
             .or_else(|| schema_failed(decided))
             .or_else(|| store_unhealthy(report.world))?,
     };
@@ -136,6 +165,11 @@ fn blocked(decided: &Decided<'_>) -> Option<(Reason, String)> {
             format!("the API server refused {object}: {message}"),
         )),
     }
+}
+
+fn database_trouble(decided: &Decided<'_>) -> Option<(Reason, String)> {
+    let trouble = decided.plan.database.trouble.as_ref()?;
+    Some((trouble.reason(), trouble.to_string()))
 }
 
 fn schema_failed(decided: &Decided<'_>) -> Option<(Reason, String)> {

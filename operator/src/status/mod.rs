@@ -11,7 +11,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use readstates_operator_api::{
-    ReadStateCluster, ReadStateClusterStatus, Waiting,
+    DatabaseNode, ReadStateCluster, ReadStateClusterStatus, Waiting,
     conditions::Reason,
     labels::{self, Component},
 };
@@ -52,6 +52,15 @@ pub struct Decided<'a> {
 }
 
 impl Decided<'_> {
+    /// The records to keep: those before, while nothing is being done.
+    fn records(&self, world: &World) -> Vec<DatabaseNode> {
+        if self.cluster.paused {
+            world.records.clone()
+        } else {
+            self.plan.database.records.clone()
+        }
+    }
+
     /// What is waited for; nothing while paused, since nothing is being done.
     fn waiting(&self) -> Option<WaitingOn> {
         if self.cluster.paused {
@@ -94,6 +103,9 @@ pub fn status(report: &Report<'_>, now: Timestamp) -> ReadStateClusterStatus {
         states: sum(world, |m| m.states),
         dirty: sum(world, |m| m.dirty),
         ring_number: world.ring.as_ref().map(|r| r.number),
+        database_nodes: spec
+            .as_ref()
+            .map_or_else(|_| world.records.clone(), |decided| decided.records(world)),
         waiting_on: waiting.map(|w| waiting_entry(&w, *before, now)),
     }
 }

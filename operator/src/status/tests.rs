@@ -66,6 +66,7 @@ fn a_cluster_as_wanted_says_so_in_every_condition_and_column() {
             "CacheReady=True AllReady",
             "DatabaseReady=True AllReady",
             "RingStable=True Stable",
+            "RequiresUpdate=False UpToDate",
         ]
     );
     assert_eq!(
@@ -96,6 +97,7 @@ fn a_new_cluster_waits_for_its_database_and_says_for_what() {
             "CacheReady=False CacheNotReady",
             "DatabaseReady=False DatabaseNotReady",
             "RingStable=False Changing",
+            "RequiresUpdate=False UpToDate",
         ]
     );
     assert_eq!(

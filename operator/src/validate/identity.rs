@@ -90,6 +90,18 @@ impl Identity {
         format!("{}-db", self.name)
     }
 
+    /// Secret with the token of the agents in database pods.
+    #[must_use]
+    pub fn agent_secret(&self) -> String {
+        format!("{}-db-agent", self.name)
+    }
+
+    /// Claim of the volume of one database pod.
+    #[must_use]
+    pub fn claim(&self, pod: &str) -> String {
+        format!("data-{pod}")
+    }
+
     /// StatefulSet of one rack.
     #[must_use]
     pub fn rack(&self, rack: &str) -> String {

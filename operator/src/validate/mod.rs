@@ -23,7 +23,7 @@ pub use self::{
     quantity::Amount,
     spec::{Cache, Database, External, Rack, Store, ValidatedCluster, Volume},
 };
-use crate::context::Images;
+use crate::{build::fingerprint, context::Images};
 
 /// Everything that is wrong with a spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,15 @@ pub fn validate(
         node_selector: cache.node_selector.clone().unwrap_or_default(),
         tolerations: cache.tolerations.clone().unwrap_or_default(),
     };
-    let store = check.store(database, images);
+    let mut store = check.store(database, images);
+    if let Some(Store::Managed(managed)) = &mut store {
+        let pods = DatabaseSpec {
+            racks: None,
+            reclaim: None,
+            ..database.clone()
+        };
+        managed.spec_hash = fingerprint(&(pods, image_pull_policy, image_pull_secrets));
+    }
     if matches!(store, Some(Store::Embedded(_))) && *replicas != 1 {
         check.wrong("spec.replicas", "must be 1 with spec.database.embedded");
     }
@@ -102,6 +110,7 @@ pub fn validate(
             image: image.clone().unwrap_or_else(|| images.readstates.clone()),
             pull_policy: image_pull_policy.map(|p| p.as_str().to_owned()),
             pull_secrets: image_pull_secrets.clone().unwrap_or_default(),
+            agent_image: images.agent.clone(),
             cache,
             store,
         }),
@@ -207,6 +216,8 @@ impl Checker {
                 .keyspace
                 .clone()
                 .unwrap_or_else(|| DEFAULT_KEYSPACE.to_owned()),
+            reclaim: spec.reclaim.unwrap_or_default(),
+            spec_hash: String::new(),
         })
     }
 

@@ -6,7 +6,7 @@ use k8s_openapi::{
     api::core::v1::{LocalObjectReference, ResourceRequirements, Toleration},
     apimachinery::pkg::api::resource::Quantity,
 };
-use readstates_operator_api::Engine;
+use readstates_operator_api::{Engine, Reclaim};
 
 use super::Identity;
 
@@ -25,6 +25,8 @@ pub struct ValidatedCluster {
     pub pull_policy: Option<String>,
     /// Pull secrets of all pods.
     pub pull_secrets: Vec<LocalObjectReference>,
+    /// Image of the agent in database pods.
+    pub agent_image: String,
     /// The cache pods.
     pub cache: Cache,
     /// Where read states are kept.
@@ -74,6 +76,10 @@ pub struct Database {
     pub resources: ResourceRequirements,
     /// Keyspace of the read states.
     pub keyspace: String,
+    /// What becomes of the volume of a member that left.
+    pub reclaim: Reclaim,
+    /// Hash of what the user says of the pods: what differs with it the same, the operator changed.
+    pub spec_hash: String,
 }
 
 /// One rack.

@@ -4,7 +4,7 @@ use k8s_openapi::{
     api::{
         apps::v1::StatefulSet,
         batch::v1::Job,
-        core::v1::{Pod, PodTemplateSpec},
+        core::v1::{PersistentVolumeClaim, Pod, PodTemplateSpec},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -45,6 +45,7 @@ impl World {
                     .unwrap();
             }
         }
+        self.turn(set).await;
         for ordinal in 0..wanted {
             self.start(
                 set,
@@ -57,7 +58,7 @@ impl World {
         let status = json!({ "status": {
             "observedGeneration": set.metadata.generation,
             "replicas": existing, "readyReplicas": wanted, "updatedReplicas": wanted,
-            "currentRevision": "r1", "updateRevision": "r1",
+            "currentRevision": revision(set), "updateRevision": revision(set),
         } });
         self.api::<StatefulSet>()
             .patch_status(
@@ -69,16 +70,68 @@ impl World {
             .unwrap();
     }
 
+    /// The last database pod that may have another template and has not: it is restarted.
+    async fn turn(&self, set: &StatefulSet) {
+        let strategy = set.spec.as_ref().unwrap().update_strategy.as_ref();
+        let Some(rolling) = strategy.and_then(|s| s.rolling_update.as_ref()) else {
+            return;
+        };
+        let from = rolling.partition.unwrap_or_default();
+        let mut pods = self.pods_of(set).await;
+        pods.sort_by_key(ResourceExt::name_any);
+        let old = pods.iter().rfind(|pod| {
+            let ordinal: i32 = pod.name_any().rsplit_once('-').unwrap().1.parse().unwrap();
+            let label = pod.labels().get("controller-revision-hash");
+            ordinal >= from && label.is_some_and(|l| *l != revision(set))
+        });
+        if let Some(pod) = old {
+            let pods = self.api::<Pod>();
+            let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+            pods.patch(&pod.name_any(), &PatchParams::default(), &free)
+                .await
+                .unwrap();
+            let now = DeleteParams::default().grace_period(0);
+            pods.delete(&pod.name_any(), &now).await.unwrap();
+        }
+    }
+
+    /// The claim of a database pod, as its StatefulSet's controller makes it.
+    async fn claim(&self, pod: &str, labels: Option<std::collections::BTreeMap<String, String>>) {
+        let name = format!("data-{pod}");
+        let claims = self.api::<PersistentVolumeClaim>();
+        if claims.get_opt(&name).await.unwrap().is_some() {
+            return;
+        }
+        let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+            "metadata": { "name": name, "labels": labels },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": { "requests": { "storage": "1Gi" } },
+            },
+        }))
+        .unwrap();
+        claims.create(&PostParams::default(), &claim).await.unwrap();
+    }
+
     /// Starts a pod, unless one of that name is there.
     async fn start(&self, set: &StatefulSet, name: &str, template: &PodTemplateSpec) {
         let pods = self.api::<Pod>();
         if pods.get_opt(name).await.unwrap().is_some() {
             return;
         }
+        let mut labels = template.metadata.as_ref().unwrap().labels.clone();
+        let of_database = name.contains("-db-");
+        if of_database {
+            self.claim(name, labels.clone()).await;
+        }
+        labels
+            .as_mut()
+            .unwrap()
+            .insert("controller-revision-hash".to_owned(), revision(set));
         let pod = Pod {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
-                labels: template.metadata.as_ref().unwrap().labels.clone(),
+                labels,
                 owner_references: set.controller_owner_ref(&()).map(|owner| vec![owner]),
                 finalizers: Some(vec![STILL_WRITING.to_owned()]),
                 ..ObjectMeta::default()
@@ -88,14 +141,23 @@ impl World {
         };
         let mut pod = pod;
         // There is nobody to make the claims that database pods mount.
-        for container in &mut pod.spec.as_mut().unwrap().containers {
+        let spec = pod.spec.as_mut().unwrap();
+        for container in spec
+            .init_containers
+            .iter_mut()
+            .flatten()
+            .chain(&mut spec.containers)
+        {
             if let Some(mounts) = &mut container.volume_mounts {
                 mounts.retain(|m| m.name != "data");
             }
         }
         pods.create(&PostParams::default(), &pod).await.unwrap();
+        // Agents are asked in database pods only; cache pods have none that answers.
+        let ip = of_database.then(|| self.agents.address(name));
         let ready = json!({ "status": {
             "phase": "Running",
+            "podIP": ip, "podIPs": ip.as_ref().map(|ip| json!([{ "ip": ip }])),
             "conditions": [{ "type": "Ready", "status": "True" }],
         } });
         pods.patch_status(name, &PatchParams::default(), &Patch::Merge(ready))
@@ -115,6 +177,18 @@ impl World {
                 let now = DeleteParams::default().grace_period(0);
                 // Gone already, where it had no time left to use.
                 let _ = pods.delete(&pod.name_any(), &now).await;
+            }
+        }
+        // A claim that nobody uses is let go by its controller.
+        let claims = self.api::<PersistentVolumeClaim>();
+        for claim in claims.list(&ListParams::default()).await.unwrap() {
+            if claim.metadata.deletion_timestamp.is_some() {
+                let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+                let params = PatchParams::default();
+                claims
+                    .patch(&claim.name_any(), &params, &free)
+                    .await
+                    .unwrap();
             }
         }
         Box::pin(self.settle()).await;
@@ -182,4 +256,10 @@ impl World {
         let pods = self.api::<Pod>().list(&ours).await.unwrap();
         pods.items.iter().map(ResourceExt::name_any).collect()
     }
+}
+
+/// The revision of a StatefulSet's template: what the operator says of it, or one for all.
+fn revision(set: &StatefulSet) -> String {
+    let said = set.annotations().get("readstates.dev/template-hash");
+    said.map_or_else(|| "r1".to_owned(), Clone::clone)
 }

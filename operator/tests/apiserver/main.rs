@@ -8,7 +8,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a step that fails is a failed test")]
 
+mod agents;
 mod chat;
+mod database;
 mod fake;
 mod reconciling;
 mod refusals;

@@ -21,6 +21,8 @@ use readstates_operator_api::{ReadStateCluster, crd_files};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::agents::FakeAgents;
+
 const KUBECONFIG: &str = "READSTATES_TEST_APISERVER";
 
 /// Runs a test in a namespace of its own, or says that it is skipped.
@@ -62,6 +64,8 @@ async fn install_crds(client: &Client) {
 pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) namespace: String,
+    /// The agents of all database pods, and the ring that they see.
+    pub(crate) agents: Arc<FakeAgents>,
     ctx: Arc<Context>,
 }
 
@@ -74,19 +78,23 @@ impl World {
             .create(&PostParams::default(), &namespace)
             .await
             .unwrap();
+        let agents = Arc::new(FakeAgents::default());
         let ctx = Context {
             client: client.clone(),
             reporter: Reporter::from("tests"),
             admin: AdminClient::new().unwrap(),
+            agents: agents.clone(),
             images: Images {
                 readstates: "readstates:1".to_owned(),
                 cassandra: "cassandra:5".to_owned(),
                 scylla: "scylla:6".to_owned(),
+                agent: "operator:1".to_owned(),
             },
         };
         Self {
             client,
             namespace: made.name_any(),
+            agents,
             ctx: Arc::new(ctx),
         }
     }
@@ -150,6 +158,13 @@ impl World {
                 kube::Error::Api(status) => status.message,
                 other => panic!("{other}"),
             })
+    }
+
+    /// From here on another operator is at work, which brings another agent.
+    pub(crate) fn upgrade(&mut self) {
+        let mut ctx = Context::clone(&self.ctx);
+        ctx.images.agent = "operator:2".to_owned();
+        self.ctx = Arc::new(ctx);
     }
 
     /// One reconcile; the cluster after it.

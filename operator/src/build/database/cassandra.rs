@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSecurityContext};
 
-use super::{Config, DATACENTER, Members, Place};
+use super::{Config, DATACENTER, Members, Place, agent};
 use crate::{
     build::{env, pod},
     validate::Amount,
@@ -18,7 +18,6 @@ impl Members for Cassandra {
         let mut vars = vec![
             env::field("POD_IP", "status.podIP"),
             env::value("CASSANDRA_CLUSTER_NAME", &place.cluster_name),
-            env::value("CASSANDRA_SEEDS", &place.seed),
             env::value("CASSANDRA_DC", DATACENTER),
             env::value("CASSANDRA_RACK", &place.rack.name),
             env::value("CASSANDRA_ENDPOINT_SNITCH", "GossipingPropertyFileSnitch"),
@@ -32,6 +31,7 @@ impl Members for Cassandra {
             vars.push(env::value("HEAP_NEWSIZE", format!("{}M", heap.young_mib)));
         }
         Container {
+            command: Some(agent::start_with("docker-entrypoint.sh cassandra -f")),
             env: Some(vars),
             // The image writes its settings below /etc/cassandra when it starts.
             security_context: Some(pod::restricted_container(false)),
@@ -41,6 +41,10 @@ impl Members for Cassandra {
 
     fn data_path(&self) -> &'static str {
         "/var/lib/cassandra"
+    }
+
+    fn admin(&self) -> String {
+        "127.0.0.1:7199".to_owned()
     }
 
     fn security(&self) -> PodSecurityContext {

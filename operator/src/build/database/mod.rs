@@ -1,12 +1,16 @@
 //! The database: one StatefulSet a rack. What is the same for every engine is here; what differs, is
 //! behind [`Members`], one module each.
 
+mod agent;
 mod cassandra;
 mod scylla;
 
 use k8s_openapi::{
     api::{
-        apps::v1::{StatefulSet, StatefulSetSpec},
+        apps::v1::{
+            RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetSpec,
+            StatefulSetUpdateStrategy,
+        },
         core::v1::{
             ConfigMap, Container, ContainerPort, ExecAction, Lifecycle, LifecycleHandler,
             PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
@@ -20,10 +24,14 @@ use readstates_operator_api::{
 };
 
 use super::{
+    fingerprint,
     pod::{self, Patience},
     ports, service_account,
 };
-use crate::validate::{Database, Rack, ValidatedCluster};
+use crate::{
+    plan::{RackStep, Template},
+    validate::{Database, Rack, ValidatedCluster},
+};
 
 /// Name of the one data center that a managed database has.
 pub(super) const DATACENTER: &str = "dc1";
@@ -31,15 +39,15 @@ pub(super) const DATACENTER: &str = "dc1";
 /// Time for a member to write its memory to disk and say goodbye.
 const GRACE_SECONDS: i64 = 900;
 
+/// Writes all that is in memory, while word of it reaches those who would still connect.
+const DRAIN: &str = "nodetool drain & sleep 5; wait";
+
 /// One member's place in the database.
 struct Place<'a> {
     database: &'a Database,
     rack: &'a Rack,
     /// Name of the database cluster: unique, and never changed.
     cluster_name: String,
-    /// The one seed: the first member of the first rack. Two seeds that start at once could each
-    /// begin a cluster of their own.
-    seed: String,
     /// Name of the rack's StatefulSet.
     name: String,
 }
@@ -52,6 +60,9 @@ trait Members {
 
     /// Where the engine keeps its data.
     fn data_path(&self) -> &'static str;
+
+    /// Where its admin port listens, on loopback.
+    fn admin(&self) -> String;
 
     /// Which user it runs as, and with which rights.
     fn security(&self) -> PodSecurityContext;
@@ -79,48 +90,118 @@ fn members(engine: Engine) -> &'static dyn Members {
 
 fn place<'a>(cluster: &ValidatedCluster, database: &'a Database, rack: &'a Rack) -> Place<'a> {
     let id = &cluster.id;
-    let first = database.racks.first().map_or(rack, |first| first);
     Place {
         database,
         rack,
         cluster_name: format!("{}.{}", id.namespace, id.name),
-        seed: id.pod_host(&id.rack(&first.name), 0, &id.database()),
         name: id.rack(&rack.name),
     }
 }
 
-/// The StatefulSet of a rack.
+/// The StatefulSet of a rack after `step`.
 #[must_use]
-pub fn rack(cluster: &ValidatedCluster, database: &Database, rack: &Rack) -> StatefulSet {
+pub fn rack(
+    cluster: &ValidatedCluster,
+    database: &Database,
+    rack: &Rack,
+    step: &RackStep,
+) -> StatefulSet {
     let id = &cluster.id;
-    let place = place(cluster, database, rack);
-    let engine = members(database.engine);
-    let with_rack = |mut labels: std::collections::BTreeMap<String, String>| {
-        labels.insert(labels::RACK.to_owned(), rack.name.clone());
-        labels
+    let RackStep {
+        rack: _,
+        members,
+        partition,
+        template,
+    } = step;
+    let labels = |labels| with_rack(labels, rack);
+    let mut metadata = id.child(id.rack(&rack.name), Component::Database);
+    metadata.labels = metadata.labels.map(labels);
+    let (template, hashes) = match template {
+        Template::Wanted => (
+            pod_template(cluster, database, rack),
+            Some((
+                template_hash(cluster, database, rack),
+                database.spec_hash.clone(),
+            )),
+        ),
+        Template::Held {
+            template,
+            template_hash,
+            spec_hash,
+        } => (
+            template.as_ref().clone(),
+            template_hash.clone().zip(spec_hash.clone()),
+        ),
     };
-    let mut metadata = id.child(place.name.clone(), Component::Database);
-    metadata.labels = metadata.labels.map(with_rack);
+    metadata.annotations = hashes.map(|(template, spec)| {
+        [
+            (labels::TEMPLATE_HASH.to_owned(), template),
+            (labels::SPEC_HASH.to_owned(), spec),
+        ]
+        .into()
+    });
     StatefulSet {
         metadata,
         spec: Some(StatefulSetSpec {
-            replicas: Some(rack.members),
+            replicas: Some(*members),
             service_name: Some(id.database()),
             // One member joins at a time.
             pod_management_policy: Some("OrderedReady".to_owned()),
-            selector: pod::selector(&with_rack(id.selector(Component::Database))),
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(with_rack(labels::all(&id.name, Component::Database))),
-                    ..ObjectMeta::default()
+            // Pods from this ordinal on get the template: one more whenever all nodes are well.
+            update_strategy: Some(StatefulSetUpdateStrategy {
+                type_: Some("RollingUpdate".to_owned()),
+                rolling_update: Some(RollingUpdateStatefulSetStrategy {
+                    partition: Some(*partition),
+                    ..RollingUpdateStatefulSetStrategy::default()
                 }),
-                spec: Some(pod_spec(cluster, engine, &place)),
-            },
+            }),
+            selector: pod::selector(&labels(id.selector(Component::Database))),
+            template,
             volume_claim_templates: Some(vec![pod::claim(&database.volume)]),
             ..StatefulSetSpec::default()
         }),
         status: None,
     }
+}
+
+fn with_rack(
+    mut labels: std::collections::BTreeMap<String, String>,
+    rack: &Rack,
+) -> std::collections::BTreeMap<String, String> {
+    labels.insert(labels::RACK.to_owned(), rack.name.clone());
+    labels
+}
+
+fn pod_template(cluster: &ValidatedCluster, database: &Database, rack: &Rack) -> PodTemplateSpec {
+    let place = place(cluster, database, rack);
+    PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(with_rack(
+                labels::all(&cluster.id.name, Component::Database),
+                rack,
+            )),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(pod_spec(cluster, members(database.engine), &place)),
+    }
+}
+
+/// Hash of the pods of a rack as they should be, with the files they read.
+#[must_use]
+pub fn template_hash(cluster: &ValidatedCluster, database: &Database, rack: &Rack) -> String {
+    let files = config(cluster, database, rack).and_then(|c| c.data);
+    fingerprint(&(pod_template(cluster, database, rack), files))
+}
+
+/// The name of the pods of all racks as they should be, for whoever consents to them.
+#[must_use]
+pub fn update_name(cluster: &ValidatedCluster, database: &Database) -> String {
+    let hashes: Vec<_> = database
+        .racks
+        .iter()
+        .map(|rack| template_hash(cluster, database, rack))
+        .collect();
+    fingerprint(&hashes)[..8].to_owned()
 }
 
 /// Files of a rack's members, if the engine wants some.
@@ -157,7 +238,13 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Members, place: &Place<'_>)
         // count with: a member without a node of its own waits for one.
         affinity: Some(pod::affinity(pod::apart(&all), zone.map(pod::in_zone))),
         topology_spread_constraints: Some(vec![pod::over_zones(&all)]).filter(|_| zone.is_none()),
-        volumes: config.as_ref().map(|_| vec![config_volume(place)]),
+        volumes: Some(
+            agent::volumes(cluster)
+                .into_iter()
+                .chain(config.as_ref().map(|_| config_volume(place)))
+                .collect(),
+        ),
+        init_containers: Some(agent::containers(cluster, engine, place)),
         containers: vec![container(cluster, engine, place, config.as_ref())],
         ..PodSpec::default()
     }
@@ -169,21 +256,22 @@ fn container(
     place: &Place<'_>,
     config: Option<&Config>,
 ) -> Container {
-    let cql = |period_seconds, failures| -> Option<Probe> {
-        Some(pod::tcp_probe(
-            ports::CQL_NAME,
-            Patience {
-                period_seconds,
-                failures,
-            },
-        ))
+    let agent = |path, period_seconds, failures| -> Option<Probe> {
+        let patience = Patience {
+            period_seconds,
+            failures,
+        };
+        Some(pod::neighbour_probe(path, ports::AGENT, patience))
     };
     let mut own_ports = vec![
         ports::container(ports::CQL_NAME, ports::CQL),
         ports::container(ports::INTERNODE_NAME, ports::INTERNODE),
     ];
     own_ports.extend(engine.ports());
-    let mut mounts = vec![pod::mount(pod::DATA, engine.data_path())];
+    let mut mounts = vec![
+        pod::mount(pod::DATA, engine.data_path()),
+        agent::run_mount(),
+    ];
     mounts.extend(config.map(|c| k8s_openapi::api::core::v1::VolumeMount {
         sub_path: Some(c.file.to_owned()),
         read_only: Some(true),
@@ -195,14 +283,15 @@ fn container(
         image_pull_policy: cluster.pull_policy.clone(),
         ports: Some(own_ports),
         resources: Some(place.database.resources.clone()),
-        // Joining copies data, which can take hours: patience is with whoever watches, not here.
-        startup_probe: cql(10, 360),
-        readiness_probe: cql(5, 2),
-        liveness_probe: cql(30, 10),
+        // Alive is who answers at all: joining copies data, which can take hours, and a busy node must not
+        // be killed for it. Ready is who is a member and serves.
+        startup_probe: agent("/livez", 5, 360),
+        readiness_probe: agent("/readyz", 5, 2),
+        liveness_probe: agent("/livez", 30, 10),
         lifecycle: Some(Lifecycle {
             pre_stop: Some(LifecycleHandler {
                 exec: Some(ExecAction {
-                    command: Some(vec!["nodetool".to_owned(), "drain".to_owned()]),
+                    command: Some(["/bin/sh", "-c", DRAIN].map(str::to_owned).to_vec()),
                 }),
                 ..LifecycleHandler::default()
             }),

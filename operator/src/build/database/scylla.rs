@@ -5,7 +5,7 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 
-use super::{Config, DATACENTER, Members, Place};
+use super::{Config, DATACENTER, Members, Place, agent};
 use crate::{
     build::{env, pod, ports},
     validate::Amount,
@@ -13,6 +13,9 @@ use crate::{
 
 /// CQL port on which the driver reaches the shard that owns a row.
 const SHARD_AWARE: u16 = 19042;
+
+/// The image's entrypoint, with what the start file says.
+const START: &str = "/docker-entrypoint.py \"$@\" --seeds \"$SCYLLA_SEEDS\" ${SCYLLA_REPLACE:-}";
 
 pub(super) struct Scylla;
 
@@ -23,8 +26,6 @@ impl Members for Scylla {
         let mut args = vec![
             "--cluster-name".to_owned(),
             place.cluster_name.clone(),
-            "--seeds".to_owned(),
-            place.seed.clone(),
             "--endpoint-snitch".to_owned(),
             "GossipingPropertyFileSnitch".to_owned(),
         ];
@@ -45,6 +46,14 @@ impl Members for Scylla {
             args.extend(["--smp".to_owned(), shards.to_string()]);
         }
         Container {
+            command: Some(
+                [
+                    agent::start_with(START),
+                    // What `$0` is; the arguments come after it.
+                    vec!["scylla".to_owned()],
+                ]
+                .concat(),
+            ),
             args: Some(args),
             env: Some(vec![env::field("POD_IP", "status.podIP")]),
             ..Container::default()
@@ -53,6 +62,10 @@ impl Members for Scylla {
 
     fn data_path(&self) -> &'static str {
         "/var/lib/scylla"
+    }
+
+    fn admin(&self) -> String {
+        "127.0.0.1:10000".to_owned()
     }
 
     /// The image's start script and supervisor run as root.

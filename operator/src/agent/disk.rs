@@ -1,0 +1,130 @@
+//! Whose data is on the disk. A file of ours beside it says which node it is; the file is written
+//! before the first start, and gets the node's identity once it is a member.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Disk;
+
+const FILE: &str = ".readstates-node.json";
+const FRESH: &str = ".readstates-node.json.new";
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Signature {
+    host_id: Option<String>,
+}
+
+/// What is on the disk.
+///
+/// # Errors
+/// When it cannot be read: then it may be anything.
+pub(super) fn read(data: &Path) -> io::Result<Disk> {
+    // A signature without data is left where somebody wiped the rest.
+    if is_blank(data)? {
+        return Ok(Disk::Blank);
+    }
+    match fs::read(data.join(FILE)) {
+        Ok(text) => {
+            let Signature { host_id } = serde_json::from_slice(&text)?;
+            Ok(host_id.map_or(Disk::Begun, |host_id| Disk::Known { host_id }))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Disk::Unmarked),
+        Err(error) => Err(error),
+    }
+}
+
+/// Nothing but what filesystems and tools leave lying about.
+fn is_blank(data: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(data)? {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        if name != "lost+found" && !name.starts_with('.') {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Signs the disk; durable when it returns.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn sign(data: &Path, host_id: Option<&str>) -> io::Result<()> {
+    let signature = Signature {
+        host_id: host_id.map(str::to_owned),
+    };
+    let fresh = data.join(FRESH);
+    let mut file = fs::File::create(&fresh)?;
+    file.write_all(&serde_json::to_vec(&signature)?)?;
+    file.sync_all()?;
+    fs::rename(&fresh, data.join(FILE))?;
+    fs::File::open(data)?.sync_all()
+}
+
+/// Whether the disk is signed by this node.
+pub(super) fn is_signed(data: &Path, host_id: &str) -> bool {
+    let text = fs::read(data.join(FILE)).unwrap_or_default();
+    serde_json::from_slice::<Signature>(&text).is_ok_and(|s| s.host_id.as_deref() == Some(host_id))
+}
+
+/// Bytes free for a process without special rights.
+///
+/// # Errors
+/// When the filesystem does not tell.
+pub(super) fn free_bytes(data: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(data)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_blank_then_begun_then_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path();
+        fs::create_dir(data.join("lost+found")).unwrap();
+        assert_eq!(read(data).unwrap(), Disk::Blank);
+
+        sign(data, None).unwrap();
+        // Nothing has been written by the engine yet: it may as well begin again.
+        assert_eq!(read(data).unwrap(), Disk::Blank);
+        fs::create_dir(data.join("data")).unwrap();
+        assert_eq!(read(data).unwrap(), Disk::Begun);
+
+        sign(data, Some("id-1")).unwrap();
+        let known = Disk::Known {
+            host_id: "id-1".to_owned(),
+        };
+        assert_eq!(read(data).unwrap(), known);
+        assert!(is_signed(data, "id-1") && !is_signed(data, "id-2"));
+    }
+
+    #[test]
+    fn data_without_a_signature_is_nobodys_and_a_signature_without_data_is_a_wiped_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path();
+        fs::create_dir(data.join("commitlog")).unwrap();
+        assert_eq!(read(data).unwrap(), Disk::Unmarked);
+
+        sign(data, Some("id-1")).unwrap();
+        fs::remove_dir(data.join("commitlog")).unwrap();
+        assert_eq!(read(data).unwrap(), Disk::Blank);
+    }
+
+    #[test]
+    fn a_disk_that_cannot_be_read_is_not_blank() {
+        assert!(read(Path::new("/nowhere/at/all")).is_err());
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("data")).unwrap();
+        fs::write(dir.path().join(FILE), "{ torn").unwrap();
+        assert!(read(dir.path()).is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! The agent in each database pod. Nothing but it reaches the engine's admin port, which listens on
+//! loopback. Two lives, one after the other:
+//! ```text
+//! prepare (init container)               serve (sidecar)
+//!   what is on the disk?                   how is the node? (GET /v1/node, /v1/facts)
+//!   its own data ──▶ start                 probes           (GET /livez, /readyz)
+//!   anything else ──▶ wait for the order   leave            (POST /v1/decommission)
+//! ```
+//! A node that finds its own data starts by itself, so that a database does not need an operator to come
+//! back. Any other disk may be a new one or a lost one: only the operator, which has a record of every
+//! node, can tell, and an order names the pod that it means by UID.
+
+mod disk;
+mod order;
+mod prepare;
+mod serve;
+mod start;
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+
+pub use self::{prepare::prepare, serve::serve};
+
+/// The two lives of an agent.
+#[derive(Debug, Subcommand)]
+pub enum AgentCommand {
+    /// Look at the disk, wait for the order to start where one is needed, and end.
+    Prepare(PrepareArgs),
+    /// Answer for the database until told to stop.
+    Serve(ServeArgs),
+}
+
+/// An engine, as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineName {
+    /// Apache Cassandra.
+    Cassandra,
+    /// `ScyllaDB`.
+    Scylla,
+}
+
+/// What both lives need to know.
+#[derive(Clone, Debug, Args)]
+pub struct Common {
+    /// The engine.
+    #[arg(long, value_enum)]
+    pub engine: EngineName,
+
+    /// Where the engine keeps its data.
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+
+    /// UID of this pod.
+    #[arg(long, env = "POD_UID", value_name = "UID")]
+    pub pod_uid: String,
+
+    /// Address of this pod.
+    #[arg(long, env = "POD_IP", value_name = "IP")]
+    pub address: std::net::IpAddr,
+
+    /// File with the token that an order must carry.
+    #[arg(long, value_name = "FILE")]
+    pub token: PathBuf,
+
+    /// Where the operator and the kubelet ask.
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7402")]
+    pub listen: SocketAddr,
+}
+
+/// How `operator agent prepare` works.
+#[derive(Clone, Debug, Args)]
+pub struct PrepareArgs {
+    /// What both lives need to know.
+    #[command(flatten)]
+    pub common: Common,
+
+    /// Folder shared with the containers that come next: the program itself and the start file.
+    #[arg(long, value_name = "DIR")]
+    pub shared: PathBuf,
+
+    /// Name that resolves to the addresses of all nodes.
+    #[arg(long, value_name = "HOST")]
+    pub peers: String,
+}
+
+/// How `operator agent serve` works.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// What both lives need to know.
+    #[command(flatten)]
+    pub common: Common,
+
+    /// Cassandra's own tool.
+    #[arg(long, value_name = "PROGRAM", default_value = "nodetool")]
+    pub nodetool: PathBuf,
+
+    /// Where the engine's admin port listens: JMX, or the REST API.
+    #[arg(long, value_name = "ADDR")]
+    pub admin: SocketAddr,
+
+    /// Where the engine speaks CQL.
+    #[arg(long, value_name = "PORT", default_value_t = 9042)]
+    pub cql_port: u16,
+}

@@ -1,0 +1,135 @@
+//! Before the database starts: hands the program on to the sidecar, looks at the disk, and waits for the
+//! order to start where the disk is not this node's own.
+
+use std::{fs, net::IpAddr, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
+
+use anyhow::Context as _;
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    routing::{get, post},
+};
+use tokio::{net::TcpListener, sync::watch};
+
+use super::{
+    PrepareArgs, disk,
+    order::{self, Refusal},
+    start,
+};
+use crate::engine::{Disk, Phase, Report, Start};
+
+/// Name of the program in the shared folder.
+const PROGRAM: &str = "agent";
+/// Name of the start file in the shared folder.
+const START: &str = "start";
+
+/// Ends when the database may start.
+///
+/// # Errors
+/// When the disk or the shared folder cannot be used.
+pub async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
+    hand_on(&args.shared).context("failed to copy the program")?;
+    let found = disk::read(&args.common.data)
+        .with_context(|| format!("failed to look at {}", args.common.data.display()))?;
+    tracing::info!(disk = ?found, "looked at the disk");
+    let order = match &found {
+        Disk::Known { .. } => by_itself(&args).await,
+        Disk::Blank | Disk::Begun | Disk::Unmarked => ordered(&args, found.clone()).await?,
+    };
+    let text = start::file(args.common.engine, &order).map_err(anyhow::Error::msg)?;
+    if matches!(found, Disk::Blank) {
+        // From here on the disk is somebody's, whatever becomes of the start.
+        disk::sign(&args.common.data, None).context("failed to sign the disk")?;
+    }
+    fs::write(args.shared.join(START), text).context("failed to write the start file")?;
+    tracing::info!(seeds = ?order.seeds, replace = ?order.replace, "the database may start");
+    Ok(())
+}
+
+/// The sidecar runs in the database's image, which does not have this program.
+fn hand_on(shared: &Path) -> std::io::Result<()> {
+    let program = shared.join(PROGRAM);
+    fs::copy(std::env::current_exe()?, &program)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))
+}
+
+/// A node that comes back finds the others by name. It names itself, too: it has its data and will not
+/// take somebody else's, and it must be able to come back first after all were away.
+async fn by_itself(args: &PrepareArgs) -> Start {
+    let own = args.common.address;
+    let found = match tokio::net::lookup_host((args.peers.as_str(), 0)).await {
+        Ok(found) => found.map(|a| a.ip()).collect(),
+        Err(error) => {
+            tracing::warn!(%error, peers = args.peers, "failed to find the other nodes");
+            Vec::new()
+        }
+    };
+    let mut seeds: Vec<IpAddr> = found.into_iter().filter(|ip| *ip != own).collect();
+    seeds.sort_unstable();
+    seeds.push(own);
+    Start {
+        pod_uid: args.common.pod_uid.clone(),
+        seeds: seeds.iter().map(ToString::to_string).collect(),
+        replace: None,
+    }
+}
+
+struct Waiting {
+    args: PrepareArgs,
+    disk: Disk,
+    order: watch::Sender<Option<Start>>,
+}
+
+async fn ordered(args: &PrepareArgs, disk: Disk) -> anyhow::Result<Start> {
+    let (sender, mut receiver) = watch::channel(None);
+    let state = Arc::new(Waiting {
+        args: args.clone(),
+        disk,
+        order: sender,
+    });
+    let listener = TcpListener::bind(args.common.listen)
+        .await
+        .with_context(|| format!("failed to listen on {}", args.common.listen))?;
+    let mut done = receiver.clone();
+    let stop = async move {
+        // An error would mean that there is nobody left to give the order: the server goes, too.
+        let _ = done.wait_for(Option::is_some).await;
+    };
+    let server = axum::serve(listener, router(state)).with_graceful_shutdown(stop);
+    server.await.context("failed to serve")?;
+    let order = receiver.borrow_and_update().clone();
+    order.context("the server ended without an order")
+}
+
+fn router(state: Arc<Waiting>) -> Router {
+    Router::new()
+        .route("/v1/node", get(report))
+        .route("/v1/start", post(take))
+        .with_state(state)
+}
+
+async fn report(State(state): State<Arc<Waiting>>) -> Json<Report> {
+    Json(Report {
+        pod_uid: state.args.common.pod_uid.clone(),
+        phase: Phase::Waiting {
+            disk: state.disk.clone(),
+        },
+    })
+}
+
+async fn take(
+    State(state): State<Arc<Waiting>>,
+    headers: HeaderMap,
+    Json(order): Json<Start>,
+) -> Result<StatusCode, Refusal> {
+    let common = &state.args.common;
+    order::check(&headers, &common.token, &order.pod_uid, &common.pod_uid)?;
+    start::file(common.engine, &order)
+        .map_err(|words| order::refuse(StatusCode::BAD_REQUEST, words))?;
+    state.order.send_replace(Some(order));
+    Ok(StatusCode::ACCEPTED)
+}
+
+#[cfg(test)]
+mod tests;

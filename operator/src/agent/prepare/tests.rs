@@ -1,0 +1,116 @@
+use super::*;
+use crate::agent::{Common, EngineName};
+
+struct Pod {
+    args: PrepareArgs,
+    url: String,
+    _dirs: tempfile::TempDir,
+}
+
+/// A pod whose disk has these folders on it.
+fn pod(on_disk: &[&str]) -> Pod {
+    let dirs = tempfile::tempdir().unwrap();
+    let [data, shared] = ["data", "shared"].map(|d| dirs.path().join(d));
+    fs::create_dir(&data).unwrap();
+    fs::create_dir(&shared).unwrap();
+    for folder in on_disk {
+        fs::create_dir(data.join(folder)).unwrap();
+    }
+    let token = dirs.path().join("token");
+    fs::write(&token, "secret").unwrap();
+    // A port that was free a moment ago.
+    let listen = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let args = PrepareArgs {
+        common: Common {
+            engine: EngineName::Cassandra,
+            data,
+            pod_uid: "uid-1".to_owned(),
+            address: "10.0.0.1".parse().unwrap(),
+            token,
+            listen,
+        },
+        shared,
+        peers: "localhost".to_owned(),
+    };
+    Pod {
+        args,
+        url: format!("http://{listen}/v1"),
+        _dirs: dirs,
+    }
+}
+
+fn start(pod_uid: &str) -> Start {
+    Start {
+        pod_uid: pod_uid.to_owned(),
+        seeds: vec!["10.0.0.7".to_owned()],
+        replace: None,
+    }
+}
+
+async fn send(pod: &Pod, token: &str, order: &Start) -> u16 {
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let request = http
+        .post(format!("{}/start", pod.url))
+        .bearer_auth(token)
+        .json(order);
+    request.send().await.unwrap().status().as_u16()
+}
+
+async fn report(pod: &Pod) -> Report {
+    loop {
+        if let Ok(answer) = reqwest::get(format!("{}/node", pod.url)).await {
+            return answer.json().await.unwrap();
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_blank_disk_waits_for_the_order_that_is_meant_for_its_pod() {
+    let pod = pod(&[]);
+    let prepared = tokio::spawn(prepare(pod.args.clone()));
+    assert_eq!(
+        report(&pod).await,
+        Report {
+            pod_uid: "uid-1".to_owned(),
+            phase: Phase::Waiting { disk: Disk::Blank },
+        }
+    );
+    assert_eq!(send(&pod, "guess", &start("uid-1")).await, 401);
+    assert_eq!(send(&pod, "secret", &start("uid-of-another")).await, 409);
+    assert!(!pod.args.shared.join(START).exists());
+
+    assert_eq!(send(&pod, "secret", &start("uid-1")).await, 202);
+    prepared.await.unwrap().unwrap();
+    assert_eq!(
+        fs::read_to_string(pod.args.shared.join(START)).unwrap(),
+        "export CASSANDRA_SEEDS='10.0.0.7'\n"
+    );
+    assert!(pod.args.shared.join(PROGRAM).exists());
+}
+
+#[tokio::test]
+async fn a_disk_with_unsigned_data_waits_too() {
+    let pod = pod(&["data"]);
+    let prepared = tokio::spawn(prepare(pod.args.clone()));
+    let waits = Phase::Waiting {
+        disk: Disk::Unmarked,
+    };
+    assert_eq!(report(&pod).await.phase, waits);
+    assert_eq!(send(&pod, "secret", &start("uid-1")).await, 202);
+    prepared.await.unwrap().unwrap();
+    // What was not ours before is not signed before it is known whose it is.
+    assert_eq!(disk::read(&pod.args.common.data).unwrap(), Disk::Unmarked);
+}
+
+#[tokio::test]
+async fn a_node_that_finds_its_data_starts_by_itself() {
+    let pod = pod(&["data"]);
+    disk::sign(&pod.args.common.data, Some("id-1")).unwrap();
+    prepare(pod.args.clone()).await.unwrap();
+    let start = fs::read_to_string(pod.args.shared.join(START)).unwrap();
+    assert!(start.ends_with("10.0.0.1'\n"), "{start}");
+}

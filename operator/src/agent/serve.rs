@@ -1,0 +1,338 @@
+//! Beside the running database: answers for it, signs its disk, and lets it leave when told to.
+//!
+//! The engine is asked now and then, since a question may cost as much as a JVM; an answer is handed out with
+//! its age, and whoever needs a younger one says so (`GET /v1/node?max_age=SECONDS`). One question at a time.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use axum::{
+    Json, Router,
+    extract::{Query, State},
+    http::{HeaderMap, StatusCode},
+    routing::{get, post},
+};
+use serde::Deserialize;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    signal::unix::{SignalKind, signal},
+    time::{MissedTickBehavior, interval, timeout},
+};
+
+use super::{
+    Common, EngineName, ServeArgs, disk,
+    order::{self, Refusal},
+};
+use crate::engine::{
+    Cassandra, Decommission, Engine, Facts, Look, Mode, Phase, Report, Scylla, Target, View,
+};
+
+/// How old what the probes go by may become.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+const AT_REST: Duration = Duration::from_secs(30);
+/// A node that said it serves is taken at its word for so long, however busy it is.
+const STALE: Duration = Duration::from_secs(150);
+const TOUCH: Duration = Duration::from_secs(2);
+
+/// Serves until SIGTERM.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
+    let ServeArgs {
+        common,
+        nodetool,
+        admin,
+        cql_port,
+    } = args;
+    let cql = SocketAddr::new(common.address, cql_port);
+    match common.engine {
+        EngineName::Cassandra => {
+            let engine = Cassandra {
+                nodetool,
+                address: common.address.to_string(),
+                jmx: admin,
+            };
+            serve_engine(engine, common, cql).await
+        }
+        EngineName::Scylla => {
+            let engine = Scylla::new(format!("http://{admin}"))?;
+            serve_engine(engine, common, cql).await
+        }
+    }
+}
+
+async fn serve_engine<E: Engine>(engine: E, common: Common, cql: SocketAddr) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(common.listen)
+        .await
+        .with_context(|| format!("failed to listen on {}", common.listen))?;
+    let mut terminate = signal(SignalKind::terminate()).context("failed to wait for SIGTERM")?;
+    let agent = Arc::new(Agent::new(engine, common, cql));
+    // Ends with the process; nothing waits for it.
+    tokio::spawn(watch(agent.clone()));
+    axum::serve(listener, router(agent))
+        .with_graceful_shutdown(async move {
+            terminate.recv().await;
+        })
+        .await
+        .context("failed to serve")
+}
+
+struct Agent<E> {
+    engine: E,
+    common: Common,
+    cql: SocketAddr,
+    /// Held by whoever asks the engine.
+    asking: tokio::sync::Mutex<()>,
+    seen: Mutex<Option<Seen>>,
+    decommission: Mutex<Option<Decommission>>,
+}
+
+#[derive(Clone)]
+struct Seen {
+    at: Instant,
+    look: Result<Look, String>,
+}
+
+async fn watch<E: Engine>(agent: Arc<Agent<E>>) {
+    let mut ticks = interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut at_rest = false;
+    loop {
+        ticks.tick().await;
+        let max_age = if at_rest {
+            AT_REST
+        } else {
+            LOOK_EVERY.saturating_sub(Duration::from_secs(1))
+        };
+        let look = agent.look(max_age).await.look;
+        at_rest = look
+            .is_ok_and(|look| look.mode == Mode::Normal && look.nodes.iter().all(|node| node.up));
+    }
+}
+
+impl<E: Engine> Agent<E> {
+    fn new(engine: E, common: Common, cql: SocketAddr) -> Self {
+        Self {
+            engine,
+            common,
+            cql,
+            asking: tokio::sync::Mutex::default(),
+            seen: Mutex::default(),
+            decommission: Mutex::default(),
+        }
+    }
+
+    /// A look that is at most so old.
+    async fn look(&self, max_age: Duration) -> Seen {
+        // Whoever waits here gets the answer that the one before asked for, if it is young enough.
+        let _asking = self.asking.lock().await;
+        if let Some(seen) = self.seen()
+            && seen.at.elapsed() <= max_age
+        {
+            return seen;
+        }
+        // The moment before the question: what it tells may have changed while it was answered.
+        let at = Instant::now();
+        let look = self.engine.look().await.map_err(|error| error.to_string());
+        if let Ok(look) = &look {
+            self.sign(look);
+        }
+        let fresh = Seen { at, look };
+        *locked(&self.seen) = Some(fresh.clone());
+        fresh
+    }
+
+    /// The last answer, however old.
+    fn seen(&self) -> Option<Seen> {
+        locked(&self.seen).clone()
+    }
+
+    /// A member's disk says whose it is.
+    fn sign(&self, look: &Look) {
+        let Some(host_id) = look
+            .host_id
+            .as_deref()
+            .filter(|_| look.mode == Mode::Normal)
+        else {
+            return;
+        };
+        if disk::is_signed(&self.common.data, host_id) {
+            return;
+        }
+        match disk::sign(&self.common.data, Some(host_id)) {
+            Ok(()) => tracing::info!(host_id, "signed the disk"),
+            Err(error) => tracing::warn!(%error, host_id, "failed to sign the disk"),
+        }
+    }
+
+    async fn cql_open(&self) -> bool {
+        matches!(
+            timeout(TOUCH, TcpStream::connect(self.cql)).await,
+            Ok(Ok(_))
+        )
+    }
+
+    fn ordered(&self) -> MutexGuard<'_, Option<Decommission>> {
+        locked(&self.decommission)
+    }
+
+    async fn report(&self, max_age: Duration) -> Report {
+        let seen = self.look(max_age).await;
+        let phase = match seen.look {
+            Err(error) => Phase::Unreachable { error },
+            Ok(look) => {
+                let Look {
+                    host_id,
+                    mode,
+                    progress,
+                    nodes,
+                } = look;
+                Phase::Running(View {
+                    host_id,
+                    mode,
+                    progress,
+                    cql: self.cql_open().await,
+                    nodes,
+                    free_bytes: disk::free_bytes(&self.common.data).unwrap_or_default(),
+                    age_seconds: seen.at.elapsed().as_secs(),
+                    decommission: self.ordered().clone(),
+                })
+            }
+        };
+        Report {
+            pod_uid: self.common.pod_uid.clone(),
+            phase,
+        }
+    }
+
+    /// Whether this node may be told to leave: it is the one that is meant, and serves.
+    async fn may_leave(&self, target: &Target) -> Result<(), Refusal> {
+        let conflict = |words: String| order::refuse(StatusCode::CONFLICT, words);
+        let look = self.look(Duration::ZERO).await.look;
+        let look = look.map_err(|e| order::refuse(StatusCode::SERVICE_UNAVAILABLE, e))?;
+        if look.host_id.as_deref() != Some(target.host_id.as_str()) {
+            let own = look.host_id.as_deref().unwrap_or("none yet");
+            return Err(conflict(format!(
+                "the order is for the node {}, this one is {own}",
+                target.host_id
+            )));
+        }
+        // A node that is told to leave while it still starts fails for ever.
+        if !self.cql_open().await {
+            return Err(conflict("the node does not accept CQL yet".to_owned()));
+        }
+        match look.mode {
+            Mode::Normal | Mode::DecommissionFailed => Ok(()),
+            mode => Err(conflict(format!("the node is {mode:?}"))),
+        }
+    }
+}
+
+/// What the locks guard is replaced as a whole: there is no half of it that a panic could leave.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn router<E: Engine>(agent: Arc<Agent<E>>) -> Router {
+    Router::new()
+        .route("/v1/node", get(node::<E>))
+        .route("/v1/facts", get(facts::<E>))
+        .route("/v1/decommission", post(decommission::<E>))
+        .route("/livez", get(livez::<E>))
+        .route("/readyz", get(readyz::<E>))
+        .with_state(agent)
+}
+
+#[derive(Deserialize)]
+struct MaxAge {
+    max_age: Option<u64>,
+}
+
+async fn node<E: Engine>(
+    State(agent): State<Arc<Agent<E>>>,
+    Query(MaxAge { max_age }): Query<MaxAge>,
+) -> Json<Report> {
+    let max_age = max_age.map_or(AT_REST, Duration::from_secs);
+    Json(agent.report(max_age).await)
+}
+
+async fn facts<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> Result<Json<Facts>, Refusal> {
+    let facts = agent.engine.facts().await;
+    facts
+        .map(Json)
+        .map_err(|e| order::refuse(StatusCode::SERVICE_UNAVAILABLE, e.to_string()))
+}
+
+async fn decommission<E: Engine>(
+    State(agent): State<Arc<Agent<E>>>,
+    headers: HeaderMap,
+    Json(target): Json<Target>,
+) -> Result<StatusCode, Refusal> {
+    let common = &agent.common;
+    order::check(&headers, &common.token, &target.pod_uid, &common.pod_uid)?;
+    if *agent.ordered() == Some(Decommission::Running) {
+        return Ok(StatusCode::ACCEPTED);
+    }
+    agent.may_leave(&target).await?;
+    {
+        let mut ordered = agent.ordered();
+        if *ordered == Some(Decommission::Running) {
+            return Ok(StatusCode::ACCEPTED);
+        }
+        *ordered = Some(Decommission::Running);
+    }
+    tracing::info!(host_id = target.host_id, "leaving the cluster");
+    // How it ends is told by every report after it.
+    tokio::spawn(async move {
+        let ended = match agent.engine.decommission().await {
+            Ok(()) => Decommission::Done,
+            Err(error) => Decommission::Failed {
+                error: error.to_string(),
+            },
+        };
+        tracing::info!(?ended, "the decommission ended");
+        *agent.ordered() = Some(ended);
+    });
+    Ok(StatusCode::ACCEPTED)
+}
+
+async fn livez<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> (StatusCode, &'static str) {
+    if agent.engine.alive().await {
+        (StatusCode::OK, "ok")
+    } else {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the database does not answer",
+        )
+    }
+}
+
+/// Ready: this node is a member that is up, as it sees itself, and accepts CQL now.
+async fn readyz<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> (StatusCode, String) {
+    let unready = |words: String| (StatusCode::SERVICE_UNAVAILABLE, words);
+    match agent.seen() {
+        None => return unready("the database has not been asked yet".to_owned()),
+        Some(Seen { look: Err(e), .. }) => return unready(e),
+        Some(Seen { at, look: Ok(look) }) => {
+            if look.mode != Mode::Normal {
+                return unready(format!("the node is {:?}", look.mode));
+            }
+            if at.elapsed() > STALE {
+                return unready("the database has not answered for long".to_owned());
+            }
+        }
+    }
+    if agent.cql_open().await {
+        (StatusCode::OK, "ok".to_owned())
+    } else {
+        unready("the node does not accept CQL".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! Over HTTP, with an engine that says what a test tells it to.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::engine::{EngineError, Node, NodeState};
+
+const HOST: &str = "7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0001";
+
+struct Fake {
+    look: Mutex<Look>,
+    asked: AtomicU32,
+    leave: Mutex<Option<oneshot::Receiver<Result<(), EngineError>>>>,
+}
+
+impl Engine for Arc<Fake> {
+    async fn look(&self) -> Result<Look, EngineError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Ok(locked(&self.look).clone())
+    }
+
+    async fn facts(&self) -> Result<Facts, EngineError> {
+        Ok(Facts::default())
+    }
+
+    async fn decommission(&self) -> Result<(), EngineError> {
+        let end = locked(&self.leave).take().unwrap();
+        end.await.unwrap()
+    }
+
+    async fn alive(&self) -> bool {
+        true
+    }
+}
+
+struct World {
+    fake: Arc<Fake>,
+    url: String,
+    end: Option<oneshot::Sender<Result<(), EngineError>>>,
+    data: std::path::PathBuf,
+    _dirs: tempfile::TempDir,
+    _cql: TcpListener,
+}
+
+async fn world() -> World {
+    let dirs = tempfile::tempdir().unwrap();
+    let data = dirs.path().join("data");
+    std::fs::create_dir_all(data.join("commitlog")).unwrap();
+    let token = dirs.path().join("token");
+    std::fs::write(&token, "secret").unwrap();
+    let (end, leave) = oneshot::channel();
+    let own = Node {
+        host_id: HOST.to_owned(),
+        address: "127.0.0.1".to_owned(),
+        up: true,
+        state: NodeState::Normal,
+        load_bytes: 1,
+    };
+    let fake = Arc::new(Fake {
+        look: Mutex::new(Look {
+            host_id: Some(HOST.to_owned()),
+            mode: Mode::Normal,
+            progress: None,
+            nodes: vec![own],
+        }),
+        asked: AtomicU32::new(0),
+        leave: Mutex::new(Some(leave)),
+    });
+    let cql = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let common = Common {
+        engine: EngineName::Cassandra,
+        data: data.clone(),
+        pod_uid: "uid-1".to_owned(),
+        address: address.ip(),
+        token,
+        listen: address,
+    };
+    let agent = Arc::new(Agent::new(fake.clone(), common, cql.local_addr().unwrap()));
+    tokio::spawn(async move { axum::serve(listener, router(agent)).await });
+    World {
+        fake,
+        url: format!("http://{address}"),
+        end: Some(end),
+        data,
+        _dirs: dirs,
+        _cql: cql,
+    }
+}
+
+impl World {
+    async fn get(&self, path: &str) -> reqwest::Response {
+        reqwest::get(format!("{}{path}", self.url)).await.unwrap()
+    }
+
+    async fn view(&self, max_age: u64) -> View {
+        let path = format!("/v1/node?max_age={max_age}");
+        let report: Report = self.get(&path).await.json().await.unwrap();
+        match report.phase {
+            Phase::Running(view) => view,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn order(&self, pod_uid: &str, host_id: &str) -> (u16, String) {
+        let target = Target {
+            pod_uid: pod_uid.to_owned(),
+            host_id: host_id.to_owned(),
+        };
+        let answer = reqwest::Client::new()
+            .post(format!("{}/v1/decommission", self.url))
+            .bearer_auth("secret")
+            .json(&target)
+            .send()
+            .await
+            .unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_young_enough_is_not_asked_for_again() {
+    let world = world().await;
+    world.view(60).await;
+    world.view(60).await;
+    assert_eq!(world.fake.asked.load(Ordering::Relaxed), 1);
+    assert_eq!(world.get("/v1/facts").await.status().as_u16(), 200);
+}
+
+#[tokio::test]
+async fn a_member_signs_its_disk() {
+    let world = world().await;
+    assert_eq!(world.view(0).await.host_id.as_deref(), Some(HOST));
+    assert!(disk::is_signed(&world.data, HOST));
+}
+
+#[tokio::test]
+async fn ready_is_a_member_that_serves() {
+    let world = world().await;
+    // Nobody has asked the database yet.
+    assert_eq!(world.get("/readyz").await.status().as_u16(), 503);
+    world.view(60).await;
+    assert_eq!(world.get("/readyz").await.status().as_u16(), 200);
+    locked(&world.fake.look).mode = Mode::Joining;
+    world.fake.asked.store(0, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    world.view(0).await;
+    assert_eq!(world.get("/readyz").await.status().as_u16(), 503);
+    assert_eq!(world.get("/livez").await.status().as_u16(), 200);
+}
+
+#[tokio::test]
+async fn only_the_node_that_is_meant_leaves_and_its_end_is_told() {
+    let mut world = world().await;
+    let (status, words) = world.order("uid-of-another", HOST).await;
+    assert_eq!(status, 409, "{words}");
+    let (status, words) = world.order("uid-1", "id-of-another").await;
+    assert_eq!(status, 409, "{words}");
+    assert_eq!(world.view(0).await.decommission, None);
+
+    assert_eq!(world.order("uid-1", HOST).await.0, 202);
+    // Again is not twice.
+    assert_eq!(world.order("uid-1", HOST).await.0, 202);
+    assert_eq!(
+        world.view(60).await.decommission,
+        Some(Decommission::Running)
+    );
+    let words = "Not enough live nodes".to_owned();
+    let end = world.end.take().unwrap();
+    end.send(Err(EngineError::Refused(words.clone()))).unwrap();
+    let failed = Some(Decommission::Failed { error: words });
+    while world.view(60).await.decommission != failed {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_serve_is_not_told_to_leave() {
+    let world = world().await;
+    locked(&world.fake.look).mode = Mode::Joining;
+    let (status, words) = world.order("uid-1", HOST).await;
+    assert_eq!((status, words.as_str()), (409, "the node is Joining"));
+}

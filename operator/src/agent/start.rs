@@ -1,0 +1,120 @@
+//! The start file: what the database's own container reads before it starts the image's entrypoint. In:
+//! a start order. Out: lines of shell, with nothing in them but what parsed as an address or an identity.
+
+use std::net::IpAddr;
+
+use super::EngineName;
+use crate::engine::Start;
+
+/// The text of the start file.
+///
+/// # Errors
+/// What in the order is not what it should be.
+pub(super) fn file(engine: EngineName, order: &Start) -> Result<String, String> {
+    let Start {
+        pod_uid: _,
+        seeds,
+        replace,
+    } = order;
+    if seeds.is_empty() {
+        return Err("an order needs at least one seed".to_owned());
+    }
+    let seeds: Vec<String> = seeds
+        .iter()
+        .map(|s| address(s).map(|a| a.to_string()))
+        .collect::<Result<_, _>>()?;
+    let seeds = seeds.join(",");
+    let (name, replace) = match (engine, replace) {
+        (EngineName::Cassandra, None) => ("CASSANDRA_SEEDS", None),
+        (EngineName::Cassandra, Some(lost)) => {
+            let lost = address(&lost.address)?;
+            let option = format!("-Dcassandra.replace_address_first_boot={lost}");
+            (
+                "CASSANDRA_SEEDS",
+                Some(format!(
+                    "export JVM_EXTRA_OPTS=\"${{JVM_EXTRA_OPTS:-}} {option}\"\n"
+                )),
+            )
+        }
+        (EngineName::Scylla, None) => ("SCYLLA_SEEDS", None),
+        (EngineName::Scylla, Some(lost)) => {
+            let lost = identity(&lost.host_id)?;
+            (
+                "SCYLLA_SEEDS",
+                Some(format!(
+                    "export SCYLLA_REPLACE='--replace-node-first-boot {lost}'\n"
+                )),
+            )
+        }
+    };
+    Ok(format!(
+        "export {name}='{seeds}'\n{}",
+        replace.unwrap_or_default()
+    ))
+}
+
+fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is not an address"))
+}
+
+fn identity(text: &str) -> Result<&str, String> {
+    let fits = !text.is_empty() && text.chars().all(|c| c == '-' || c.is_ascii_hexdigit());
+    fits.then_some(text)
+        .ok_or_else(|| format!("{text:?} is not a host ID"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Node, NodeState};
+
+    fn order(replace: bool) -> Start {
+        let lost = Node {
+            host_id: "7c0f-01".to_owned(),
+            address: "10.0.0.9".to_owned(),
+            up: false,
+            state: NodeState::Normal,
+            load_bytes: 0,
+        };
+        Start {
+            pod_uid: "uid".to_owned(),
+            seeds: vec!["10.0.0.1".to_owned(), "10.0.0.2".to_owned()],
+            replace: replace.then_some(lost),
+        }
+    }
+
+    #[test]
+    fn each_engine_reads_seeds_and_replacement_in_its_own_words() {
+        let seeds = "='10.0.0.1,10.0.0.2'\n";
+        assert_eq!(
+            file(EngineName::Cassandra, &order(false)).unwrap(),
+            format!("export CASSANDRA_SEEDS{seeds}")
+        );
+        assert_eq!(
+            file(EngineName::Cassandra, &order(true)).unwrap(),
+            format!(
+                "export CASSANDRA_SEEDS{seeds}export JVM_EXTRA_OPTS=\"${{JVM_EXTRA_OPTS:-}} \
+                 -Dcassandra.replace_address_first_boot=10.0.0.9\"\n"
+            )
+        );
+        assert_eq!(
+            file(EngineName::Scylla, &order(true)).unwrap(),
+            format!(
+                "export SCYLLA_SEEDS{seeds}export SCYLLA_REPLACE='--replace-node-first-boot 7c0f-01'\n"
+            )
+        );
+    }
+
+    #[test]
+    fn nothing_that_a_shell_would_run_gets_into_it() {
+        let mut odd = order(false);
+        odd.seeds = vec!["$(reboot)".to_owned()];
+        assert!(file(EngineName::Cassandra, &odd).is_err());
+        let mut odd = order(true);
+        odd.replace.as_mut().unwrap().host_id = "x; reboot".to_owned();
+        assert!(file(EngineName::Scylla, &odd).is_err());
+        odd.seeds.clear();
+        assert!(file(EngineName::Scylla, &odd).is_err());
+    }
+}

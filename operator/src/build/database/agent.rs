@@ -1,0 +1,178 @@
+//! The agent's two containers in a database pod, and what they share with the database's.
+//!
+//! The first hands on the program, looks at the disk and waits until the database may start. The second stays
+//! as long as the database does, and ends after it. With Cassandra it runs in the database's own image,
+//! for `nodetool`; the program needs nothing from an image but glibc 2.34 or newer.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{
+        Container, EmptyDirVolumeSource, EnvVar, KeyToPath, ResourceRequirements,
+        SecretVolumeSource, Volume, VolumeMount,
+    },
+    apimachinery::pkg::api::resource::Quantity,
+};
+use readstates_operator_api::Engine;
+
+use super::{Members, Place};
+use crate::{
+    build::{AGENT, env, pod, ports},
+    observe::TOKEN_KEY,
+    validate::ValidatedCluster,
+};
+
+const RUN: &str = "run";
+/// Shared by the containers of a pod, in memory: the program and the start file.
+pub(super) const RUN_PATH: &str = "/run/readstates";
+const TOKEN: &str = "agent-token";
+const TOKEN_PATH: &str = "/etc/readstates/agent";
+
+/// Shell that waits for nothing: the start file is there, or the container ends.
+pub(super) fn start_with(command: &str) -> Vec<String> {
+    let script = format!(". {RUN_PATH}/start && exec {command}");
+    ["/bin/sh", "-c", &script].map(str::to_owned).to_vec()
+}
+
+/// What the containers share.
+pub(super) fn volumes(cluster: &ValidatedCluster) -> Vec<Volume> {
+    let token = KeyToPath {
+        key: TOKEN_KEY.to_owned(),
+        path: TOKEN_KEY.to_owned(),
+        mode: None,
+    };
+    vec![
+        Volume {
+            name: RUN.to_owned(),
+            empty_dir: Some(EmptyDirVolumeSource::default()),
+            ..Volume::default()
+        },
+        Volume {
+            name: TOKEN.to_owned(),
+            secret: Some(SecretVolumeSource {
+                secret_name: Some(cluster.id.agent_secret()),
+                items: Some(vec![token]),
+                default_mode: Some(0o440),
+                ..SecretVolumeSource::default()
+            }),
+            ..Volume::default()
+        },
+    ]
+}
+
+/// Where the database's container finds the start file.
+pub(super) fn run_mount() -> VolumeMount {
+    VolumeMount {
+        read_only: Some(true),
+        ..pod::mount(RUN, RUN_PATH)
+    }
+}
+
+/// The containers before and beside the database, in order.
+pub(super) fn containers(
+    cluster: &ValidatedCluster,
+    engine: &dyn Members,
+    place: &Place<'_>,
+) -> Vec<Container> {
+    let prepare = Container {
+        args: Some(arguments(
+            place,
+            engine,
+            "prepare",
+            &[
+                "--shared",
+                RUN_PATH,
+                "--peers",
+                &format!("{}.{}.svc", cluster.id.database(), cluster.id.namespace),
+            ],
+        )),
+        image: Some(cluster.agent_image.clone()),
+        resources: Some(amounts("32Mi", "64Mi")),
+        security_context: Some(pod::restricted_container(true)),
+        volume_mounts: Some(mounts(engine, false)),
+        ..common(cluster, "prepare")
+    };
+    let (image, read_only_root, memory) = match place.database.engine {
+        // `nodetool` is a JVM of its own, now and then.
+        Engine::Cassandra => (&place.database.image, false, "384Mi"),
+        Engine::Scylla => (&cluster.agent_image, true, "64Mi"),
+    };
+    let serve = Container {
+        command: Some(vec![format!("{RUN_PATH}/agent")]),
+        args: Some(arguments(
+            place,
+            engine,
+            "serve",
+            &["--admin", &engine.admin()],
+        )),
+        image: Some(image.clone()),
+        // A sidecar: starts before the database, ends after it.
+        restart_policy: Some("Always".to_owned()),
+        resources: Some(amounts("64Mi", memory)),
+        security_context: Some(pod::restricted_container(read_only_root)),
+        ports: Some(vec![ports::container(AGENT, ports::AGENT)]),
+        volume_mounts: Some(mounts(engine, true)),
+        ..common(cluster, AGENT)
+    };
+    vec![prepare, serve]
+}
+
+fn common(cluster: &ValidatedCluster, name: &str) -> Container {
+    Container {
+        name: name.to_owned(),
+        image_pull_policy: cluster.pull_policy.clone(),
+        env: Some(environment()),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
+}
+
+fn environment() -> Vec<EnvVar> {
+    vec![
+        env::field("POD_UID", "metadata.uid"),
+        env::field("POD_IP", "status.podIP"),
+    ]
+}
+
+fn arguments(place: &Place<'_>, engine: &dyn Members, life: &str, more: &[&str]) -> Vec<String> {
+    let name = match place.database.engine {
+        Engine::Cassandra => "cassandra",
+        Engine::Scylla => "scylla",
+    };
+    let token = format!("{TOKEN_PATH}/{TOKEN_KEY}");
+    let common = [
+        "agent",
+        life,
+        "--engine",
+        name,
+        "--data",
+        engine.data_path(),
+        "--token",
+        &token,
+    ];
+    common.iter().chain(more).map(|s| (*s).to_owned()).collect()
+}
+
+fn mounts(engine: &dyn Members, read_only_run: bool) -> Vec<VolumeMount> {
+    vec![
+        pod::mount(pod::DATA, engine.data_path()),
+        VolumeMount {
+            read_only: Some(read_only_run).filter(|r| *r),
+            ..pod::mount(RUN, RUN_PATH)
+        },
+        VolumeMount {
+            read_only: Some(true),
+            ..pod::mount(TOKEN, TOKEN_PATH)
+        },
+    ]
+}
+
+fn amounts(request: &str, limit: &str) -> ResourceRequirements {
+    let memory = |amount: &str| ("memory".to_owned(), Quantity(amount.to_owned()));
+    let cpu = ("cpu".to_owned(), Quantity("10m".to_owned()));
+    ResourceRequirements {
+        requests: Some(BTreeMap::from([cpu, memory(request)])),
+        limits: Some(BTreeMap::from([memory(limit)])),
+        ..ResourceRequirements::default()
+    }
+}

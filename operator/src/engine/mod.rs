@@ -1,0 +1,67 @@
+//! What a database engine is asked by the agent beside it, and in which words it answers: one trait,
+//! one module for each engine. What differs in the objects that are built for an engine is in
+//! `build::database`, one module each as well.
+
+mod cassandra;
+mod report;
+mod scylla;
+
+use std::future::Future;
+
+use thiserror::Error;
+
+pub use self::{
+    cassandra::Cassandra,
+    report::{
+        Decommission, Disk, Facts, Keyspace, Mode, Node, NodeState, Phase, Report, Start, Target,
+        View,
+    },
+    scylla::Scylla,
+};
+
+/// An engine, as seen from inside the pod of one of its nodes.
+pub trait Engine: Send + Sync + 'static {
+    /// This node, and the others as it sees them.
+    fn look(&self) -> impl Future<Output = Result<Look, EngineError>> + Send;
+
+    /// What must be known of the whole cluster before a node may leave it.
+    fn facts(&self) -> impl Future<Output = Result<Facts, EngineError>> + Send;
+
+    /// Gives this node's data to the others and leaves. Returns when it is done, hours later.
+    fn decommission(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    /// Whether the process answers at all, however busy it is.
+    fn alive(&self) -> impl Future<Output = bool> + Send;
+}
+
+/// What an engine says of itself and of its peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The identity it has in the ring; none while it has not joined far enough to have one.
+    pub host_id: Option<String>,
+    /// What it is doing.
+    pub mode: Mode,
+    /// How far a transfer is, in words.
+    pub progress: Option<String>,
+    /// Every node it knows, itself too.
+    pub nodes: Vec<Node>,
+}
+
+/// An engine could not be asked, or refused.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// It was not reached.
+    #[error("failed to ask the database: {0}")]
+    Unreachable(String),
+    /// It answered with something else than its documentation says.
+    #[error("the database answered {what} that is not understood: {text}")]
+    Odd {
+        /// What was asked.
+        what: &'static str,
+        /// The part of the answer.
+        text: String,
+    },
+    /// It refused, in its own words.
+    #[error("{0}")]
+    Refused(String),
+}

@@ -1,0 +1,182 @@
+//! What an agent tells the operator, and what it is told: the JSON between the two.
+
+use serde::{Deserialize, Serialize};
+
+/// Answer of `GET /v1/node`.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// UID of the pod that answers: a later pod of the same name is another one.
+    pub pod_uid: String,
+    /// How far it is.
+    #[serde(flatten)]
+    pub phase: Phase,
+}
+
+/// How far a database pod is.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(tag = "phase", rename_all_fields = "camelCase")]
+pub enum Phase {
+    /// The database has not been started: that needs an order, since only the operator knows whether
+    /// a disk like this is a new one or a lost one.
+    Waiting {
+        /// What is on the disk.
+        disk: Disk,
+    },
+    /// The database was started and cannot be asked.
+    Unreachable {
+        /// Why.
+        error: String,
+    },
+    /// The database was asked.
+    Running(View),
+}
+
+/// What is on the disk of a node.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(tag = "disk", rename_all_fields = "camelCase")]
+pub enum Disk {
+    /// Nothing.
+    Blank,
+    /// A node that was started on it and has never been seen as a member.
+    Begun,
+    /// Data that no agent has signed: written before there were agents.
+    Unmarked,
+    /// The data of this node.
+    Known {
+        /// Its identity in the ring.
+        host_id: String,
+    },
+}
+
+/// The database as one node sees it.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct View {
+    /// This node's identity in the ring.
+    pub host_id: Option<String>,
+    /// What this node is doing.
+    pub mode: Mode,
+    /// How far a transfer is, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
+    /// Whether it accepts CQL connections.
+    pub cql: bool,
+    /// Every node it knows, itself too.
+    pub nodes: Vec<Node>,
+    /// Bytes free on its disk.
+    pub free_bytes: u64,
+    /// How old this view is.
+    pub age_seconds: u64,
+    /// How the decommission is, if one was ordered since the agent started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decommission: Option<Decommission>,
+}
+
+/// What a node is doing.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It starts.
+    Starting,
+    /// It takes over its share of the data.
+    Joining,
+    /// It serves.
+    Normal,
+    /// It gives its data away.
+    Leaving,
+    /// It gave its data away and is no member any more.
+    Decommissioned,
+    /// It wanted to give its data away and could not.
+    DecommissionFailed,
+    /// It has written everything and serves no more.
+    Drained,
+    /// Something else.
+    Other,
+}
+
+/// A node as another one sees it.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Node {
+    /// Its identity in the ring.
+    pub host_id: String,
+    /// Its address.
+    pub address: String,
+    /// Whether it is up.
+    pub up: bool,
+    /// Its state in the ring.
+    pub state: NodeState,
+    /// Bytes that it holds; 0 where that is not known.
+    pub load_bytes: u64,
+}
+
+/// The state of a node in the ring.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// It owns its tokens.
+    Normal,
+    /// It is about to.
+    Joining,
+    /// It is about to own none.
+    Leaving,
+    /// It exchanges them.
+    Moving,
+}
+
+/// How the decommission that was ordered is.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(tag = "state", rename_all_fields = "camelCase")]
+pub enum Decommission {
+    /// On the way.
+    Running,
+    /// The engine says that it is done.
+    Done,
+    /// The engine gave up.
+    Failed {
+        /// Its words.
+        error: String,
+    },
+}
+
+/// Answer of `GET /v1/facts`.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Facts {
+    /// Versions of the schema among the nodes that can be reached, and `UNREACHABLE` where some cannot.
+    pub schema_versions: Vec<String>,
+    /// Every keyspace that is spread over nodes.
+    pub keyspaces: Vec<Keyspace>,
+}
+
+/// A keyspace.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Keyspace {
+    /// Its name.
+    pub name: String,
+    /// On how many nodes of the one data center each row is kept.
+    pub replication_factor: i32,
+}
+
+/// Body of `POST /v1/start`: start the database on the disk there is.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Start {
+    /// The pod that is meant.
+    pub pod_uid: String,
+    /// Addresses to join by; the pod's own one only where it is the first node of all.
+    pub seeds: Vec<String>,
+    /// The node whose place it takes, if it takes one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replace: Option<Node>,
+}
+
+/// Body of `POST /v1/decommission`: who is meant, twice, so that no later one can be.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Target {
+    /// The pod.
+    pub pod_uid: String,
+    /// The node.
+    pub host_id: String,
+}

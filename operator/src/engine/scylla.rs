@@ -1,0 +1,206 @@
+//! `ScyllaDB`, by its REST API on loopback, to its documentation (api/api-doc of its repository): it
+//! was run against a fake of that API, not against the database itself.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A decommission streams the whole disk, and its call answers when that is done.
+const LONGEST_DECOMMISSION: Duration = Duration::from_hours(7 * 24);
+
+/// `ScyllaDB` in this pod.
+#[derive(Clone, Debug)]
+pub struct Scylla {
+    http: reqwest::Client,
+    base: String,
+}
+
+/// `[{"key": …, "value": …}]`, how the API writes maps.
+#[derive(Deserialize)]
+struct Pair<V> {
+    key: String,
+    value: V,
+}
+
+#[derive(Deserialize)]
+struct Range {
+    endpoints: Vec<String>,
+}
+
+impl Scylla {
+    /// The API at `base`, such as `http://127.0.0.1:10000`.
+    ///
+    /// # Errors
+    /// When the HTTP client cannot be made.
+    pub fn new(base: impl Into<String>) -> reqwest::Result<Self> {
+        Ok(Self {
+            http: reqwest::Client::builder().no_proxy().build()?,
+            base: base.into(),
+        })
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        request: reqwest::RequestBuilder,
+        patience: Duration,
+        what: &'static str,
+    ) -> Result<T, EngineError> {
+        let lost =
+            |error: reqwest::Error| EngineError::Unreachable(error.without_url().to_string());
+        let answer = request.timeout(patience).send().await.map_err(lost)?;
+        let refused = !answer.status().is_success();
+        let text = answer.text().await.map_err(lost)?;
+        if refused {
+            return Err(EngineError::Refused(complaint(&text)));
+        }
+        // What answers nothing answers an empty body.
+        let json = if text.trim().is_empty() {
+            "null"
+        } else {
+            &text
+        };
+        serde_json::from_str(json).map_err(|_| EngineError::Odd {
+            what,
+            text: text.chars().take(200).collect(),
+        })
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &'static str) -> Result<T, EngineError> {
+        let request = self.http.get(format!("{}{path}", self.base));
+        self.send(request, PATIENCE, path).await
+    }
+
+    async fn map<V: DeserializeOwned>(
+        &self,
+        path: &'static str,
+    ) -> Result<BTreeMap<String, V>, EngineError> {
+        let pairs: Vec<Pair<V>> = self.get(path).await?;
+        Ok(pairs.into_iter().map(|p| (p.key, p.value)).collect())
+    }
+
+    async fn factor(&self, keyspace: &str) -> Result<i32, EngineError> {
+        let url = format!("{}/storage_service/describe_ring/{keyspace}", self.base);
+        let ring: Vec<Range> = self
+            .send(
+                self.http.get(url),
+                PATIENCE,
+                "/storage_service/describe_ring",
+            )
+            .await?;
+        let most = ring
+            .iter()
+            .map(|r| r.endpoints.len())
+            .max()
+            .unwrap_or_default();
+        Ok(i32::try_from(most).unwrap_or(i32::MAX))
+    }
+}
+
+impl Engine for Scylla {
+    async fn look(&self) -> Result<Look, EngineError> {
+        let mode: String = self.get("/storage_service/operation_mode").await?;
+        let own: String = self.get("/storage_service/hostid/local").await?;
+        let ids: BTreeMap<String, String> = self.map("/storage_service/host_id").await?;
+        let live: Vec<String> = self.get("/gossiper/endpoint/live").await?;
+        let joining: Vec<String> = self.get("/storage_service/nodes/joining").await?;
+        let leaving: Vec<String> = self.get("/storage_service/nodes/leaving").await?;
+        let load: BTreeMap<String, f64> = self.map("/storage_service/load_map").await?;
+        let nodes = ids.into_iter().map(|(address, host_id)| Node {
+            host_id,
+            up: live.contains(&address),
+            state: if joining.contains(&address) {
+                NodeState::Joining
+            } else if leaving.contains(&address) {
+                NodeState::Leaving
+            } else {
+                NodeState::Normal
+            },
+            load_bytes: load.get(&address).map_or(0, |l| whole(*l)),
+            address,
+        });
+        Ok(Look {
+            host_id: Some(own).filter(|id| !id.is_empty()),
+            mode: parse_mode(&mode),
+            progress: None,
+            nodes: nodes.collect(),
+        })
+    }
+
+    async fn facts(&self) -> Result<Facts, EngineError> {
+        let versions: BTreeMap<String, Vec<String>> =
+            self.map("/storage_proxy/schema_versions").await?;
+        let names: Vec<String> = self
+            .get("/storage_service/keyspaces?type=non_local_strategy")
+            .await?;
+        let mut keyspaces = Vec::new();
+        for name in names {
+            let replication_factor = self.factor(&name).await?;
+            keyspaces.push(Keyspace {
+                name,
+                replication_factor,
+            });
+        }
+        Ok(Facts {
+            schema_versions: versions.into_keys().collect(),
+            keyspaces,
+        })
+    }
+
+    /// One call that is never repeated here: it outlives most things.
+    async fn decommission(&self) -> Result<(), EngineError> {
+        let path = "/storage_service/decommission";
+        let request = self.http.post(format!("{}{path}", self.base));
+        self.send::<serde_json::Value>(request, LONGEST_DECOMMISSION, path)
+            .await
+            .map(drop)
+    }
+
+    async fn alive(&self) -> bool {
+        self.get::<u64>("/system/uptime_ms").await.is_ok()
+    }
+}
+
+/// `{"message": "…", "code": 500}`.
+fn complaint(text: &str) -> String {
+    #[derive(Deserialize)]
+    struct Complaint {
+        message: String,
+    }
+    serde_json::from_str::<Complaint>(text).map_or_else(
+        |_| text.trim().chars().take(400).collect(),
+        |complaint| complaint.message,
+    )
+}
+
+fn parse_mode(word: &str) -> Mode {
+    match word {
+        "STARTING" => Mode::Starting,
+        "JOINING" | "BOOTSTRAP" => Mode::Joining,
+        "NORMAL" => Mode::Normal,
+        "LEAVING" | "DECOMMISSIONING" => Mode::Leaving,
+        "DECOMMISSIONED" => Mode::Decommissioned,
+        "DRAINED" => Mode::Drained,
+        _ => Mode::Other,
+    }
+}
+
+/// A number of bytes that the API writes as a float.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "held within what a u64 and an exact float can be"
+)]
+fn whole(bytes: f64) -> u64 {
+    const LARGEST: f64 = 9_007_199_254_740_992.0;
+    if bytes.is_finite() {
+        bytes.clamp(0.0, LARGEST) as u64
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Against a fake of the REST API, whose answers are those of its documentation.
+
+use axum::{
+    Json, Router,
+    http::StatusCode,
+    response::IntoResponse,
+    routing::{get, post},
+};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::*;
+
+async fn scylla(router: Router) -> Scylla {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Scylla::new(format!("http://{address}")).unwrap()
+}
+
+fn ring() -> Router {
+    Router::new()
+        .route(
+            "/storage_service/operation_mode",
+            get(async || Json("LEAVING")),
+        )
+        .route(
+            "/storage_service/hostid/local",
+            get(async || Json("id-of-1")),
+        )
+        .route(
+            "/storage_service/host_id",
+            get(async || {
+                Json(json!([
+                    { "key": "10.0.0.1", "value": "id-of-1" },
+                    { "key": "10.0.0.2", "value": "id-of-2" },
+                ]))
+            }),
+        )
+        .route(
+            "/gossiper/endpoint/live",
+            get(async || Json(json!(["10.0.0.1"]))),
+        )
+        .route(
+            "/storage_service/nodes/joining",
+            get(async || Json(json!([]))),
+        )
+        .route(
+            "/storage_service/nodes/leaving",
+            get(async || Json(json!(["10.0.0.1"]))),
+        )
+        .route(
+            "/storage_service/load_map",
+            get(async || Json(json!([{ "key": "10.0.0.2", "value": 4096.5 }]))),
+        )
+}
+
+#[tokio::test]
+async fn a_look_joins_what_the_api_tells_in_pieces() {
+    let node = |host_id: &str, address: &str, up, state, load_bytes| Node {
+        host_id: host_id.to_owned(),
+        address: address.to_owned(),
+        up,
+        state,
+        load_bytes,
+    };
+    assert_eq!(
+        scylla(ring()).await.look().await.unwrap(),
+        Look {
+            host_id: Some("id-of-1".to_owned()),
+            mode: Mode::Leaving,
+            progress: None,
+            nodes: vec![
+                node("id-of-1", "10.0.0.1", true, NodeState::Leaving, 0),
+                node("id-of-2", "10.0.0.2", false, NodeState::Normal, 4096),
+            ],
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_refused_decommission_keeps_the_words_of_the_database() {
+    let words = "Decommission failed: Unable to find new replica for tablet";
+    let refuse = async move || {
+        let body = Json(json!({ "message": words, "code": 500 }));
+        (StatusCode::INTERNAL_SERVER_ERROR, body).into_response()
+    };
+    let router = Router::new().route("/storage_service/decommission", post(refuse));
+    let error = scylla(router).await.decommission().await.unwrap_err();
+    assert_eq!(error.to_string(), words);
+}
+
+#[tokio::test]
+async fn facts_take_the_copies_of_a_keyspace_from_its_ring() {
+    let router = Router::new()
+        .route(
+            "/storage_proxy/schema_versions",
+            get(async || Json(json!([{ "key": "v1", "value": ["10.0.0.1", "10.0.0.2"] }]))),
+        )
+        .route(
+            "/storage_service/keyspaces",
+            get(async || Json(json!(["readstates"]))),
+        )
+        .route(
+            "/storage_service/describe_ring/readstates",
+            get(async || {
+                Json(json!([
+                    { "start_token": "1", "endpoints": ["10.0.0.1", "10.0.0.2"] },
+                    { "start_token": "2", "endpoints": ["10.0.0.2"] },
+                ]))
+            }),
+        );
+    let facts = scylla(router).await.facts().await.unwrap();
+    assert_eq!(facts.schema_versions, ["v1"]);
+    assert_eq!(facts.keyspaces[0].replication_factor, 2);
+}
+
+#[tokio::test]
+async fn a_node_is_alive_while_its_uptime_answers() {
+    let up = Router::new().route("/system/uptime_ms", get(async || Json(12)));
+    assert!(scylla(up).await.alive().await);
+    assert!(!scylla(Router::new()).await.alive().await);
+    assert!(!Scylla::new("http://127.0.0.1:9").unwrap().alive().await);
+}

@@ -1,0 +1,176 @@
+//! The nodes of a database: claims and what their agents say. In: pods. Out: plain values. An agent that does
+//! not answer is unknown, and no error.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use readstates_operator_api::{
+    DatabaseNodeState, ReadStateCluster,
+    labels::{self, Component},
+};
+
+use super::{PodSeen, Seen, StatefulSetSeen};
+use crate::{
+    agents::Agents,
+    engine::{Facts, Phase, Report},
+    error::Error,
+    validate::Identity,
+};
+
+/// How old an answer may be while nothing happens: a fresh one has its price.
+const AT_REST: Duration = Duration::from_mins(1);
+/// And while something does: every step is decided by what was so a moment ago.
+const BUSY: Duration = Duration::from_secs(3);
+
+/// The nodes of the database of one cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Nodes {
+    /// What the agents said, by pod name. A pod that is missing here was not asked.
+    pub reports: BTreeMap<String, Seen<Report>>,
+    /// What is known for a node to leave, by pod name; asked only where one may have to.
+    pub facts: BTreeMap<String, Seen<Facts>>,
+    /// Claims of database pods, by name.
+    pub claims: BTreeMap<String, ClaimSeen>,
+    /// The token that agents take orders by.
+    pub token: Option<Token>,
+}
+
+/// A claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimSeen {
+    /// Its UID.
+    pub uid: String,
+    /// Whether there is a volume behind it.
+    pub bound: bool,
+}
+
+/// A secret that no log shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(pub String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+pub(super) async fn nodes(
+    client: &Client,
+    agents: &dyn Agents,
+    id: &Identity,
+    cluster: &ReadStateCluster,
+    pods: &[PodSeen],
+    racks: &BTreeMap<String, StatefulSetSeen>,
+) -> Result<Nodes, Error> {
+    if cluster.spec.database.engine.is_none() {
+        return Ok(Nodes::default());
+    }
+    let max_age = if at_rest(cluster, pods, racks) {
+        AT_REST
+    } else {
+        BUSY
+    };
+    let asked = pods.iter().filter(|p| p.has_agent && p.ip.is_some());
+    let reports = asked.map(async |pod| {
+        let report = agents.report(pod, max_age).await;
+        (
+            pod.name.clone(),
+            report.map_or_else(Seen::Unknown, Seen::Known),
+        )
+    });
+    let reports: BTreeMap<_, _> = join_all(reports).await.into_iter().collect();
+    let mut facts = BTreeMap::new();
+    for pod in leavers(id, cluster, pods, racks) {
+        if let Some(Seen::Known(Report {
+            phase: Phase::Running(_),
+            ..
+        })) = reports.get(&pod.name)
+        {
+            let found = agents.facts(pod).await;
+            facts.insert(
+                pod.name.clone(),
+                found.map_or_else(Seen::Unknown, Seen::Known),
+            );
+        }
+    }
+    Ok(Nodes {
+        reports,
+        facts,
+        claims: claims(client, id).await?,
+        token: token(client, id).await?,
+    })
+}
+
+/// Nothing is on its way and nothing was asked for since the last look.
+fn at_rest(
+    cluster: &ReadStateCluster,
+    pods: &[PodSeen],
+    racks: &BTreeMap<String, StatefulSetSeen>,
+) -> bool {
+    let Some(status) = &cluster.status else {
+        return false;
+    };
+    status.observed_generation == cluster.metadata.generation
+        && status.waiting_on.is_none()
+        && status
+            .database_nodes
+            .iter()
+            .all(|n| n.state == DatabaseNodeState::Member)
+        && pods.iter().all(|p| p.ready)
+        && racks.values().all(|r| r.settled)
+}
+
+/// The last pods of racks that should become smaller.
+fn leavers<'a>(
+    id: &Identity,
+    cluster: &ReadStateCluster,
+    pods: &'a [PodSeen],
+    racks: &BTreeMap<String, StatefulSetSeen>,
+) -> Vec<&'a PodSeen> {
+    let wanted = cluster.spec.database.racks.iter().flatten();
+    let last = wanted.filter_map(|rack| {
+        let seen = racks.get(&rack.name)?;
+        let name = format!("{}-{}", id.rack(&rack.name), seen.replicas - 1);
+        (seen.replicas > rack.members).then(|| pods.iter().find(|p| p.name == name))?
+    });
+    last.collect()
+}
+
+async fn claims(client: &Client, id: &Identity) -> Result<BTreeMap<String, ClaimSeen>, Error> {
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &id.namespace);
+    // The StatefulSet controller puts the selector's labels on the claims it makes.
+    let ours = ListParams::default().labels(&labels::selector_text(&id.name, Component::Database));
+    let found = api.list(&ours).await.map_err(|source| Error::Read {
+        what: format!("the volume claims of {}", id.name),
+        source,
+    })?;
+    let seen = found.items.iter().filter_map(|claim| {
+        let bound = claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Bound");
+        let seen = ClaimSeen {
+            uid: claim.uid()?,
+            bound,
+        };
+        Some((claim.name_any(), seen))
+    });
+    Ok(seen.collect())
+}
+
+async fn token(client: &Client, id: &Identity) -> Result<Option<Token>, Error> {
+    let name = id.agent_secret();
+    let api: Api<Secret> = Api::namespaced(client.clone(), &id.namespace);
+    let found = api.get_opt(&name).await.map_err(|source| Error::Read {
+        what: format!("Secret {name}"),
+        source,
+    })?;
+    let secret = found.filter(|s| super::children::belongs_to(&s.metadata, id));
+    Ok(secret
+        .and_then(|s| s.data?.remove(TOKEN_KEY))
+        .and_then(|bytes| String::from_utf8(bytes.0).ok())
+        .filter(|token| !token.is_empty())
+        .map(Token))
+}
+
+/// The key of the token in its Secret.
+pub const TOKEN_KEY: &str = "token";

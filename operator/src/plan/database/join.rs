@@ -1,0 +1,248 @@
+//! Nodes that come: the first one, new ones, and those whose disk was lost. In: what their agents found on their
+//! disks. Out: records, and the orders to start of those whose record is there.
+
+use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
+
+use super::{DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, health, record};
+use crate::{
+    engine::{Disk, Node, Phase, Start},
+    observe::PodSeen,
+};
+
+/// Nodes that a new one asks its way by.
+const SEEDS: usize = 3;
+
+/// Begins with the first pod, in the order of racks, that waits for an order.
+pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
+    let waiting = sight.database.racks.iter().find_map(|rack| {
+        sight.pods_of(rack).find_map(|(_, pod)| {
+            let Ok(Phase::Waiting { disk }) = health::phase(sight, pod) else {
+                return None;
+            };
+            (!pod.terminating).then_some((rack, pod, disk))
+        })
+    });
+    let (rack, pod, disk) = waiting?;
+    match nodes.records.iter().find(|r| r.name == pod.name).cloned() {
+        None => begin_new(sight, nodes, &rack.name, pod),
+        Some(record) if record.state == DatabaseNodeState::Member => {
+            begin_replacement(sight, nodes, &record, disk)
+        }
+        // A node that has left: its pod is on its way out.
+        Some(_) => None,
+    }
+}
+
+fn begin_new(
+    sight: &Sight<'_>,
+    nodes: &mut NodesStep,
+    rack: &str,
+    pod: &PodSeen,
+) -> Option<DatabaseWait> {
+    if nodes.records.is_empty() {
+        if !is_first(sight, &pod.name) {
+            return Some(DatabaseWait::Joining {
+                pod: pod.name.clone(),
+                progress: "it waits for the first node".to_owned(),
+            });
+        }
+        let own = sight.cluster.id.claim(&pod.name);
+        let others: Vec<_> = sight
+            .world
+            .nodes
+            .claims
+            .keys()
+            .filter(|c| **c != own)
+            .collect();
+        if let Some(other) = others.first() {
+            nodes.trouble = Some(DatabaseTrouble::DiskLost {
+                pod: pod.name.clone(),
+                words: format!(
+                    "its disk has no signed data, but the claim {other} of an earlier cluster is there: put the \
+                     first node's volume back, or delete every claim of that cluster to begin anew"
+                ),
+            });
+            return None;
+        }
+    } else {
+        let step = || format!("{} joins the database", pod.name);
+        if let Err(why) = ready_for_change(sight, nodes, None) {
+            return Some(DatabaseWait::Health { step: step(), why });
+        }
+    }
+    let joining = record::new(sight, &pod.name, rack, DatabaseNodeState::Joining);
+    nodes.records.push(joining);
+    Some(DatabaseWait::Joining {
+        pod: pod.name.clone(),
+        progress: "it is its turn".to_owned(),
+    })
+}
+
+/// The pod that begins a database: two would begin two.
+fn is_first(sight: &Sight<'_>, pod: &str) -> bool {
+    let first = sight.database.racks.first();
+    first.is_some_and(|rack| sight.name(rack, 0) == pod)
+}
+
+fn ready_for_change(
+    sight: &Sight<'_>,
+    nodes: &NodesStep,
+    except: Option<&DatabaseNode>,
+) -> Result<(), String> {
+    let others = |r: &&DatabaseNode| except.is_none_or(|e| e.name != r.name);
+    if !health::members(&nodes.records).any(|r| others(&r)) {
+        return Err("there is no other member".to_owned());
+    }
+    health::check(sight, &nodes.records, except)?;
+    if except.is_none() && !sight.no_pod_turns() {
+        return Err("a pod is being restarted".to_owned());
+    }
+    Ok(())
+}
+
+/// A disk that came back empty is never a new node: its data was counted with.
+fn begin_replacement(
+    sight: &Sight<'_>,
+    nodes: &mut NodesStep,
+    lost: &DatabaseNode,
+    disk: &Disk,
+) -> Option<DatabaseWait> {
+    let host_id = lost.host_id.clone()?;
+    let trouble = |words: String| DatabaseTrouble::DiskLost {
+        pod: lost.name.clone(),
+        words,
+    };
+    match disk {
+        Disk::Blank => {}
+        Disk::Begun | Disk::Unmarked | Disk::Known { .. } => {
+            nodes.trouble = Some(trouble(format!(
+                "its disk holds data that is not signed as that of node {host_id}, which it is: put the right \
+                 volume back, or empty this one to have the node rebuilt from the others"
+            )));
+            return None;
+        }
+    }
+    let consented = sight.world.consent.data_loss.as_ref() == Some(&host_id);
+    if sight.database.replication_factor < 2 && !consented {
+        nodes.trouble = Some(trouble(format!(
+            "its disk came back empty, and with a replication factor of 1 nobody has a copy of the data of \
+             node {host_id}: put the volume back, or accept the loss with the annotation {}={host_id}",
+            readstates_operator_api::labels::ACCEPT_DATA_LOSS
+        )));
+        return None;
+    }
+    let progress = match ready_for_change(sight, nodes, Some(lost)) {
+        Err(why) => format!("it begins when all others are well: {why}"),
+        Ok(()) if seen_up(sight, nodes, lost, &host_id) => {
+            "it begins when the others have noticed that it is down".to_owned()
+        }
+        Ok(()) => {
+            let record = nodes.records.iter_mut().find(|r| r.name == lost.name)?;
+            let known = row(sight, &lost.name, &host_id).is_some();
+            // Somebody has removed it from the ring by hand: its place is free.
+            record.state = if known {
+                DatabaseNodeState::Replacing
+            } else {
+                DatabaseNodeState::Joining
+            };
+            record.host_id = record.host_id.take().filter(|_| known);
+            record.claim_uid = sight.claim_uid(&lost.name);
+            record.since.0 = sight.now;
+            "it is its turn".to_owned()
+        }
+    };
+    Some(DatabaseWait::Replacing {
+        pod: lost.name.clone(),
+        host_id,
+        progress,
+    })
+}
+
+fn seen_up(sight: &Sight<'_>, nodes: &NodesStep, lost: &DatabaseNode, host_id: &str) -> bool {
+    health::members(&nodes.records)
+        .filter(|r| r.name != lost.name)
+        .filter_map(|r| health::view(sight, &r.name).ok())
+        .any(|v| v.nodes.iter().any(|n| n.host_id == host_id && n.up))
+}
+
+/// The lost node as another one sees it.
+fn row(sight: &Sight<'_>, pod: &str, host_id: &str) -> Option<Node> {
+    let others = sight.world.database_pods.iter().filter(|p| p.name != pod);
+    others
+        .filter_map(|p| health::view(sight, &p.name).ok())
+        .find_map(|v| v.nodes.iter().find(|n| n.host_id == host_id).cloned())
+}
+
+/// Goes on with the node that is joining or taking its old place.
+pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Option<DatabaseWait> {
+    let record = nodes.records.iter().find(|r| r.name == name)?.clone();
+    let progress = match sight.pod(name) {
+        None => "its pod is not there yet".to_owned(),
+        Some(pod) => match health::phase(sight, pod) {
+            Err(why) => format!("it cannot be asked: {why}"),
+            Ok(Phase::Unreachable { error }) => {
+                let trouble = pod.trouble.as_ref().map(|t| format!(" ({t})"));
+                format!("{error}{}", trouble.unwrap_or_default())
+            }
+            Ok(Phase::Running(view)) => view
+                .progress
+                .clone()
+                .unwrap_or_else(|| format!("it is {}", health::mode(view.mode))),
+            Ok(Phase::Waiting { disk: _ }) => match start(sight, nodes, &record, pod) {
+                Err(why) => why,
+                Ok(order) => {
+                    nodes
+                        .orders
+                        .extend(order.filter(|_| sight.recorded(&record)));
+                    "it is told to start".to_owned()
+                }
+            },
+        },
+    };
+    let pod = name.to_owned();
+    Some(match (record.state, record.host_id) {
+        (DatabaseNodeState::Replacing, Some(host_id)) => DatabaseWait::Replacing {
+            pod,
+            host_id,
+            progress,
+        },
+        _ => DatabaseWait::Joining { pod, progress },
+    })
+}
+
+/// The order for a node whose record is there, or why it may not start now.
+fn start(
+    sight: &Sight<'_>,
+    nodes: &NodesStep,
+    record: &DatabaseNode,
+    pod: &PodSeen,
+) -> Result<Option<Order>, String> {
+    let (Some(uid), Some(ip)) = (pod.uid.clone(), pod.ip.clone()) else {
+        return Err("its pod has no address yet".to_owned());
+    };
+    let alone = nodes.records.iter().all(|r| r.name == record.name);
+    let seeds = if alone && is_first(sight, &pod.name) {
+        vec![ip]
+    } else {
+        ready_for_change(sight, nodes, Some(record))?;
+        let members = health::members(&nodes.records);
+        let addresses = members.filter_map(|m| sight.pod(&m.name)?.ip.clone());
+        addresses.take(SEEDS).collect()
+    };
+    let replace = match (record.state, &record.host_id) {
+        (DatabaseNodeState::Replacing, Some(host_id)) => {
+            let lost = row(sight, &pod.name, host_id);
+            Some(lost.ok_or_else(|| format!("no other node knows node {host_id} any more"))?)
+        }
+        _ => None,
+    };
+    let order = Start {
+        pod_uid: uid,
+        seeds,
+        replace,
+    };
+    Ok(Some(Order::Start {
+        pod: pod.clone(),
+        order,
+    }))
+}

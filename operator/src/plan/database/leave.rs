@@ -1,0 +1,413 @@
+//! Nodes that go: whether they may, how far they are, the proof that they are gone, and what is left of them.
+
+use std::time::Duration;
+
+use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Reclaim};
+
+use super::{DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, health};
+use crate::{
+    engine::{Decommission, Disk, Facts, Mode, NodeState, Phase, Target, View},
+    observe::{Seen, StatefulSetSeen},
+    validate::Rack,
+};
+
+/// Attempts before a person is told. After them it is tried on, but seldom.
+const ATTEMPTS: i32 = 3;
+const SELDOM: Duration = Duration::from_mins(30);
+/// The first wait between two attempts; each further one is twice as long.
+const BACKOFF: Duration = Duration::from_secs(30);
+/// Nodes that have to confirm that another one has left, where there are so many.
+const WITNESSES: usize = 2;
+/// What a disk must have room for, of what it will get: room for compaction and for an estimate being one.
+const HEADROOM_PERCENT: u64 = 150;
+
+/// Begins with the last node of the first rack that should become smaller.
+pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
+    let (rack, seen) = sight.database.racks.iter().find_map(|rack| {
+        let seen = sight.world.racks.get(&rack.name)?;
+        (seen.replicas > rack.members).then_some((rack, seen))
+    })?;
+    let name = sight.name(rack, seen.replicas - 1);
+    let Some(record) = nodes.records.iter().find(|r| r.name == name).cloned() else {
+        let refused = |reason| DatabaseWait::Refused {
+            pod: name.clone(),
+            reasons: vec![reason],
+        };
+        // One that never started has nothing to give away: `members` lets it go.
+        return never_started(sight, &name).err().map(refused);
+    };
+    if record.state != DatabaseNodeState::Member {
+        return None;
+    }
+    let reasons = reasons_against(sight, nodes, &record);
+    if !reasons.is_empty() {
+        return Some(DatabaseWait::Refused { pod: name, reasons });
+    }
+    let host_id = record.host_id.clone()?;
+    let leaving = nodes.records.iter_mut().find(|r| r.name == name)?;
+    leaving.state = DatabaseNodeState::Leaving;
+    leaving.since.0 = sight.now;
+    Some(DatabaseWait::Leaving {
+        pod: name,
+        host_id,
+        progress: "it is its turn".to_owned(),
+    })
+}
+
+/// Proof that no database ever ran in this place: no record, and nothing to run on.
+fn never_started(sight: &Sight<'_>, name: &str) -> Result<(), String> {
+    let claim = sight.world.nodes.claims.get(&sight.cluster.id.claim(name));
+    let no_volume = claim.is_none_or(|c| !c.bound);
+    match sight.pod(name) {
+        None if no_volume => Ok(()),
+        Some(pod) if !pod.scheduled && no_volume => Ok(()),
+        None => Err("it has a volume and no pod, so that nobody can tell what is on it".to_owned()),
+        Some(pod) => match health::phase(sight, pod) {
+            Ok(Phase::Waiting { disk: Disk::Blank }) => Ok(()),
+            Ok(_) => Err("it is not on record and its disk is not blank".to_owned()),
+            Err(why) => Err(format!("it is not on record and cannot be asked: {why}")),
+        },
+    }
+}
+
+/// Everything that speaks against letting this node go, with the numbers.
+fn reasons_against(sight: &Sight<'_>, nodes: &NodesStep, leaver: &DatabaseNode) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if let Err(why) = health::check(sight, &nodes.records, None) {
+        reasons.push(why);
+    } else if !sight.no_pod_turns() {
+        reasons.push("a pod is being restarted".to_owned());
+    }
+    let stay: Vec<_> = health::members(&nodes.records)
+        .filter(|r| r.name != leaver.name)
+        .collect();
+    match sight.world.nodes.facts.get(&leaver.name) {
+        None => reasons.push(format!("{} has not been asked yet", leaver.name)),
+        Some(Seen::Unknown(why)) => reasons.push(format!("{} cannot be asked: {why}", leaver.name)),
+        Some(Seen::Known(facts)) => reasons.extend(against_facts(facts, stay.len())),
+    }
+    reasons.extend(no_room(sight, leaver, &stay));
+    reasons
+}
+
+fn against_facts(facts: &Facts, stay: usize) -> Vec<String> {
+    let Facts {
+        schema_versions,
+        keyspaces,
+    } = facts;
+    let mut reasons = Vec::new();
+    if schema_versions.len() != 1 {
+        reasons.push(format!(
+            "the nodes do not agree on the schema ({})",
+            schema_versions.join(", ")
+        ));
+    }
+    let stay = i32::try_from(stay).unwrap_or(i32::MAX);
+    for keyspace in keyspaces.iter().filter(|k| k.replication_factor > stay) {
+        reasons.push(format!(
+            "keyspace {} wants {} copies and {stay} nodes would remain",
+            keyspace.name, keyspace.replication_factor
+        ));
+    }
+    reasons
+}
+
+/// Its data goes to the nodes of its rack, where there are others, and else to all.
+fn no_room(sight: &Sight<'_>, leaver: &DatabaseNode, stay: &[&DatabaseNode]) -> Option<String> {
+    let host_id = leaver.host_id.as_deref()?;
+    let own = health::view(sight, &leaver.name).ok()?;
+    let load = own.nodes.iter().find(|n| n.host_id == host_id)?.load_bytes;
+    let in_rack: Vec<_> = stay.iter().filter(|r| r.rack == leaver.rack).collect();
+    let takers: Vec<_> = if in_rack.is_empty() {
+        stay.iter().collect()
+    } else {
+        in_rack
+    };
+    let share = load / u64::try_from(takers.len().max(1)).unwrap_or(u64::MAX);
+    let needed = share.saturating_mul(HEADROOM_PERCENT) / 100;
+    takers.iter().find_map(|taker| {
+        let view = health::view(sight, &taker.name).ok()?;
+        (view.free_bytes < needed).then(|| {
+            format!(
+                "{} has {} free and must have {} for its share of the {} of {}",
+                taker.name,
+                mib(view.free_bytes),
+                mib(needed),
+                mib(load),
+                leaver.name
+            )
+        })
+    })
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+/// Goes on with the node that leaves: tells it to, waits, looks for the proof.
+pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Option<DatabaseWait> {
+    let record = nodes.records.iter().find(|r| r.name == name)?.clone();
+    let host_id = record.host_id.clone()?;
+    let wait = |progress: String| {
+        Some(DatabaseWait::Leaving {
+            pod: name.to_owned(),
+            host_id: host_id.clone(),
+            progress,
+        })
+    };
+    let own = health::view(sight, name);
+    let proof = proof(sight, nodes, &host_id);
+    if proof.is_ok() && !own.as_ref().is_ok_and(|v| is_in(v)) {
+        change(nodes, name, |r| {
+            r.state = DatabaseNodeState::Left;
+            r.since.0 = sight.now;
+            r.error = None;
+        });
+        return wait("the other nodes have confirmed that it is gone".to_owned());
+    }
+    let view = match own {
+        Ok(view) => view,
+        Err(why) => return wait(format!("it cannot be asked: {why}")),
+    };
+    if let (Mode::Decommissioned, Err(doubt)) = (view.mode, &proof) {
+        return wait(format!(
+            "it is done; its pod stays until that is proven: {doubt}"
+        ));
+    }
+    if view.mode == Mode::Leaving && view.decommission_error().is_none() {
+        let progress = view.progress.clone();
+        return wait(progress.unwrap_or_else(|| "it gives its data away".to_owned()));
+    }
+    if view.decommission == Some(Decommission::Running) {
+        return wait("it has been told to".to_owned());
+    }
+    let taken_back = sight
+        .place(name)
+        .is_some_and(|(rack, ordinal)| ordinal < rack.members);
+    if taken_back && view.mode == Mode::Normal {
+        change(nodes, name, |r| {
+            r.state = DatabaseNodeState::Member;
+            r.since.0 = sight.now;
+            r.attempts = 0;
+            r.error = None;
+        });
+        return None;
+    }
+    tell(sight, nodes, &record, view, &host_id).map_or_else(wait, |order| {
+        nodes.orders.extend(order);
+        wait("it is told to".to_owned())
+    })
+}
+
+/// Whether the node still has data that is counted with, in its own eyes.
+fn is_in(view: &View) -> bool {
+    match view.mode {
+        Mode::Starting
+        | Mode::Joining
+        | Mode::Normal
+        | Mode::Leaving
+        | Mode::DecommissionFailed
+        | Mode::Drained
+        | Mode::Other => true,
+        Mode::Decommissioned => false,
+    }
+}
+
+/// The order to leave, once more if it failed: at growing distances, and with the database's words on record.
+fn tell(
+    sight: &Sight<'_>,
+    nodes: &mut NodesStep,
+    record: &DatabaseNode,
+    view: &View,
+    host_id: &str,
+) -> Result<Option<Order>, String> {
+    let error = view.decommission_error().or_else(|| record.error.clone());
+    if record.attempts >= ATTEMPTS {
+        nodes.trouble = Some(DatabaseTrouble::DecommissionFailed {
+            pod: record.name.clone(),
+            attempts: record.attempts,
+            error: error
+                .clone()
+                .unwrap_or_else(|| "it said nothing".to_owned()),
+        });
+    }
+    let pause = match record.attempts {
+        0 => Duration::ZERO,
+        n if n < ATTEMPTS => BACKOFF * 2_u32.pow(u32::try_from(n - 1).unwrap_or(0)),
+        _ => SELDOM,
+    };
+    let waited = sight.now.duration_since(record.since.0).unsigned_abs();
+    if waited < pause {
+        change(nodes, &record.name, |r| r.error.clone_from(&error));
+        let said = error.map(|e| format!(" ({e})")).unwrap_or_default();
+        return Err(format!(
+            "attempt {} failed{said}; the next one is {} s after it",
+            record.attempts,
+            pause.as_secs()
+        ));
+    }
+    if record.attempts > 0
+        && let Err(why) = health::check(sight, &nodes.records, Some(record))
+    {
+        return Err(format!("it is told again when all others are well: {why}"));
+    }
+    let pod = sight.pod(&record.name).cloned();
+    let uid = pod.as_ref().and_then(|p| p.uid.clone());
+    let (Some(pod), Some(pod_uid)) = (pod, uid) else {
+        return Err("it has no pod".to_owned());
+    };
+    if !sight.recorded(record) {
+        return Ok(None);
+    }
+    change(nodes, &record.name, |r| {
+        r.attempts += 1;
+        r.since.0 = sight.now;
+        r.error = error;
+    });
+    let target = Target {
+        pod_uid,
+        host_id: host_id.to_owned(),
+    };
+    Ok(Some(Order::Decommission { pod, target }))
+}
+
+/// Two other nodes, or the only other one, know all members and not this one; and nobody knows it.
+fn proof(sight: &Sight<'_>, nodes: &NodesStep, host_id: &str) -> Result<(), String> {
+    let members: Vec<_> = health::members(&nodes.records).collect();
+    let mut witnesses = 0;
+    for member in &members {
+        let name = &member.name;
+        let Ok(view) = health::view(sight, name) else {
+            continue;
+        };
+        if view.nodes.iter().any(|n| n.host_id == host_id) {
+            return Err(format!("{name} still knows it"));
+        }
+        let knows = |other: &&DatabaseNode| {
+            view.nodes.iter().any(|n| {
+                Some(&n.host_id) == other.host_id.as_ref() && n.up && n.state == NodeState::Normal
+            })
+        };
+        if view.mode == Mode::Normal && members.iter().all(knows) {
+            witnesses += 1;
+        }
+    }
+    let needed = WITNESSES.min(members.len()).max(1);
+    if witnesses >= needed {
+        Ok(())
+    } else {
+        Err(format!("{witnesses} of {needed} nodes have confirmed it"))
+    }
+}
+
+/// Nodes that have left: their pod goes, then their claim where the spec says so, then their record.
+pub(super) fn clear_away(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
+    let left: Vec<_> = nodes
+        .records
+        .iter()
+        .filter(|r| r.state == DatabaseNodeState::Left)
+        .cloned()
+        .collect();
+    for record in left {
+        let name = &record.name;
+        let host_id = record.host_id.clone().unwrap_or_default();
+        let replicas = sight.place(name).and_then(|(rack, ordinal)| {
+            Some((sight.world.racks.get(&rack.name)?.replicas, ordinal))
+        });
+        let wait = |progress: &str| {
+            Some(DatabaseWait::Leaving {
+                pod: name.clone(),
+                host_id: host_id.clone(),
+                progress: progress.to_owned(),
+            })
+        };
+        if sight.pod(name).is_some() || replicas.is_some_and(|(r, ordinal)| r > ordinal) {
+            return wait("its pod goes");
+        }
+        let claim = sight.world.nodes.claims.get(&sight.cluster.id.claim(name));
+        match claim {
+            Some(claim) if Some(&claim.uid) == record.claim_uid.as_ref() => {
+                match sight.database.reclaim {
+                    Reclaim::Keep => {}
+                    Reclaim::Delete => {
+                        nodes.claims_to_delete.push(Named {
+                            name: sight.cluster.id.claim(name),
+                            uid: claim.uid.clone(),
+                        });
+                        return wait("its volume goes");
+                    }
+                }
+            }
+            // Gone, or another one by now: nothing is left of the node.
+            None | Some(_) => nodes.records.retain(|r| r.name != *name),
+        }
+    }
+    None
+}
+
+/// How many members the rack may have now.
+pub(super) fn members(
+    sight: &Sight<'_>,
+    nodes: &NodesStep,
+    rack: &Rack,
+    seen: &StatefulSetSeen,
+) -> (i32, Option<DatabaseWait>) {
+    let has = seen.replicas;
+    let last = sight.name(rack, has - 1);
+    let record = nodes.records.iter().find(|r| r.name == last);
+    if let Some(left) = record.filter(|r| r.state == DatabaseNodeState::Left) {
+        return (has - i32::from(sight.recorded(left)), None);
+    }
+    if rack.members > has {
+        let leaving =
+            |r: &DatabaseNode| r.rack == rack.name && r.state == DatabaseNodeState::Leaving;
+        if nodes.records.iter().any(leaving) {
+            return (has, None);
+        }
+        return room(sight, nodes, rack, has);
+    }
+    let unneeded = rack.members < has && record.is_none() && on_nothing(nodes);
+    let dropped = unneeded && never_started(sight, &last).is_ok();
+    (has - i32::from(dropped), None)
+}
+
+fn on_nothing(nodes: &NodesStep) -> bool {
+    super::on_its_way(&nodes.records).is_none()
+}
+
+/// How many members the rack may get: a place is taken until nothing is left of the node that was there.
+pub(super) fn room(
+    sight: &Sight<'_>,
+    nodes: &NodesStep,
+    rack: &Rack,
+    has: i32,
+) -> (i32, Option<DatabaseWait>) {
+    let taken = (has..rack.members)
+        .map(|ordinal| (ordinal, sight.name(rack, ordinal)))
+        .find(|(_, name)| {
+            let left = |r: &DatabaseNode| r.name == *name && r.state == DatabaseNodeState::Left;
+            nodes.records.iter().any(left)
+        });
+    match taken {
+        None => (rack.members, None),
+        Some((ordinal, pod)) => {
+            let claim = sight.cluster.id.claim(&pod);
+            (ordinal, Some(DatabaseWait::FormerClaim { pod, claim }))
+        }
+    }
+}
+
+fn change(nodes: &mut NodesStep, name: &str, change: impl FnOnce(&mut DatabaseNode)) {
+    if let Some(record) = nodes.records.iter_mut().find(|r| r.name == name) {
+        change(record);
+    }
+}
+
+impl View {
+    fn decommission_error(&self) -> Option<String> {
+        match &self.decommission {
+            Some(Decommission::Failed { error }) => Some(error.clone()),
+            Some(Decommission::Running | Decommission::Done) | None => None,
+        }
+    }
+}

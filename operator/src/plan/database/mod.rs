@@ -1,0 +1,315 @@
+//! The database: racks one after another, and in them one step at a time.
+//!
+//! What a node is, is recorded in the status before anything is done about it, and done only once the
+//! record is there:
+//! ```text
+//!          order to start              serves                 chosen to leave
+//! (none) ────────────────▶ Joining ──────────────▶ Member ──────────────────────▶ Leaving
+//!    ▲                                  serves  ▲    │ disk came back empty          │ other nodes
+//!    │                                          │    ▼                               ▼ confirm
+//!    └── claim gone ── Left ◀──────────┐       Replacing                            (Left)
+//!                       └──────────────┴────────────────────────────────────────────┘
+//! ```
+//! At most one node is Joining, Replacing or Leaving, and pods are changed only while none is: so whatever
+//! happens in between, at most one member's copies are away.
+
+mod health;
+mod join;
+mod leave;
+mod record;
+mod roll;
+mod wait;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
+
+pub use self::wait::{DatabaseTrouble, DatabaseWait};
+use super::WaitingOn;
+use crate::{
+    build,
+    engine::{Start, Target},
+    observe::{PodSeen, StatefulSetSeen, World},
+    validate::{Database, Rack, Store, ValidatedCluster},
+};
+
+/// A rack's StatefulSet as it may be written now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RackStep {
+    /// The rack.
+    pub rack: String,
+    /// Members it may have now.
+    pub members: i32,
+    /// Ordinal from which members get the template.
+    pub partition: i32,
+    /// The template.
+    pub template: Template,
+}
+
+/// A template of pods.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Template {
+    /// The one that the spec and this operator come to.
+    Wanted,
+    /// The one that is there: the other one has to wait.
+    Held {
+        /// It.
+        template: Box<PodTemplateSpec>,
+        /// Its hash, if it had one.
+        template_hash: Option<String>,
+        /// Hash of the spec that it was made for.
+        spec_hash: Option<String>,
+    },
+}
+
+/// What to do with the nodes of the database.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodesStep {
+    /// The records to keep in the status.
+    pub records: Vec<DatabaseNode>,
+    /// What to tell agents.
+    pub orders: Vec<Order>,
+    /// Claims of nodes that have left, to delete.
+    pub claims_to_delete: Vec<Named>,
+    /// Pods that stand in the way of their own cure, to delete.
+    pub pods_to_delete: Vec<Named>,
+    /// Whether the agents' token has to be made.
+    pub make_token: bool,
+    /// What a person has to cure.
+    pub trouble: Option<DatabaseTrouble>,
+    /// The name of an update of the pods that nobody has consented to.
+    pub update: Option<String>,
+}
+
+/// An object to delete: exactly this one, not a later one of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+/// What an agent is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Start the database.
+    Start {
+        /// The pod.
+        pod: PodSeen,
+        /// How.
+        order: Start,
+    },
+    /// Give the data away.
+    Decommission {
+        /// The pod.
+        pod: PodSeen,
+        /// Who exactly.
+        target: Target,
+    },
+}
+
+/// Everything about the database.
+#[derive(Default)]
+pub(super) struct Decision {
+    pub(super) racks: Vec<RackStep>,
+    pub(super) nodes: NodesStep,
+    pub(super) waiting: Option<WaitingOn>,
+}
+
+/// What all parts look at.
+struct Sight<'a> {
+    cluster: &'a ValidatedCluster,
+    database: &'a Database,
+    world: &'a World,
+    now: Timestamp,
+}
+
+pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Decision {
+    let Store::Managed(database) = &cluster.store else {
+        return Decision::default();
+    };
+    let sight = Sight {
+        cluster,
+        database,
+        world,
+        now,
+    };
+    let mut nodes = NodesStep {
+        make_token: world.nodes.token.is_none(),
+        ..NodesStep::default()
+    };
+    record::seen(&sight, &mut nodes);
+    let mut waiting = topology(&sight, &mut nodes);
+    let racks = racks(&sight, &mut nodes, &mut waiting);
+    Decision {
+        racks,
+        nodes,
+        waiting,
+    }
+}
+
+/// One step of one node: what was begun goes on before anything else begins.
+fn topology(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<WaitingOn> {
+    let wait = match on_its_way(&nodes.records).map(|r| (r.state, r.name.clone())) {
+        Some((DatabaseNodeState::Leaving, name)) => leave::go_on(sight, nodes, &name),
+        Some((_, name)) => join::go_on(sight, nodes, &name),
+        None => leave::clear_away(sight, nodes)
+            .or_else(|| join::begin(sight, nodes))
+            .or_else(|| leave::begin(sight, nodes)),
+    };
+    wait.map(WaitingOn::Database)
+}
+
+/// The node that is neither in nor out.
+fn on_its_way(records: &[DatabaseNode]) -> Option<&DatabaseNode> {
+    records.iter().find(|r| match r.state {
+        DatabaseNodeState::Joining | DatabaseNodeState::Replacing | DatabaseNodeState::Leaving => {
+            true
+        }
+        DatabaseNodeState::Member | DatabaseNodeState::Left => false,
+    })
+}
+
+/// A rack is made only when every rack before it is as wanted and ready.
+fn racks(
+    sight: &Sight<'_>,
+    nodes: &mut NodesStep,
+    waiting: &mut Option<WaitingOn>,
+) -> Vec<RackStep> {
+    let mut out = Vec::new();
+    let mut turns = roll::Turns {
+        all_before: true,
+        taken: false,
+    };
+    for rack in &sight.database.racks {
+        let Some(seen) = sight.world.racks.get(&rack.name) else {
+            if turns.all_before {
+                let (members, wait) = leave::room(sight, nodes, rack, 0);
+                out.push(RackStep {
+                    rack: rack.name.clone(),
+                    members,
+                    partition: 0,
+                    template: Template::Wanted,
+                });
+                *waiting = waiting
+                    .take()
+                    .or(wait.map(WaitingOn::Database))
+                    .or(Some(unready(sight, rack, 0)));
+            }
+            turns.all_before = false;
+            continue;
+        };
+        let (members, room) = leave::members(sight, nodes, rack, seen);
+        let roll = roll::decide(sight, nodes, rack, seen, &mut turns);
+        let complete = seen.observed
+            && seen.replicas == rack.members
+            && seen.ready == rack.members
+            && roll.complete;
+        out.push(RackStep {
+            rack: rack.name.clone(),
+            members,
+            partition: roll.partition,
+            template: roll.template,
+        });
+        if !complete {
+            turns.all_before = false;
+            *waiting = waiting
+                .take()
+                .or(room.map(WaitingOn::Database))
+                .or(roll.waiting.map(WaitingOn::Database))
+                .or(Some(unready(sight, rack, seen.ready)));
+        }
+    }
+    out
+}
+
+fn unready(sight: &Sight<'_>, rack: &Rack, ready: i32) -> WaitingOn {
+    let trouble = sight.pods_of(rack).find_map(|(_, pod)| {
+        let trouble = pod.trouble.as_ref()?;
+        Some(format!("{}: {trouble}", pod.name))
+    });
+    WaitingOn::Rack {
+        rack: rack.name.clone(),
+        ready,
+        members: rack.members,
+        trouble,
+    }
+}
+
+impl<'a> Sight<'a> {
+    /// The rack and ordinal that a pod's name stands for.
+    fn place(&self, pod: &str) -> Option<(&'a Rack, i32)> {
+        self.database.racks.iter().find_map(|rack| {
+            let rest = pod.strip_prefix(&self.cluster.id.rack(&rack.name))?;
+            let ordinal = rest.strip_prefix('-')?;
+            let digits = !ordinal.is_empty() && ordinal.bytes().all(|b| b.is_ascii_digit());
+            Some((rack, digits.then(|| ordinal.parse().ok())??))
+        })
+    }
+
+    fn pod(&self, name: &str) -> Option<&'a PodSeen> {
+        self.world.database_pods.iter().find(|p| p.name == name)
+    }
+
+    fn name(&self, rack: &Rack, ordinal: i32) -> String {
+        format!("{}-{ordinal}", self.cluster.id.rack(&rack.name))
+    }
+
+    /// The pods of a rack with their ordinals, lowest first.
+    fn pods_of(&self, rack: &Rack) -> impl Iterator<Item = (i32, &'a PodSeen)> {
+        let mut pods: Vec<_> = self
+            .world
+            .database_pods
+            .iter()
+            .filter_map(|pod| {
+                let (place, ordinal) = self.place(&pod.name)?;
+                (place.name == rack.name).then_some((ordinal, pod))
+            })
+            .collect();
+        pods.sort_by_key(|(ordinal, _)| *ordinal);
+        pods.into_iter()
+    }
+
+    fn claim_uid(&self, pod: &str) -> Option<String> {
+        let claim = self.world.nodes.claims.get(&self.cluster.id.claim(pod))?;
+        Some(claim.uid.clone())
+    }
+
+    /// Whether the record was in the status already: only then may it be acted on.
+    fn recorded(&self, record: &DatabaseNode) -> bool {
+        self.world
+            .records
+            .iter()
+            .any(|r| r.name == record.name && r.state == record.state)
+    }
+
+    /// Whether no StatefulSet is about to restart a pod that it has been allowed to.
+    fn no_pod_turns(&self) -> bool {
+        self.database.racks.iter().all(|rack| {
+            let seen = self.world.racks.get(&rack.name);
+            seen.is_none_or(|seen| {
+                seen.observed
+                    && self
+                        .pods_of(rack)
+                        .all(|(ordinal, pod)| ordinal < seen.partition || !outdated(pod, seen))
+            })
+        })
+    }
+}
+
+/// Whether the pod was made from another template than the current one.
+fn outdated(pod: &PodSeen, seen: &StatefulSetSeen) -> bool {
+    pod.revision != seen.update_revision
+}
+
+/// Whether this template is the one that the rack was last given.
+fn as_wanted(sight: &Sight<'_>, rack: &Rack, seen: &StatefulSetSeen) -> bool {
+    let wanted = build::template_hash(sight.cluster, sight.database, rack);
+    seen.template_hash.as_ref() == Some(&wanted)
+}
+
+#[cfg(test)]
+mod sim;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! What was seen of the nodes, into the records: who serves is a member, with the identity that it has.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
+
+use super::{DatabaseTrouble, NodesStep, Sight, health};
+use crate::engine::{Mode, NodeState, Phase, View};
+
+/// Fills `nodes.records` with the records as they are after this look.
+pub(super) fn seen(sight: &Sight<'_>, nodes: &mut NodesStep) {
+    nodes.records.clone_from(&sight.world.records);
+    for pod in &sight.world.database_pods {
+        let (Some((rack, _)), Ok(Phase::Running(view))) =
+            (sight.place(&pod.name), health::phase(sight, pod))
+        else {
+            continue;
+        };
+        let Some(host_id) = serves(view) else {
+            continue;
+        };
+        let member = DatabaseNode {
+            host_id: Some(host_id.to_owned()),
+            claim_uid: sight.claim_uid(&pod.name),
+            ..new(sight, &pod.name, &rack.name, DatabaseNodeState::Member)
+        };
+        match nodes.records.iter_mut().find(|r| r.name == pod.name) {
+            // It came up on data that was there before this cluster was: its owner's.
+            None => nodes.records.push(member),
+            Some(record) => match record.state {
+                DatabaseNodeState::Joining | DatabaseNodeState::Replacing => *record = member,
+                DatabaseNodeState::Member if record.host_id == member.host_id => {
+                    record.claim_uid = member.claim_uid.or_else(|| record.claim_uid.take());
+                }
+                DatabaseNodeState::Member => {
+                    nodes.trouble = Some(other_node(record, host_id));
+                }
+                DatabaseNodeState::Leaving | DatabaseNodeState::Left => {}
+            },
+        }
+    }
+    nodes.records.sort_by(|a, b| a.name.cmp(&b.name));
+}
+
+/// A record that begins now.
+pub(super) fn new(
+    sight: &Sight<'_>,
+    pod: &str,
+    rack: &str,
+    state: DatabaseNodeState,
+) -> DatabaseNode {
+    DatabaseNode {
+        name: pod.to_owned(),
+        rack: rack.to_owned(),
+        host_id: None,
+        claim_uid: sight.claim_uid(pod),
+        state,
+        since: Time(sight.now),
+        attempts: 0,
+        error: None,
+    }
+}
+
+/// The identity of a node that is a member, in its own eyes.
+fn serves(view: &View) -> Option<&str> {
+    let host_id = view.host_id.as_deref()?;
+    let own = view.nodes.iter().find(|n| n.host_id == host_id)?;
+    let member = view.mode == Mode::Normal && own.up && own.state == NodeState::Normal;
+    member.then_some(host_id)
+}
+
+fn other_node(record: &DatabaseNode, found: &str) -> DatabaseTrouble {
+    let words = format!(
+        "its disk holds node {found}, but the node on record is {}: put the right volume back, or remove \
+         one of the two nodes from the database by hand",
+        record.host_id.as_deref().unwrap_or("another one")
+    );
+    DatabaseTrouble::DiskLost {
+        pod: record.name.clone(),
+        words,
+    }
+}

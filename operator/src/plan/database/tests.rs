@@ -1,0 +1,409 @@
+//! Transitions and refusals, each as a database in memory goes through them.
+
+use super::sim::{Sim, spec, two_and_two};
+use crate::{engine::Disk, plan::DatabaseTrouble};
+
+const ALL: [&str; 4] = ["chat-db-a-0", "chat-db-a-1", "chat-db-b-0", "chat-db-b-1"];
+
+fn trouble(sim: &Sim) -> String {
+    let trouble = sim.plan().database.trouble;
+    trouble.map_or_else(String::new, |t: DatabaseTrouble| t.to_string())
+}
+
+#[test]
+fn nodes_join_one_after_another_and_the_first_one_alone_begins() {
+    let sim = Sim::up(&two_and_two());
+    let starts: Vec<_> = sim.log.iter().filter(|l| l.starts_with("start")).collect();
+    assert_eq!(
+        starts,
+        [
+            "start chat-db-a-0",
+            "start chat-db-a-1",
+            "start chat-db-b-0",
+            "start chat-db-b-1"
+        ]
+    );
+    assert_eq!(sim.members(), ALL);
+    assert!(
+        sim.told().iter().all(|r| r.ends_with("Member")),
+        "{:?}",
+        sim.told()
+    );
+}
+
+#[test]
+fn nothing_is_ordered_before_it_is_on_record() {
+    let mut sim = Sim::new(&two_and_two());
+    sim.turn(usize::MAX);
+    // The pod waits; the record is decided on, the order not yet given.
+    let plan = sim.plan();
+    assert_eq!(plan.database.records.len(), 1);
+    assert_eq!(plan.database.orders, []);
+}
+
+#[test]
+fn a_new_node_waits_until_all_others_see_each_other_up() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.unreachable = vec!["chat-db-b-1".to_owned()];
+    sim.respec(&spec(2, &[3, 2]));
+    sim.run();
+    assert_eq!(
+        sim.waits(),
+        "chat-db-a-2 joins the database when all nodes see each other up: chat-db-b-1 cannot be asked: timed out"
+    );
+    assert_eq!(sim.members(), ALL);
+    sim.unreachable.clear();
+    sim.run();
+    assert_eq!(sim.members().len(), 5);
+}
+
+#[test]
+fn the_last_node_of_a_rack_leaves_and_its_volume_stays_unless_asked() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.log.clear();
+    sim.respec(&spec(2, &[2, 1]));
+    sim.run();
+    assert_eq!(sim.log, ["leave chat-db-b-1", "b has 1"]);
+    assert_eq!(sim.members(), ALL[..3]);
+    assert!(sim.disks.contains_key("chat-db-b-1"));
+    assert_eq!(sim.told()[3], "chat-db-b-1 Left");
+    assert_eq!(
+        sim.plan().waiting.unwrap().reason().as_str(),
+        "SchemaPending"
+    );
+}
+
+#[test]
+fn a_claim_is_deleted_last_and_only_where_the_spec_says_so() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.log.clear();
+    sim.respec(&format!("{}  reclaim: Delete\n", spec(2, &[2, 1])));
+    sim.run();
+    assert_eq!(
+        sim.log,
+        ["leave chat-db-b-1", "b has 1", "delete data-chat-db-b-1"]
+    );
+    assert_eq!(sim.told().len(), 3);
+}
+
+#[test]
+fn a_place_is_taken_until_nothing_is_left_of_the_node_that_was_there() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.respec(&spec(2, &[2, 1]));
+    sim.run();
+    sim.respec(&two_and_two());
+    sim.run();
+    assert!(
+        sim.waits()
+            .contains("delete the claim data-chat-db-b-1 to make room"),
+        "{}",
+        sim.waits()
+    );
+    sim.disks.remove("chat-db-b-1");
+    sim.run();
+    assert_eq!(sim.members(), ALL);
+}
+
+#[test]
+fn a_scale_down_taken_back_in_the_middle_ends_with_all_nodes() {
+    for turns in 1..8 {
+        let mut sim = Sim::up(&two_and_two());
+        sim.respec(&format!("{}  reclaim: Delete\n", spec(2, &[2, 1])));
+        for _ in 0..turns {
+            sim.turn(usize::MAX);
+        }
+        sim.respec(&format!("{}  reclaim: Delete\n", two_and_two()));
+        sim.run();
+        assert_eq!(sim.members(), ALL, "after {turns} turns: {:?}", sim.log);
+        assert_eq!(sim.told().len(), 4);
+    }
+}
+
+#[test]
+fn a_node_does_not_leave_when_copies_would_lack_and_the_numbers_are_told() {
+    let mut sim = Sim::up(&spec(2, &[1, 2]));
+    sim.respec(&spec(2, &[1, 1]));
+    // A keyspace of somebody else's with three copies.
+    let world_says = |sim: &Sim| sim.plan().waiting.unwrap().to_string();
+    sim.free_bytes = 100 << 20;
+    assert_eq!(
+        world_says(&sim),
+        "chat-db-b-1 does not leave the database, because chat-db-b-0 has 100 MiB free and must have 1536 MiB for \
+         its share of the 1024 MiB of chat-db-b-1"
+    );
+    sim.free_bytes = 1 << 40;
+    sim.unreachable = vec!["chat-db-a-0".to_owned()];
+    assert_eq!(
+        world_says(&sim),
+        "chat-db-b-1 does not leave the database, because chat-db-a-0 cannot be asked: timed out"
+    );
+    sim.run();
+    assert_eq!(sim.racks["b"].replicas, 2);
+    sim.unreachable.clear();
+    sim.run();
+    assert_eq!(sim.members(), ["chat-db-a-0", "chat-db-b-0"]);
+}
+
+#[test]
+fn a_node_is_gone_only_when_two_others_say_so() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.respec(&spec(2, &[2, 1]));
+    while !sim.log.contains(&"leave chat-db-b-1".to_owned()) {
+        sim.turn(usize::MAX);
+    }
+    sim.unreachable = vec!["chat-db-a-0".to_owned(), "chat-db-a-1".to_owned()];
+    sim.run();
+    assert_eq!(sim.racks["b"].replicas, 2);
+    assert!(
+        sim.waits().contains("1 of 2 nodes have confirmed it"),
+        "{}",
+        sim.waits()
+    );
+    sim.unreachable.pop();
+    sim.run();
+    assert_eq!(sim.racks["b"].replicas, 1);
+}
+
+#[test]
+fn a_decommission_that_fails_is_tried_three_times_and_then_told_in_the_databases_words() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.decommission_fails = true;
+    sim.respec(&spec(2, &[2, 1]));
+    for _ in 0..60 {
+        sim.turn(usize::MAX);
+    }
+    let attempts = sim.log.iter().filter(|l| *l == "leave chat-db-b-1").count();
+    assert_eq!(attempts, 3);
+    assert_eq!(
+        trouble(&sim),
+        "chat-db-b-1 was told 3 times to leave the database and could not: Unable to find new replica"
+    );
+    assert_eq!(sim.racks["b"].replicas, 2);
+    // Taken back, it is a member as before.
+    sim.respec(&two_and_two());
+    sim.run();
+    assert_eq!(trouble(&sim), "");
+    assert!(sim.told().iter().all(|r| r.ends_with("Member")));
+}
+
+#[test]
+fn a_node_that_never_started_goes_without_a_word() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.unreachable = vec!["chat-db-a-0".to_owned()];
+    sim.respec(&spec(2, &[2, 3]));
+    sim.run();
+    assert!(sim.pods.contains_key("chat-db-b-2"));
+    sim.respec(&two_and_two());
+    sim.run();
+    assert_eq!(sim.racks["b"].replicas, 2);
+    assert_eq!(sim.told().len(), 4);
+}
+
+#[test]
+fn a_disk_that_came_back_empty_is_rebuilt_in_place_of_the_node_that_it_was() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.log.clear();
+    sim.lose_disk("chat-db-a-1");
+    sim.turn(usize::MAX);
+    sim.turn(usize::MAX);
+    assert!(
+        sim.waits()
+            .starts_with("the disk of chat-db-a-1 came back empty"),
+        "{}",
+        sim.waits()
+    );
+    sim.run();
+    assert_eq!(sim.members(), ALL);
+    assert_eq!(sim.ring.len(), 4);
+    assert_eq!(sim.log, ["start chat-db-a-1"]);
+}
+
+#[test]
+fn without_a_copy_a_lost_disk_waits_for_somebody_to_accept_the_loss() {
+    let mut sim = Sim::up(&spec(1, &[1, 1]));
+    let host = sim.records[1].host_id.clone().unwrap();
+    sim.lose_disk("chat-db-b-0");
+    sim.run();
+    assert_eq!(sim.members(), ["chat-db-a-0"]);
+    assert!(
+        trouble(&sim).contains("nobody has a copy"),
+        "{}",
+        trouble(&sim)
+    );
+    assert!(trouble(&sim).ends_with(&format!("readstates.dev/accept-data-loss={host}")));
+    sim.consent.data_loss = Some("another".to_owned());
+    sim.run();
+    assert_eq!(sim.members().len(), 1);
+    sim.consent.data_loss = Some(host);
+    sim.run();
+    assert_eq!(sim.members().len(), 2);
+}
+
+#[test]
+fn data_that_nobody_signed_under_a_known_name_is_not_started() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.stop("chat-db-a-1");
+    sim.volume("chat-db-a-1").disk = Disk::Unmarked;
+    sim.run();
+    assert_eq!(sim.members().len(), 3);
+    assert!(
+        trouble(&sim).contains("is not signed as that of node"),
+        "{}",
+        trouble(&sim)
+    );
+}
+
+#[test]
+fn the_first_node_does_not_begin_anew_beside_the_volumes_of_an_earlier_cluster() {
+    let mut sim = Sim::up(&two_and_two());
+    // The resource was deleted and made again, and the first volume is not what it was.
+    for pod in ALL {
+        sim.stop(pod);
+    }
+    sim.racks.clear();
+    sim.records.clear();
+    sim.disks.remove("chat-db-a-0");
+    for _ in 0..3 {
+        sim.turn(usize::MAX);
+    }
+    assert!(
+        trouble(&sim).contains("an earlier cluster is there"),
+        "{}",
+        trouble(&sim)
+    );
+    assert!(sim.records.is_empty());
+}
+
+#[test]
+fn a_cluster_made_again_takes_its_nodes_as_they_come_back() {
+    let mut sim = Sim::up(&spec(1, &[1]));
+    sim.stop("chat-db-a-0");
+    sim.racks.clear();
+    sim.records.clear();
+    sim.log.clear();
+    sim.run();
+    assert_eq!(sim.log, ["a has 1"]);
+    assert_eq!(sim.told(), ["chat-db-a-0 Member"]);
+}
+
+#[test]
+fn a_change_goes_through_the_pods_one_by_one_with_all_nodes_up_in_between() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.log.clear();
+    sim.also("  image: cassandra:5.0.9\n");
+    sim.run();
+    assert_eq!(
+        sim.log,
+        [
+            "restart chat-db-a-1",
+            "restart chat-db-a-0",
+            "restart chat-db-b-1",
+            "restart chat-db-b-0"
+        ]
+    );
+    assert!(sim.racks.values().all(|r| r.partition == 0));
+}
+
+#[test]
+fn a_change_stops_where_a_node_does_not_come_back_and_a_newer_one_cures_it() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.log.clear();
+    sim.also("  image: broken\n");
+    sim.bad_template = Some(sim.wanted("a"));
+    sim.run();
+    assert_eq!(sim.log, ["restart chat-db-a-1"]);
+    assert_eq!(sim.members().len(), 3);
+
+    sim.respec(&format!("{}  image: cured\n", two_and_two()));
+    sim.run();
+    assert_eq!(sim.members(), ALL);
+    assert!(
+        sim.plan().waiting.unwrap().reason().as_str() == "SchemaPending",
+        "{}",
+        sim.waits()
+    );
+}
+
+#[test]
+fn a_change_waits_for_a_node_that_leaves() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.respec(&spec(2, &[2, 1]));
+    while !sim.log.contains(&"leave chat-db-b-1".to_owned()) {
+        sim.turn(usize::MAX);
+    }
+    sim.log.clear();
+    sim.also("  image: cassandra:5.0.9\n");
+    sim.run();
+    assert_eq!(sim.log[0], "b has 1");
+    assert_eq!(sim.log.len(), 4, "{:?}", sim.log);
+}
+
+#[test]
+fn another_operator_restarts_nothing_until_somebody_says_so() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.log.clear();
+    sim.cluster.agent_image = "operator:2".to_owned();
+    sim.run();
+    assert_eq!(sim.log.len(), 0, "{:?}", sim.log);
+    let name = sim.plan().database.update.unwrap();
+    assert_eq!(
+        sim.plan().waiting.unwrap().reason().as_str(),
+        "SchemaPending"
+    );
+    sim.consent.update = Some("another".to_owned());
+    sim.run();
+    assert_eq!(sim.log.len(), 0, "{:?}", sim.log);
+    sim.consent.update = Some(name);
+    sim.run();
+    assert_eq!(sim.log.len(), 4, "{:?}", sim.log);
+    assert_eq!(sim.plan().database.update, None);
+}
+
+#[test]
+fn pods_of_before_there_were_agents_are_left_as_they_are() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.agents = false;
+    sim.records.clear();
+    sim.respec(&spec(2, &[2, 1]));
+    sim.log.clear();
+    sim.run();
+    assert_eq!(sim.log.len(), 0, "{:?}", sim.log);
+    assert!(sim.waits().contains("RequiresUpdate"), "{}", sim.waits());
+}
+
+/// The operator dies after its first, second, … write of any turn, and starts again: the end is the same, and
+/// what must never happen (see `Sim::check` and the assertions of the world) did not.
+#[test]
+fn an_operator_that_dies_between_any_two_writes_ends_where_it_would_have() {
+    let grow = spec(2, &[3, 2]);
+    let shrink = format!("{}  reclaim: Delete\n", spec(2, &[2, 1]));
+    let roll = format!("{}  image: next\n", two_and_two());
+    for (what, after) in [("grow", &grow), ("shrink", &shrink), ("roll", &roll)] {
+        let mut calm = Sim::up(&two_and_two());
+        calm.respec(after);
+        calm.run();
+        for dies_in in 0..14 {
+            for writes in 0..5 {
+                let mut sim = Sim::up(&two_and_two());
+                sim.respec(after);
+                for turn in 0..20 {
+                    sim.turn(if turn == dies_in { writes } else { usize::MAX });
+                }
+                sim.run();
+                let place = format!("{what}, turn {dies_in}, {writes} writes");
+                assert_eq!(sim.members(), calm.members(), "{place}");
+                assert_eq!(sim.told(), calm.told(), "{place}");
+                assert_eq!(sim.waits(), calm.waits(), "{place}");
+            }
+        }
+    }
+    for writes in 0..4 {
+        let mut sim = Sim::up(&two_and_two());
+        sim.lose_disk("chat-db-a-1");
+        for _ in 0..40 {
+            sim.turn(writes);
+            sim.turn(usize::MAX);
+        }
+        assert_eq!(sim.members(), ALL);
+    }
+}

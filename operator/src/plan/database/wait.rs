@@ -1,0 +1,172 @@
+//! What a step on the database waits for, and what only a person can cure, as values with words.
+
+use std::fmt;
+
+use readstates_operator_api::conditions::Reason;
+
+/// What the next step waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DatabaseWait {
+    /// All nodes to be up in the eyes of all others.
+    Health {
+        /// The step that waits.
+        step: String,
+        /// What is not as it should be.
+        why: String,
+    },
+    /// Pods that are changed one after another.
+    Rolling {
+        /// The pod whose turn it is.
+        pod: String,
+        /// Why it is not, if it is not.
+        why: Option<String>,
+    },
+    /// A node to become a member.
+    Joining {
+        /// Its pod.
+        pod: String,
+        /// How far it is.
+        progress: String,
+    },
+    /// A node to take the place that it had before its disk was lost.
+    Replacing {
+        /// Its pod.
+        pod: String,
+        /// Who it was.
+        host_id: String,
+        /// How far it is.
+        progress: String,
+    },
+    /// A node to leave.
+    Leaving {
+        /// Its pod.
+        pod: String,
+        /// Who it is.
+        host_id: String,
+        /// How far it is.
+        progress: String,
+    },
+    /// A reason why a node may not leave to pass.
+    Refused {
+        /// Its pod.
+        pod: String,
+        /// Everything that speaks against it.
+        reasons: Vec<String>,
+    },
+    /// The volume of a node that has left to be given up.
+    FormerClaim {
+        /// The pod that a new node would have.
+        pod: String,
+        /// The claim.
+        claim: String,
+    },
+}
+
+impl DatabaseWait {
+    /// One word for it.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Health { .. } => Reason::DatabaseUnhealthy,
+            Self::Rolling { .. } => Reason::DatabaseRolling,
+            Self::Joining { .. } => Reason::NodeJoining,
+            Self::Replacing { .. } => Reason::NodeReplacing,
+            Self::Leaving { .. } => Reason::NodeLeaving,
+            Self::Refused { .. } => Reason::ScaleDownRefused,
+            Self::FormerClaim { .. } => Reason::ClaimOfFormerNode,
+        }
+    }
+}
+
+impl fmt::Display for DatabaseWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Health { step, why } => {
+                write!(f, "{step} when all nodes see each other up: {why}")
+            }
+            Self::Rolling { pod, why: None } => {
+                write!(f, "{pod} is restarted with what has changed")
+            }
+            Self::Rolling {
+                pod,
+                why: Some(why),
+            } => write!(
+                f,
+                "{pod} is restarted with what has changed when all nodes are well: {why}"
+            ),
+            Self::Joining { pod, progress } => write!(f, "{pod} joins the database: {progress}"),
+            Self::Replacing {
+                pod,
+                host_id,
+                progress,
+            } => write!(
+                f,
+                "the disk of {pod} came back empty; it takes the place of node {host_id}, which it was: \
+                 {progress}"
+            ),
+            Self::Leaving {
+                pod,
+                host_id,
+                progress,
+            } => write!(f, "{pod} (node {host_id}) leaves the database: {progress}"),
+            Self::Refused { pod, reasons } => write!(
+                f,
+                "{pod} does not leave the database, because {}",
+                reasons.join("; and because ")
+            ),
+            Self::FormerClaim { pod, claim } => write!(
+                f,
+                "{pod} would start on the volume of a node that has left: delete the claim {claim} to make \
+                 room for a new one, or lower the members again"
+            ),
+        }
+    }
+}
+
+/// What only a person can cure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DatabaseTrouble {
+    /// A node could not leave, again and again.
+    DecommissionFailed {
+        /// Its pod.
+        pod: String,
+        /// How often it was told to.
+        attempts: i32,
+        /// The database's own words.
+        error: String,
+    },
+    /// A disk is not what it was, and nothing that could be done about it is safe.
+    DiskLost {
+        /// The pod.
+        pod: String,
+        /// What was found and what to do.
+        words: String,
+    },
+}
+
+impl DatabaseTrouble {
+    /// One word for it.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::DecommissionFailed { .. } => Reason::DecommissionFailed,
+            Self::DiskLost { .. } => Reason::DiskLost,
+        }
+    }
+}
+
+impl fmt::Display for DatabaseTrouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DecommissionFailed {
+                pod,
+                attempts,
+                error,
+            } => write!(
+                f,
+                "{pod} was told {attempts} times to leave the database and could not: {error}"
+            ),
+            Self::DiskLost { pod, words } => write!(f, "{pod}: {words}"),
+        }
+    }
+}
