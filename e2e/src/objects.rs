@@ -89,6 +89,24 @@ impl Cluster {
         self.watch(name, what, PODS_CHANGE, condition).await
     }
 
+    /// The same, with patience of its own.
+    ///
+    /// # Errors
+    /// When it does not within `limit`.
+    pub async fn sees_within<K>(
+        &self,
+        name: &str,
+        what: &str,
+        limit: Duration,
+        condition: impl Fn(&K) -> bool + Send + Sync,
+    ) -> Result<K>
+    where
+        K: Child,
+        K::DynamicType: Default,
+    {
+        self.watch(name, what, limit, condition).await
+    }
+
     pub(crate) async fn watch<K>(
         &self,
         name: &str,

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Reclaim};
 
-use super::{DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, health};
+use super::{
+    DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, health,
+    preflight::reasons_against,
+};
 use crate::{
-    engine::{Decommission, Disk, Facts, Mode, NodeState, Phase, Target, View},
-    observe::{Seen, StatefulSetSeen},
+    engine::{Decommission, Disk, Mode, NodeState, Phase, Target, View},
+    observe::StatefulSetSeen,
     validate::Rack,
 };
 
@@ -18,9 +21,6 @@ const SELDOM: Duration = Duration::from_mins(30);
 const BACKOFF: Duration = Duration::from_secs(30);
 /// Nodes that have to confirm that another one has left, where there are so many.
 const WITNESSES: usize = 2;
-/// What a disk must have room for, of what it will get: room for compaction and for an estimate being one.
-const HEADROOM_PERCENT: u64 = 150;
-
 /// Begins with the last node of the first rack that should become smaller.
 pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
     let (rack, seen) = sight.database.racks.iter().find_map(|rack| {
@@ -68,80 +68,6 @@ fn never_started(sight: &Sight<'_>, name: &str) -> Result<(), String> {
             Err(why) => Err(format!("it is not on record and cannot be asked: {why}")),
         },
     }
-}
-
-/// Everything that speaks against letting this node go, with the numbers.
-fn reasons_against(sight: &Sight<'_>, nodes: &NodesStep, leaver: &DatabaseNode) -> Vec<String> {
-    let mut reasons = Vec::new();
-    if let Err(why) = health::check(sight, &nodes.records, None) {
-        reasons.push(why);
-    } else if !sight.no_pod_turns() {
-        reasons.push("a pod is being restarted".to_owned());
-    }
-    let stay: Vec<_> = health::members(&nodes.records)
-        .filter(|r| r.name != leaver.name)
-        .collect();
-    match sight.world.nodes.facts.get(&leaver.name) {
-        None => reasons.push(format!("{} has not been asked yet", leaver.name)),
-        Some(Seen::Unknown(why)) => reasons.push(format!("{} cannot be asked: {why}", leaver.name)),
-        Some(Seen::Known(facts)) => reasons.extend(against_facts(facts, stay.len())),
-    }
-    reasons.extend(no_room(sight, leaver, &stay));
-    reasons
-}
-
-fn against_facts(facts: &Facts, stay: usize) -> Vec<String> {
-    let Facts {
-        schema_versions,
-        keyspaces,
-    } = facts;
-    let mut reasons = Vec::new();
-    if schema_versions.len() != 1 {
-        reasons.push(format!(
-            "the nodes do not agree on the schema ({})",
-            schema_versions.join(", ")
-        ));
-    }
-    let stay = i32::try_from(stay).unwrap_or(i32::MAX);
-    for keyspace in keyspaces.iter().filter(|k| k.replication_factor > stay) {
-        reasons.push(format!(
-            "keyspace {} wants {} copies and {stay} nodes would remain",
-            keyspace.name, keyspace.replication_factor
-        ));
-    }
-    reasons
-}
-
-/// Its data goes to the nodes of its rack, where there are others, and else to all.
-fn no_room(sight: &Sight<'_>, leaver: &DatabaseNode, stay: &[&DatabaseNode]) -> Option<String> {
-    let host_id = leaver.host_id.as_deref()?;
-    let own = health::view(sight, &leaver.name).ok()?;
-    let load = own.nodes.iter().find(|n| n.host_id == host_id)?.load_bytes;
-    let in_rack: Vec<_> = stay.iter().filter(|r| r.rack == leaver.rack).collect();
-    let takers: Vec<_> = if in_rack.is_empty() {
-        stay.iter().collect()
-    } else {
-        in_rack
-    };
-    let share = load / u64::try_from(takers.len().max(1)).unwrap_or(u64::MAX);
-    let needed = share.saturating_mul(HEADROOM_PERCENT) / 100;
-    takers.iter().find_map(|taker| {
-        let view = health::view(sight, &taker.name).ok()?;
-        (view.free_bytes < needed).then(|| {
-            format!(
-                "{} has {} free and must have {} for its share of the {} of {}",
-                taker.name,
-                mib(view.free_bytes),
-                mib(needed),
-                mib(load),
-                leaver.name
-            )
-        })
-    })
-}
-
-fn mib(bytes: u64) -> String {
-    format!("{} MiB", bytes >> 20)
 }
 
 /// Goes on with the node that leaves: tells it to, waits, looks for the proof.

@@ -16,6 +16,7 @@
 mod health;
 mod join;
 mod leave;
+mod preflight;
 mod record;
 mod roll;
 mod wait;

@@ -9,12 +9,13 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 use super::{NodesStep, Order, RackStep, Template};
 use crate::{
     build,
-    engine::{Decommission, Disk, Facts, Keyspace, Mode, Node, NodeState, Phase, Report, View},
+    engine::{Decommission, Disk, Node, NodeState},
     fixtures,
-    observe::{ClaimSeen, Nodes, PodSeen, Seen, StatefulSetSeen, Token, World},
     plan::{Plan, plan},
     validate::{Store, ValidatedCluster},
 };
+
+mod seen;
 
 pub(crate) struct Sim {
     pub(crate) spec: String,
@@ -486,124 +487,6 @@ impl Sim {
             database,
             database.racks.iter().find(|r| r.name == rack).unwrap(),
         )
-    }
-
-    fn report(&self, pod: &Pod, name: &str) -> Seen<Report> {
-        if self.unreachable.iter().any(|n| n == name) {
-            return Seen::Unknown("timed out".to_owned());
-        }
-        let phase = match &pod.host_id {
-            None if self.bad_template.as_ref() == Some(&pod.revision) => Phase::Unreachable {
-                error: "it does not come up".to_owned(),
-            },
-            None => Phase::Waiting {
-                disk: self.disk(name),
-            },
-            Some(host_id) => {
-                let own = self.ring.iter().find(|n| n.host_id == *host_id);
-                let mode = match own.map(|n| n.state) {
-                    _ if pod.left => Mode::Decommissioned,
-                    Some(NodeState::Joining) => Mode::Joining,
-                    Some(NodeState::Leaving) => Mode::Leaving,
-                    Some(NodeState::Normal | NodeState::Moving) => Mode::Normal,
-                    None => Mode::Other,
-                };
-                Phase::Running(View {
-                    host_id: Some(host_id.clone()),
-                    mode,
-                    progress: None,
-                    cql: true,
-                    nodes: self.ring.clone(),
-                    free_bytes: self.free_bytes,
-                    age_seconds: 1,
-                    decommission: pod.decommission.clone(),
-                })
-            }
-        };
-        Seen::Known(Report {
-            pod_uid: pod.uid.clone(),
-            phase,
-        })
-    }
-
-    fn world(&self) -> World {
-        let seen = |name: &String, pod: &Pod| PodSeen {
-            name: name.clone(),
-            ready: self.ready(name),
-            ip: Some(pod.ip.clone()),
-            uid: Some(pod.uid.clone()),
-            revision: Some(pod.revision.clone()),
-            scheduled: true,
-            has_agent: self.agents,
-            ..PodSeen::default()
-        };
-        let factor = self.managed("a").0.replication_factor;
-        let facts = Facts {
-            schema_versions: vec!["v1".to_owned()],
-            keyspaces: vec![Keyspace {
-                name: "readstates".to_owned(),
-                replication_factor: factor,
-            }],
-        };
-        let nodes = Nodes {
-            reports: self
-                .pods
-                .iter()
-                .map(|(n, p)| (n.clone(), self.report(p, n)))
-                .collect(),
-            facts: self
-                .pods
-                .keys()
-                .map(|n| (n.clone(), Seen::Known(facts.clone())))
-                .collect(),
-            claims: self
-                .disks
-                .iter()
-                .map(|(n, v)| {
-                    let seen = ClaimSeen {
-                        uid: v.uid.clone(),
-                        bound: true,
-                    };
-                    (format!("data-{n}"), seen)
-                })
-                .collect(),
-            token: Some(Token("secret".to_owned())),
-        };
-        World {
-            racks: self
-                .racks
-                .iter()
-                .map(|(n, s)| (n.clone(), self.set_seen(n, s)))
-                .collect(),
-            database_pods: self.pods.iter().map(|(n, p)| seen(n, p)).collect(),
-            nodes,
-            records: self.records.clone(),
-            consent: self.consent.clone(),
-            ..World::default()
-        }
-    }
-
-    fn set_seen(&self, rack: &str, set: &Set) -> StatefulSetSeen {
-        let prefix = format!("chat-db-{rack}-");
-        let pods: Vec<_> = self
-            .pods
-            .keys()
-            .filter(|p| p.starts_with(&prefix))
-            .collect();
-        let ready = pods.iter().filter(|p| self.ready(p)).count();
-        StatefulSetSeen {
-            replicas: set.replicas,
-            existing: i32::try_from(pods.len()).unwrap(),
-            ready: i32::try_from(ready).unwrap(),
-            settled: true,
-            observed: true,
-            partition: set.partition,
-            update_revision: Some(set.template.clone()),
-            template_hash: Some(set.template.clone()),
-            spec_hash: Some(set.spec.clone()),
-            template: Some(Box::default()),
-            ..StatefulSetSeen::default()
-        }
     }
 
     /// The nodes of the ring by pod, those that are up.

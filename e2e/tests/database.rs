@@ -1,0 +1,135 @@
+//! The database under a cluster grows, shrinks, changes and loses a disk, and every row stays readable. Two members
+//! of Cassandra at a time, for many minutes: run with `--run-ignored only`.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::{CHANNEL, Cluster, MESSAGE, Users, World, cassandra_spec};
+use k8s_openapi::api::core::v1::Pod;
+use readstates_operator_api::{
+    DatabaseNode, DatabaseNodeState, RackSpec, ReadStateCluster, ReadStateClusterSpec, Reclaim,
+};
+
+/// A member joins half a minute after it has seen the others, and starts slowly on a busy machine.
+const A_STEP: Duration = Duration::from_mins(9);
+
+/// Racks a and b, with so many members and copies.
+fn spec(copies: i32, a: i32, b: i32) -> ReadStateClusterSpec {
+    let rack = |name: &str, members| RackSpec {
+        name: name.to_owned(),
+        members,
+        zone: None,
+    };
+    let mut spec = cassandra_spec();
+    spec.replicas = 1;
+    spec.database.replication_factor = Some(copies);
+    spec.database.reclaim = Some(Reclaim::Keep);
+    spec.database.racks = Some([("a", a), ("b", b)].map(|(n, m)| rack(n, m)).into());
+    spec
+}
+
+fn nodes(cluster: &ReadStateCluster) -> &[DatabaseNode] {
+    cluster.status.as_ref().map_or(&[], |s| &s.database_nodes)
+}
+
+/// Waits until so many members are on record and nothing is on its way.
+async fn has_nodes(cluster: &Cluster, count: usize) -> Result<()> {
+    let member = |n: &&DatabaseNode| n.state == DatabaseNodeState::Member;
+    let settled = move |c: &ReadStateCluster| {
+        let left = |n: &DatabaseNode| n.state == DatabaseNodeState::Left;
+        let members = nodes(c).iter().filter(member).count();
+        let current = c.status.as_ref().is_some_and(|s| {
+            s.observed_generation == c.metadata.generation && s.waiting_on.is_none()
+        });
+        members == count && nodes(c).iter().all(|n| member(&n) || left(n)) && current
+    };
+    let what = format!("has {count} database nodes");
+    cluster.sees_within("chat", &what, A_STEP, settled).await?;
+    Ok(())
+}
+
+/// Users of whom something was told, and flushed.
+async fn told(cluster: &Cluster) -> Result<Vec<u64>> {
+    let users = Users::fresh().take(100);
+    for user in &users {
+        cluster.service().ack(*user, CHANNEL, MESSAGE).await?;
+    }
+    cluster.flush(0).await?;
+    Ok(users)
+}
+
+async fn all_rows(cluster: &Cluster, users: &[u64]) -> Result<()> {
+    let rows = cluster.cassandra().await?;
+    for user in users {
+        ensure!(rows.row(*user).await?.is_some(), "user {user} has no row");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+#[ignore = "two Cassandras for a quarter of an hour"]
+async fn a_database_grows_changes_and_shrinks_with_every_row_readable() -> Result<()> {
+    let world = World::installed().await?;
+    let place = world.namespace("database").await?;
+    let cluster = world.cluster(&place, "chat");
+    cluster.apply(spec(1, 1, 1)).await?;
+    has_nodes(&cluster, 2).await?;
+    cluster.available().await?;
+    let users = told(&cluster).await?;
+
+    cluster.apply(spec(1, 1, 2)).await?;
+    has_nodes(&cluster, 3).await?;
+    all_rows(&cluster, &users).await?;
+
+    let mut changed = spec(1, 1, 2);
+    let resources = changed.database.resources.get_or_insert_default();
+    let request = resources.requests.get_or_insert_default();
+    request.insert("cpu".to_owned(), serde_json::from_str("\"200m\"")?);
+    cluster.apply(changed.clone()).await?;
+    has_nodes(&cluster, 3).await?;
+    all_rows(&cluster, &users).await?;
+
+    let racks = spec(1, 1, 1).database.racks;
+    changed.database.racks = racks;
+    cluster.apply(changed).await?;
+    has_nodes(&cluster, 2).await?;
+    all_rows(&cluster, &users).await?;
+    // What is on the volume of the one that left is its owner's to delete.
+    let claims = cluster.claims().await?;
+    ensure!(claims.len() == 3, "{claims:?}");
+    cluster.delete().await
+}
+
+#[tokio::test]
+#[ignore = "two Cassandras for a quarter of an hour"]
+async fn a_member_whose_disk_is_wiped_is_rebuilt_from_the_other_one() -> Result<()> {
+    let world = World::installed().await?;
+    let place = world.namespace("wiped").await?;
+    let cluster = world.cluster(&place, "chat");
+    cluster.apply(spec(2, 1, 1)).await?;
+    has_nodes(&cluster, 2).await?;
+    cluster.available().await?;
+    let users = told(&cluster).await?;
+    let before = nodes(&cluster.get().await?).to_vec();
+
+    let claim = "pvc/data-chat-db-b-0";
+    cluster.kubectl(&["delete", claim, "--wait=false"]).await?;
+    cluster
+        .kubectl(&["delete", "pod/chat-db-b-0", "--grace-period=1"])
+        .await?;
+    cluster.waits_on("NodeReplacing", A_STEP).await?;
+    has_nodes(&cluster, 2).await?;
+    let after = nodes(&cluster.get().await?).to_vec();
+    ensure!(
+        before[1].claim_uid != after[1].claim_uid,
+        "{before:?} {after:?}"
+    );
+    cluster
+        .sees::<Pod>("chat-db-b-0", "is ready", |pod| {
+            let status = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
+            status.is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
+        })
+        .await?;
+    all_rows(&cluster, &users).await?;
+    cluster.delete().await
+}
