@@ -11,6 +11,7 @@ use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
     core::v1::{ConfigMap, Pod, Service, ServiceAccount},
+    networking::v1::NetworkPolicy,
     policy::v1::PodDisruptionBudget,
 };
 use kube::{
@@ -182,6 +183,7 @@ async fn controller(ctx: Arc<Context>, namespace: Option<&str>, stop: Cancellati
         .owns(api::<Service>(client, namespace), ours())
         .owns(api::<ServiceAccount>(client, namespace), ours())
         .owns(api::<ConfigMap>(client, namespace), ours())
+        .owns(api::<NetworkPolicy>(client, namespace), ours())
         .owns(api::<PodDisruptionBudget>(client, namespace), ours())
         .owns(api::<Job>(client, namespace), ours())
         .owns(api::<ReadStateRing>(client, namespace), ours())

@@ -8,6 +8,8 @@ pub const CLUSTER: &str = "readstates.dev/cluster";
 pub const RACK: &str = "readstates.dev/rack";
 /// What part of a cluster an object is: see [`Component`].
 pub const COMPONENT: &str = "app.kubernetes.io/component";
+/// What an object is a part of.
+pub const PART_OF: &str = "app.kubernetes.io/part-of";
 /// Hash of the object as the operator last applied it (annotation).
 pub const APPLIED_HASH: &str = "readstates.dev/applied-hash";
 
@@ -24,7 +26,6 @@ pub const ACCEPT_DATA_LOSS: &str = "readstates.dev/accept-data-loss";
 
 const NAME: &str = "app.kubernetes.io/name";
 const INSTANCE: &str = "app.kubernetes.io/instance";
-const PART_OF: &str = "app.kubernetes.io/part-of";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 /// The field manager of every server-side apply, and the value of the managed-by label.

@@ -72,6 +72,7 @@ pub async fn apply(client: &Client, id: &Identity, objects: &[Object]) -> Result
         let applied = match object {
             Object::ConfigMap(o) => apply_one(client, id, o.as_ref()).await?,
             Object::Job(o) => apply_one(client, id, o.as_ref()).await?,
+            Object::NetworkPolicy(o) => apply_one(client, id, o.as_ref()).await?,
             Object::PodDisruptionBudget(o) => apply_one(client, id, o.as_ref()).await?,
             Object::Ring(o) => apply_one(client, id, o.as_ref()).await?,
             Object::Service(o) => apply_one(client, id, o.as_ref()).await?,

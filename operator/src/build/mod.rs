@@ -4,6 +4,7 @@
 mod cache;
 mod database;
 pub mod env;
+mod network_policy;
 mod pod;
 mod pod_disruption_budget;
 pub mod ports;
@@ -17,6 +18,7 @@ use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
     core::v1::{ConfigMap, Service, ServiceAccount},
+    networking::v1::NetworkPolicy,
     policy::v1::PodDisruptionBudget,
 };
 use readstates_operator_api::{ReadStateRing, labels::Component};
@@ -41,6 +43,8 @@ pub enum Object {
     ConfigMap(Box<ConfigMap>),
     /// The schema Job.
     Job(Box<Job>),
+    /// Who may connect.
+    NetworkPolicy(Box<NetworkPolicy>),
     /// A bound on voluntary disruption.
     PodDisruptionBudget(Box<PodDisruptionBudget>),
     /// The member table.
@@ -69,6 +73,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
     if let Store::Managed(database) = &cluster.store {
         out.extend([
             Object::ServiceAccount(Box::new(service_account::of(cluster, Component::Database))),
+            Object::NetworkPolicy(Box::new(network_policy::database(cluster))),
             Object::Service(Box::new(service::database(cluster))),
             Object::PodDisruptionBudget(Box::new(pod_disruption_budget::of(
                 cluster,

@@ -13,6 +13,9 @@ pub const CQL: u16 = 9042;
 /// Traffic between database members.
 pub(super) const INTERNODE: u16 = 7000;
 
+/// CQL port on which the driver reaches the shard that owns a row (`ScyllaDB` only).
+pub(super) const SHARD_AWARE: u16 = 19042;
+
 pub(super) const HTTP_NAME: &str = "http";
 pub(super) const ADMIN_NAME: &str = "admin";
 pub(super) const CQL_NAME: &str = "cql";

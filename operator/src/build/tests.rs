@@ -41,6 +41,7 @@ fn name(object: &Object) -> String {
     match object {
         Object::ConfigMap(o) => format!("ConfigMap {}", o.name_any()),
         Object::Job(o) => format!("Job {}", o.name_any()),
+        Object::NetworkPolicy(o) => format!("NetworkPolicy {}", o.name_any()),
         Object::PodDisruptionBudget(o) => format!("PodDisruptionBudget {}", o.name_any()),
         Object::Ring(o) => format!("ReadStateRing {}", o.name_any()),
         Object::Service(o) => format!("Service {}", o.name_any()),
@@ -93,6 +94,7 @@ fn everything_is_written_in_an_order_in_which_it_can_start() {
         names(&cluster(CASSANDRA)),
         [
             "ServiceAccount chat-db",
+            "NetworkPolicy chat-db",
             "Service chat-db",
             "PodDisruptionBudget chat-db",
             "StatefulSet chat-db-a",
@@ -252,6 +254,35 @@ fn a_cassandra_member_knows_its_place_and_gets_half_the_memory_as_heap() {
 }
 
 #[test]
+fn only_the_operator_reaches_an_agent_and_only_nodes_each_other() {
+    let objects = all(&cluster(CASSANDRA));
+    let policy = objects.iter().find_map(|o| match o {
+        Object::NetworkPolicy(policy) => policy.spec.as_ref(),
+        _ => None,
+    });
+    let spec = serde_json::to_value(policy.unwrap()).unwrap();
+    let nodes = json!({ "matchLabels": {
+        "app.kubernetes.io/component": "database", "readstates.dev/cluster": "chat",
+    } });
+    let operator = json!({ "matchLabels": {
+        "app.kubernetes.io/component": "operator", "app.kubernetes.io/part-of": "readstates",
+    } });
+    let tcp = |port: u16| json!({ "port": port, "protocol": "TCP" });
+    assert_eq!(spec["podSelector"], nodes);
+    assert_eq!(
+        spec["ingress"],
+        json!([
+            { "ports": [tcp(7000)], "from": [{ "podSelector": nodes }] },
+            { "ports": [tcp(9042), tcp(19042)], "from": [{ "podSelector": {} }] },
+            {
+                "ports": [tcp(7402)],
+                "from": [{ "podSelector": operator, "namespaceSelector": {} }],
+            },
+        ])
+    );
+}
+
+#[test]
 fn a_scylla_member_has_a_shard_for_each_cpu_of_its_own() {
     let cluster = cluster(SCYLLA);
     let pod = pod(&cluster, "StatefulSet chat-db-a");
@@ -322,6 +353,7 @@ fn every_object_belongs_to_its_cluster_and_says_so() {
         let value = match &object {
             Object::ConfigMap(o) => serde_json::to_value(o),
             Object::Job(o) => serde_json::to_value(o),
+            Object::NetworkPolicy(o) => serde_json::to_value(o),
             Object::PodDisruptionBudget(o) => serde_json::to_value(o),
             Object::Ring(o) => serde_json::to_value(o),
             Object::Service(o) => serde_json::to_value(o),

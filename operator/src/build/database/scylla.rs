@@ -11,9 +11,6 @@ use crate::{
     validate::Amount,
 };
 
-/// CQL port on which the driver reaches the shard that owns a row.
-const SHARD_AWARE: u16 = 19042;
-
 /// The image's entrypoint, with what the start file says.
 const START: &str = "/docker-entrypoint.py \"$@\" --seeds \"$SCYLLA_SEEDS\" ${SCYLLA_REPLACE:-}";
 
@@ -77,7 +74,7 @@ impl Members for Scylla {
     }
 
     fn ports(&self) -> Vec<ContainerPort> {
-        vec![ports::container("cql-shard-aware", SHARD_AWARE)]
+        vec![ports::container("cql-shard-aware", ports::SHARD_AWARE)]
     }
 
     fn config(&self, place: &Place<'_>) -> Option<Config> {

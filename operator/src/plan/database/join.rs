@@ -131,7 +131,14 @@ fn begin_replacement(
         )));
         return None;
     }
-    let progress = match ready_for_change(sight, nodes, Some(lost)) {
+    // Nobody is left who could be asked, and it is accepted that there is nothing to ask for.
+    let alone = is_alone(nodes, &lost.name);
+    let others = if alone {
+        Ok(())
+    } else {
+        ready_for_change(sight, nodes, Some(lost))
+    };
+    let progress = match others {
         Err(why) => format!("it begins when all others are well: {why}"),
         Ok(()) if seen_up(sight, nodes, lost, &host_id) => {
             "it begins when the others have noticed that it is down".to_owned()
@@ -156,6 +163,12 @@ fn begin_replacement(
         host_id,
         progress,
     })
+}
+
+/// Whether there is no other node, but for such as have left.
+fn is_alone(nodes: &NodesStep, name: &str) -> bool {
+    let gone = |r: &DatabaseNode| r.state == DatabaseNodeState::Left;
+    nodes.records.iter().all(|r| r.name == name || gone(r))
 }
 
 fn seen_up(sight: &Sight<'_>, nodes: &NodesStep, lost: &DatabaseNode, host_id: &str) -> bool {
@@ -220,8 +233,7 @@ fn start(
     let (Some(uid), Some(ip)) = (pod.uid.clone(), pod.ip.clone()) else {
         return Err("its pod has no address yet".to_owned());
     };
-    let alone = nodes.records.iter().all(|r| r.name == record.name);
-    let seeds = if alone && is_first(sight, &pod.name) {
+    let seeds = if is_alone(nodes, &record.name) && is_first(sight, &pod.name) {
         vec![ip]
     } else {
         ready_for_change(sight, nodes, Some(record))?;

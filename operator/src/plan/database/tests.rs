@@ -240,6 +240,20 @@ fn without_a_copy_a_lost_disk_waits_for_somebody_to_accept_the_loss() {
 }
 
 #[test]
+fn the_only_node_begins_anew_once_the_loss_of_everything_is_accepted() {
+    let mut sim = Sim::up(&spec(1, &[1]));
+    let host = sim.records[0].host_id.clone().unwrap();
+    sim.lose_disk("chat-db-a-0");
+    sim.run();
+    assert!(sim.members().is_empty());
+    // Nobody remembers the ring.
+    sim.ring.clear();
+    sim.consent.data_loss = Some(host);
+    sim.run();
+    assert_eq!(sim.told(), ["chat-db-a-0 Member"]);
+}
+
+#[test]
 fn data_that_nobody_signed_under_a_known_name_is_not_started() {
     let mut sim = Sim::up(&two_and_two());
     sim.stop("chat-db-a-1");
