@@ -23,7 +23,7 @@ use crate::{
 };
 
 const RUN: &str = "run";
-/// Shared by the containers of a pod, in memory: the program and the start file.
+/// Shared by the containers of a pod: the program and the start file.
 pub(super) const RUN_PATH: &str = "/run/readstates";
 const TOKEN: &str = "agent-token";
 const TOKEN_PATH: &str = "/etc/readstates/agent";
