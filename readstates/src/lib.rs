@@ -26,6 +26,7 @@ pub mod limit;
 pub mod load;
 pub mod metrics;
 pub mod ownership;
+pub mod rebalance;
 pub mod schema;
 pub mod server;
 pub mod signals;

@@ -5,7 +5,7 @@ use std::{io::IsTerminal, process::ExitCode};
 use clap::Parser;
 use readstates::{
     config::{Cli, Command, SchemaArgs, ServeArgs, ServeConfig},
-    http, schema,
+    http, rebalance, schema,
     server::{Listeners, Server, open_ring, open_store},
     signals::Signals,
     store::chain,
@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     let done = start_logging(&cli.log_level).and_then(|()| match cli.command {
         Command::Serve(args) => run(serve(*args)),
         Command::Schema(args) => run(schema(args)),
+        Command::Rebalance(args) => run(async { Ok(rebalance::run(args).await?) }),
         Command::Bench(args) => Ok(readstates_bench::main(&args)?),
         Command::Openapi => {
             print!("{}", http::openapi_document());
@@ -50,6 +51,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         listen = %server.http_address,
         admin = %server.admin_address,
         store = %config.store,
+        ring = %config.ring,
         "serving"
     );
     signals.stop().await;

@@ -79,7 +79,8 @@ pub fn open_store(config: &ServeConfig) -> Result<Arc<dyn Store>, OpenError> {
 /// Opens the ring that a configuration names.
 ///
 /// # Errors
-/// When it is in a folder that cannot be used, or there is no access to Kubernetes.
+/// When it is in a folder that cannot be used, or this process has no access to a Kubernetes API
+/// server. One that does not answer is no error: the member waits for it.
 pub async fn open_ring(config: &ServeConfig) -> Result<Arc<dyn RingStore>, RingStoreError> {
     Ok(match &config.ring {
         RingConfig::Memory => Arc::new(MemoryRing::default()),
@@ -174,6 +175,9 @@ impl Server {
         let workers = Workers::start(listeners.http, &app, &closed)?;
         let operator = http::listen(listeners.admin, Port::Admin, Arc::clone(&app), closed);
         let operator = tokio::spawn(operator);
+        if !admin_address.ip().is_unspecified() {
+            ownership.is_asked_at(format!("http://{admin_address}"));
+        }
         // Only now: whoever is given slots must be able to answer for them.
         ownership.begin();
         let deadline = tokio::time::Instant::now() + JOIN_PATIENCE;

@@ -41,21 +41,19 @@ struct Serving {
 }
 
 fn serve(store: &str) -> Serving {
+    serve_with(&["--store", store])
+}
+
+/// On free ports.
+fn serve_with(more: &[&str]) -> Serving {
     let any = "127.0.0.1:0";
-    let flags = [
-        "serve",
-        "--listen",
-        any,
-        "--admin-listen",
-        any,
-        "--store",
-        store,
-    ];
-    let mut child = program(&flags).stderr(Stdio::piped()).spawn().unwrap();
+    let flags = ["serve", "--listen", any, "--admin-listen", any];
+    let mut command = program(&flags);
+    let mut child = command.args(more).stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap());
     let event = loop {
         let mut line = String::new();
-        assert!(log.read_line(&mut line).unwrap() > 0, "it has ended");
+        assert_ne!(log.read_line(&mut line).unwrap(), 0, "it serves");
         let event: Value = serde_json::from_str(&line).expect("a log that is no terminal is JSON");
         if event["message"] == "serving" {
             break event;
@@ -221,4 +219,66 @@ fn help_teaches_with_examples_and_openapi_prints_json() {
     assert!(succeeded);
     let document: Value = serde_json::from_str(&document).unwrap();
     assert_eq!(document["info"]["title"], "Readstates");
+}
+
+#[tokio::test]
+async fn members_of_a_folder_are_one_cluster_and_rebalance_gives_a_newcomer_its_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let ring = format!("file:{}", folder.path().display());
+    let member = |name| serve_with(&["--store", "memory", "--ring", &ring, "--member", name]);
+    let client = reqwest::Client::new();
+    let owned = async |of: &Serving| -> u64 {
+        let status = client.get(format!("{}/admin/v1/status", of.admin)).send();
+        let status: Value = status.await.unwrap().json().await.unwrap();
+        status["ownership"]["owned"].as_u64().unwrap()
+    };
+    let (first, second) = (member("a"), member("b"));
+    assert_eq!(owned(&first).await, 1024, "the first took everything");
+    for user in 1..=50 {
+        let ack = format!("{}/v1/users/{user}/read-states/10/ack", first.url);
+        let body = serde_json::json!({"message_id": "100"});
+        let answer = client.post(ack).json(&body).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+    }
+    let (succeeded, said, error) = output(&["rebalance", "--ring", &ring]);
+    assert!(succeeded, "{said}{error}");
+    assert!(said.contains("64 slots from a to b"), "{said}");
+    assert!(said.ends_with("balanced: a 512, b 512\n"), "{said}");
+    assert_eq!((owned(&first).await, owned(&second).await), (512, 512));
+    // The blocks came along: each member has a store of its own, which the other cannot read.
+    for (user, via) in (1..=50).zip([&first, &second].into_iter().cycle()) {
+        let state = format!("{}/v1/users/{user}/read-states/10", via.url);
+        let state: Value = client
+            .get(state)
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
+        assert_eq!(state["last_message_id"], "100", "user {user}");
+    }
+    let (succeeded, said, _) = output(&["rebalance", "--ring", &ring]);
+    assert!(
+        succeeded && said.lines().count() == 1,
+        "again there is nothing to do: {said}"
+    );
+    // Whoever leaves hands on everything.
+    assert!(first.terminate());
+    assert_eq!(owned(&second).await, 1024);
+    assert!(second.terminate());
+}
+
+#[test]
+fn a_ring_that_cannot_be_balanced_is_refused_with_the_next_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let ring = format!("file:{}", folder.path().display());
+    for (ring, words) in [
+        ("memory", "give file:DIR"),
+        ("kubernetes", "the operator does this"),
+        (ring.as_str(), "give the folder that the members were given"),
+    ] {
+        let (succeeded, _, error) = output(&["rebalance", "--ring", ring]);
+        assert!(!succeeded && error.contains(words), "{error}");
+    }
 }

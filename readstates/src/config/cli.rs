@@ -5,7 +5,7 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 use readstates_bench::BenchArgs;
 
-use super::{Limits, RingFlag, StoreConfig};
+use super::{Limits, RingArgs, RingPlace, StoreConfig};
 use crate::store::Replication;
 
 /// The database driver speaks of each attempt to connect; the store says so once, and why.
@@ -38,6 +38,8 @@ pub enum Command {
     Serve(Box<ServeArgs>),
     /// Make or verify the keyspace and the table of a CQL database.
     Schema(SchemaArgs),
+    /// Have the members of a ring in a folder hand slots on until all own as many.
+    Rebalance(RebalanceArgs),
     /// Put load on members, and measure or check what comes of it.
     Bench(Box<BenchArgs>),
     /// Print the OpenAPI document of the HTTP API.
@@ -96,44 +98,17 @@ pub struct ServeArgs {
     )]
     pub capacity_states: u64,
 
-    /// Where the ring is kept that says which member owns which users: `memory`, for a member that is
-    /// alone; `file:DIR`, a folder for several members on one machine; `kubernetes`, an object that
-    /// --ring-namespace and --ring-name name.
-    #[arg(long, env = "READSTATES_RING", default_value = "memory")]
-    pub ring: RingFlag,
-
-    /// The namespace of the ReadStateRing object, with --ring kubernetes.
-    #[arg(long, env = "READSTATES_RING_NAMESPACE", value_name = "NAMESPACE")]
-    pub ring_namespace: Option<String>,
-
-    /// The name of the ReadStateRing object, with --ring kubernetes.
-    #[arg(long, env = "READSTATES_RING_NAME", value_name = "NAME")]
-    pub ring_name: Option<String>,
-
-    /// The name of this member, for people; no two members of a ring should have the same.
-    #[arg(
-        long,
-        env = "READSTATES_MEMBER",
-        default_value = "local",
-        value_name = "NAME"
-    )]
-    pub member: String,
-
-    /// Where clients and other members reach this one. Absent: where it listens.
-    #[arg(long, env = "READSTATES_ADVERTISE", value_name = "URL")]
-    pub advertise: Option<String>,
-
-    /// The zone this member runs in, for the ring document.
-    #[arg(long, env = "READSTATES_ZONE", value_name = "ZONE")]
-    pub zone: Option<String>,
+    /// Where the ring is kept, and as whom this member is in it.
+    #[command(flatten)]
+    pub ring: RingArgs,
 
     /// How to log in to a CQL database.
     #[command(flatten)]
     pub cql: CqlArgs,
 
     /// How long a stop (SIGTERM, SIGINT) may take to hand on what is owned and to write what is not
-    /// written. When it is over, the
-    /// process exits with status 1 and says how many users were not written.
+    /// written. When it is over, the process exits with status 1 and says how many users were not
+    /// written.
     #[arg(
         long,
         env = "READSTATES_DRAIN_TIMEOUT",
@@ -151,6 +126,14 @@ pub struct ServeArgs {
     /// What is refused, and who is not waited for.
     #[command(flatten)]
     pub limits: Limits,
+}
+
+/// Flags of `readstates rebalance`.
+#[derive(Debug, Args)]
+pub struct RebalanceArgs {
+    /// The folder that the members were given: file:DIR.
+    #[arg(long, env = "READSTATES_RING")]
+    pub ring: RingPlace,
 }
 
 /// How to log in to a CQL database.
@@ -219,7 +202,8 @@ Examples:
   Two members that share the users between them:
     readstates serve --ring file:ring --member a --store cql://db/readstates
     readstates serve --ring file:ring --member b --store cql://db/readstates \\
-         --listen 127.0.0.1:7500 --admin-listen 127.0.0.1:7501";
+         --listen 127.0.0.1:7500 --admin-listen 127.0.0.1:7501
+    readstates rebalance --ring file:ring";
 
 const SCHEMA_EXAMPLES: &str = "\
 Example:

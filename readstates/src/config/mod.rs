@@ -2,8 +2,10 @@
 
 mod cli;
 mod limits;
+mod ring;
 mod serve;
 
-pub use cli::{Cli, Command, SchemaArgs, ServeArgs};
+pub use cli::{Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs};
 pub use limits::Limits;
-pub use serve::{ConfigError, RingConfig, RingFlag, ServeConfig, StoreConfig};
+pub use ring::{RingArgs, RingConfig, RingPlace};
+pub use serve::{ConfigError, ServeConfig, StoreConfig};

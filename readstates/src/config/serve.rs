@@ -4,7 +4,7 @@ use std::{
     fmt, fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration,
 };
 
-use super::{Limits, ServeArgs, cli::CqlArgs};
+use super::{Limits, RingArgs, RingConfig, ServeArgs, cli::CqlArgs};
 use crate::{
     ownership::Timing,
     store::{CqlLogin, CqlTarget},
@@ -53,47 +53,6 @@ impl fmt::Display for StoreConfig {
             Self::Memory => f.write_str("memory"),
             Self::Embedded(folder) => write!(f, "embedded:{}", folder.display()),
             Self::Cql(target) => target.fmt(f),
-        }
-    }
-}
-
-/// Where the ring is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RingConfig {
-    /// In the memory of the process: the member is alone.
-    Memory,
-    /// In a folder that all members share.
-    File(PathBuf),
-    /// In a Kubernetes object.
-    Kubernetes {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
-}
-
-/// `--ring`: where the ring is kept, as far as one flag says it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RingFlag {
-    /// See [`RingConfig::Memory`].
-    Memory,
-    /// See [`RingConfig::File`].
-    File(PathBuf),
-    /// See [`RingConfig::Kubernetes`].
-    Kubernetes,
-}
-
-impl FromStr for RingFlag {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match (text, text.strip_prefix("file:")) {
-            (_, Some("")) => Err("the folder is missing; write file:DIR".into()),
-            (_, Some(folder)) => Ok(Self::File(folder.into())),
-            ("memory", None) => Ok(Self::Memory),
-            ("kubernetes", None) => Ok(Self::Kubernetes),
-            (_, None) => Err("write memory, file:DIR or kubernetes".into()),
         }
     }
 }
@@ -164,12 +123,7 @@ impl ServeConfig {
             store,
             flush_interval,
             capacity_states,
-            member,
             ring,
-            ring_namespace,
-            ring_name,
-            advertise,
-            zone,
             cql,
             drain_timeout,
             workers,
@@ -190,22 +144,14 @@ impl ServeConfig {
                 "0 keeps nothing; give at least 1".into(),
             );
         }
-        let ring = match (ring, ring_namespace, ring_name) {
-            (RingFlag::Memory, _, _) => RingConfig::Memory,
-            (RingFlag::File(folder), _, _) => RingConfig::File(folder),
-            (RingFlag::Kubernetes, Some(namespace), Some(name)) => {
-                RingConfig::Kubernetes { namespace, name }
-            }
-            (RingFlag::Kubernetes, _, _) => {
-                let problem = "kubernetes needs --ring-namespace and --ring-name, too";
-                return wrong("--ring", problem.into());
-            }
-        };
-        if ring != RingConfig::Memory && matches!(store, StoreConfig::Embedded(_)) {
+        let (place, advertise) = (ring.place()?, ring.advertised(listen)?);
+        let embedded = matches!(store, StoreConfig::Embedded(_));
+        if embedded && matches!(place, RingConfig::File(_)) {
             let problem = "an embedded store is for a member that is alone; with --ring give \
                            cql://HOST/KEYSPACE";
             return wrong("--store", problem.into());
         }
+        let RingArgs { member, zone, .. } = ring;
         Ok(Self {
             listen,
             admin_listen,
@@ -214,7 +160,7 @@ impl ServeConfig {
             flush_interval,
             capacity_states,
             member,
-            ring,
+            ring: place,
             advertise,
             timing: Timing::default(),
             zone,
@@ -284,6 +230,30 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_says_where_its_ring_is_and_where_it_is_reached() {
+        let config = config(&[
+            "--ring",
+            "kubernetes",
+            "--ring-namespace",
+            "talk",
+            "--ring-name",
+            "chat",
+            "--member",
+            "chat-0",
+            "--listen",
+            "0.0.0.0:7400",
+            "--advertise",
+            "http://chat-0.chat-members.talk.svc:7400/",
+            "--store",
+            "cql://db/readstates",
+        ])
+        .unwrap();
+        assert_eq!(config.ring.to_string(), "kubernetes:talk/chat");
+        let url = "http://chat-0.chat-members.talk.svc:7400";
+        assert_eq!(config.advertise.as_deref(), Some(url));
+    }
+
+    #[test]
     fn a_wrong_value_is_refused_with_the_flag_and_the_next_step() {
         for (flags, parts) in [
             (
@@ -314,10 +284,32 @@ mod tests {
                 &["--ring", "etcd"],
                 &["--ring", "memory, file:DIR or kubernetes"],
             ),
+            (
+                &["--ring", "kubernetes"],
+                &["--ring-namespace", "namespace of the ReadStateRing"],
+            ),
+            (
+                &["--ring", "kubernetes", "--ring-namespace", "talk"],
+                &["--ring-name", "name of the ReadStateRing"],
+            ),
+            (
+                &["--ring-name", "chat"],
+                &["--ring-name", "goes with --ring kubernetes"],
+            ),
+            (
+                &["--ring", "file:ring", "--listen", "0.0.0.0:7400"],
+                &["--advertise", "0.0.0.0:7400", "http://local:7400"],
+            ),
+            (
+                &["--advertise", "chat-0:7400"],
+                &["--advertise", "http://HOST"],
+            ),
+            (&["--member", "a b"], &["--member", "\"a b\""]),
+            (&["--zone", ""], &["--zone", "printable"]),
             (&["--ring", "file:"], &["--ring", "folder is missing"]),
             (
                 &["--ring", "kubernetes", "--ring-name", "chat"],
-                &["--ring-namespace and --ring-name"],
+                &["--ring-namespace", "namespace of the ReadStateRing"],
             ),
             (
                 &["--ring", "file:ring"],

@@ -192,6 +192,7 @@ impl Ownership {
             name: config.name.clone(),
             incarnation,
             url: config.url.clone(),
+            admin: None,
             zone: config.zone.clone(),
             ordinal: ordinal(&config.name),
             draining: false,
@@ -234,6 +235,11 @@ impl Ownership {
     #[must_use]
     pub fn me(&self) -> &RingMember {
         &self.me
+    }
+
+    /// Says with every renewal from now on where this process takes its operator's requests.
+    pub fn is_asked_at(&self, admin: String) {
+        self.presence.lock().admin = Some(admin);
     }
 
     /// Who owns what, as far as is known.

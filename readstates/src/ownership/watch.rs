@@ -133,6 +133,7 @@ mod tests {
             name: name.into(),
             incarnation: Incarnation::new(bits),
             url: format!("http://{name}"),
+            admin: None,
             zone: None,
             ordinal: None,
             draining: false,

@@ -159,6 +159,7 @@ pub(crate) fn presence(name: &str, incarnation: u64, renewals: u64) -> Presence 
         name: name.to_owned(),
         incarnation: Incarnation::new(incarnation),
         url: format!("http://{name}:7400"),
+        admin: None,
         zone: None,
         ordinal: None,
         draining: false,
@@ -175,6 +176,7 @@ async fn a_process_is_known_by_its_last_word(one: &dyn RingStore, other: &dyn Ri
     mine.draining = true;
     mine.zone = Some("zone-ä".to_owned());
     mine.ordinal = Some(0);
+    mine.admin = Some("http://127.0.0.1:7401".to_owned());
     let theirs = presence("chat-1", 9, 1);
     one.renew(mine.clone()).await.unwrap();
     other.renew(theirs.clone()).await.unwrap();

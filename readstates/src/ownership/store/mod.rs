@@ -57,6 +57,9 @@ pub struct Presence {
     pub incarnation: Incarnation,
     /// Where clients and other members reach it.
     pub url: String,
+    /// Where its operator is answered, when others can get there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin: Option<String>,
     /// Its zone, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,

@@ -1,0 +1,162 @@
+//! Where the ring is kept that says who owns what, and as whom this member is in it.
+
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
+
+use clap::Args;
+use readstates_ring::{Incarnation, RingMember, record::RecordError};
+
+use super::ConfigError;
+
+/// Flags about the ring.
+#[derive(Debug, Args)]
+pub struct RingArgs {
+    /// Where the ring is kept that says which member owns which users: `memory`, for a member that is
+    /// alone; `file:DIR`, a folder for several members on one machine; `kubernetes`, a ReadStateRing
+    /// object, for pods.
+    #[arg(long, env = "READSTATES_RING", default_value = "memory")]
+    pub ring: RingPlace,
+
+    /// The namespace of the ReadStateRing object, with --ring kubernetes.
+    #[arg(long, env = "READSTATES_RING_NAMESPACE", value_name = "NAMESPACE")]
+    pub ring_namespace: Option<String>,
+
+    /// The name of the ReadStateRing object, with --ring kubernetes.
+    #[arg(long, env = "READSTATES_RING_NAME", value_name = "NAME")]
+    pub ring_name: Option<String>,
+
+    /// The name of this member, for people; no two members of a ring should have the same.
+    #[arg(
+        long,
+        env = "READSTATES_MEMBER",
+        default_value = "local",
+        value_name = "NAME"
+    )]
+    pub member: String,
+
+    /// Where clients and other members reach this one: http://HOST:PORT. Absent: where it listens.
+    #[arg(long, env = "READSTATES_ADVERTISE", value_name = "URL")]
+    pub advertise: Option<String>,
+
+    /// The zone this member runs in, for the ring document.
+    #[arg(long, env = "READSTATES_ZONE", value_name = "ZONE")]
+    pub zone: Option<String>,
+}
+
+/// What `--ring` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RingPlace {
+    /// The memory of the process.
+    Memory,
+    /// A folder.
+    File(PathBuf),
+    /// A `ReadStateRing` object.
+    Kubernetes,
+}
+
+impl FromStr for RingPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("file:")) {
+            (_, Some("")) => Err("the folder is missing; write file:DIR".into()),
+            (_, Some(folder)) => Ok(Self::File(folder.into())),
+            ("memory", None) => Ok(Self::Memory),
+            ("kubernetes", None) => Ok(Self::Kubernetes),
+            (_, None) => Err("write memory, file:DIR or kubernetes".into()),
+        }
+    }
+}
+
+/// Where the ring is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RingConfig {
+    /// In the memory of the process: the member is alone.
+    Memory,
+    /// In a folder that all members share.
+    File(PathBuf),
+    /// In a `ReadStateRing` object that all members share.
+    Kubernetes {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl fmt::Display for RingConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::File(folder) => write!(f, "file:{}", folder.display()),
+            Self::Kubernetes { namespace, name } => write!(f, "kubernetes:{namespace}/{name}"),
+        }
+    }
+}
+
+impl RingArgs {
+    /// Where the ring is kept.
+    pub(super) fn place(&self) -> Result<RingConfig, ConfigError> {
+        let object = [
+            ("--ring-namespace", &self.ring_namespace),
+            ("--ring-name", &self.ring_name),
+        ];
+        let wrong = |flag, problem: &str| {
+            let problem = problem.to_owned();
+            Err(ConfigError::Value { flag, problem })
+        };
+        if self.ring != RingPlace::Kubernetes
+            && let Some(&(flag, _)) = object.iter().find(|(_, value)| value.is_some())
+        {
+            return wrong(flag, "this names an object; it goes with --ring kubernetes");
+        }
+        match (&self.ring, &self.ring_namespace, &self.ring_name) {
+            (RingPlace::Memory, _, _) => Ok(RingConfig::Memory),
+            (RingPlace::File(folder), _, _) => Ok(RingConfig::File(folder.clone())),
+            (RingPlace::Kubernetes, Some(namespace), Some(name)) => Ok(RingConfig::Kubernetes {
+                namespace: namespace.clone(),
+                name: name.clone(),
+            }),
+            (RingPlace::Kubernetes, None, _) => wrong(
+                "--ring-namespace",
+                "with --ring kubernetes give the namespace of the ReadStateRing object",
+            ),
+            (RingPlace::Kubernetes, Some(_), None) => wrong(
+                "--ring-name",
+                "with --ring kubernetes give the name of the ReadStateRing object",
+            ),
+        }
+    }
+
+    /// Where others reach this member, when it is said; otherwise where it listens must do.
+    pub(super) fn advertised(&self, listen: SocketAddr) -> Result<Option<String>, ConfigError> {
+        let wrong = |flag, problem| Err(ConfigError::Value { flag, problem });
+        let alone = self.ring == RingPlace::Memory;
+        let url = match &self.advertise {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None if listen.ip().is_unspecified() && !alone => {
+                let problem = format!(
+                    "nobody can be sent to {listen}; give the URL by which clients and other \
+                     members reach this one, for example http://{}:{}",
+                    self.member,
+                    listen.port()
+                );
+                return wrong("--advertise", problem);
+            }
+            None => format!("http://{listen}"),
+        };
+        // The process has no incarnation yet; whether it can be listed does not depend on it.
+        let listed = RingMember::new(&*self.member, Incarnation::new(0), url, self.zone.clone());
+        match listed {
+            Ok(listed) => Ok(self.advertise.as_ref().map(|_| listed.url().to_owned())),
+            Err(error) => {
+                let flag = match error {
+                    RecordError::BadName(_) => "--member",
+                    RecordError::BadZone(_) => "--zone",
+                    // A member has nothing else that can be wrong.
+                    _ => "--advertise",
+                };
+                wrong(flag, error.to_string())
+            }
+        }
+    }
+}
