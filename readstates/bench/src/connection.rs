@@ -10,14 +10,16 @@
 
 use std::{
     collections::VecDeque,
-    io::{self, ErrorKind, Read as _, Write as _},
+    io::{self, ErrorKind, Write as _},
     net::{SocketAddr, TcpStream},
     os::fd::OwnedFd,
     sync::Arc,
 };
 
 use rustix::{
+    buffer::spare_capacity,
     event::epoll::{self, EventData, EventFlags},
+    io::Errno,
     net::{AddressFamily, SocketFlags, SocketType},
 };
 
@@ -198,17 +200,14 @@ impl Connection {
         };
         let mut lost = false;
         loop {
-            let known = self.input.len();
-            self.input.resize(known + CHUNK, 0);
-            let read = stream.read(&mut self.input[known..]);
-            self.input.truncate(known + read.as_ref().map_or(0, |n| *n));
-            match read {
+            self.input.reserve(CHUNK);
+            let room = self.input.capacity() - self.input.len();
+            match rustix::io::read(&*stream, spare_capacity(&mut self.input)) {
                 Ok(0) => lost = true,
                 // Less than there was room for: the kernel has no more, and will tell when it has.
-                Ok(n) if n < CHUNK && !hangup => {}
-                Ok(_) => continue,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => lost = error.kind() != ErrorKind::WouldBlock,
+                Ok(n) if n < room && !hangup => {}
+                Ok(_) | Err(Errno::INTR) => continue,
+                Err(error) => lost = error != Errno::AGAIN,
             }
             break;
         }
