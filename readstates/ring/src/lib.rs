@@ -31,4 +31,4 @@ pub use config::{
 pub use record::{RingMember, RingTable};
 pub use ring::{MAX_MEMBERS, Ring, RingError};
 pub use slot::{HASH_NAME, SLOTS, Slot};
-pub use stamp::{Epoch, Stamp, StampMint};
+pub use stamp::{Epoch, Stamp};

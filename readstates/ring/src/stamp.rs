@@ -2,15 +2,11 @@
 //!
 //! Every write of a block carries a [`Stamp`], `(epoch << 24) | seq`, as its CQL timestamp, and the
 //! database keeps the higher one. An epoch is about 16.8 seconds of Unix time, so a stamp read as a
-//! number is microseconds: [`StampMint`] starts at the microsecond of the process's start and hands
-//! out one stamp for each write. A process that starts later therefore stamps above everything an
-//! earlier one wrote, and above everything it may still have under way, as long as no process writes
-//! more than one block each microsecond.
+//! number is microseconds. The owner of a slot counts the writes of its epoch: whoever owns the slot at
+//! a later one stamps above everything that was written before, and above everything that may still be
+//! under way, as long as no more than one block of a slot is written each microsecond.
 
-use std::{
-    fmt,
-    sync::atomic::{AtomicI64, Ordering},
-};
+use std::fmt;
 
 /// Bits of a stamp below the epoch.
 const SEQ_BITS: u32 = 24;
@@ -101,36 +97,6 @@ impl fmt::Display for Stamp {
     }
 }
 
-/// Hands out the stamps of one process, each at most once.
-#[derive(Debug)]
-pub struct StampMint {
-    next: AtomicI64,
-}
-
-impl StampMint {
-    /// The mint of a process that started at this Unix time in microseconds.
-    #[must_use]
-    pub fn started_at(now_micros: i64) -> Self {
-        Self {
-            next: AtomicI64::new(now_micros),
-        }
-    }
-
-    /// The stamp of the next write of a block whose last known write carried `last`: the next one of
-    /// this process, or `last + 1` where that is higher (a clock that went back).
-    pub fn next(&self, last: Option<Stamp>) -> Stamp {
-        let own = Stamp(self.next.fetch_add(1, Ordering::Relaxed));
-        last.map_or(own, |last| own.max(last.successor()))
-    }
-
-    /// Whether every stamp handed out from now on is above `last` by itself, so that `last` need not be
-    /// remembered.
-    #[must_use]
-    pub fn is_above(&self, last: Stamp) -> bool {
-        last.0 < self.next.load(Ordering::Relaxed)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -139,27 +105,6 @@ mod tests {
 
     /// 2026-01-01T00:00:00Z.
     const NEW_YEAR: i64 = 1_767_225_600_000_000;
-
-    #[test]
-    fn a_process_that_starts_later_stamps_above_all_writes_of_an_earlier_one() {
-        let earlier = StampMint::started_at(NEW_YEAR);
-        let last_of_earlier = (0..5000).map(|_| earlier.next(None)).max();
-        // Five milliseconds later, in the same epoch.
-        let later = StampMint::started_at(NEW_YEAR + 5000);
-        assert!(Some(later.next(None)) > last_of_earlier);
-    }
-
-    #[test]
-    fn a_block_that_was_written_ahead_of_our_clock_is_still_written_above() {
-        let mint = StampMint::started_at(NEW_YEAR);
-        let ahead = Stamp::from_database(NEW_YEAR + 3_600_000_000);
-        assert!(!mint.is_above(ahead), "it has to be remembered");
-        assert_eq!(mint.next(Some(ahead)), ahead.successor());
-        // The other blocks are not dragged along.
-        let own = mint.next(None);
-        assert_eq!(own.as_database(), NEW_YEAR + 1);
-        assert!(mint.is_above(own) && mint.next(None) > own);
-    }
 
     #[test]
     fn an_epoch_grows_even_when_the_clock_stands_still_or_goes_back() {

@@ -11,7 +11,7 @@ use readstates::{
     load::LoadError,
     store::{Store, Stored},
 };
-use readstates_ring::{Stamp, StampMint};
+use readstates_ring::{Epoch, Stamp};
 
 use super::engine::{CAPACITY, ack, start};
 
@@ -49,7 +49,7 @@ pub async fn conforms(store: Arc<dyn Store>) {
     all.check().await.expect("the store answers");
     assert!(all.shards() >= 1);
     the_last_write_by_stamp_is_read(all, users).await;
-    an_earlier_process_never_wins(all, users).await;
+    an_earlier_owner_never_wins(all, users).await;
     any_order_of_arrival_ends_the_same(all, users).await;
     an_empty_block_is_a_block_and_stays_above_what_it_deleted(all, users).await;
     all_user_ids_and_stamps_are_kept_exactly(all, users).await;
@@ -91,12 +91,12 @@ async fn the_last_write_by_stamp_is_read(store: &dyn Store, users: &mut Users) {
     );
 }
 
-/// The stamps of the service: (epoch << 24) | seq, above those of any earlier process.
-async fn an_earlier_process_never_wins(store: &dyn Store, users: &mut Users) {
-    let earlier = StampMint::started_at(5 << 24);
-    let later = StampMint::started_at(6 << 24);
+/// The stamps of the service: (epoch << 24) | seq, above those of any earlier owner.
+async fn an_earlier_owner_never_wins(store: &dyn Store, users: &mut Users) {
+    let earlier = Epoch::mint(None, 5 << 24);
     let user = users.next();
-    let (stale, fresh) = (earlier.next(None), later.next(None));
+    let stale = Stamp::new(earlier, 900);
+    let fresh = Stamp::new(Epoch::mint(Some(earlier), 0), 0);
     save(store, user, b"fresh", fresh.as_database()).await;
     save(store, user, b"stale", stale.as_database()).await;
     let expected = stored(b"fresh", fresh.as_database());

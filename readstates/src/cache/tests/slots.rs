@@ -212,3 +212,22 @@ fn a_process_that_is_alone_stamps_from_its_start_though_its_epoch_may_be_that_of
     assert!(flights[0].stamp.as_database() > started_micros as i64);
     assert!(cache.read(users[0], |block| block.version()) > Some(started_micros));
 }
+
+#[test]
+fn a_block_that_was_written_ahead_of_our_clock_is_still_written_above() {
+    let now = Instant::now();
+    let cache = cache(1000);
+    let ahead = Stamp::from_database(3_600_000_000);
+    let block = block(1);
+    let block = BlockRef::trusted(&block);
+    let decoded = Decoded { block, writer: 99 };
+    cache.insert(1, Some((decoded, ahead)));
+    cache.insert(2, None);
+    for user in [1, 2] {
+        change(&cache, user, ack(10, 1), now).unwrap();
+    }
+    let mut flights = cache.begin_flushes(now + INTERVAL * 2, 2);
+    flights.sort_unstable_by_key(|flight| flight.user);
+    assert_eq!(flights[0].stamp, ahead.successor());
+    assert!(flights[1].stamp < ahead, "the others are not dragged along");
+}
