@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::{Client, runtime::events::Reporter};
 
-use crate::{agents::Agents, observe::AdminClient};
+use crate::{admin::AdminClient, agents::Agents};
 
 /// Clients and settings.
 #[derive(Clone)]

@@ -42,6 +42,25 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A cache pod did not do as it was asked.
+    #[error("failed to have {member} {wish}")]
+    Member {
+        /// Its name.
+        member: String,
+        /// What it was asked.
+        wish: &'static str,
+        /// Why.
+        #[source]
+        source: crate::admin::AdminError,
+    },
+    /// A cache pod that has to be asked has no address.
+    #[error("failed to have {member} {wish}: its pod has no address")]
+    Unreachable {
+        /// Its name.
+        member: String,
+        /// What it was to be asked.
+        wish: &'static str,
+    },
     /// The API server handed out an object without what every stored object has.
     #[error("the object has no {field}")]
     Nameless {
@@ -57,6 +76,8 @@ impl Error {
         match self {
             Self::Read { source, .. } | Self::Write { source, .. } => passes(source),
             Self::Random { .. } => true,
+            // Looked at anew, the world may ask for something else.
+            Self::Member { .. } | Self::Unreachable { .. } => true,
             Self::Encode { .. } | Self::Nameless { .. } => false,
         }
     }
@@ -79,6 +100,8 @@ impl Error {
             Self::Write { .. } => "write",
             Self::Encode { .. } => "encode",
             Self::Random { .. } => "random",
+            Self::Member { .. } => "member",
+            Self::Unreachable { .. } => "unreachable",
             Self::Nameless { .. } => "nameless",
         }
     }

@@ -1,13 +1,21 @@
 //! A world in few verbs, for the tests of the pure steps.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
-use readstates_operator_api::{ReadStateClusterSpec, ReadStateRingSpec, RingMember};
+use readstates_api::admin::OwnershipStatus;
+use readstates_operator_api::ReadStateClusterSpec;
+use readstates_ring::{
+    Incarnation, RingMember, RingTable, Slot, Succession,
+    moves::{self, Live},
+    planner::Candidate,
+};
 
 use crate::{
     build,
     context::Images,
-    observe::{JobOutcome, JobSeen, Member, PodSeen, Seen, StatefulSetSeen, World},
-    plan::{CacheStep, Plan, plan},
+    observe::{JobOutcome, JobSeen, Member, PodSeen, RingSeen, Seen, StatefulSetSeen, World},
+    plan::{Plan, plan},
     validate::{Database, Identity, InvalidSpec, Rack, Store, ValidatedCluster, validate},
 };
 
@@ -64,16 +72,49 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
 
-pub(crate) fn table(number: i64, members: usize) -> ReadStateRingSpec {
-    let member = |i| RingMember {
-        name: format!("chat-{i}"),
-        url: format!("http://chat-{i}.chat-members.talk.svc:7400"),
-        zone: None,
-    };
-    ReadStateRingSpec {
-        number,
-        members: (0..members).map(member).collect(),
+/// The process that a pod is in this life of its container.
+pub(crate) fn process(ordinal: i32, life: u64) -> Incarnation {
+    Incarnation::new(u64::try_from(ordinal).unwrap() * 100 + life)
+}
+
+fn ring_member(ordinal: i32, life: u64) -> RingMember {
+    let name = format!("chat-{ordinal}");
+    let url = format!("http://{name}.chat-members.talk.svc:7400");
+    RingMember::new(name, process(ordinal, life), url, None).unwrap()
+}
+
+/// The table in which each of the slots that `live` should own is theirs.
+pub(crate) fn spread(table: &RingTable, live: &[(i32, u64)]) -> RingTable {
+    let candidates: Vec<_> = live
+        .iter()
+        .map(|&(ordinal, life)| Live {
+            incarnation: process(ordinal, life),
+            candidate: Candidate {
+                name: format!("chat-{ordinal}"),
+                ordinal: u16::try_from(ordinal).ok(),
+                zone: None,
+            },
+        })
+        .collect();
+    let planned = moves::planned(table, &candidates);
+    let mut next = table.clone();
+    for &(ordinal, life) in live {
+        let theirs: Vec<_> = Slot::all()
+            .zip(&planned)
+            .filter(|(_, owner)| **owner == process(ordinal, life))
+            .map(|(slot, _)| (slot, next.config(slot)))
+            .filter(|(_, config)| config.is_none_or(|c| c.owner() != process(ordinal, life)))
+            .map(|(slot, config)| (slot, config.map(|c| c.epoch())))
+            .collect();
+        let swapped = next.swap(
+            &theirs,
+            &ring_member(ordinal, life),
+            Succession::Handed,
+            now().as_microsecond(),
+        );
+        next = swapped.unwrap();
     }
+    next
 }
 
 pub(crate) struct Scene {
@@ -137,65 +178,123 @@ impl Scene {
         self.database_ready().schema(JobOutcome::Succeeded)
     }
 
-    pub(crate) fn published(mut self, table: ReadStateRingSpec) -> Self {
-        self.world.ring = Some(table);
+    /// A ring that nobody owns anything of yet.
+    pub(crate) fn empty_ring(mut self) -> Self {
+        let json = br#"{"number":1,"members":[],"slots":{}}"#;
+        self.world.ring = RingSeen::Known(RingTable::from_json(json).unwrap());
         self
     }
 
-    /// Every member of the table runs with it, ready.
-    pub(crate) fn running(mut self, table: &ReadStateRingSpec) -> Self {
-        let count = i32::try_from(table.members.len()).unwrap();
+    /// The StatefulSet asks for so many pods, and its controller knows.
+    pub(crate) fn set(mut self, replicas: i32) -> Self {
         self.world.cache = Some(StatefulSetSeen {
-            replicas: count,
-            existing: count,
-            ready: count,
+            replicas,
+            existing: replicas,
+            ready: replicas,
             settled: true,
-            applied_hash: Some(build::fingerprint(&build::cache(
-                &self.cluster,
-                &CacheStep::Run(table.clone()),
-            ))),
-            table: Some(table.clone()),
+            observed: true,
+            applied_hash: Some(build::fingerprint(&build::cache(&self.cluster, replicas))),
+            update_revision: Some("new".to_owned()),
+            version: Some("7".to_owned()),
             ..StatefulSetSeen::default()
         });
-        for member in &table.members {
-            self = self.pod(&member.name, table.number);
-            let says = Member {
-                ring_number: table.number,
-                states: 10,
-                dirty: 2,
-                store_problem: None,
-            };
-            self.world
-                .members
-                .insert(member.name.clone(), Seen::Known(says));
-        }
         self
     }
 
-    /// The StatefulSet is at zero; these pods are still on their way out.
-    pub(crate) fn stopping(mut self, table: &ReadStateRingSpec, left: &[&str]) -> Self {
-        self.world.cache = Some(StatefulSetSeen {
-            existing: i32::try_from(left.len()).unwrap(),
-            settled: left.is_empty(),
-            table: Some(table.clone()),
-            ..StatefulSetSeen::default()
-        });
-        for name in left {
-            self = self.pod(name, table.number);
-            self.world.cache_pods.last_mut().unwrap().terminating = true;
+    /// So many members run, ready, and each owns its share.
+    pub(crate) fn running(mut self, members: i32) -> Self {
+        self = self.empty_ring().set(members);
+        for ordinal in 0..members {
+            self = self.joined(ordinal, 1);
         }
-        self
+        let live: Vec<_> = (0..members).map(|ordinal| (ordinal, 1)).collect();
+        self.shared_by(&live)
     }
 
-    /// A ready pod with the labels of the cache.
-    pub(crate) fn pod(mut self, name: &str, ring_number: i64) -> Self {
+    /// A pod is ready, of the current template, and owns what the ring gives it: nothing at first.
+    pub(crate) fn joined(mut self, ordinal: i32, life: u64) -> Self {
+        let name = format!("chat-{ordinal}");
+        self.world.cache_pods.retain(|p| p.name != name);
         self.world.cache_pods.push(PodSeen {
-            name: name.to_owned(),
+            name: name.clone(),
             ready: true,
-            ip: Some("10.0.0.1".to_owned()),
-            ring_number: Some(ring_number),
+            running: true,
+            ip: Some(format!("10.0.0.{ordinal}")),
+            uid: Some(format!("uid-{ordinal}-{life}")),
+            revision: Some("new".to_owned()),
+            created: Some(now() - Duration::from_hours(1)),
             ..PodSeen::default()
         });
+        self.world.cache_pods.sort_by(|a, b| a.name.cmp(&b.name));
+        let says = Member {
+            incarnation: process(ordinal, life),
+            ring_number: 1,
+            states: 10,
+            dirty: 2,
+            store_problem: None,
+            ownership: OwnershipStatus {
+                lease_valid: true,
+                ..OwnershipStatus::default()
+            },
+        };
+        self.world.members.insert(name, Seen::Known(says));
+        self.told_by_the_ring()
+    }
+
+    /// These own all slots, each its share.
+    pub(crate) fn shared_by(mut self, live: &[(i32, u64)]) -> Self {
+        let table = spread(self.world.ring.table().unwrap(), live);
+        self.world.ring = RingSeen::Known(table);
+        self.told_by_the_ring()
+    }
+
+    fn told_by_the_ring(mut self) -> Self {
+        let table = self.world.ring.table().cloned().unwrap_or_default();
+        for seen in self.world.members.values_mut() {
+            if let Seen::Known(member) = seen {
+                let owned = table.owned_by(member.incarnation).count();
+                member.ownership.owned = u16::try_from(owned).unwrap();
+            }
+        }
+        self
+    }
+
+    /// Changes what was seen of a pod.
+    pub(crate) fn pod(mut self, name: &str, change: impl FnOnce(&mut PodSeen)) -> Self {
+        let pods = &mut self.world.cache_pods;
+        change(pods.iter_mut().find(|p| p.name == name).unwrap());
+        self
+    }
+
+    /// Each of these was made from an older template.
+    pub(crate) fn outdated(mut self, names: &[&str]) -> Self {
+        for name in names {
+            self = self.pod(name, |p| p.revision = Some("old".to_owned()));
+        }
+        self
+    }
+
+    /// A pod without a process.
+    pub(crate) fn down(mut self, name: &str) -> Self {
+        self.world.members.remove(name);
+        self.pod(name, |p| {
+            p.ready = false;
+            p.running = false;
+            p.trouble = Some("readstates: ImagePullBackOff".to_owned());
+        })
+    }
+
+    /// There is no such pod.
+    pub(crate) fn gone(mut self, name: &str) -> Self {
+        self.world.members.remove(name);
+        self.world.cache_pods.retain(|p| p.name != name);
+        self
+    }
+
+    /// A pod that does not answer.
+    pub(crate) fn silent(mut self, name: &str) -> Self {
+        let unknown = Seen::Unknown("timed out".to_owned());
+        self.world.members.insert(name.to_owned(), unknown);
         self
     }
 

@@ -8,6 +8,7 @@
 //! Only `observe`, `apply` and `status` talk to the world. Nothing is remembered between two runs:
 //! whatever is decided, is decided from what was just observed.
 
+pub mod admin;
 pub mod agent;
 pub mod agents;
 pub mod apply;

@@ -24,6 +24,8 @@ use crate::{
 /// How often a cluster is looked at when nothing happens: the columns show what cache pods say, and
 /// nothing else tells when that changes.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
+/// While members are at work on their slots: each step of theirs is seen only by looking.
+const LOOK_SOON: Duration = Duration::from_secs(2);
 
 /// And when the database is on its way: agents tell only who asks.
 const LOOK_AGAIN_SOON: Duration = Duration::from_secs(3);
@@ -47,6 +49,8 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
     let now = Timestamp::now();
     let valid = validate(id.clone(), &cluster.spec, &ctx.images);
 
+    // What a member does not do is said after the status, which tells how far things are.
+    let mut asked = Ok(());
     let (plan, applied) = match &valid {
         Ok(valid) => {
             let plan = plan(valid, &world, now);
@@ -57,7 +61,12 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
                 let token = world.nodes.token.as_ref();
                 let agents = ctx.agents.as_ref();
                 apply::carry_out(&ctx.client, agents, &id, token, &plan.database).await?;
-                apply::apply(&ctx.client, &id, &build::objects(valid, &plan)).await?
+                let applied = apply::apply(&ctx.client, &id, &build::objects(valid, &plan)).await?;
+                let action = plan.cache.as_ref().and_then(|c| c.action.as_ref());
+                if let (Applied::All, Some(action)) = (&applied, action) {
+                    asked = apply::act(&ctx, &id, action).await;
+                }
+                applied
             };
             (plan, applied)
         }
@@ -74,15 +83,18 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
         before: cluster.status.as_ref(),
         world: &world,
         spec,
+        now,
     };
-    status::publish(&ctx, &cluster, &status::status(&report, now)).await?;
+    status::publish(&ctx, &cluster, &status::status(&report)).await?;
     telemetry::reconciled(status::outcome(&report), started.elapsed());
+    asked?;
     Ok(Action::requeue(look_again(&plan)))
 }
 
 fn look_again(plan: &Plan) -> Duration {
-    match plan.waiting {
+    match &plan.waiting {
         Some(WaitingOn::Database(_) | WaitingOn::Rack { .. }) => LOOK_AGAIN_SOON,
+        Some(waiting) if waiting.for_members() => LOOK_SOON,
         _ => LOOK_AGAIN,
     }
 }

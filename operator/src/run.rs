@@ -13,6 +13,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod, Service, ServiceAccount},
     networking::v1::NetworkPolicy,
     policy::v1::PodDisruptionBudget,
+    rbac::v1::{Role, RoleBinding},
 };
 use kube::{
     Api, Client, ResourceExt,
@@ -29,11 +30,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admin::AdminClient,
     agents::HttpAgents,
     cli::RunArgs,
     context::{Context, Images},
     lease::Election,
-    observe::AdminClient,
     reconcile::{on_error, reconcile},
     server::{self, Ready},
     telemetry,
@@ -186,6 +187,8 @@ async fn controller(ctx: Arc<Context>, namespace: Option<&str>, stop: Cancellati
         .owns(api::<NetworkPolicy>(client, namespace), ours())
         .owns(api::<PodDisruptionBudget>(client, namespace), ours())
         .owns(api::<Job>(client, namespace), ours())
+        .owns(api::<Role>(client, namespace), ours())
+        .owns(api::<RoleBinding>(client, namespace), ours())
         .owns(api::<ReadStateRing>(client, namespace), ours())
         .watches(api::<Pod>(client, namespace), ours(), cluster_of_pod)
         .graceful_shutdown_on(stop.cancelled_owned())

@@ -12,6 +12,8 @@ const ERRORS: &str = "readstates_operator_reconcile_errors_total";
 const DURATION: &str = "readstates_operator_reconcile_duration_seconds";
 const WAITS: &str = "readstates_operator_waits_total";
 const WRITES: &str = "readstates_operator_writes_total";
+const ACTIONS: &str = "readstates_operator_member_actions_total";
+const TAKEN_OVER: &str = "readstates_operator_slots_taken_over_total";
 const LEADER: &str = "readstates_operator_leader";
 
 /// Starts logging: for people on a terminal, JSON otherwise.
@@ -52,6 +54,15 @@ pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
     metrics::describe_histogram!(DURATION, "Time one reconcile took.");
     metrics::describe_counter!(WAITS, "Reconciles that ended waiting, by what for.");
     metrics::describe_counter!(WRITES, "Objects written, by kind.");
+    metrics::describe_counter!(
+        ACTIONS,
+        "What cache pods were asked, or had done to them, by what."
+    );
+    metrics::describe_counter!(
+        TAKEN_OVER,
+        "Slots taken over from cache pods that ended without handing them on: what those \
+         acknowledged in their last flush interval may be lost."
+    );
     metrics::describe_gauge!(LEADER, "1 while this process leads.");
     metrics::gauge!(LEADER).set(0.0);
     Ok(handle)
@@ -91,6 +102,16 @@ pub fn failed(error: &crate::error::Error) {
 /// Counts a write.
 pub fn wrote(kind: &'static str) {
     metrics::counter!(WRITES, "kind" => kind).increment(1);
+}
+
+/// Counts what a member was asked, or what was done to its pod.
+pub fn acted(action: &'static str) {
+    metrics::counter!(ACTIONS, "action" => action).increment(1);
+}
+
+/// Counts slots that were taken over from a process that had not handed them on.
+pub fn taken_over(slots: u64) {
+    metrics::counter!(TAKEN_OVER).increment(slots);
 }
 
 /// Says whether this process leads.

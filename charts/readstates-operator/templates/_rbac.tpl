@@ -1,6 +1,7 @@
 {{/*
 What the operator may do in a namespace it serves, and for what. It does not delete what holds data: claims only
-with rbac.deleteVolumeClaims, and StatefulSets go when their ReadStateCluster does, by owner reference.
+with rbac.deleteVolumeClaims, and StatefulSets go when their ReadStateCluster does, by owner reference. The cache
+pods it deletes hold nothing any more; each by its UID.
 */}}
 {{- define "readstates-operator.rules" -}}
 # The resources users write: their spec is read, their status is written.
@@ -14,8 +15,16 @@ with rbac.deleteVolumeClaims, and StatefulSets go when their ReadStateCluster do
 - apiGroups: [readstates.dev]
   resources: [readstateclusters/finalizers]
   verbs: [update]
+# Rings are made empty, and from then on written by cache pods. These and the leases are also what it
+# gives cache pods a Role for: nobody can give more than they have.
 - apiGroups: [readstates.dev]
   resources: [readstaterings]
+  verbs: [get, list, watch, create, update]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, list, create, update, delete]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
   verbs: [get, list, watch, create, patch]
 # Children, by server-side apply.
 - apiGroups: [""]
@@ -34,7 +43,8 @@ with rbac.deleteVolumeClaims, and StatefulSets go when their ReadStateCluster do
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, patch, delete]
-# Looked at. Deleted only where a database pod does not come up and a newer spec would cure it.
+# Looked at. Database pods are deleted only where one does not come up and a newer spec would cure it, cache pods when
+# they hold nothing and are to be replaced.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, delete]

@@ -79,7 +79,28 @@ use crate::{database::DatabaseSpec, status::ReadStateClusterStatus};
         type_ = "integer",
         json_path = ".status.ringNumber",
         priority = "1",
-        description = "Number of the member table in force; grows with every change of members."
+        description = "Number of the ring; grows whenever a slot changes its owner."
+    ),
+    printcolumn(
+        name = "Slots",
+        type_ = "string",
+        json_path = ".status.slots",
+        priority = "1",
+        description = "Slots of users whose owner serves, of those there are."
+    ),
+    printcolumn(
+        name = "Moving",
+        type_ = "integer",
+        json_path = ".status.slotsMoving",
+        priority = "1",
+        description = "Slots on their way from one cache pod to another."
+    ),
+    printcolumn(
+        name = "Taken-Over",
+        type_ = "integer",
+        json_path = ".status.slotsTakenOver",
+        priority = "1",
+        description = "Slots taken over from cache pods that ended without handing them on."
     ),
     printcolumn(
         name = "Detail",
@@ -109,8 +130,8 @@ use crate::{database::DatabaseSpec, status::ReadStateClusterStatus};
         .field_path(".replicas")
 )]
 pub struct ReadStateClusterSpec {
-    /// Number of cache pods. Changing it (also by `kubectl scale`) pauses the service: every pod
-    /// writes what it holds to the database and stops, then all start with the new member table.
+    /// Number of cache pods. Changing it (also by `kubectl scale`) moves users, warm, to the pods that
+    /// come or from the pods that go; a pod goes only when it holds nothing any more.
     #[serde(default = "default_replicas")]
     #[schemars(range(min = 1, max = 64))]
     pub replicas: i32,

@@ -18,10 +18,13 @@ pub enum ConditionType {
     CacheReady,
     /// The database is ready and has keyspace and table.
     DatabaseReady,
-    /// Every cache pod runs with the member table in force, and it is the one asked for.
+    /// Every slot has an owner that serves, each owner its share, and nothing moves.
     RingStable,
     /// Database pods are as another operator made them; they are changed when somebody says so.
     RequiresUpdate,
+    /// Slots were taken over from a process that ended without handing them on, so that what it
+    /// acknowledged in its last flush interval may be lost. Until who took them is restarted.
+    TakenOver,
 }
 
 /// Three-valued: what was not seen is unknown.
@@ -54,10 +57,26 @@ pub enum Reason {
     External,
     /// The store is the cache pod's own volume.
     Embedded,
-    /// One member table is in force everywhere.
+    /// Nothing moves, and nothing has to.
     Stable,
-    /// The member table is being replaced.
+    /// There is no ring yet.
     Changing,
+    /// Slots move from one cache pod to another.
+    SlotsMoving,
+    /// Slots have no owner that serves.
+    SlotsUnowned,
+    /// Waiting for cache pods to take over the slots of one that is gone.
+    TakeoverPending,
+    /// Slots were taken over from a process that ended without handing them on.
+    SlotsTakenOver,
+    /// Waiting for a cache pod to hand on what it owns.
+    CacheDraining,
+    /// Waiting for proof that a cache pod holds nothing.
+    DrainUnproven,
+    /// The ring was deleted while cache pods run.
+    RingLost,
+    /// The ring contradicts itself.
+    RingUnreadable,
     /// Not looked at yet, or not reachable.
     NotObserved,
     /// The spec cannot be carried out; the message names the field.
@@ -76,7 +95,7 @@ pub enum Reason {
     SchemaPending,
     /// Waiting for a Secret, or a key in it.
     SecretMissing,
-    /// Waiting for cache pods to write what they hold and stop, before the member table changes.
+    /// Waiting for cache pods to write what they hold and stop.
     CacheStopping,
     /// Waiting for cache pods to become ready.
     CacheNotReady,
@@ -179,6 +198,7 @@ impl ConditionType {
             Self::DatabaseReady => "DatabaseReady",
             Self::RingStable => "RingStable",
             Self::RequiresUpdate => "RequiresUpdate",
+            Self::TakenOver => "TakenOver",
         }
     }
 }
@@ -216,6 +236,14 @@ impl Reason {
             Self::Embedded => "Embedded",
             Self::Stable => "Stable",
             Self::Changing => "Changing",
+            Self::SlotsMoving => "SlotsMoving",
+            Self::SlotsUnowned => "SlotsUnowned",
+            Self::TakeoverPending => "TakeoverPending",
+            Self::SlotsTakenOver => "SlotsTakenOver",
+            Self::CacheDraining => "CacheDraining",
+            Self::DrainUnproven => "DrainUnproven",
+            Self::RingLost => "RingLost",
+            Self::RingUnreadable => "RingUnreadable",
             Self::NotObserved => "NotObserved",
             Self::InvalidSpec => "InvalidSpec",
             Self::NameConflict => "NameConflict",

@@ -14,7 +14,7 @@ pub struct ReadStateClusterStatus {
     pub observed_generation: Option<i64>,
 
     /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady`, `RingStable` and
-    /// `RequiresUpdate`.
+    /// `RequiresUpdate` and `TakenOver`.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
@@ -44,7 +44,7 @@ pub struct ReadStateClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dirty: Option<i64>,
 
-    /// Number of the member table in force.
+    /// Number of the ring; the last one while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring_number: Option<i64>,
 
@@ -53,6 +53,19 @@ pub struct ReadStateClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub database_nodes: Vec<DatabaseNode>,
+
+    /// Slots whose owner serves, of those there are: `1024/1024`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub slots: String,
+
+    /// Slots on their way from one cache pod to another.
+    #[serde(default)]
+    pub slots_moving: i64,
+
+    /// Slots taken over from processes that ended without handing them on, since those who took them
+    /// started. Absent: not every ready pod could ever be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots_taken_over: Option<i64>,
 
     /// What the next step waits for. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]

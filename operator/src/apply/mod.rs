@@ -7,6 +7,7 @@
 //! every field of the wish has its value in the live object, so nobody has changed one. (Managed
 //! fields would tell the same but for values the API server rewrites, at the price of decoding them.)
 
+mod members;
 mod nodes;
 mod unchanged;
 
@@ -15,9 +16,9 @@ use std::fmt::Debug;
 use k8s_openapi::{NamespaceResourceScope, api::batch::v1::Job};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
-use readstates_operator_api::{ReadStateCluster, labels};
+use readstates_operator_api::{ReadStateCluster, ReadStateRing, labels};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::nodes::carry_out;
@@ -28,6 +29,8 @@ use crate::{
     telemetry,
     validate::Identity,
 };
+
+pub use self::members::act;
 
 /// How applying went, when the API server could be talked to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,7 +77,9 @@ pub async fn apply(client: &Client, id: &Identity, objects: &[Object]) -> Result
             Object::Job(o) => apply_one(client, id, o.as_ref()).await?,
             Object::NetworkPolicy(o) => apply_one(client, id, o.as_ref()).await?,
             Object::PodDisruptionBudget(o) => apply_one(client, id, o.as_ref()).await?,
-            Object::Ring(o) => apply_one(client, id, o.as_ref()).await?,
+            Object::Ring(o) => create_ring(client, id, o.as_ref()).await?,
+            Object::Role(o) => apply_one(client, id, o.as_ref()).await?,
+            Object::RoleBinding(o) => apply_one(client, id, o.as_ref()).await?,
             Object::Service(o) => apply_one(client, id, o.as_ref()).await?,
             Object::ServiceAccount(o) => apply_one(client, id, o.as_ref()).await?,
             Object::StatefulSet(o) => apply_one(client, id, o.as_ref()).await?,
@@ -84,6 +89,43 @@ pub async fn apply(client: &Client, id: &Identity, objects: &[Object]) -> Result
         }
     }
     Ok(Applied::All)
+}
+
+/// Makes the ring, if there is none. One that is there is its members' alone.
+async fn create_ring(
+    client: &Client,
+    id: &Identity,
+    desired: &ReadStateRing,
+) -> Result<Applied, Error> {
+    let name = desired.name_any();
+    let what = format!("{} {name}", ReadStateRing::kind(&()));
+    let api: Api<ReadStateRing> = Api::namespaced(client.clone(), &id.namespace);
+    let live = api.get_opt(&name).await.map_err(|source| Error::Read {
+        what: what.clone(),
+        source,
+    })?;
+    if let Some(live) = live {
+        return Ok(foreign(&live, id, &what).map_or(Applied::All, Applied::Blocked));
+    }
+    let params = PostParams {
+        field_manager: Some(labels::MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    match api.create(&params, desired).await {
+        Ok(_) => {
+            tracing::info!(object = what, namespace = id.namespace, "made");
+            telemetry::wrote(kind_label::<ReadStateRing>());
+            Ok(Applied::All)
+        }
+        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+            Ok(Applied::Blocked(Blocked::Rejected {
+                object: what,
+                message: status.message,
+            }))
+        }
+        // Somebody was faster: looked at again.
+        Err(source) => Err(Error::Write { what, source }),
+    }
 }
 
 async fn apply_one<K>(client: &Client, id: &Identity, desired: &K) -> Result<Applied, Error>
@@ -110,7 +152,7 @@ where
             return Ok(Applied::All);
         }
     }
-    let wish = wish(desired, live.as_ref()).map_err(|source| Error::Encode {
+    let mut wish = wish(desired, live.as_ref()).map_err(|source| Error::Encode {
         what: what.clone(),
         source,
     })?;
@@ -122,6 +164,10 @@ where
         if unchanged::holds(&wish, &live) {
             return Ok(Applied::All);
         }
+    }
+    if let Some(version) = &desired.meta().resource_version {
+        // What was decided rests on this version: when it is another by now, it is decided anew.
+        wish["metadata"]["resourceVersion"] = version.as_str().into();
     }
     let params = PatchParams::apply(labels::MANAGER).force();
     match api.patch(&name, &params, &Patch::Apply(&wish)).await {
@@ -146,8 +192,9 @@ fn wish<K>(desired: &K, live: Option<&K>) -> serde_json::Result<serde_json::Valu
 where
     K: Resource<DynamicType = ()> + Clone + Serialize,
 {
-    let hash = fingerprint(desired);
     let mut desired = desired.clone();
+    desired.meta_mut().resource_version = None;
+    let hash = fingerprint(&desired);
     desired
         .annotations_mut()
         .insert(labels::APPLIED_HASH.to_owned(), hash);

@@ -2,15 +2,12 @@
 
 use k8s_openapi::{
     api::{
-        apps::v1::{StatefulSet, StatefulSetSpec},
+        apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy},
         core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use readstates_operator_api::{
-    ReadStateRingSpec,
-    labels::{self, Component},
-};
+use readstates_operator_api::labels::{self, Component};
 
 use super::{
     env,
@@ -22,30 +19,19 @@ use crate::validate::{Store, ValidatedCluster};
 /// The user our images run as.
 pub(super) const USER: i64 = 65532;
 
-/// Time for a pod to write all it holds: it gives up a little before the kubelet does, so that it
-/// can say how much it could not write.
+/// Time for a pod to hand on or write all it holds: it gives up a little before the kubelet does, so
+/// that it can say how much it could not write.
+///
+/// There is no preStop hook. A process drains when it is told to stop, whoever tells it, and a hook
+/// could only begin the same a moment earlier: it would have to wait for the end of the drain, since
+/// the kubelet sends SIGTERM when the hook ends, and it runs neither when a node is short of memory nor
+/// when a container fails.
 const GRACE_SECONDS: i64 = 300;
 const DRAIN_TIMEOUT: &str = "270s";
 
-/// Every member of `table` runs with it.
-pub(super) fn run(cluster: &ValidatedCluster, table: &ReadStateRingSpec) -> StatefulSet {
-    stateful_set(
-        cluster,
-        table,
-        i32::try_from(table.members.len()).unwrap_or(i32::MAX),
-    )
-}
-
-/// No pod runs. The template is of no consequence until the next [`run`].
-pub(super) fn stop(cluster: &ValidatedCluster, table: &ReadStateRingSpec) -> StatefulSet {
-    stateful_set(cluster, table, 0)
-}
-
-fn stateful_set(
-    cluster: &ValidatedCluster,
-    table: &ReadStateRingSpec,
-    replicas: i32,
-) -> StatefulSet {
+/// So many pods. They change by deletion alone, one drained pod at a time: a controller that replaces
+/// pods by itself knows nothing of slots.
+pub(super) fn stateful_set(cluster: &ValidatedCluster, replicas: i32) -> StatefulSet {
     let id = &cluster.id;
     let claims = match &cluster.store {
         Store::Embedded(volume) => Some(vec![pod::claim(volume)]),
@@ -56,15 +42,19 @@ fn stateful_set(
         spec: Some(StatefulSetSpec {
             replicas: Some(replicas),
             service_name: Some(id.cache_members()),
-            // Members do not wait for each other: all start with the same table.
+            // Members do not wait for each other.
             pod_management_policy: Some("Parallel".to_owned()),
+            update_strategy: Some(StatefulSetUpdateStrategy {
+                type_: Some("OnDelete".to_owned()),
+                rolling_update: None,
+            }),
             selector: pod::selector(&id.selector(Component::Cache)),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(labels::all(&id.name, Component::Cache)),
                     ..ObjectMeta::default()
                 }),
-                spec: Some(pod_spec(cluster, table)),
+                spec: Some(pod_spec(cluster)),
             },
             volume_claim_templates: claims,
             ..StatefulSetSpec::default()
@@ -73,13 +63,14 @@ fn stateful_set(
     }
 }
 
-fn pod_spec(cluster: &ValidatedCluster, table: &ReadStateRingSpec) -> PodSpec {
+fn pod_spec(cluster: &ValidatedCluster) -> PodSpec {
     let selector = cluster.id.selector(Component::Cache);
     let access = store::access(cluster);
     let some = |v: Vec<_>| Some(v).filter(|v: &Vec<_>| !v.is_empty());
     PodSpec {
         service_account_name: Some(service_account::name(cluster, Component::Cache)),
-        automount_service_account_token: Some(false),
+        // For the ring and the leases; see `role`.
+        automount_service_account_token: Some(true),
         enable_service_links: Some(false),
         termination_grace_period_seconds: Some(GRACE_SECONDS),
         security_context: Some(pod::restricted(USER)),
@@ -89,16 +80,12 @@ fn pod_spec(cluster: &ValidatedCluster, table: &ReadStateRingSpec) -> PodSpec {
         affinity: Some(pod::affinity(pod::apart_if_possible(&selector), None)),
         topology_spread_constraints: Some(vec![pod::over_zones(&selector)]),
         volumes: Some(access.volumes.clone()).filter(|v| !v.is_empty()),
-        containers: vec![container(cluster, table, access)],
+        containers: vec![container(cluster, access)],
         ..PodSpec::default()
     }
 }
 
-fn container(
-    cluster: &ValidatedCluster,
-    table: &ReadStateRingSpec,
-    access: store::Access,
-) -> Container {
+fn container(cluster: &ValidatedCluster, access: store::Access) -> Container {
     let mut mounts = access.mounts;
     if let Store::Embedded(_) = &cluster.store {
         mounts.push(pod::mount(pod::DATA, store::EMBEDDED_PATH));
@@ -107,13 +94,13 @@ fn container(
         name: "readstates".to_owned(),
         image: Some(cluster.image.clone()),
         image_pull_policy: cluster.pull_policy.clone(),
-        args: Some(vec!["serve".to_owned()]),
-        env: Some(
-            environment(cluster, table)
-                .into_iter()
-                .chain(access.env)
-                .collect(),
+        // An argument, so that a program that knows no ring does not run alone by mistake.
+        args: Some(
+            ["serve", "--ring", "kubernetes"]
+                .map(str::to_owned)
+                .to_vec(),
         ),
+        env: Some(environment(cluster).into_iter().chain(access.env).collect()),
         ports: Some(vec![
             ports::container(ports::HTTP_NAME, ports::HTTP),
             ports::container(ports::ADMIN_NAME, ports::ADMIN),
@@ -150,16 +137,20 @@ fn container(
     }
 }
 
-fn environment(cluster: &ValidatedCluster, table: &ReadStateRingSpec) -> Vec<EnvVar> {
-    let members: Vec<_> = table
-        .members
-        .iter()
-        .map(|m| format!("{}={}", m.name, m.url))
-        .collect();
+fn environment(cluster: &ValidatedCluster) -> Vec<EnvVar> {
+    let id = &cluster.id;
+    // The kubelet puts the pod's name in the place of $(…).
+    let host = format!(
+        "$({}).{}.{}.svc",
+        env::MEMBER,
+        id.cache_members(),
+        id.namespace
+    );
     vec![
         env::field(env::MEMBER, "metadata.name"),
-        env::value(env::MEMBERS, members.join(",")),
-        env::value(env::RING_NUMBER, table.number.to_string()),
+        env::value(env::ADVERTISE, format!("http://{host}:{}", ports::HTTP)),
+        env::value(env::RING_NAMESPACE, id.namespace.clone()),
+        env::value(env::RING_NAME, id.cache()),
         env::value(env::LISTEN, format!("0.0.0.0:{}", ports::HTTP)),
         env::value(env::ADMIN_LISTEN, format!("0.0.0.0:{}", ports::ADMIN)),
         env::value(env::STORE, store::url(cluster)),

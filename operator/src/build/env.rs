@@ -3,12 +3,13 @@
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, SecretKeySelector};
 
-/// `--members`: the whole table.
-pub const MEMBERS: &str = "READSTATES_MEMBERS";
-/// `--ring-number`: its number.
-pub const RING_NUMBER: &str = "READSTATES_RING_NUMBER";
-/// `--member`: which of them this is.
+/// `--member`: the name of this one.
 pub(super) const MEMBER: &str = "READSTATES_MEMBER";
+/// `--advertise`: where others reach it.
+pub(super) const ADVERTISE: &str = "READSTATES_ADVERTISE";
+/// `--ring-namespace` and `--ring-name`: where the ring is kept.
+pub(super) const RING_NAMESPACE: &str = "READSTATES_RING_NAMESPACE";
+pub(super) const RING_NAME: &str = "READSTATES_RING_NAME";
 pub(super) const LISTEN: &str = "READSTATES_LISTEN";
 pub(super) const ADMIN_LISTEN: &str = "READSTATES_ADMIN_LISTEN";
 pub(super) const STORE: &str = "READSTATES_STORE";

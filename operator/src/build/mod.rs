@@ -9,6 +9,7 @@ mod pod;
 mod pod_disruption_budget;
 pub mod ports;
 mod ring;
+mod role;
 mod schema_job;
 mod service;
 mod service_account;
@@ -20,6 +21,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Service, ServiceAccount},
     networking::v1::NetworkPolicy,
     policy::v1::PodDisruptionBudget,
+    rbac::v1::{Role, RoleBinding},
 };
 use readstates_operator_api::{ReadStateRing, labels::Component};
 use serde::Serialize;
@@ -32,7 +34,7 @@ pub use self::{
     schema_job::{job_name as schema_job_name, schema_job},
 };
 use crate::{
-    plan::{CacheStep, Plan},
+    plan::Plan,
     validate::{Store, ValidatedCluster},
 };
 
@@ -47,8 +49,12 @@ pub enum Object {
     NetworkPolicy(Box<NetworkPolicy>),
     /// A bound on voluntary disruption.
     PodDisruptionBudget(Box<PodDisruptionBudget>),
-    /// The member table.
+    /// The ring as it begins: made when there is none, never changed.
     Ring(Box<ReadStateRing>),
+    /// What pods may do at the API server.
+    Role(Box<Role>),
+    /// Who may do it.
+    RoleBinding(Box<RoleBinding>),
     /// A name and address.
     Service(Box<Service>),
     /// Who pods are.
@@ -65,6 +71,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         racks,
         schema_job,
         cache,
+        hold_evictions,
         jobs_to_delete: _,
         waiting: _,
         problem: _,
@@ -78,6 +85,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
             Object::PodDisruptionBudget(Box::new(pod_disruption_budget::of(
                 cluster,
                 Component::Database,
+                1,
             ))),
         ]);
         for step in racks {
@@ -98,33 +106,34 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         Object::ServiceAccount(Box::new(service_account::of(cluster, Component::Cache))),
         Object::Service(Box::new(service::cache(cluster))),
         Object::Service(Box::new(service::cache_members(cluster))),
+        Object::Role(Box::new(role::of_members(cluster))),
+        Object::RoleBinding(Box::new(role::binding(cluster))),
         Object::PodDisruptionBudget(Box::new(pod_disruption_budget::of(
             cluster,
             Component::Cache,
+            i32::from(!hold_evictions),
         ))),
     ]);
     if *schema_job {
         out.extend(self::schema_job(cluster).map(Box::new).map(Object::Job));
     }
-    if let Some(CacheStep::Run(table)) = cache {
-        // The table is published before any pod can start with it.
-        out.push(Object::Ring(Box::new(ring::ring(cluster, table))));
+    if let Some(plan) = cache {
+        // There is a ring before any pod looks for it.
+        out.extend(
+            plan.ring
+                .map(|number| Object::Ring(Box::new(ring::empty(cluster, number)))),
+        );
+        let mut set = self::cache(cluster, plan.replicas);
+        set.metadata.resource_version.clone_from(&plan.version);
+        out.push(Object::StatefulSet(Box::new(set)));
     }
-    out.extend(
-        cache
-            .as_ref()
-            .map(|step| Object::StatefulSet(Box::new(self::cache(cluster, step)))),
-    );
     out
 }
 
-/// The StatefulSet of the cache after `step`.
+/// The StatefulSet of the cache with so many pods.
 #[must_use]
-pub fn cache(cluster: &ValidatedCluster, step: &CacheStep) -> StatefulSet {
-    match step {
-        CacheStep::Run(table) => cache::run(cluster, table),
-        CacheStep::Stop(table) => cache::stop(cluster, table),
-    }
+pub fn cache(cluster: &ValidatedCluster, replicas: i32) -> StatefulSet {
+    cache::stateful_set(cluster, replicas)
 }
 
 /// A short hash of what an object says, the same for the same content in every build of the

@@ -1,12 +1,19 @@
-//! The published member table.
+//! The ring as the operator makes it: empty. From then on members alone write it.
+
+use std::collections::BTreeMap;
 
 use readstates_operator_api::{ReadStateRing, ReadStateRingSpec, labels::Component};
 
 use crate::validate::ValidatedCluster;
 
-pub(super) fn ring(cluster: &ValidatedCluster, table: &ReadStateRingSpec) -> ReadStateRing {
+/// Nobody owns anything yet.
+pub(super) fn empty(cluster: &ValidatedCluster, number: i64) -> ReadStateRing {
     ReadStateRing {
         metadata: cluster.id.child(cluster.id.cache(), Component::Cache),
-        spec: table.clone(),
+        spec: ReadStateRingSpec {
+            number,
+            members: Vec::new(),
+            slots: BTreeMap::new(),
+        },
     }
 }

@@ -1,4 +1,5 @@
-//! Identities of pods. None has a token: no pod of ours talks to the API server.
+//! Identities of pods. None comes with a token: the pods that talk to the API server, which are the
+//! cache pods, ask for theirs.
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use readstates_operator_api::labels::Component;

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{Object, objects};
 use crate::{
-    fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, cluster, table},
-    plan::{CacheStep, Plan, RackStep, Template},
+    fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, cluster},
+    plan::{CachePlan, Plan, RackStep, Template},
     validate::ValidatedCluster,
 };
 
@@ -19,9 +19,8 @@ database:
   resources: { limits: { cpu: '2', memory: 8Gi } }
 ";
 
-/// Everything, with every rack, the schema Job and this table.
+/// Everything, with every rack, the schema Job and a new ring.
 fn all(cluster: &ValidatedCluster) -> Vec<Object> {
-    let members = usize::try_from(cluster.replicas).unwrap();
     let rack = |name: &str| RackStep {
         rack: name.to_owned(),
         members: 2,
@@ -31,7 +30,11 @@ fn all(cluster: &ValidatedCluster) -> Vec<Object> {
     let plan = Plan {
         racks: vec![rack("a"), rack("b")],
         schema_job: true,
-        cache: Some(CacheStep::Run(table(4, members))),
+        cache: Some(CachePlan {
+            ring: Some(4),
+            replicas: cluster.replicas,
+            ..CachePlan::default()
+        }),
         ..Plan::default()
     };
     objects(cluster, &plan)
@@ -44,6 +47,8 @@ fn name(object: &Object) -> String {
         Object::NetworkPolicy(o) => format!("NetworkPolicy {}", o.name_any()),
         Object::PodDisruptionBudget(o) => format!("PodDisruptionBudget {}", o.name_any()),
         Object::Ring(o) => format!("ReadStateRing {}", o.name_any()),
+        Object::Role(o) => format!("Role {}", o.name_any()),
+        Object::RoleBinding(o) => format!("RoleBinding {}", o.name_any()),
         Object::Service(o) => format!("Service {}", o.name_any()),
         Object::ServiceAccount(o) => format!("ServiceAccount {}", o.name_any()),
         Object::StatefulSet(o) => format!("StatefulSet {}", o.name_any()),
@@ -102,26 +107,36 @@ fn everything_is_written_in_an_order_in_which_it_can_start() {
             "ServiceAccount chat",
             "Service chat",
             "Service chat-members",
+            "Role chat",
+            "RoleBinding chat",
             "PodDisruptionBudget chat",
             &format!("Job {job}"),
             "ReadStateRing chat",
             "StatefulSet chat",
         ]
     );
-    assert_eq!(names(&cluster(EMBEDDED)).len(), 6);
+    assert_eq!(names(&cluster(EMBEDDED)).len(), 8);
 }
 
 #[test]
-fn a_cache_pod_is_told_its_table_and_its_store() {
-    let cache = crate::build::cache::run(&cluster(CASSANDRA), &table(4, 2));
-    let cache = cache.spec.unwrap().template.spec.unwrap();
+fn a_cache_pod_is_told_who_it_is_where_the_ring_is_and_its_store() {
+    let cache = super::cache(&cluster(CASSANDRA), 2);
+    let spec = cache.spec.unwrap();
+    // Pods are replaced when they hold nothing, and by nobody else.
+    assert_eq!(
+        spec.update_strategy.unwrap().type_.as_deref(),
+        Some("OnDelete")
+    );
+    let cache = spec.template.spec.unwrap();
+    let args = cache.containers[0].args.as_ref().unwrap();
+    assert_eq!(args.join(" "), "serve --ring kubernetes");
     assert_eq!(
         environment(&cache.containers[0]),
         [
             "READSTATES_MEMBER=<metadata.name>",
-            "READSTATES_MEMBERS=chat-0=http://chat-0.chat-members.talk.svc:7400,\
-             chat-1=http://chat-1.chat-members.talk.svc:7400",
-            "READSTATES_RING_NUMBER=4",
+            "READSTATES_ADVERTISE=http://$(READSTATES_MEMBER).chat-members.talk.svc:7400",
+            "READSTATES_RING_NAMESPACE=talk",
+            "READSTATES_RING_NAME=chat",
             "READSTATES_LISTEN=0.0.0.0:7400",
             "READSTATES_ADMIN_LISTEN=0.0.0.0:7401",
             "READSTATES_STORE=cql://chat-db.talk.svc:9042/readstates",
@@ -156,7 +171,44 @@ fn cache_pods_and_schema_jobs_meet_the_restricted_standard() {
                 "readOnlyRootFilesystem": true,
             })
         );
-        assert_eq!(pod.automount_service_account_token, Some(false));
+        // Cache pods keep the ring; nobody else talks to the API server.
+        let token = Some(object == "StatefulSet chat");
+        assert_eq!(pod.automount_service_account_token, token);
+    }
+}
+
+#[test]
+fn cache_pods_may_write_their_ring_and_leases_and_nothing_else() {
+    let rules = super::role::of_members(&cluster(CASSANDRA)).rules;
+    assert_eq!(
+        serde_json::to_value(rules).unwrap(),
+        json!([
+            {
+                "apiGroups": ["readstates.dev"], "resources": ["readstaterings"],
+                "resourceNames": ["chat"], "verbs": ["get", "list", "watch", "update"],
+            },
+            {
+                "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+                "verbs": ["get", "list", "create", "update", "delete"],
+            },
+        ])
+    );
+}
+
+#[test]
+fn no_cache_pod_may_be_evicted_while_slots_are_sealed() {
+    for (hold_evictions, expected) in [(false, 1), (true, 0)] {
+        let plan = Plan {
+            hold_evictions,
+            ..Plan::default()
+        };
+        let objects = objects(&cluster(CASSANDRA), &plan);
+        let budget = objects.iter().find_map(|o| match o {
+            Object::PodDisruptionBudget(o) if o.name_any() == "chat" => o.spec.as_ref(),
+            _ => None,
+        });
+        let most = serde_json::to_value(&budget.unwrap().max_unavailable).unwrap();
+        assert_eq!(most, json!(expected));
     }
 }
 
@@ -356,6 +408,8 @@ fn every_object_belongs_to_its_cluster_and_says_so() {
             Object::NetworkPolicy(o) => serde_json::to_value(o),
             Object::PodDisruptionBudget(o) => serde_json::to_value(o),
             Object::Ring(o) => serde_json::to_value(o),
+            Object::Role(o) => serde_json::to_value(o),
+            Object::RoleBinding(o) => serde_json::to_value(o),
             Object::Service(o) => serde_json::to_value(o),
             Object::ServiceAccount(o) => serde_json::to_value(o),
             Object::StatefulSet(o) => serde_json::to_value(o),

@@ -9,13 +9,13 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::ResourceExt;
-use readstates_operator_api::{ReadStateRingSpec, RingMember, labels};
+use readstates_operator_api::labels;
 
 use super::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen};
-use crate::{
-    build::{self, env},
-    validate::Identity,
-};
+use crate::{build, validate::Identity};
+
+/// The label in which a StatefulSet's pod says which template it was made from.
+const REVISION: &str = "controller-revision-hash";
 
 /// Whether the object is controlled by exactly this cluster.
 pub(super) fn belongs_to(meta: &ObjectMeta, id: &Identity) -> bool {
@@ -46,7 +46,6 @@ pub(super) fn stateful_set(set: &StatefulSet) -> StatefulSetSeen {
             && status.replicas == replicas
             && (updated == replicas || status.current_revision == status.update_revision),
         applied_hash: set.annotations().get(labels::APPLIED_HASH).cloned(),
-        table: spec.and_then(|s| s.template.spec.as_ref()).and_then(table),
         observed,
         partition: rolling.and_then(|r| r.partition).unwrap_or_default(),
         update_revision: status.update_revision.clone(),
@@ -55,39 +54,9 @@ pub(super) fn stateful_set(set: &StatefulSet) -> StatefulSetSeen {
         template: spec
             .filter(|_| of_database)
             .map(|s| Box::new(s.template.clone())),
+        version: set.resource_version(),
     }
 }
-
-/// The member table that the first container of a cache pod is told.
-fn table(pod: &PodSpec) -> Option<ReadStateRingSpec> {
-    let members = env_value(pod, env::MEMBERS)?
-        .split(',')
-        .map(|entry| {
-            let (name, url) = entry.split_once('=')?;
-            Some(RingMember {
-                name: name.to_owned(),
-                url: url.to_owned(),
-                zone: None,
-            })
-        })
-        .collect::<Option<Vec<_>>>()?;
-    Some(ReadStateRingSpec {
-        number: ring_number(pod)?,
-        members,
-    })
-}
-
-fn ring_number(pod: &PodSpec) -> Option<i64> {
-    env_value(pod, env::RING_NUMBER)?.parse().ok()
-}
-
-fn env_value<'a>(pod: &'a PodSpec, name: &str) -> Option<&'a str> {
-    let env = pod.containers.first()?.env.as_ref()?;
-    env.iter().find(|e| e.name == name)?.value.as_deref()
-}
-
-/// The label by which a StatefulSet's controller tells a pod's template.
-const REVISION: &str = "controller-revision-hash";
 
 fn has_agent(pod: &PodSpec) -> bool {
     let mut first = pod.init_containers.iter().flatten();
@@ -102,13 +71,24 @@ pub(super) fn pod(pod: &Pod) -> PodSeen {
         terminating: pod.metadata.deletion_timestamp.is_some(),
         ready,
         ip: status.pod_ip.clone(),
-        ring_number: pod.spec.as_ref().and_then(ring_number),
         uid: pod.uid(),
         revision: pod.labels().get(REVISION).cloned(),
         scheduled: pod.spec.as_ref().is_some_and(|s| s.node_name.is_some()),
         has_agent: pod.spec.as_ref().is_some_and(has_agent),
+        running: ready || containers(&status).any(runs),
+        created: pod.creation_timestamp().map(|t| t.0),
+        deadline: pod.metadata.deletion_timestamp.as_ref().map(|t| t.0),
         trouble: if ready { None } else { trouble(&status) },
     }
+}
+
+fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    status.container_statuses.iter().flatten()
+}
+
+fn runs(container: &ContainerStatus) -> bool {
+    let state = container.state.as_ref();
+    state.is_some_and(|s| s.running.is_some())
 }
 
 fn condition<'a>(status: &'a PodStatus, type_: &str) -> Option<&'a str> {
@@ -134,13 +114,13 @@ fn trouble(status: &PodStatus) -> Option<String> {
         });
     let containers = || {
         let init = status.init_container_statuses.iter().flatten();
-        init.chain(status.container_statuses.iter().flatten())
+        init.chain(containers(status))
     };
     unscheduled
         .or_else(|| containers().find_map(container_trouble))
         .or_else(|| {
             containers()
-                .any(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()) && !c.ready)
+                .any(|c| runs(c) && !c.ready)
                 .then(|| "running, not ready yet".to_owned())
         })
 }
@@ -244,38 +224,7 @@ fn last_words(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{Container, EnvVar};
-
     use super::*;
-
-    #[test]
-    fn the_member_table_is_read_back_from_a_template() {
-        let var = |name: &str, value: &str| EnvVar {
-            name: name.to_owned(),
-            value: Some(value.to_owned()),
-            ..EnvVar::default()
-        };
-        let pod = PodSpec {
-            containers: vec![Container {
-                env: Some(vec![
-                    var(env::RING_NUMBER, "4"),
-                    var(env::MEMBERS, "a-0=http://a-0:7400,a-1=http://a-1:7400"),
-                ]),
-                ..Container::default()
-            }],
-            ..PodSpec::default()
-        };
-        let table = table(&pod).unwrap();
-        assert_eq!(table.number, 4);
-        assert_eq!(
-            table
-                .members
-                .iter()
-                .map(|m| (m.name.as_str(), m.url.as_str()))
-                .collect::<Vec<_>>(),
-            [("a-0", "http://a-0:7400"), ("a-1", "http://a-1:7400")]
-        );
-    }
 
     #[test]
     fn last_words_are_the_last_line_with_text() {

@@ -4,9 +4,10 @@
 //! Children are read by name, since names are what writes act on; pods by label, and every pod that
 //! has the label counts, whoever made it: a pod that is not ours may still hold read states.
 
-mod admin;
 mod children;
+mod members;
 mod nodes;
+mod ring;
 
 use std::collections::BTreeMap;
 
@@ -21,26 +22,29 @@ use kube::{
     api::{ListParams, ResourceExt},
 };
 use readstates_operator_api::{
-    DatabaseNode, ReadStateCluster, ReadStateRing, ReadStateRingSpec,
+    DatabaseNode, ReadStateCluster, ReadStateRing,
     labels::{self, Component},
 };
 
 pub use self::{
-    admin::{AdminClient, Member},
+    members::Member,
     nodes::{ClaimSeen, Nodes, TOKEN_KEY, Token},
+    ring::RingSeen,
 };
 use crate::{context::Context, error::Error, validate::Identity};
 
 /// What was seen of one cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct World {
-    /// The published member table.
-    pub ring: Option<ReadStateRingSpec>,
+    /// Who owns which slot.
+    pub ring: RingSeen,
+    /// The highest number a ring was known to have, when the status was last written.
+    pub last_ring_number: Option<i64>,
     /// The StatefulSet of the cache.
     pub cache: Option<StatefulSetSeen>,
     /// Every pod with the labels of a cache pod, terminating ones too, by name.
     pub cache_pods: Vec<PodSeen>,
-    /// What cache pods said, by pod name. A pod that is missing here was not asked.
+    /// What cache pods said, by pod name. A pod that is missing here has no process that runs.
     pub members: BTreeMap<String, Seen<Member>>,
     /// StatefulSets of racks, by rack.
     pub racks: BTreeMap<String, StatefulSetSeen>,
@@ -89,13 +93,11 @@ pub struct StatefulSetSeen {
     pub settled: bool,
     /// Hash of what was applied last.
     pub applied_hash: Option<String>,
-    /// The member table in its template (cache only).
-    pub table: Option<ReadStateRingSpec>,
     /// Whether its controller has seen its last change.
     pub observed: bool,
     /// Ordinal from which pods get the current template.
     pub partition: i32,
-    /// The revision that pods with the current template have.
+    /// What pods made from its template now are labelled with.
     pub update_revision: Option<String>,
     /// Hash of the template that it was last given, and of the spec behind that (database only).
     pub template_hash: Option<String>,
@@ -103,6 +105,8 @@ pub struct StatefulSetSeen {
     pub spec_hash: Option<String>,
     /// The template itself (database only).
     pub template: Option<Box<PodTemplateSpec>>,
+    /// Its version: a write that names it fails when somebody has written meanwhile.
+    pub version: Option<String>,
 }
 
 /// A pod.
@@ -116,8 +120,6 @@ pub struct PodSeen {
     pub ready: bool,
     /// Its address.
     pub ip: Option<String>,
-    /// Number of the member table it runs with (cache only).
-    pub ring_number: Option<i64>,
     /// Its UID.
     pub uid: Option<String>,
     /// The revision of the template it was made from.
@@ -126,6 +128,12 @@ pub struct PodSeen {
     pub scheduled: bool,
     /// Whether there is an agent in it (database only).
     pub has_agent: bool,
+    /// Whether a process of it runs, for all that is known.
+    pub running: bool,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// When it must be gone, once it was told to go.
+    pub deadline: Option<Timestamp>,
     /// Why it is not ready, in Kubernetes' words.
     pub trouble: Option<String>,
 }
@@ -233,17 +241,16 @@ pub async fn observe(
     let agents = ctx.agents.as_ref();
     let nodes = nodes::nodes(&ctx.client, agents, id, cluster, &database_pods, &racks).await?;
     let status = cluster.status.as_ref();
+    let cache = sets.get(&id.cache(), id).await?;
+    let members = members::ask_all(&ctx.admin, &cache_pods).await;
+    // Last: what members said is judged by a ring that is not older than it.
+    let rings = Reader::<ReadStateRing>::new(&ctx.client, namespace);
+    let ring = rings.get(&id.cache(), id).await?;
     Ok(World {
-        ring: Reader::<ReadStateRing>::new(&ctx.client, namespace)
-            .get(&id.cache(), id)
-            .await?
-            .map(|ring| ring.spec),
-        cache: sets
-            .get(&id.cache(), id)
-            .await?
-            .as_ref()
-            .map(children::stateful_set),
-        members: ctx.admin.ask_all(&cache_pods).await,
+        ring: RingSeen::of(ring.as_ref()),
+        last_ring_number: cluster.status.as_ref().and_then(|s| s.ring_number),
+        cache: cache.as_ref().map(children::stateful_set),
+        members,
         cache_pods,
         racks,
         database_pods,

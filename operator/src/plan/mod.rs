@@ -13,11 +13,12 @@ mod waiting;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use readstates_operator_api::ReadStateRingSpec;
 
 pub use self::{
     database::{DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, RackStep, Template},
-    members::{RingState, ring_state},
+    members::{
+        CachePlan, MemberAction, PodRef, RingState, ring_state, served, slots_moving, taken_over,
+    },
     waiting::WaitingOn,
 };
 use crate::{
@@ -41,7 +42,9 @@ pub struct Plan {
     /// Schema Jobs to delete.
     pub jobs_to_delete: Vec<JobToDelete>,
     /// The cache; `None` while it may not be written.
-    pub cache: Option<CacheStep>,
+    pub cache: Option<CachePlan>,
+    /// Whether no cache pod may be evicted just now.
+    pub hold_evictions: bool,
     /// What the next step waits for.
     pub waiting: Option<WaitingOn>,
     /// What a person has to cure.
@@ -55,15 +58,6 @@ pub struct JobToDelete {
     pub name: String,
     /// Its UID: exactly this one, not a later one of the same name.
     pub uid: String,
-}
-
-/// What to do with the cache pods.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CacheStep {
-    /// Publish this table, then run all its members with it.
-    Run(ReadStateRingSpec),
-    /// Stop every pod; the table stays as it is until the last one is gone.
-    Stop(ReadStateRingSpec),
 }
 
 /// A schema Job that gave up.
@@ -94,10 +88,11 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     plan.problem = schema.problem;
     let mut members_wait = None;
     if secret.is_none() && schema.done {
-        let (step, waiting) = members::decide(cluster, world);
-        plan.cache = step;
-        members_wait = waiting;
+        let decision = members::decide(cluster, world, now);
+        plan.cache = decision.plan;
+        members_wait = decision.waiting;
     }
+    plan.hold_evictions = members::hold_evictions(world);
     plan.waiting = secret.or(racks.waiting).or(schema.waiting).or(members_wait);
     plan
 }

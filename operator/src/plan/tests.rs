@@ -1,24 +1,13 @@
 use std::time::Duration;
 
-use super::{
-    CacheStep, JobToDelete, NodesStep, Plan, RackStep, RingState, SchemaFailed, Template,
-    WaitingOn, ring_state,
-};
+use super::{JobToDelete, NodesStep, Plan, RackStep, SchemaFailed, Template, WaitingOn};
 use crate::{
-    fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, now, scene, table},
-    observe::{JobOutcome, JobSeen, SecretSeen, Seen},
+    fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, now, scene},
+    observe::{JobOutcome, JobSeen, SecretSeen},
 };
 
 fn job(spec: &str) -> String {
     crate::build::schema_job_name(&scene(spec).cluster).unwrap()
-}
-
-fn waiting_for_cache(ready: i32, wanted: i32) -> Option<WaitingOn> {
-    Some(WaitingOn::Cache {
-        ready,
-        wanted,
-        trouble: None,
-    })
 }
 
 fn racks(plan: &Plan) -> Vec<&str> {
@@ -92,155 +81,15 @@ fn a_rack_in_trouble_says_which_pod_and_why() {
 }
 
 #[test]
-fn the_first_table_has_number_one_and_all_start_with_it() {
-    let scene = scene(CASSANDRA).ready_for_cache();
-    let plan = scene.plan();
-    assert_eq!(plan.cache, Some(CacheStep::Run(table(1, 3))));
-    assert_eq!(plan.waiting, waiting_for_cache(0, 3));
-    assert_eq!(
-        ring_state(&scene.cluster, &scene.world),
-        RingState::Changing
-    );
-}
-
-#[test]
-fn a_cluster_as_wanted_waits_for_nothing() {
-    let scene = scene(CASSANDRA)
-        .ready_for_cache()
-        .published(table(4, 3))
-        .running(&table(4, 3));
-    let plan = scene.plan();
-    assert_eq!(plan.cache, Some(CacheStep::Run(table(4, 3))));
-    assert_eq!(plan.waiting, None);
-    assert_eq!(plan.problem, None);
-    assert_eq!(ring_state(&scene.cluster, &scene.world), RingState::Stable);
-}
-
-#[test]
-fn other_members_stop_every_pod_under_the_old_table_first() {
-    let scene = scene(CASSANDRA)
-        .ready_for_cache()
-        .published(table(4, 2))
-        .running(&table(4, 2));
-    let plan = scene.plan();
-    assert_eq!(plan.cache, Some(CacheStep::Stop(table(4, 2))));
-    assert_eq!(
-        plan.waiting,
-        Some(WaitingOn::CacheStopped {
-            pods: vec!["chat-0".to_owned(), "chat-1".to_owned()]
-        })
-    );
-}
-
-#[test]
-fn a_terminating_pod_keeps_the_new_table_from_being_published() {
-    let old = table(4, 2);
-    let scene = scene(CASSANDRA).ready_for_cache().published(old.clone());
-    let plan = scene.stopping(&old, &["chat-1"]).plan();
-    assert_eq!(plan.cache, Some(CacheStep::Stop(old)));
-}
-
-#[test]
-fn the_next_table_has_the_next_number_once_no_pod_is_left() {
-    let old = table(4, 2);
-    let scene = scene(CASSANDRA).ready_for_cache().published(old.clone());
-    let plan = scene.stopping(&old, &[]).plan();
-    assert_eq!(plan.cache, Some(CacheStep::Run(table(5, 3))));
-}
-
-#[test]
-fn a_stop_that_the_controller_has_not_confirmed_is_not_over() {
-    let old = table(4, 2);
-    let mut scene = scene(CASSANDRA)
-        .ready_for_cache()
-        .published(old.clone())
-        .stopping(&old, &[]);
-    scene.world.cache.as_mut().unwrap().settled = false;
-    assert_eq!(scene.plan().cache, Some(CacheStep::Stop(old)));
-}
-
-#[test]
-fn a_change_taken_back_half_way_starts_the_old_table_again() {
-    let old = table(4, 3);
-    let scene = scene(CASSANDRA).ready_for_cache().published(old.clone());
-    let plan = scene.stopping(&old, &["chat-1"]).plan();
-    assert_eq!(plan.cache, Some(CacheStep::Run(old)));
-}
-
-#[test]
-fn a_pod_with_another_table_stops_all() {
-    let new = table(5, 3);
-    let scene = scene(CASSANDRA)
-        .ready_for_cache()
-        .published(new.clone())
-        .running(&new);
-    let plan = scene.pod("chat-9", 4).plan();
-    assert_eq!(plan.cache, Some(CacheStep::Stop(new)));
-}
-
-#[test]
-fn a_lost_ring_object_comes_back_with_its_number_and_without_a_stop() {
-    let lost = scene(CASSANDRA).ready_for_cache().running(&table(7, 3));
-    assert_eq!(lost.plan().cache, Some(CacheStep::Run(table(7, 3))));
-}
-
-#[test]
-fn a_number_that_a_pod_has_seen_is_never_used_again() {
-    let scene = scene(CASSANDRA).ready_for_cache().pod("chat-0", 7);
-    assert_eq!(scene.plan().cache, Some(CacheStep::Stop(table(8, 3))));
-}
-
-#[test]
-fn members_do_not_stop_while_one_could_not_write_what_it_holds() {
-    let old = table(4, 2);
-    let scene = scene(CASSANDRA)
-        .ready_for_cache()
-        .published(old.clone())
-        .running(&old);
-    let sick = scene.says("chat-1", |m| m.store_problem = Some("no host".to_owned()));
-    let plan = sick.plan();
-    assert_eq!(plan.cache, None);
-    assert_eq!(
-        plan.waiting,
-        Some(WaitingOn::StoreBeforeStop {
-            member: "chat-1".to_owned(),
-            dirty: 2
-        })
-    );
-    // With nothing to write there is nothing to lose.
-    assert!(matches!(
-        sick.says("chat-1", |m| m.dirty = 0).plan().cache,
-        Some(CacheStep::Stop(_))
-    ));
-}
-
-#[test]
-fn a_new_template_waits_too_for_members_that_could_not_write() {
-    let now = table(4, 3);
-    let scene = scene(CASSANDRA)
-        .ready_for_cache()
-        .published(now.clone())
-        .running(&now);
-    let mut sick = scene.says("chat-1", |m| m.store_problem = Some("no host".to_owned()));
-    // Nothing would change: no pod stops.
-    assert_eq!(sick.plan().cache, Some(CacheStep::Run(now)));
-
-    sick.cluster.cache.capacity_states += 1;
-    assert_eq!(sick.plan().cache, None);
-}
-
-#[test]
-fn a_member_that_cannot_be_asked_does_not_keep_others_from_stopping() {
-    let old = table(4, 2);
-    let mut scene = scene(CASSANDRA)
-        .ready_for_cache()
-        .published(old.clone())
-        .running(&old);
-    scene
-        .world
-        .members
-        .insert("chat-1".to_owned(), Seen::Unknown("timed out".to_owned()));
-    assert_eq!(scene.plan().cache, Some(CacheStep::Stop(old)));
+fn the_cache_comes_when_the_schema_is_there() {
+    let plan = scene(CASSANDRA).ready_for_cache().plan();
+    assert_eq!(plan.cache.map(|c| c.replicas), Some(3));
+    let waiting = WaitingOn::Cache {
+        ready: 0,
+        wanted: 3,
+        trouble: None,
+    };
+    assert_eq!(plan.waiting, Some(waiting));
 }
 
 #[test]
@@ -299,10 +148,9 @@ fn a_database_member_that_fails_later_does_not_stop_the_cache() {
         .rack("a", 0)
         .rack("b", 2)
         .schema(JobOutcome::Succeeded)
-        .published(table(1, 3))
-        .running(&table(1, 3));
+        .running(3);
     let plan = scene.plan();
-    assert_eq!(plan.cache, Some(CacheStep::Run(table(1, 3))));
+    assert_eq!(plan.cache.map(|c| c.replicas), Some(3));
     assert!(matches!(plan.waiting, Some(WaitingOn::Rack { .. })));
 }
 
@@ -330,6 +178,6 @@ fn an_external_database_waits_for_its_secret() {
 #[test]
 fn an_embedded_store_needs_no_schema() {
     let plan = scene(EMBEDDED).plan();
-    assert_eq!(plan.cache, Some(CacheStep::Run(table(1, 1))));
+    assert_eq!(plan.cache.map(|c| c.replicas), Some(1));
     assert!(!plan.schema_job);
 }

@@ -36,12 +36,57 @@ pub enum WaitingOn {
         /// What keeps its pod.
         trouble: Option<String>,
     },
-    /// A store that members can write to, so that they can be stopped.
+    /// A store that a member can write to, so that its pod can go.
     StoreBeforeStop {
         /// The member that cannot write.
         member: String,
         /// Users whose changes it holds.
         dirty: i64,
+        /// Why it cannot.
+        problem: String,
+    },
+    /// A ring that can be worked by.
+    RingUnreadable {
+        /// What is wrong with the one there is.
+        why: String,
+    },
+    /// Pods that run without a ring to stop, so that there can be one again.
+    RingLost {
+        /// Those still there.
+        pods: Vec<String>,
+    },
+    /// A member to hand on what it owns and to write what is left.
+    Draining {
+        /// Which.
+        member: String,
+        /// Slots it still owns.
+        owned: usize,
+        /// Users whose changes it holds.
+        dirty: i64,
+    },
+    /// Proof that a pod holds nothing.
+    Unproven {
+        /// Which.
+        member: String,
+        /// Why there is none.
+        why: String,
+    },
+    /// Members to take what a process left that is gone.
+    Takeover {
+        /// Its name.
+        member: String,
+        /// Slots that are its by the ring.
+        slots: usize,
+    },
+    /// Members to take slots that nobody ever owned.
+    Unowned {
+        /// How many.
+        slots: usize,
+    },
+    /// Slots to arrive.
+    Moving {
+        /// How many, from where to where.
+        moves: String,
     },
     /// Cache pods to write what they hold and go.
     CacheStopped {
@@ -65,6 +110,29 @@ pub enum WaitingOn {
 }
 
 impl WaitingOn {
+    /// Whether it is members that are waited for, at work on their slots: that is a matter of
+    /// seconds, and no watch tells when it is done.
+    #[must_use]
+    pub fn for_members(&self) -> bool {
+        match self {
+            Self::Draining { .. }
+            | Self::Takeover { .. }
+            | Self::Unowned { .. }
+            | Self::Moving { .. } => true,
+            Self::Secret { .. }
+            | Self::Rack { .. }
+            | Self::Database(_)
+            | Self::Schema { .. }
+            | Self::StoreBeforeStop { .. }
+            | Self::RingUnreadable { .. }
+            | Self::RingLost { .. }
+            | Self::Unproven { .. }
+            | Self::CacheStopped { .. }
+            | Self::Cache { .. }
+            | Self::Leftover { .. } => false,
+        }
+    }
+
     /// One word for it.
     #[must_use]
     pub fn reason(&self) -> Reason {
@@ -74,6 +142,13 @@ impl WaitingOn {
             Self::Database(wait) => wait.reason(),
             Self::Schema { .. } => Reason::SchemaPending,
             Self::StoreBeforeStop { .. } => Reason::UnsafeToStop,
+            Self::RingUnreadable { .. } => Reason::RingUnreadable,
+            Self::RingLost { .. } => Reason::RingLost,
+            Self::Draining { .. } => Reason::CacheDraining,
+            Self::Unproven { .. } => Reason::DrainUnproven,
+            Self::Takeover { .. } => Reason::TakeoverPending,
+            Self::Unowned { .. } => Reason::SlotsUnowned,
+            Self::Moving { .. } => Reason::SlotsMoving,
             Self::CacheStopped { .. } => Reason::CacheStopping,
             Self::Cache { .. } => Reason::CacheNotReady,
             Self::Leftover { .. } => Reason::LeftoverObject,
@@ -116,17 +191,41 @@ impl fmt::Display for WaitingOn {
                 write!(f, "Job {job} has not made keyspace and table yet")?;
                 append(f, trouble.as_deref())
             }
-            Self::StoreBeforeStop { member, dirty } => write!(
+            Self::StoreBeforeStop {
+                member,
+                dirty,
+                problem,
+            } => write!(
                 f,
-                "{member} holds changes of {dirty} users and cannot write them to the database; \
-                 pods are stopped when it can"
+                "{member} holds changes of {dirty} users and cannot write them to the database \
+                 ({problem}); its pod goes when it can"
             ),
-            Self::CacheStopped { pods } if pods.is_empty() => {
-                f.write_str("the StatefulSet controller has not confirmed the stop yet")
+            Self::RingUnreadable { why } => {
+                write!(f, "the ReadStateRing cannot be worked by: {why}")
             }
-            Self::CacheStopped { pods } => {
-                write!(f, "{} must stop before the members change", pods.join(", "))
+            Self::RingLost { pods } => write!(
+                f,
+                "the ReadStateRing was deleted; {} must stop before there is a new one",
+                pods.join(", ")
+            ),
+            Self::Draining {
+                member,
+                owned,
+                dirty,
+            } => write!(
+                f,
+                "{member} hands on what it holds: {owned} slots and changes of {dirty} users are left"
+            ),
+            Self::Unproven { member, why } => {
+                write!(f, "{member} does not say what it holds: {why}")
             }
+            Self::Takeover { member, slots } => write!(
+                f,
+                "{slots} slots of {member}, which is gone, are to be taken over by the others"
+            ),
+            Self::Unowned { slots } => write!(f, "{slots} slots are to be taken by members"),
+            Self::Moving { moves } => f.write_str(moves),
+            Self::CacheStopped { pods } => write!(f, "{} must stop", pods.join(", ")),
             Self::Cache {
                 ready,
                 wanted,

@@ -1,4 +1,4 @@
-//! The seven conditions, each from what it is about.
+//! The conditions, each from what it is about.
 
 use readstates_operator_api::{
     conditions::{
@@ -8,12 +8,13 @@ use readstates_operator_api::{
     },
     labels,
 };
+use readstates_ring::SLOTS;
 
 use super::{Decided, Report, reason_and_words};
 use crate::{
     apply::{Applied, Blocked},
-    observe::{JobOutcome, Seen, World},
-    plan::{RingState, WaitingOn, ring_state},
+    observe::{JobOutcome, RingSeen, Seen, World},
+    plan::{RingState, WaitingOn, ring_state, served},
     validate::{Store, ValidatedCluster},
 };
 
@@ -38,14 +39,12 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
             || unseen(ConditionType::DatabaseReady),
             |c| database(c, report.world),
         ),
-        cluster.map_or_else(
-            || unseen(ConditionType::RingStable),
-            |c| ring(c, report.world),
-        ),
+        cluster.map_or_else(|| unseen(ConditionType::RingStable), |c| ring(c, report)),
         report
             .spec
             .as_ref()
             .map_or_else(|_| unseen(ConditionType::RequiresUpdate), requires_update),
+        taken_over(super::taken_over(report)),
     ]
 }
 
@@ -79,31 +78,18 @@ fn unseen(type_: ConditionType) -> Condition {
     )
 }
 
-/// Every member of the table answers for its share of users, so one that is missing is a share that is
-/// not served: available needs all of them, whatever the spec asks for by now.
+/// Each owner answers for its slots, so one that is not ready is a share of users that is not served:
+/// available needs all of them.
 fn available(world: &World) -> Condition {
-    let of = |status, reason, message: String| {
-        Condition::new(ConditionType::Available, status, reason, message)
-    };
-    let wanted = world.ring.as_ref().map_or(0, |ring| ring.members.len());
-    let ready = world
-        .cache_pods
-        .iter()
-        .filter(|p| p.ready && !p.terminating)
-        .count();
-    if wanted > 0 && ready >= wanted {
-        of(
-            True,
-            Reason::Serving,
-            format!("all {wanted} members serve their users"),
-        )
+    let served = served(world);
+    let all = served == usize::from(SLOTS);
+    let reason = if all {
+        Reason::Serving
     } else {
-        of(
-            False,
-            Reason::NotServing,
-            format!("{ready} of {wanted} members serve their users"),
-        )
-    }
+        Reason::NotServing
+    };
+    let message = format!("{served} of {SLOTS} slots of users are served");
+    Condition::new(ConditionType::Available, all.into(), reason, message)
 }
 
 fn progressing(report: &Report<'_>) -> Condition {
@@ -199,7 +185,7 @@ fn cache(cluster: &ValidatedCluster, world: &World) -> Condition {
         && world
             .cache
             .as_ref()
-            .is_some_and(|c| c.settled && c.replicas == cluster.replicas);
+            .is_some_and(|c| c.observed && c.replicas == cluster.replicas);
     let reason = if all {
         Reason::AllReady
     } else {
@@ -217,7 +203,7 @@ fn database(cluster: &ValidatedCluster, world: &World) -> Condition {
         Condition::new(ConditionType::DatabaseReady, status, reason, message)
     };
     // Cache pods, and so a ring, exist only once there was a schema.
-    let schema_done = world.ring.is_some()
+    let schema_done = world.ring != RingSeen::Absent
         || world
             .jobs
             .values()
@@ -266,19 +252,33 @@ fn database(cluster: &ValidatedCluster, world: &World) -> Condition {
     }
 }
 
-fn ring(cluster: &ValidatedCluster, world: &World) -> Condition {
-    let number = world.ring.as_ref().map_or(0, |r| r.number);
-    let (status, reason, message) = match ring_state(cluster, world) {
-        RingState::Stable => (
-            True,
-            Reason::Stable,
-            format!("table {number} is in force at every member"),
-        ),
-        RingState::Changing => (
-            False,
-            Reason::Changing,
-            format!("table {number} is being replaced or rolled out"),
-        ),
+fn ring(cluster: &ValidatedCluster, report: &Report<'_>) -> Condition {
+    let state = ring_state(cluster, report.world, report.now);
+    let (status, reason) = match &state {
+        RingState::Stable { .. } => (True, Reason::Stable),
+        RingState::Changing(reason, _) => (False, *reason),
+        RingState::Unknown(_) => (Unknown, Reason::NotObserved),
     };
-    Condition::new(ConditionType::RingStable, status, reason, message)
+    Condition::new(ConditionType::RingStable, status, reason, state.to_string())
+}
+
+fn taken_over(slots: Option<i64>) -> Condition {
+    let of = |status, reason, message: String| {
+        Condition::new(ConditionType::TakenOver, status, reason, message)
+    };
+    match slots {
+        Some(0) | None => of(
+            False,
+            Reason::AsExpected,
+            "no slots were taken over from a process that had not handed them on".to_owned(),
+        ),
+        Some(slots) => of(
+            True,
+            Reason::SlotsTakenOver,
+            format!(
+                "{slots} slots were taken over from processes that had not handed them on: what those \
+                 acknowledged in their last flush interval may be lost"
+            ),
+        ),
+    }
 }

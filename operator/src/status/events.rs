@@ -1,5 +1,5 @@
 //! Events on transitions: one when a condition changes its status, or degrades for another reason,
-//! and one when something else is waited for. Their reasons are those of the conditions.
+//! one when something else is waited for, and one each time slots were taken over. Their reasons are those of the conditions.
 
 use kube::{
     Resource,
@@ -34,6 +34,18 @@ pub(super) fn news(
 ) -> Vec<Event> {
     let mut events = Vec::new();
     for condition in &after.conditions {
+        if condition.type_ == ConditionType::TakenOver.as_str() {
+            // Told each time the number grows, and not when it is forgotten.
+            if newly_taken_over(before, after).is_some() {
+                events.push(event(
+                    EventType::Warning,
+                    &condition.reason,
+                    &condition.type_,
+                    &condition.message,
+                ));
+            }
+            continue;
+        }
         let old = before.and_then(|b| b.conditions.iter().find(|c| c.type_ == condition.type_));
         let degraded = condition.type_ == ConditionType::Degraded.as_str();
         let on = condition.status == "True";
@@ -72,6 +84,16 @@ pub(super) fn news(
         }
     }
     events
+}
+
+/// How many slots more than before were taken over from the dead.
+pub(super) fn newly_taken_over(
+    before: Option<&ReadStateClusterStatus>,
+    after: &ReadStateClusterStatus,
+) -> Option<u64> {
+    let before = before.and_then(|b| b.slots_taken_over).unwrap_or_default();
+    let more = after.slots_taken_over.unwrap_or_default() - before;
+    u64::try_from(more).ok().filter(|more| *more > 0)
 }
 
 fn event(type_: EventType, reason: &str, action: &str, note: &str) -> Event {

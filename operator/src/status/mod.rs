@@ -15,6 +15,7 @@ use readstates_operator_api::{
     conditions::Reason,
     labels::{self, Component},
 };
+use readstates_ring::SLOTS;
 use serde_json::json;
 
 use crate::{
@@ -22,8 +23,8 @@ use crate::{
     context::Context,
     error::Error,
     observe::{Seen, World},
-    plan::{Plan, WaitingOn},
-    telemetry::Outcome,
+    plan::{self, Plan, WaitingOn},
+    telemetry::{self, Outcome},
     validate::{Identity, InvalidSpec, Store, ValidatedCluster},
 };
 
@@ -38,6 +39,8 @@ pub struct Report<'a> {
     pub world: &'a World,
     /// What the spec turned out to be.
     pub spec: Result<Decided<'a>, &'a InvalidSpec>,
+    /// When it was looked at.
+    pub now: Timestamp,
 }
 
 /// What was decided and done for a valid spec.
@@ -80,13 +83,15 @@ impl Decided<'_> {
 
 /// The status that `report` amounts to.
 #[must_use]
-pub fn status(report: &Report<'_>, now: Timestamp) -> ReadStateClusterStatus {
+pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
     let Report {
         id,
         before,
         world,
         spec,
+        now,
     } = report;
+    let now = *now;
     let old = before.map(|b| b.conditions.as_slice()).unwrap_or_default();
     let conditions = conditions::conditions(report)
         .into_iter()
@@ -102,10 +107,17 @@ pub fn status(report: &Report<'_>, now: Timestamp) -> ReadStateClusterStatus {
         database: spec.map_or_else(|_| String::new(), |d| database_column(d.cluster, world)),
         states: sum(world, |m| m.states),
         dirty: sum(world, |m| m.dirty),
-        ring_number: world.ring.as_ref().map(|r| r.number),
+        ring_number: world
+            .ring
+            .table()
+            .map(|table| i64::try_from(table.number()).unwrap_or(i64::MAX))
+            .or(world.last_ring_number),
         database_nodes: spec
             .as_ref()
             .map_or_else(|_| world.records.clone(), |decided| decided.records(world)),
+        slots: format!("{}/{SLOTS}", plan::served(world)),
+        slots_moving: plan::slots_moving(world),
+        slots_taken_over: taken_over(report),
         waiting_on: waiting.map(|w| waiting_entry(&w, *before, now)),
     }
 }
@@ -149,6 +161,10 @@ pub async fn publish(
         Err(kube::Error::Api(gone)) if gone.code == 404 => return Ok(()),
         Err(source) => return Err(Error::Write { what, source }),
     }
+    let taken = events::newly_taken_over(cluster.status.as_ref(), status);
+    if let Some(slots) = taken {
+        telemetry::taken_over(slots);
+    }
     events::publish(ctx, cluster, status).await;
     Ok(())
 }
@@ -188,15 +204,25 @@ fn database_column(cluster: &ValidatedCluster, world: &World) -> String {
     }
 }
 
-/// A sum over all members, or nothing when one of them could not be asked: a part is not the sum.
+/// A sum over all members, or nothing when one that is ready could not be asked: a part is not the
+/// sum.
 fn sum(world: &World, of: impl Fn(&crate::observe::Member) -> i64) -> Option<i64> {
-    world
-        .members
-        .values()
-        .try_fold(0_i64, |sum, seen| match seen {
-            Seen::Known(member) => Some(sum.saturating_add(of(member))),
-            Seen::Unknown(_) => None,
-        })
+    let ready = |name: &str| world.cache_pods.iter().any(|p| p.name == name && p.ready);
+    let mut sum = 0_i64;
+    for (name, seen) in &world.members {
+        match seen {
+            Seen::Known(member) => sum = sum.saturating_add(of(member)),
+            Seen::Unknown(_) if ready(name) => return None,
+            Seen::Unknown(_) => {}
+        }
+    }
+    Some(sum)
+}
+
+/// Slots that were taken over; what was known before, when it cannot be told now.
+fn taken_over(report: &Report<'_>) -> Option<i64> {
+    let before = report.before.and_then(|b| b.slots_taken_over);
+    plan::taken_over(report.world).or(before)
 }
 
 /// The reason of a wait, as conditions use it.

@@ -5,8 +5,8 @@ use readstates_operator_api::ReadStateClusterStatus;
 use super::{Decided, Report, events, outcome, status};
 use crate::{
     apply::{Applied, Blocked},
-    fixtures::{CASSANDRA, EMBEDDED, Scene, id, now, scene, table, try_cluster},
-    observe::{JobOutcome, Seen, World},
+    fixtures::{CASSANDRA, EMBEDDED, Scene, id, now, scene, try_cluster},
+    observe::{JobOutcome, World},
     telemetry::Outcome,
 };
 
@@ -26,8 +26,9 @@ fn told(
         before,
         world: &scene.world,
         spec: Ok(decided),
+        now: now(),
     };
-    status(&report, now())
+    status(&report)
 }
 
 /// The conditions as `Type=Status Reason`.
@@ -48,10 +49,7 @@ fn message<'a>(status: &'a ReadStateClusterStatus, type_: &str) -> &'a str {
 }
 
 fn complete() -> Scene {
-    scene(CASSANDRA)
-        .ready_for_cache()
-        .published(table(4, 3))
-        .running(&table(4, 3))
+    scene(CASSANDRA).ready_for_cache().running(3)
 }
 
 #[test]
@@ -67,6 +65,7 @@ fn a_cluster_as_wanted_says_so_in_every_condition_and_column() {
             "DatabaseReady=True AllReady",
             "RingStable=True Stable",
             "RequiresUpdate=False UpToDate",
+            "TakenOver=False AsExpected",
         ]
     );
     assert_eq!(
@@ -76,6 +75,14 @@ fn a_cluster_as_wanted_says_so_in_every_condition_and_column() {
     assert_eq!(
         (status.states, status.dirty, status.ring_number),
         (Some(30), Some(6), Some(4))
+    );
+    assert_eq!(
+        (
+            status.slots.as_str(),
+            status.slots_moving,
+            status.slots_taken_over
+        ),
+        ("1024/1024", 0, Some(0))
     );
     assert_eq!(status.waiting_on, None);
     assert_eq!(
@@ -98,6 +105,7 @@ fn a_new_cluster_waits_for_its_database_and_says_for_what() {
             "DatabaseReady=False DatabaseNotReady",
             "RingStable=False Changing",
             "RequiresUpdate=False UpToDate",
+            "TakenOver=False AsExpected",
         ]
     );
     assert_eq!(
@@ -118,7 +126,7 @@ fn a_missing_member_makes_the_service_unavailable() {
     let status = told(&scene, &Applied::All, None);
     assert_eq!(
         message(&status, "Available"),
-        "2 of 3 members serve their users"
+        "683 of 1024 slots of users are served"
     );
     assert_eq!(status.waiting_on.unwrap().reason, "CacheNotReady");
 }
@@ -146,13 +154,44 @@ fn a_wait_keeps_its_beginning_while_its_reason_stays() {
 
 #[test]
 fn an_unknown_member_makes_the_sums_unknown_and_not_zero() {
-    let mut scene = complete();
-    scene
-        .world
-        .members
-        .insert("chat-1".to_owned(), Seen::Unknown("timed out".to_owned()));
+    let scene = complete().silent("chat-1");
     let status = told(&scene, &Applied::All, None);
     assert_eq!((status.states, status.dirty), (None, None));
+    assert!(conditions(&status).contains(&"RingStable=Unknown NotObserved".to_owned()));
+}
+
+#[test]
+fn slots_taken_over_are_told_once_each_time_and_stay_known() {
+    let took = |slots| {
+        let scene = complete().says("chat-0", |m| m.ownership.taken_from_the_dead = slots);
+        move |before| told(&scene, &Applied::All, before)
+    };
+    let before = took(0)(None);
+    let after = took(40)(Some(&before));
+    assert_eq!(after.slots_taken_over, Some(40));
+    assert!(conditions(&after).contains(&"TakenOver=True SlotsTakenOver".to_owned()));
+    let words = "40 slots were taken over from processes that had not handed them on: what those \
+                 acknowledged in their last flush interval may be lost";
+    assert_eq!(message(&after, "TakenOver"), words);
+
+    fn news(
+        before: Option<&ReadStateClusterStatus>,
+        after: &ReadStateClusterStatus,
+    ) -> Vec<(EventType, String)> {
+        let events = events::news(before, after);
+        events.into_iter().map(|e| (e.type_, e.reason)).collect()
+    }
+    let told_so = [(EventType::Warning, "SlotsTakenOver".to_owned())];
+    assert_eq!(news(Some(&before), &after), told_so);
+    assert_eq!(events::newly_taken_over(Some(&before), &after), Some(40));
+    assert_eq!(news(Some(&after), &took(40)(Some(&after))), []);
+    let more = took(47)(Some(&after));
+    assert_eq!(events::newly_taken_over(Some(&after), &more), Some(7));
+    assert_eq!(news(Some(&after), &more), told_so);
+    // Whoever took them was restarted: that is no news, and neither is a member that is silent.
+    assert_eq!(news(Some(&more), &took(0)(Some(&more))), []);
+    let silent = told(&complete().silent("chat-0"), &Applied::All, Some(&more));
+    assert_eq!(silent.slots_taken_over, Some(47));
 }
 
 #[test]
@@ -172,8 +211,9 @@ fn an_invalid_spec_names_the_field() {
         before: None,
         world: &World::default(),
         spec: Err(&invalid),
+        now: now(),
     };
-    let status = status(&report, now());
+    let status = status(&report);
     assert_eq!(
         message(&status, "Degraded"),
         "spec.database.resources.limits.memory: \"banana\" is not a quantity, such as 500m or 2Gi"
@@ -249,9 +289,10 @@ fn events_tell_what_changed_and_nothing_else() {
         before: Some(&done),
         world: &world,
         spec: Err(&invalid),
+        now: now(),
     };
     assert_eq!(
-        seen(Some(&done), &status(&report, now())),
+        seen(Some(&done), &status(&report)),
         [(EventType::Warning, "InvalidSpec".to_owned())]
     );
 

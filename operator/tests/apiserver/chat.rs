@@ -1,5 +1,8 @@
 //! The cluster `chat` of these tests, and how it is brought up, resized and looked at.
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::{
     ResourceExt,
     api::{ListParams, Patch, PatchParams},
@@ -7,7 +10,7 @@ use kube::{
 use readstates_operator_api::{ReadStateCluster, ReadStateRing};
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::{fleet::table_of, world::World};
 
 pub(crate) fn cluster(replicas: i32) -> Value {
     json!({
@@ -29,9 +32,32 @@ pub(crate) async fn running(world: &World, replicas: i32) -> ReadStateCluster {
     for _ in 0..5 {
         world.reconcile("chat").await;
         world.settle().await;
+        world.fleet.act().await;
         world.finish_jobs().await;
     }
     world.reconcile("chat").await
+}
+
+/// Everybody else does what there is to do: members, the StatefulSet controller, kubelets.
+pub(crate) async fn time_passes(world: &World) {
+    world.fleet.act().await;
+    world.let_go().await;
+    world.settle().await;
+    world.finish_jobs().await;
+    world.fleet.act().await;
+}
+
+/// Reconciles until nothing is waited for.
+pub(crate) async fn until_done(world: &World) -> ReadStateCluster {
+    for _ in 0..60 {
+        let chat = world.reconcile("chat").await;
+        if crate::world::waiting(&chat).is_none() {
+            return chat;
+        }
+        time_passes(world).await;
+    }
+    let chat = world.reconcile("chat").await;
+    panic!("still waiting: {:?}", chat.status.unwrap().waiting_on);
 }
 
 pub(crate) async fn resize(world: &World, replicas: i32) {
@@ -42,9 +68,20 @@ pub(crate) async fn resize(world: &World, replicas: i32) {
         .unwrap();
 }
 
-pub(crate) async fn ring(world: &World) -> (i64, usize) {
-    let spec = world.get::<ReadStateRing>("chat").await.spec;
-    (spec.number, spec.members.len())
+/// Slots by the name of their owner.
+pub(crate) async fn owners(world: &World) -> BTreeMap<String, usize> {
+    let table = table_of(&world.get::<ReadStateRing>("chat").await);
+    let mut owners = BTreeMap::new();
+    for (slot, _) in table.configs() {
+        let owner = table.owner(slot).unwrap().name().to_owned();
+        *owners.entry(owner).or_default() += 1;
+    }
+    owners
+}
+
+pub(crate) async fn replicas(world: &World) -> i32 {
+    let set = world.get::<StatefulSet>("chat").await;
+    set.spec.unwrap().replicas.unwrap()
 }
 
 pub(crate) async fn names<K>(world: &World) -> Vec<String>

@@ -34,6 +34,7 @@ async fn at_rest(world: &World) -> ReadStateCluster {
         world.settle().await;
         world.let_go().await;
         world.finish_jobs().await;
+        world.fleet.act().await;
     }
     panic!(
         "it never came to rest: {:?}",

@@ -38,7 +38,7 @@ impl World {
         let wanted = spec.replicas.unwrap();
         for pod in self.pods_of(set).await {
             let ordinal: i32 = pod.name_any().rsplit_once('-').unwrap().1.parse().unwrap();
-            if ordinal >= wanted {
+            if ordinal >= wanted && pod.metadata.deletion_timestamp.is_none() {
                 let pods = self.api::<Pod>();
                 pods.delete(&pod.name_any(), &DeleteParams::default())
                     .await
@@ -47,18 +47,15 @@ impl World {
         }
         self.turn(set).await;
         for ordinal in 0..wanted {
-            self.start(
-                set,
-                &format!("{}-{ordinal}", set.name_any()),
-                &spec.template,
-            )
-            .await;
+            let name = format!("{}-{ordinal}", set.name_any());
+            self.start(set, &name, &spec.template).await;
         }
-        let existing = self.pods_of(set).await.len();
+        let pods = self.pods_of(set).await;
+        let stays = |pod: &&Pod| pod.metadata.deletion_timestamp.is_none();
         let status = json!({ "status": {
             "observedGeneration": set.metadata.generation,
-            "replicas": existing, "readyReplicas": wanted, "updatedReplicas": wanted,
-            "currentRevision": revision(set), "updateRevision": revision(set),
+            "replicas": pods.len(), "readyReplicas": pods.iter().filter(stays).count(),
+            "updatedReplicas": wanted, "currentRevision": revision(set), "updateRevision": revision(set),
         } });
         self.api::<StatefulSet>()
             .patch_status(
@@ -128,7 +125,7 @@ impl World {
             .as_mut()
             .unwrap()
             .insert("controller-revision-hash".to_owned(), revision(set));
-        let pod = Pod {
+        let mut pod = Pod {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 labels,
@@ -139,7 +136,6 @@ impl World {
             spec: template.spec.clone(),
             status: None,
         };
-        let mut pod = pod;
         // There is nobody to make the claims that database pods mount.
         let spec = pod.spec.as_mut().unwrap();
         for container in spec
@@ -153,11 +149,13 @@ impl World {
             }
         }
         pods.create(&PostParams::default(), &pod).await.unwrap();
-        // Agents are asked in database pods only; cache pods have none that answers.
-        let ip = of_database.then(|| self.agents.address(name));
+        let ip = match of_database {
+            true => self.agents.address(name),
+            false => self.fleet.start(name).await.to_string(),
+        };
         let ready = json!({ "status": {
             "phase": "Running",
-            "podIP": ip, "podIPs": ip.as_ref().map(|ip| json!([{ "ip": ip }])),
+            "podIP": ip, "podIPs": [{ "ip": ip }],
             "conditions": [{ "type": "Ready", "status": "True" }],
         } });
         pods.patch_status(name, &PatchParams::default(), &Patch::Merge(ready))
@@ -170,6 +168,9 @@ impl World {
         let pods = self.api::<Pod>();
         for pod in pods.list(&ListParams::default()).await.unwrap() {
             if pod.metadata.deletion_timestamp.is_some() {
+                if self.fleet.runs(&pod.name_any()) {
+                    self.fleet.stop(&pod.name_any());
+                }
                 let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
                 pods.patch(&pod.name_any(), &PatchParams::default(), &free)
                     .await
@@ -261,5 +262,6 @@ impl World {
 /// The revision of a StatefulSet's template: what the operator says of it, or one for all.
 fn revision(set: &StatefulSet) -> String {
     let said = set.annotations().get("readstates.dev/template-hash");
-    said.map_or_else(|| "r1".to_owned(), Clone::clone)
+    let template = || readstates_operator::build::fingerprint(&set.spec.as_ref().unwrap().template);
+    said.map_or_else(template, Clone::clone)
 }

@@ -9,19 +9,21 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Config, Resource, ResourceExt,
     api::{Patch, PatchParams, PostParams},
+    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
     runtime::{conditions::is_crd_established, events::Reporter, wait::await_condition},
 };
 use readstates_operator::{
+    admin::AdminClient,
     context::{Context, Images},
-    observe::AdminClient,
+    error::Error,
     reconcile::reconcile,
 };
 use readstates_operator_api::{ReadStateCluster, crd_files};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::agents::FakeAgents;
+use crate::{agents::FakeAgents, fleet::Fleet, gate::Gate};
 
 const KUBECONFIG: &str = "READSTATES_TEST_APISERVER";
 
@@ -41,9 +43,9 @@ pub(crate) fn with_world(test: impl AsyncFnOnce(World)) {
         let config = Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .unwrap();
-        let client = Client::try_from(config).unwrap();
+        let client = Client::try_from(config.clone()).unwrap();
         install_crds(&client).await;
-        test(World::new(client).await).await;
+        test(World::new(client, config).await).await;
     });
 }
 
@@ -66,11 +68,14 @@ pub(crate) struct World {
     pub(crate) namespace: String,
     /// The agents of all database pods, and the ring that they see.
     pub(crate) agents: Arc<FakeAgents>,
+    /// The processes in cache pods.
+    pub(crate) fleet: Fleet,
+    config: Config,
     ctx: Arc<Context>,
 }
 
 impl World {
-    async fn new(client: Client) -> Self {
+    async fn new(client: Client, config: Config) -> Self {
         let mut namespace = Namespace::default();
         namespace.metadata.generate_name = Some("test-".to_owned());
         let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -79,24 +84,45 @@ impl World {
             .await
             .unwrap();
         let agents = Arc::new(FakeAgents::default());
-        let ctx = Context {
-            client: client.clone(),
-            reporter: Reporter::from("tests"),
-            admin: AdminClient::new().unwrap(),
-            agents: agents.clone(),
-            images: Images {
-                readstates: "readstates:1".to_owned(),
-                cassandra: "cassandra:5".to_owned(),
-                scylla: "scylla:6".to_owned(),
-                agent: "operator:1".to_owned(),
-            },
-        };
+        let name = made.name_any();
+        let account = format!("system:serviceaccount:{name}:chat");
         Self {
+            fleet: Fleet::new(acting_as(&config, &account), &name),
+            ctx: Arc::new(context(client.clone(), agents.clone())),
             client,
-            namespace: made.name_any(),
+            namespace: name,
             agents,
-            ctx: Arc::new(ctx),
+            config,
         }
+    }
+
+    /// The operator works with this user's rights from now on.
+    pub(crate) fn reconciled_by(mut self, user: &str) -> Self {
+        self.ctx = Arc::new(context(acting_as(&self.config, user), self.agents.clone()));
+        self
+    }
+
+    /// A client that goes by the operator's name, with all rights.
+    pub(crate) fn operator(&self) -> Client {
+        let mut config = self.config.clone();
+        config.auth_info.impersonate = Some(crate::policy::OPERATOR.to_owned());
+        config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
+        Client::try_from(config).unwrap()
+    }
+
+    /// Another process of the operator, with this before its writes.
+    pub(crate) fn operator_behind(&self, gate: &Gate) -> Arc<Context> {
+        let builder = ClientBuilder::try_from(self.config.clone()).unwrap();
+        Arc::new(context(
+            builder.with_layer(gate).build(),
+            self.agents.clone(),
+        ))
+    }
+
+    /// One reconcile by that process.
+    pub(crate) async fn reconcile_by(&self, operator: &Arc<Context>) -> Result<(), Error> {
+        let cluster = Arc::new(self.get::<ReadStateCluster>("chat").await);
+        reconcile(cluster, operator.clone()).await.map(|_| ())
     }
 
     pub(crate) fn api<K>(&self) -> Api<K>
@@ -172,6 +198,27 @@ impl World {
         let cluster = Arc::new(self.get::<ReadStateCluster>(name).await);
         reconcile(cluster, self.ctx.clone()).await.unwrap();
         self.get(name).await
+    }
+}
+
+fn acting_as(config: &Config, user: &str) -> Client {
+    let mut config = config.clone();
+    config.auth_info.impersonate = Some(user.to_owned());
+    Client::try_from(config).unwrap()
+}
+
+fn context(client: Client, agents: Arc<FakeAgents>) -> Context {
+    Context {
+        client,
+        reporter: Reporter::from("tests"),
+        admin: AdminClient::new().unwrap(),
+        agents,
+        images: Images {
+            readstates: "readstates:1".to_owned(),
+            cassandra: "cassandra:5".to_owned(),
+            scylla: "scylla:6".to_owned(),
+            agent: "operator:1".to_owned(),
+        },
     }
 }
 

@@ -1,0 +1,99 @@
+//! Asks members for what was decided, and deletes pods that hold nothing. In: one action. Out: nothing:
+//! what came of it is seen at the next look. Never decides anything.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{DeleteParams, Preconditions},
+};
+
+use crate::{
+    admin::AdminError,
+    context::Context,
+    error::Error,
+    plan::{MemberAction, PodRef},
+    telemetry,
+    validate::Identity,
+};
+
+/// Does what was decided.
+///
+/// # Errors
+/// When a member does not do as it is asked, or the API server cannot be talked to.
+pub async fn act(ctx: &Context, id: &Identity, action: &MemberAction) -> Result<(), Error> {
+    let namespace = &id.namespace;
+    match action {
+        MemberAction::Drain { pod, incarnation } => {
+            let asked = ctx.admin.drain(address(pod, "drain")?, incarnation).await;
+            asked.map_err(|source| refused(pod, "drain", source))?;
+            tracing::info!(pod = pod.name, namespace, incarnation, "asked to drain");
+            telemetry::acted("drain");
+        }
+        MemberAction::Move { pod, request } => {
+            let asked = ctx.admin.moves(address(pod, "move slots")?, request).await;
+            let answer = asked.map_err(|source| refused(pod, "move slots", source))?;
+            tracing::info!(
+                from = pod.name,
+                to = request.destination.name,
+                namespace,
+                accepted = answer.accepted,
+                ignored = answer.ignored,
+                "asked to move slots"
+            );
+            telemetry::acted("move");
+        }
+        MemberAction::Delete { pod } => delete(ctx, id, pod).await?,
+        MemberAction::FlushAndDelete { pod } => {
+            let flushed = ctx.admin.flush(address(pod, "flush")?).await;
+            let flushed = flushed.map_err(|source| refused(pod, "flush", source))?;
+            telemetry::acted("flush");
+            if flushed.failed_users == 0 {
+                delete(ctx, id, pod).await?;
+            } else {
+                // It stays; by the next look it says why it could not write.
+                let failed_users = flushed.failed_users;
+                tracing::warn!(pod = pod.name, namespace, failed_users, "could not flush");
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn delete(ctx: &Context, id: &Identity, pod: &PodRef) -> Result<(), Error> {
+    let api: Api<Pod> = Api::namespaced(ctx.client.clone(), &id.namespace);
+    let params = DeleteParams::default().preconditions(Preconditions {
+        uid: Some(pod.uid.clone()),
+        resource_version: None,
+    });
+    match api.delete(&pod.name, &params).await {
+        Ok(_) => {
+            tracing::info!(pod = pod.name, namespace = id.namespace, "deleted");
+            telemetry::acted("delete");
+            Ok(())
+        }
+        // Gone, or another one by now: either way not the one that was meant.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(source) => Err(Error::Write {
+            what: format!("Pod {}", pod.name),
+            source,
+        }),
+    }
+}
+
+fn address(pod: &PodRef, wish: &'static str) -> Result<IpAddr, Error> {
+    let ip = pod.ip.as_deref().and_then(|ip| ip.parse().ok());
+    ip.ok_or_else(|| Error::Unreachable {
+        member: pod.name.clone(),
+        wish,
+    })
+}
+
+fn refused(pod: &PodRef, wish: &'static str, source: AdminError) -> Error {
+    Error::Member {
+        member: pod.name.clone(),
+        wish,
+        source,
+    }
+}

@@ -1,0 +1,127 @@
+//! Which pod goes next, if any, and otherwise whether slots are to be spread.
+
+use super::{
+    MemberAction,
+    leaving::{self, Holds},
+    spread,
+    view::{Pod, View},
+};
+use crate::plan::WaitingOn;
+
+/// The next step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// One pod less: the highest ordinal holds nothing.
+    Lower,
+    /// This, and then wait.
+    Do(MemberAction, WaitingOn),
+    /// Only wait.
+    Wait(WaitingOn),
+    /// Everything is as wanted.
+    Nothing,
+}
+
+/// Decides. The order is: let what was begun end; fewer pods; pods that are not ready and have another
+/// template; slots; pods that serve and have another template.
+pub(super) fn next(view: &View<'_>) -> Next {
+    if !view.observed() {
+        return Next::Wait(view.not_ready(view.cluster.replicas));
+    }
+    if let Some(pod) = view.stopping().first() {
+        return Next::Wait(stopping(view, pod));
+    }
+    if let Some(waiting) = begun(view) {
+        return Next::Wait(waiting);
+    }
+    let replaced = |pod: &&Pod<'_>| !pod.seen.terminating && (pod.draining() || view.outdated(pod));
+    let to_replace = || view.wanted().filter(replaced);
+    if let Some(pod) = to_replace().find(|pod| pod.draining()) {
+        return replace(view, pod);
+    }
+    if view.current > view.cluster.replicas {
+        return fewer(view);
+    }
+    if let Some(pod) = to_replace().find(|pod| !pod.seen.ready) {
+        return replace(view, pod);
+    }
+    if let Some(next) = spread::next(view) {
+        return next;
+    }
+    if let Some(pod) = to_replace().max_by_key(|pod| pod.ordinal) {
+        return replace(view, pod);
+    }
+    if view.others_ready(view.cluster.replicas) {
+        Next::Nothing
+    } else {
+        Next::Wait(view.not_ready(view.cluster.replicas))
+    }
+}
+
+/// A pod that was told to go drains by itself.
+fn stopping(view: &View<'_>, pod: &Pod<'_>) -> WaitingOn {
+    match pod.member() {
+        Some(member) => WaitingOn::Draining {
+            member: pod.name().to_owned(),
+            owned: view.owned_by(member.incarnation),
+            dirty: member.dirty,
+        },
+        None => WaitingOn::CacheStopped {
+            pods: view
+                .stopping()
+                .iter()
+                .map(|p| p.name().to_owned())
+                .collect(),
+        },
+    }
+}
+
+/// A drain that is under way, whatever is wanted by now: it cannot be taken back, and two at once would
+/// leave few to take.
+fn begun(view: &View<'_>) -> Option<WaitingOn> {
+    let draining = view.pods.values().filter(|pod| pod.draining());
+    draining
+        .map(|pod| leaving::holds(view, pod))
+        .find_map(|holds| match holds {
+            Holds::Waits(waiting) => Some(waiting),
+            Holds::Nothing | Holds::Undrained(_) => None,
+        })
+}
+
+/// The highest ordinal goes, since it is the one that lower replicas take away.
+fn fewer(view: &View<'_>) -> Next {
+    let top = view.current - 1;
+    let name = format!("{}-{top}", view.cluster.id.cache());
+    let Some(pod) = view.pods.get(&top) else {
+        return match view.owned_under(&name) {
+            0 => Next::Lower,
+            slots => Next::Wait(WaitingOn::Takeover {
+                member: name,
+                slots,
+            }),
+        };
+    };
+    match leaving::holds(view, pod) {
+        Holds::Nothing => Next::Lower,
+        Holds::Undrained(member) => leaving::drain(view, pod, member),
+        Holds::Waits(waiting) => Next::Wait(waiting),
+    }
+}
+
+/// The pod goes, and its StatefulSet makes another from the template of now. Without a process
+/// there is nothing to wait for: the next one cannot come before this pod is gone.
+fn replace(view: &View<'_>, pod: &Pod<'_>) -> Next {
+    let delete = || {
+        let action = MemberAction::Delete {
+            pod: pod.reference(),
+        };
+        Next::Do(action, view.not_ready(view.cluster.replicas))
+    };
+    if pod.says.is_none() {
+        return delete();
+    }
+    match leaving::holds(view, pod) {
+        Holds::Nothing => delete(),
+        Holds::Undrained(member) => leaving::drain(view, pod, member),
+        Holds::Waits(waiting) => Next::Wait(waiting),
+    }
+}

@@ -1,0 +1,134 @@
+//! Whether a pod may go. It may when it holds nothing: no slot, by its own word and by the ring's, and
+//! no change that is not in the database. What cannot be known is not taken for nothing.
+
+use super::{
+    MemberAction,
+    fate::Next,
+    view::{Pod, View},
+};
+use crate::{
+    observe::{Member, Seen},
+    plan::WaitingOn,
+};
+
+/// What is known of what a pod holds.
+pub(super) enum Holds<'a> {
+    /// Nothing, proven.
+    Nothing,
+    /// Slots perhaps, and it was not asked to hand them on yet.
+    Undrained(&'a Member),
+    /// It is handing on, or it cannot be known.
+    Waits(WaitingOn),
+}
+
+/// What `pod` holds.
+pub(super) fn holds<'a>(view: &View<'_>, pod: &Pod<'a>) -> Holds<'a> {
+    let name = pod.name().to_owned();
+    let under_name = view.owned_under(&name);
+    match pod.says {
+        // No process: whatever one had in memory is gone. Whose slots they were by the ring, is taken
+        // for dead by the others in a moment.
+        None if under_name == 0 => Holds::Nothing,
+        None => Holds::Waits(WaitingOn::Takeover {
+            member: name,
+            slots: under_name,
+        }),
+        // Never ready and never an owner: it has acknowledged nothing.
+        Some(Seen::Unknown(_)) if !pod.seen.ready && under_name == 0 => Holds::Nothing,
+        Some(Seen::Unknown(why)) => Holds::Waits(WaitingOn::Unproven {
+            member: name,
+            why: why.clone(),
+        }),
+        Some(Seen::Known(member)) if !member.ownership.draining && !member.ownership.gone => {
+            Holds::Undrained(member)
+        }
+        Some(Seen::Known(member)) => drained(view, pod, member),
+    }
+}
+
+fn drained<'a>(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Holds<'a> {
+    let by_ring = view.owned_by(member.incarnation);
+    let owned = usize::from(member.ownership.owned).max(by_ring);
+    let member_name = pod.name().to_owned();
+    if owned == 0 && member.dirty == 0 && !member.in_flight() {
+        return Holds::Nothing;
+    }
+    if owned == 0
+        && let Some(problem) = &member.store_problem
+    {
+        return Holds::Waits(WaitingOn::StoreBeforeStop {
+            member: member_name,
+            dirty: member.dirty,
+            problem: problem.clone(),
+        });
+    }
+    Holds::Waits(WaitingOn::Draining {
+        member: member_name,
+        owned,
+        dirty: member.dirty,
+    })
+}
+
+/// Asks `pod` to hand on what it owns, if there is somebody to take it and nothing else moves.
+pub(super) fn drain(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Next {
+    let takers = view
+        .wanted()
+        .any(|other| other.ordinal != pod.ordinal && other.takes_slots());
+    if !takers {
+        return alone(view, pod, member);
+    }
+    // One that serves and will come back goes only while all others serve; one that is not wanted any
+    // more waits only for those that may still come.
+    let comes_back = pod.ordinal < view.cluster.replicas;
+    let enough = view.others_ready(pod.ordinal) || !(comes_back || view.may_come());
+    if pod.seen.ready && !enough {
+        return Next::Wait(view.not_ready(view.cluster.replicas));
+    }
+    if let Some(moving) = moving(view) {
+        return Next::Wait(moving);
+    }
+    let action = MemberAction::Drain {
+        pod: pod.reference(),
+        incarnation: member.incarnation.to_string(),
+    };
+    let waiting = WaitingOn::Draining {
+        member: pod.name().to_owned(),
+        owned: view.owned_by(member.incarnation),
+        dirty: member.dirty,
+    };
+    Next::Do(action, waiting)
+}
+
+/// A pod that nobody can take over from: it writes what it holds and comes back to it. With others
+/// about, they are waited for.
+fn alone(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Next {
+    if view.current > 1 || view.cluster.replicas > 1 {
+        return Next::Wait(view.not_ready(view.cluster.replicas));
+    }
+    if let Some(problem) = member.store_problem.clone().filter(|_| member.dirty > 0) {
+        return Next::Wait(WaitingOn::StoreBeforeStop {
+            member: pod.name().to_owned(),
+            dirty: member.dirty,
+            problem,
+        });
+    }
+    let action = MemberAction::FlushAndDelete {
+        pod: pod.reference(),
+    };
+    let waiting = WaitingOn::Draining {
+        member: pod.name().to_owned(),
+        owned: view.owned_by(member.incarnation),
+        dirty: member.dirty,
+    };
+    Next::Do(action, waiting)
+}
+
+/// What is waited for while slots move anywhere.
+pub(super) fn moving(view: &View<'_>) -> Option<WaitingOn> {
+    let moving = view.in_flight();
+    if moving.is_empty() {
+        return None;
+    }
+    let words = super::state::moves(moving.into_iter());
+    Some(WaitingOn::Moving { moves: words })
+}

@@ -1,0 +1,187 @@
+//! The cache pods: how many, which of them goes next, and which slots are to move.
+//!
+//! Members own slots by the ring, take them, hand them on and drain by themselves. What is decided here
+//! is what to ask of them, one thing at a time, and when a pod may go:
+//! ```text
+//!            fewer wanted: the highest ordinal ─┐
+//!   another template: an unready one, or the    ├─▶ drain ──▶ proof ──▶ replicas − 1, or delete the pod
+//!   highest ordinal once slots are spread ──────┘                                  │
+//!          ▲                                                                       ▼
+//!          └───────── spread: moves, a batch at a time ◀── ready, with a lease ◀── a new pod
+//! ```
+//! Nothing is remembered: a pod that drains says so itself, and one that was drained and is wanted after
+//! all is replaced. So the operator may stop between any two steps, and two of them do no harm.
+
+mod fate;
+mod leaving;
+mod spread;
+mod state;
+mod view;
+
+use jiff::Timestamp;
+use readstates_api::admin::MovesRequest;
+
+pub use self::state::{RingState, ring_state, served, slots_moving, taken_over};
+use self::{fate::Next, view::View};
+use super::WaitingOn;
+use crate::{
+    observe::{RingSeen, Seen, StatefulSetSeen, World},
+    validate::ValidatedCluster,
+};
+
+/// What to do with the cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CachePlan {
+    /// Number of the ring to make, if there is none; none is made while pods run.
+    pub ring: Option<i64>,
+    /// Pods the StatefulSet asks for.
+    pub replicas: i32,
+    /// Version of the StatefulSet that was looked at; `None` when there was none.
+    pub version: Option<String>,
+    /// What to ask or do after that.
+    pub action: Option<MemberAction>,
+}
+
+/// A pod to act on: this one, and no other of its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRef {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its address, if it has one.
+    pub ip: Option<String>,
+}
+
+/// The one thing to ask of a member, or to do with its pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberAction {
+    /// Ask a process to hand on what it owns.
+    Drain {
+        /// Where it runs.
+        pod: PodRef,
+        /// Which process.
+        incarnation: String,
+    },
+    /// Ask an owner to move slots.
+    Move {
+        /// Where the owner runs.
+        pod: PodRef,
+        /// Which, and where to.
+        request: MovesRequest,
+    },
+    /// Delete a pod that holds nothing; its StatefulSet makes another.
+    Delete {
+        /// Which.
+        pod: PodRef,
+    },
+    /// Have the only pod write what it holds, and delete it when that succeeded.
+    FlushAndDelete {
+        /// Which.
+        pod: PodRef,
+    },
+}
+
+/// What to do, and what it waits for. No plan: nothing may be written now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Decision {
+    pub(super) plan: Option<CachePlan>,
+    pub(super) waiting: Option<WaitingOn>,
+}
+
+pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Decision {
+    let table = match &world.ring {
+        RingSeen::Known(table) => table,
+        RingSeen::Absent => return without_ring(cluster, world),
+        RingSeen::Unreadable(why) => {
+            return Decision {
+                plan: None,
+                waiting: Some(WaitingOn::RingUnreadable { why: why.clone() }),
+            };
+        }
+    };
+    let view = View::new(cluster, world, table, now);
+    let mut plan = CachePlan {
+        ring: None,
+        replicas: view.current.max(cluster.replicas),
+        version: world.cache.as_ref().and_then(|c| c.version.clone()),
+        action: None,
+    };
+    let waiting = match fate::next(&view) {
+        Next::Lower => {
+            plan.replicas = view.current - 1;
+            Some(view.not_ready(plan.replicas))
+        }
+        Next::Do(action, waiting) => {
+            plan.action = Some(action);
+            Some(waiting)
+        }
+        Next::Wait(waiting) => Some(waiting),
+        // A wish that its StatefulSet does not have yet: whom that concerns is seen at the next look.
+        Next::Nothing if !view.applied(plan.replicas) => Some(view.not_ready(plan.replicas)),
+        Next::Nothing => None,
+    };
+    Decision {
+        plan: Some(plan),
+        waiting,
+    }
+}
+
+/// Slots without a ring have no owner that could be known, so no pod may run without one: those that
+/// do, stop, and write what they hold; then there is a new ring.
+fn without_ring(cluster: &ValidatedCluster, world: &World) -> Decision {
+    let version = world.cache.as_ref().and_then(|c| c.version.clone());
+    if idle(world) {
+        let plan = CachePlan {
+            ring: Some(next_number(world)),
+            replicas: cluster.replicas,
+            version,
+            action: None,
+        };
+        let waiting = WaitingOn::Cache {
+            ready: 0,
+            wanted: cluster.replicas,
+            trouble: None,
+        };
+        return Decision {
+            plan: Some(plan),
+            waiting: Some(waiting),
+        };
+    }
+    Decision {
+        plan: Some(CachePlan {
+            version,
+            ..CachePlan::default()
+        }),
+        waiting: Some(WaitingOn::RingLost {
+            pods: world.cache_pods.iter().map(|p| p.name.clone()).collect(),
+        }),
+    }
+}
+
+/// Proven: no cache pod exists and none is about to be made.
+fn idle(world: &World) -> bool {
+    let none = |c: &StatefulSetSeen| c.replicas == 0 && c.existing == 0 && c.observed;
+    world.cache_pods.is_empty() && world.cache.as_ref().is_none_or(none)
+}
+
+/// A number that no ring of this cluster has had, as far as anybody knows.
+fn next_number(world: &World) -> i64 {
+    let known = world.members.values().filter_map(|seen| match seen {
+        Seen::Known(member) => Some(member.ring_number),
+        Seen::Unknown(_) => None,
+    });
+    let published = world.last_ring_number.into_iter().chain(known);
+    published.max().unwrap_or_default().saturating_add(1)
+}
+
+/// Whether a move is between seal and commit anywhere: no pod may be evicted then.
+pub(super) fn hold_evictions(world: &World) -> bool {
+    world.members.values().any(|seen| match seen {
+        Seen::Known(member) => member.ownership.sealed > 0,
+        Seen::Unknown(_) => false,
+    })
+}
+
+#[cfg(test)]
+mod tests;

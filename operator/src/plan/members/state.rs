@@ -1,0 +1,169 @@
+//! How the ring stands, for the status: who serves, what moves, what was taken over. Decides nothing.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use readstates_operator_api::conditions::Reason;
+use readstates_ring::{SLOTS, Slot};
+
+use super::{spread, view::View};
+use crate::{
+    observe::{Member, RingSeen, Seen, World},
+    validate::ValidatedCluster,
+};
+
+/// How the ring stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RingState {
+    /// Every slot has an owner that serves, each its share, and nothing moves.
+    Stable {
+        /// The ring's number.
+        number: u64,
+        /// Members that own slots.
+        members: usize,
+    },
+    /// It is on the way there.
+    Changing(Reason, String),
+    /// It cannot be told.
+    Unknown(String),
+}
+
+/// How the ring stands.
+#[must_use]
+pub fn ring_state(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> RingState {
+    let changing = |reason, words: String| RingState::Changing(reason, words);
+    let table = match &world.ring {
+        RingSeen::Known(table) => table,
+        RingSeen::Unreadable(why) => return RingState::Unknown(why.clone()),
+        RingSeen::Absent if world.cache_pods.is_empty() => {
+            let words = "there is no ring yet";
+            return changing(Reason::Changing, words.to_owned());
+        }
+        RingSeen::Absent => {
+            let words = "there is no ring, and cache pods run";
+            return changing(Reason::RingLost, words.to_owned());
+        }
+    };
+    let view = View::new(cluster, world, table, now);
+    let moving = moves(known(world));
+    if !moving.is_empty() {
+        return changing(Reason::SlotsMoving, moving);
+    }
+    let unserved = usize::from(SLOTS) - served(world);
+    let draining: Vec<_> = known(world).filter(|(_, m)| m.ownership.draining).collect();
+    if let Some((name, _)) = draining.first() {
+        let words = format!("{name} hands on what it owns");
+        return changing(Reason::CacheDraining, words);
+    }
+    if unserved > 0 {
+        let words = format!("{unserved} of {SLOTS} slots have no owner that serves");
+        return changing(Reason::SlotsUnowned, words);
+    }
+    let silent = view.wanted().find_map(|pod| match pod.says {
+        Some(Seen::Unknown(why)) => Some(format!("{} could not be asked: {why}", pod.name())),
+        Some(Seen::Known(_)) | None => None,
+    });
+    if let Some(words) = silent {
+        return RingState::Unknown(words);
+    }
+    if let Some((batch, from, to)) = spread::batch(&view) {
+        let slots = batch.slots.len();
+        let words = format!(
+            "{slots} slots of {} wait to move to {}",
+            from.name(),
+            to.name()
+        );
+        return changing(Reason::SlotsMoving, words);
+    }
+    RingState::Stable {
+        number: table.number(),
+        members: table.members().len(),
+    }
+}
+
+/// What moves between members, in words: `moving 43 of 256 slots from chat-2 to chat-0`.
+pub(super) fn moves<'a>(members: impl Iterator<Item = (&'a str, &'a Member)>) -> String {
+    let mut words = Vec::new();
+    let mut sealed = Vec::new();
+    for (name, member) in members {
+        let state = &member.ownership;
+        for stream in &state.streaming {
+            let (slots, owned, to) = (stream.slots, state.owned, &stream.to);
+            words.push(format!(
+                "moving {slots} of {owned} slots from {name} to {to}"
+            ));
+        }
+        if state.sealed > 0 && state.streaming.is_empty() {
+            sealed.push(format!("{} slots of {name} are sealed", state.sealed));
+        } else if state.receiving > 0 {
+            sealed.push(format!("{name} receives {} slots", state.receiving));
+        }
+    }
+    // Who sends says it all; who receives counts while the sender cannot be asked.
+    let said = if words.is_empty() { sealed } else { words };
+    said.join("; ")
+}
+
+/// Slots whose owner is a pod that is ready, and the same process as far as that is known.
+#[must_use]
+pub fn served(world: &World) -> usize {
+    let Some(table) = world.ring.table() else {
+        return 0;
+    };
+    let serves = |slot: &Slot| {
+        let Some(owner) = table.owner(*slot) else {
+            return false;
+        };
+        let ready = world
+            .cache_pods
+            .iter()
+            .any(|p| p.name == owner.name() && p.ready);
+        let other = match world.members.get(owner.name()) {
+            Some(Seen::Known(member)) => member.incarnation != owner.incarnation(),
+            Some(Seen::Unknown(_)) | None => false,
+        };
+        ready && !other
+    };
+    Slot::all().filter(serves).count()
+}
+
+/// Slots that are on their way from one member to another.
+#[must_use]
+pub fn slots_moving(world: &World) -> i64 {
+    let streams = known(world).flat_map(|(_, m)| &m.ownership.streaming);
+    streams.map(|stream| i64::from(stream.slots)).sum()
+}
+
+/// Slots taken over from processes that had not handed them on, since those who took them started.
+/// `None`: a member that is ready did not say.
+#[must_use]
+pub fn taken_over(world: &World) -> Option<i64> {
+    let ready = world.cache_pods.iter().filter(|p| p.ready);
+    ready
+        .map(|pod| match world.members.get(&pod.name) {
+            Some(Seen::Known(member)) => Some(member.ownership.taken_from_the_dead),
+            Some(Seen::Unknown(_)) | None => None,
+        })
+        .sum::<Option<u64>>()
+        .map(|slots| i64::try_from(slots).unwrap_or(i64::MAX))
+}
+
+fn known(world: &World) -> impl Iterator<Item = (&str, &Member)> {
+    world.members.iter().filter_map(|(name, seen)| match seen {
+        Seen::Known(member) => Some((name.as_str(), member)),
+        Seen::Unknown(_) => None,
+    })
+}
+
+impl fmt::Display for RingState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stable { number, members } => write!(
+                f,
+                "ring {number}: {members} members own all {SLOTS} slots, none is moving"
+            ),
+            Self::Changing(_, words) => f.write_str(words),
+            Self::Unknown(words) => write!(f, "the ring cannot be told: {words}"),
+        }
+    }
+}

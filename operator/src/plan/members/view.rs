@@ -1,0 +1,230 @@
+//! The cache pods by ordinal, with what is known of each, and the questions that decisions ask of them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+use readstates_ring::{Incarnation, RingTable, Slot};
+
+use super::PodRef;
+use crate::{
+    build,
+    observe::{Member, PodSeen, Seen, StatefulSetSeen, World},
+    plan::WaitingOn,
+    validate::ValidatedCluster,
+};
+
+/// How long a new pod is waited for before slots are spread over those that are there. Pulling an image
+/// and binding a volume take less.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// How long after its grace period a pod is waited for: beyond, its node does not answer.
+const OVERDUE: Duration = Duration::from_mins(1);
+
+/// One pod of the StatefulSet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pod<'a> {
+    pub(super) ordinal: i32,
+    pub(super) seen: &'a PodSeen,
+    /// What its process says; `None` when none runs.
+    pub(super) says: Option<&'a Seen<Member>>,
+}
+
+impl<'a> Pod<'a> {
+    pub(super) fn name(&self) -> &'a str {
+        &self.seen.name
+    }
+
+    /// What it says, when it says something.
+    pub(super) fn member(&self) -> Option<&'a Member> {
+        match self.says {
+            Some(Seen::Known(member)) => Some(member),
+            Some(Seen::Unknown(_)) | None => None,
+        }
+    }
+
+    /// Whether it may be given slots now.
+    pub(super) fn takes_slots(&self) -> bool {
+        !self.seen.terminating && self.member().is_some_and(Member::takes_slots)
+    }
+
+    pub(super) fn draining(&self) -> bool {
+        self.member().is_some_and(|m| m.ownership.draining)
+    }
+
+    pub(super) fn reference(&self) -> PodRef {
+        PodRef {
+            name: self.seen.name.clone(),
+            uid: self.seen.uid.clone().unwrap_or_default(),
+            ip: self.seen.ip.clone(),
+        }
+    }
+}
+
+/// Everything a decision looks at.
+pub(super) struct View<'a> {
+    pub(super) cluster: &'a ValidatedCluster,
+    pub(super) table: &'a RingTable,
+    pub(super) set: Option<&'a StatefulSetSeen>,
+    /// Pods the StatefulSet asks for now.
+    pub(super) current: i32,
+    /// The pods that exist, by ordinal.
+    pub(super) pods: BTreeMap<i32, Pod<'a>>,
+    now: Timestamp,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(
+        cluster: &'a ValidatedCluster,
+        world: &'a World,
+        table: &'a RingTable,
+        now: Timestamp,
+    ) -> Self {
+        let name = cluster.id.cache();
+        let pod = |seen: &'a PodSeen| {
+            let ordinal = ordinal(&seen.name, &name)?;
+            let says = world.members.get(&seen.name);
+            Some((
+                ordinal,
+                Pod {
+                    ordinal,
+                    seen,
+                    says,
+                },
+            ))
+        };
+        Self {
+            cluster,
+            table,
+            set: world.cache.as_ref(),
+            current: world.cache.as_ref().map_or(0, |c| c.replicas),
+            pods: world.cache_pods.iter().filter_map(pod).collect(),
+            now,
+        }
+    }
+
+    /// The pods that are to stay, whatever their template.
+    pub(super) fn wanted(&self) -> impl Iterator<Item = &Pod<'a>> {
+        self.pods.range(..self.cluster.replicas).map(|(_, pod)| pod)
+    }
+
+    /// Whether pods made from an older template can be told from others now.
+    pub(super) fn observed(&self) -> bool {
+        self.set.is_some_and(|set| set.observed)
+    }
+
+    /// Whether the StatefulSet is as it is wanted with so many pods.
+    pub(super) fn applied(&self, replicas: i32) -> bool {
+        let wish = build::fingerprint(&build::cache(self.cluster, replicas));
+        self.set.is_some_and(|set| set.applied_hash == Some(wish))
+    }
+
+    /// Whether its template is not the one new pods are made from.
+    pub(super) fn outdated(&self, pod: &Pod<'_>) -> bool {
+        let revision = self.set.and_then(|set| set.update_revision.as_ref());
+        self.observed() && revision.is_some() && pod.seen.revision.as_ref() != revision
+    }
+
+    /// Pods that were told to go, and may still do it by themselves.
+    pub(super) fn stopping(&self) -> Vec<&Pod<'a>> {
+        let stops = |pod: &&Pod<'_>| {
+            let overdue = |deadline| self.now.duration_since(deadline).unsigned_abs() > OVERDUE;
+            let past = |deadline: &Timestamp| *deadline < self.now && overdue(*deadline);
+            pod.seen.terminating && !pod.seen.deadline.as_ref().is_some_and(past)
+        };
+        self.pods.values().filter(stops).collect()
+    }
+
+    /// Members between whom slots are moving.
+    pub(super) fn in_flight(&self) -> Vec<(&'a str, &'a Member)> {
+        let moving = |pod: &Pod<'a>| Some((pod.name(), pod.member().filter(|m| m.in_flight())?));
+        self.pods.values().filter_map(moving).collect()
+    }
+
+    /// Slots that the ring gives to this process.
+    pub(super) fn owned_by(&self, incarnation: Incarnation) -> usize {
+        self.table.owned_by(incarnation).count()
+    }
+
+    /// Slots that the ring gives to any process of this name.
+    pub(super) fn owned_under(&self, name: &str) -> usize {
+        let of_name = |slot: &Slot| self.table.owner(*slot).is_some_and(|m| m.name() == name);
+        Slot::all().filter(of_name).count()
+    }
+
+    /// Slots that nobody ever owned.
+    pub(super) fn unowned(&self) -> usize {
+        Slot::all()
+            .filter(|slot| self.table.config(*slot).is_none())
+            .count()
+    }
+
+    /// Whether every wanted pod, but for this one, is ready, and takes slots.
+    pub(super) fn others_ready(&self, but: i32) -> bool {
+        let ready = |pod: &&Pod<'_>| pod.ordinal != but && pod.seen.ready && pod.takes_slots();
+        let but_one = i32::from((0..self.cluster.replicas).contains(&but));
+        let ready = self.wanted().filter(ready).count();
+        i32::try_from(ready).is_ok_and(|ready| ready >= self.cluster.replicas - but_one)
+    }
+
+    /// Whether a pod that is not there yet may still come soon.
+    pub(super) fn may_come(&self) -> bool {
+        let missing = self.wanted().count() < usize::try_from(self.cluster.replicas).unwrap_or(0);
+        let young = |pod: &Pod<'_>| {
+            let age = |created: &Timestamp| self.now.duration_since(*created).unsigned_abs();
+            pod.seen.created.as_ref().is_none_or(|c| age(c) < PATIENCE)
+        };
+        missing || self.wanted().any(|pod| !pod.takes_slots() && young(pod))
+    }
+
+    /// What is waited for while pods are not all ready.
+    pub(super) fn not_ready(&self, wanted: i32) -> WaitingOn {
+        let trouble =
+            |pod: &Pod<'_>| Some(format!("{}: {}", pod.name(), pod.seen.trouble.as_ref()?));
+        let unknown = |pod: &Pod<'_>| match pod.says {
+            Some(Seen::Unknown(why)) => Some(format!("{}: {why}", pod.name())),
+            Some(Seen::Known(member)) if !member.takes_slots() && !member.ownership.draining => {
+                Some(format!("{} holds no lease", pod.name()))
+            }
+            Some(Seen::Known(_)) | None => None,
+        };
+        let pods = || self.pods.values();
+        let ready = pods().filter(|p| p.seen.ready && p.ordinal < wanted);
+        WaitingOn::Cache {
+            ready: i32::try_from(ready.count()).unwrap_or(i32::MAX),
+            wanted,
+            trouble: pods()
+                .find_map(trouble)
+                .or_else(|| pods().find_map(unknown)),
+        }
+    }
+}
+
+/// The ordinal of a pod of the StatefulSet `set`.
+fn ordinal(pod: &str, set: &str) -> Option<i32> {
+    let ordinal = pod.strip_prefix(set)?.strip_prefix('-')?;
+    let digits = ordinal.bytes().all(|b| b.is_ascii_digit());
+    let canonical = ordinal == "0" || !ordinal.starts_with('0');
+    ordinal.parse().ok().filter(|_| digits && canonical)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ordinal;
+
+    #[test]
+    fn only_pods_of_the_set_have_an_ordinal() {
+        assert_eq!(ordinal("chat-0", "chat"), Some(0));
+        assert_eq!(ordinal("chat-12", "chat"), Some(12));
+        for other in [
+            "chat",
+            "chat-",
+            "chat-x",
+            "chat-01",
+            "chat-+1",
+            "chat-db-a-0",
+            "chats-0",
+        ] {
+            assert_eq!(ordinal(other, "chat"), None, "{other}");
+        }
+    }
+}

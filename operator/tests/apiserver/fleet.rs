@@ -1,0 +1,362 @@
+//! The processes in cache pods, as far as the operator sees them: an admin port each, on a loopback
+//! address of its own, and what they write to the ring and to Leases. They write it as their pods'
+//! service account, so that what they may not do fails here too.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU16, Ordering},
+    },
+};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client, api::PostParams};
+use readstates_api::admin::{
+    DrainRequest, FlushAnswer, MemberStatus, MovesAnswer, MovesRequest, OwnershipStatus, StoreKind,
+    StoreStatus, StreamStatus,
+};
+use readstates_operator_api::ReadStateRing;
+use readstates_ring::{
+    Incarnation, RingMember, RingTable, Slot, Succession,
+    moves::{self, Live},
+    planner::Candidate,
+};
+use tokio::{net::TcpListener, task::AbortHandle};
+
+/// Every test has a network of its own, 127.N.M.0/24, whether tests are threads or processes.
+static NETWORKS: AtomicU16 = AtomicU16::new(0);
+
+fn network() -> [u8; 2] {
+    let ours = NETWORKS.fetch_add(1, Ordering::Relaxed).wrapping_mul(251);
+    let [high, low] = (std::process::id() as u16).wrapping_add(ours).to_be_bytes();
+    // 127.0.0.0/16 is for others.
+    [high.max(1), low]
+}
+
+pub(crate) struct Fleet {
+    /// As the service account of cache pods.
+    client: Client,
+    namespace: String,
+    network: [u8; 2],
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    table: RingTable,
+    members: BTreeMap<String, Process>,
+    started: u8,
+    /// What was asked, in order: `drain chat-2`.
+    asked: Vec<String>,
+    /// Whether what is asked next is done, and not answered.
+    swallow: bool,
+}
+
+struct Process {
+    incarnation: Incarnation,
+    draining: bool,
+    dirty: u64,
+    healthy: bool,
+    taken_from_the_dead: u64,
+    wishes: Vec<MovesRequest>,
+    leased: bool,
+    server: AbortHandle,
+}
+
+type Here = State<(String, Arc<Mutex<Shared>>)>;
+
+impl Fleet {
+    pub(crate) fn new(client: Client, namespace: &str) -> Self {
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+            network: network(),
+            shared: Arc::default(),
+        }
+    }
+
+    /// A process starts in this pod; its address.
+    pub(crate) async fn start(&self, pod: &str) -> IpAddr {
+        let life = {
+            let mut shared = self.shared.lock().unwrap();
+            shared.started += 1;
+            shared.started
+        };
+        let [high, low] = self.network;
+        let ip = IpAddr::from(Ipv4Addr::new(127, high, low, life));
+        let listener = TcpListener::bind(SocketAddr::new(ip, 7401)).await.unwrap();
+        let app = Router::new()
+            .route("/admin/v1/status", get(status))
+            .route("/admin/v1/drain", post(drain))
+            .route("/admin/v1/moves", post(wish))
+            .route("/admin/v1/flush", post(flush))
+            .with_state((pod.to_owned(), self.shared.clone()));
+        let server = tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
+        let process = Process {
+            incarnation: Incarnation::new(u64::from(life)),
+            draining: false,
+            dirty: 3,
+            healthy: true,
+            taken_from_the_dead: 0,
+            wishes: Vec::new(),
+            leased: false,
+            server: server.abort_handle(),
+        };
+        let mut shared = self.shared.lock().unwrap();
+        shared.members.insert(pod.to_owned(), process);
+        ip
+    }
+
+    /// The process of this pod ends, whatever it holds.
+    pub(crate) fn stop(&self, pod: &str) {
+        let process = self.shared.lock().unwrap().members.remove(pod);
+        process.unwrap().server.abort();
+    }
+
+    pub(crate) fn runs(&self, pod: &str) -> bool {
+        self.shared.lock().unwrap().members.contains_key(pod)
+    }
+
+    /// Slots and dirty users that this pod's process holds.
+    pub(crate) fn holds(&self, pod: &str) -> (usize, u64) {
+        let shared = self.shared.lock().unwrap();
+        let process = &shared.members[pod];
+        let owned = shared.table.owned_by(process.incarnation).count();
+        (owned, process.dirty)
+    }
+
+    pub(crate) fn unhealthy(&self, pod: &str) {
+        let mut shared = self.shared.lock().unwrap();
+        shared.members.get_mut(pod).unwrap().healthy = false;
+    }
+
+    /// What was asked since the last time, in order.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.lock().unwrap().asked)
+    }
+
+    /// What is asked next is done, and not answered.
+    pub(crate) fn swallow_next(&self) {
+        self.shared.lock().unwrap().swallow = true;
+    }
+
+    /// As SIGTERM does.
+    pub(crate) fn terminate(&self, pod: &str) {
+        let mut shared = self.shared.lock().unwrap();
+        if let Some(process) = shared.members.get_mut(pod) {
+            process.draining = true;
+        }
+    }
+
+    /// Members do what they do by themselves and were asked to do, until there is nothing left of it.
+    pub(crate) async fn act(&self) {
+        self.renew().await;
+        let rings: Api<ReadStateRing> = Api::namespaced(self.client.clone(), &self.namespace);
+        loop {
+            let Ok(mut ring) = rings.get("chat").await else {
+                return;
+            };
+            let table = table_of(&ring);
+            let next = self.shared.lock().unwrap().next(&table);
+            if next.number() == table.number() {
+                self.shared.lock().unwrap().table = table;
+                return;
+            }
+            ring.spec = serde_json::from_slice(&next.to_json()).unwrap();
+            rings
+                .replace("chat", &PostParams::default(), &ring)
+                .await
+                .unwrap();
+            self.shared.lock().unwrap().table = next;
+        }
+    }
+
+    /// Each process has a Lease, and writes it again.
+    async fn renew(&self) {
+        let new: Vec<_> = {
+            let mut shared = self.shared.lock().unwrap();
+            let new = shared.members.iter_mut().filter(|(_, p)| !p.leased);
+            new.map(|(name, process)| {
+                process.leased = true;
+                format!("{name}-{}", process.incarnation)
+            })
+            .collect()
+        };
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), &self.namespace);
+        for name in new {
+            let mut lease = Lease::default();
+            lease.metadata.name = Some(name.clone());
+            let params = PostParams::default();
+            let made = leases.create(&params, &lease).await.unwrap();
+            leases.replace(&name, &params, &made).await.unwrap();
+        }
+    }
+}
+
+pub(crate) fn table_of(ring: &ReadStateRing) -> RingTable {
+    RingTable::from_json(&serde_json::to_vec(&ring.spec).unwrap()).unwrap()
+}
+
+impl Shared {
+    /// The ring after everybody has done what there is for them to do.
+    fn next(&mut self, table: &RingTable) -> RingTable {
+        let now = jiff::Timestamp::now().as_microsecond();
+        let mut next = table.clone();
+        let live = self.live();
+        let alive: Vec<_> = self.members.values().map(|p| p.incarnation).collect();
+        let dead = |incarnation| !alive.contains(&incarnation);
+        let listed: BTreeMap<_, _> = self
+            .members
+            .iter()
+            .map(|(name, p)| (p.incarnation, listed(name, p.incarnation)))
+            .collect();
+        for (name, process) in &mut self.members {
+            let me = process.incarnation;
+            if !process.draining {
+                let take = moves::to_take(&next, &live, me, dead);
+                process.taken_from_the_dead +=
+                    take.iter().filter(|(_, epoch)| epoch.is_some()).count() as u64;
+                let swapped = next.swap(&take, &listed[&me], Succession::TakenOver, now);
+                next = swapped.unwrap_or_else(|error| panic!("{name}: {error}"));
+            }
+            for wish in std::mem::take(&mut process.wishes) {
+                let to: Incarnation = wish.destination.incarnation.parse().unwrap();
+                let mine: Vec<_> = wish
+                    .slots
+                    .iter()
+                    .map(|moved| Slot::new(moved.slot).unwrap())
+                    .filter_map(|slot| Some((slot, next.config(slot)?)))
+                    .filter(|(_, config)| config.owner() == me)
+                    .map(|(slot, config)| (slot, Some(config.epoch())))
+                    .collect();
+                if let Some(to) = listed.get(&to) {
+                    next = next.swap(&mine, to, Succession::Handed, now).unwrap();
+                }
+            }
+            if process.draining {
+                while let Some(batch) = moves::next_handover(&next, &live, me, 64) {
+                    let slots: Vec<_> = batch.slots.iter().map(|&(s, e)| (s, Some(e))).collect();
+                    let to = &listed[&batch.to];
+                    next = next.swap(&slots, to, Succession::Handed, now).unwrap();
+                }
+                process.dirty = 0;
+            }
+        }
+        next
+    }
+
+    fn live(&self) -> Vec<Live> {
+        let takes = self.members.iter().filter(|(_, p)| !p.draining);
+        takes
+            .map(|(name, process)| Live {
+                incarnation: process.incarnation,
+                candidate: Candidate {
+                    name: name.clone(),
+                    ordinal: name.rsplit_once('-').unwrap().1.parse().ok(),
+                    zone: None,
+                },
+            })
+            .collect()
+    }
+
+    fn ownership(&self, pod: &str) -> OwnershipStatus {
+        let process = &self.members[pod];
+        let owned = self.table.owned_by(process.incarnation).count();
+        OwnershipStatus {
+            owned: u16::try_from(owned).unwrap(),
+            streaming: process
+                .wishes
+                .iter()
+                .map(|wish| StreamStatus {
+                    to: wish.destination.name.clone(),
+                    slots: u16::try_from(wish.slots.len()).unwrap(),
+                })
+                .collect(),
+            draining: process.draining,
+            lease_valid: true,
+            taken_from_the_dead: process.taken_from_the_dead,
+            ..OwnershipStatus::default()
+        }
+    }
+
+    /// The answer, unless it is to be lost.
+    fn answer(&mut self, answer: impl IntoResponse) -> Response {
+        if std::mem::take(&mut self.swallow) {
+            return StatusCode::BAD_GATEWAY.into_response();
+        }
+        answer.into_response()
+    }
+}
+
+fn listed(name: &str, incarnation: Incarnation) -> RingMember {
+    RingMember::new(name, incarnation, format!("http://{name}:7400"), None).unwrap()
+}
+
+async fn status(State((pod, shared)): Here) -> Json<MemberStatus> {
+    let shared = shared.lock().unwrap();
+    let process = &shared.members[&pod];
+    Json(MemberStatus {
+        member: pod.clone(),
+        incarnation: process.incarnation.to_string(),
+        ring_number: shared.table.number(),
+        users: 5,
+        states: 10,
+        dirty_users: process.dirty,
+        oldest_dirty_seconds: None,
+        capacity_states: 1000,
+        store: StoreStatus {
+            kind: StoreKind::Cql,
+            healthy: process.healthy,
+            reason: (!process.healthy).then(|| "no host answers".to_owned()),
+        },
+        ownership: shared.ownership(&pod),
+    })
+}
+
+async fn drain(State((pod, shared)): Here, Json(request): Json<DrainRequest>) -> Response {
+    let mut shared = shared.lock().unwrap();
+    shared.asked.push(format!("drain {pod}"));
+    let process = shared.members.get_mut(&pod).unwrap();
+    if process.incarnation.to_string() != request.incarnation {
+        return StatusCode::CONFLICT.into_response();
+    }
+    process.draining = true;
+    let ownership = shared.ownership(&pod);
+    shared.answer((StatusCode::ACCEPTED, Json(ownership)))
+}
+
+async fn wish(State((pod, shared)): Here, Json(request): Json<MovesRequest>) -> Response {
+    let mut shared = shared.lock().unwrap();
+    let (count, to) = (request.slots.len(), &request.destination.name);
+    shared.asked.push(format!("move from {pod} to {to}"));
+    let process = shared.members.get_mut(&pod).unwrap();
+    process.wishes.push(request);
+    let answer = MovesAnswer {
+        accepted: u16::try_from(count).unwrap(),
+        ignored: 0,
+    };
+    shared.answer((StatusCode::ACCEPTED, Json(answer)))
+}
+
+async fn flush(State((pod, shared)): Here) -> Response {
+    let mut shared = shared.lock().unwrap();
+    shared.asked.push(format!("flush {pod}"));
+    let process = shared.members.get_mut(&pod).unwrap();
+    let (flushed_users, failed_users) = match process.healthy {
+        true => (std::mem::take(&mut process.dirty), 0),
+        false => (0, process.dirty),
+    };
+    shared.answer(Json(FlushAnswer {
+        flushed_users,
+        failed_users,
+    }))
+}

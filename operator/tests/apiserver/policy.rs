@@ -1,0 +1,168 @@
+//! What the chart gives and refuses, as it is rendered (`hack/chart-test` holds the file to the
+//! templates): the operator's rights suffice, and nobody else scales a cache StatefulSet.
+
+use std::{path::PathBuf, time::Duration};
+
+use k8s_openapi::api::{
+    admissionregistration::v1::{
+        MatchResources, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    },
+    apps::v1::StatefulSet,
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use readstates_operator_api::ReadStateCluster;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::{
+    chat::{resize, running, until_done},
+    world::with_world,
+};
+
+pub(crate) const OPERATOR: &str = "system:serviceaccount:readstates-system:readstates-operator";
+
+/// The chart's objects of one kind, with the default values.
+fn rendered<K: DeserializeOwned>(kind: &str) -> Vec<K> {
+    let path = "../charts/readstates-operator/ci/golden/default.yaml";
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
+    let text = std::fs::read_to_string(path).unwrap();
+    let of_kind = |document: serde_yaml_ng::Deserializer<'_>| {
+        let value: Value = serde::Deserialize::deserialize(document).unwrap();
+        (value["kind"] == kind).then(|| serde_json::from_value(value).unwrap())
+    };
+    let documents = serde_yaml_ng::Deserializer::from_str(&text);
+    documents.filter_map(of_kind).collect()
+}
+
+async fn scale(client: Client, namespace: &str, replicas: i32) -> Result<(), String> {
+    let sets: Api<StatefulSet> = Api::namespaced(client, namespace);
+    let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+    let scaled = sets
+        .patch_scale("chat", &PatchParams::default(), &patch)
+        .await;
+    scaled.map(|_| ()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn nobody_but_the_operator_scales_a_cache_stateful_set() {
+    with_world(async |world| {
+        running(&world, 2).await;
+        // In this namespace only: other tests have theirs.
+        let name = format!("{}-cache-replicas", world.namespace);
+        let policies: Api<ValidatingAdmissionPolicy> = Api::all(world.client.clone());
+        let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(world.client.clone());
+        let mut policy =
+            rendered::<ValidatingAdmissionPolicy>("ValidatingAdmissionPolicy").remove(0);
+        policy.metadata.name = Some(name.clone());
+        let mut binding =
+            rendered::<ValidatingAdmissionPolicyBinding>("ValidatingAdmissionPolicyBinding")
+                .remove(0);
+        binding.metadata.name = Some(name.clone());
+        let spec = &mut binding.spec;
+        spec.policy_name.clone_from(&name);
+        let here = json!({ "namespaceSelector": {
+            "matchLabels": { "kubernetes.io/metadata.name": world.namespace },
+        } });
+        spec.match_resources = Some(serde_json::from_value::<MatchResources>(here).unwrap());
+        policies
+            .create(&PostParams::default(), &policy)
+            .await
+            .unwrap();
+        bindings
+            .create(&PostParams::default(), &binding)
+            .await
+            .unwrap();
+
+        // The API server takes a moment to know it.
+        let mut refused = String::new();
+        for _ in 0..100 {
+            let scaled = scale(world.client.clone(), &world.namespace, 5).await;
+            scale(world.client.clone(), &world.namespace, 2).await.ok();
+            match scaled {
+                Ok(()) => tokio::time::sleep(Duration::from_millis(100)).await,
+                Err(words) => {
+                    refused = words;
+                    break;
+                }
+            }
+        }
+        assert!(
+            refused.contains("use kubectl scale readstatecluster chat"),
+            "{refused}"
+        );
+        let by_spec = async |patch: Value| {
+            let sets = world.api::<StatefulSet>();
+            let patch = Patch::Merge(patch);
+            sets.patch("chat", &PatchParams::default(), &patch).await
+        };
+        let patched = by_spec(json!({ "spec": { "replicas": 0 } }))
+            .await
+            .unwrap_err();
+        assert!(
+            patched
+                .to_string()
+                .contains("kubectl scale readstatecluster chat"),
+            "{patched}"
+        );
+        // Taking labels off does not help, and is put back.
+        let bare = json!({ "metadata": { "labels": null } });
+        by_spec(bare).await.unwrap();
+        assert!(
+            scale(world.client.clone(), &world.namespace, 5)
+                .await
+                .is_err()
+        );
+        // What is no number of pods is nobody's business here; nor are others' StatefulSets.
+        by_spec(json!({ "metadata": { "annotations": { "a": "b" } } }))
+            .await
+            .unwrap();
+        let sets = world.api::<StatefulSet>();
+        let racks = Patch::Merge(json!({ "spec": { "replicas": 1 } }));
+        sets.patch_scale("chat-db-a", &PatchParams::default(), &racks)
+            .await
+            .unwrap();
+        // The status is written all the time.
+        world.settle().await;
+
+        scale(world.operator(), &world.namespace, 5).await.unwrap();
+        scale(world.operator(), &world.namespace, 2).await.unwrap();
+        policies.delete(&name, &Default::default()).await.unwrap();
+        bindings.delete(&name, &Default::default()).await.unwrap();
+    });
+}
+
+#[test]
+fn the_operator_needs_no_more_rights_than_the_chart_gives_it() {
+    with_world(async |world| {
+        let force = PatchParams::apply("tests").force();
+        let roles: Api<ClusterRole> = Api::all(world.client.clone());
+        let bindings: Api<ClusterRoleBinding> = Api::all(world.client.clone());
+        for role in rendered::<ClusterRole>("ClusterRole") {
+            let name = role.metadata.name.clone().unwrap();
+            roles
+                .patch(&name, &force, &Patch::Apply(role))
+                .await
+                .unwrap();
+        }
+        for binding in rendered::<ClusterRoleBinding>("ClusterRoleBinding") {
+            let name = binding.metadata.name.clone().unwrap();
+            bindings
+                .patch(&name, &force, &Patch::Apply(binding))
+                .await
+                .unwrap();
+        }
+        let world = world.reconciled_by(OPERATOR);
+        running(&world, 3).await;
+        resize(&world, 2).await;
+        until_done(&world).await;
+        let mut next = crate::chat::cluster(3);
+        next["spec"]["image"] = json!("readstates:2");
+        world.replace(next).await.unwrap();
+        let chat: ReadStateCluster = until_done(&world).await;
+        assert_eq!(chat.status.unwrap().cache, "3/3");
+    });
+}
