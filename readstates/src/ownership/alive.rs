@@ -12,6 +12,10 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Ownership;
 use crate::{clock, store::chain};
 
+/// So often is the ring itself read while looking around: what a watch has missed is not missed for
+/// long.
+const LOOKS_PER_READ: u32 = 5;
+
 impl Ownership {
     /// Begins to renew the lease, to follow the ring and to take what is to be taken.
     pub fn begin(self: &Arc<Self>) {
@@ -105,17 +109,20 @@ impl Ownership {
     async fn look_around(self: Arc<Self>) {
         // Whoever looks before it has a lease has nothing to take.
         self.renew().await;
+        let mut looks = 0_u32;
         loop {
-            if self.look().await {
+            if self.look(looks.is_multiple_of(LOOKS_PER_READ)).await {
                 self.joined.send_replace(true);
             }
+            looks = looks.wrapping_add(1);
             sleep(self.config.timing.look_every).await;
         }
     }
 
-    /// Looks who is there, and takes what is to be taken; returns whether that was possible.
-    async fn look(self: &Arc<Self>) -> bool {
-        let known = self.routes.load().number() > 0;
+    /// Looks who is there, at the ring itself too when it should be read, and takes what is to be taken;
+    /// returns whether that was possible.
+    async fn look(self: &Arc<Self>, read: bool) -> bool {
+        let known = !read && self.routes.load().number() > 0;
         let (presences, read) = match self.store.presences().await {
             Ok(presences) => (
                 presences,
