@@ -110,15 +110,15 @@ async fn a_ring_of_1024_slots_comes_back_as_it_was(one: &dyn RingStore, other: &
     assert_eq!(*read(one).await.table, few);
 }
 
-/// Eight members take the slot from each other, five times each: no swap is lost, none is doubled.
+/// Six members take the slot from each other, three times each: no swap is lost, none is doubled.
 async fn of_many_who_swap_at_once_each_gets_its_turn<S: RingStore>(
     open: &impl AsyncFn() -> Arc<S>,
 ) {
     let before = read(&*open().await).await.table;
-    let stores = join_all((1..=8).map(|_| open())).await;
+    let stores = join_all((1..=6).map(|_| open())).await;
     let turns = stores.iter().zip(1..).map(|(store, me)| async move {
         let mut conflicts = 0;
-        for _ in 0..5 {
+        for _ in 0..3 {
             loop {
                 let current = read(&**store).await;
                 let next = taken(&current.table, &[7], me);
@@ -132,12 +132,12 @@ async fn of_many_who_swap_at_once_each_gets_its_turn<S: RingStore>(
     });
     join_all(turns).await;
     let after = read(&*stores[0]).await.table;
-    assert_eq!(after.number(), before.number() + 40);
+    assert_eq!(after.number(), before.number() + 18);
     let epoch = |table: &RingTable| {
         let config = table.config(Slot::new(7).unwrap()).unwrap();
         config.epoch().number()
     };
-    assert_eq!(epoch(&after), epoch(&before) + 40);
+    assert_eq!(epoch(&after), epoch(&before) + 18);
 }
 
 async fn a_watch_tells_what_is_and_what_comes(one: &dyn RingStore, other: &dyn RingStore) {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod conformance;
+mod kubernetes;
 
 use std::{fs, sync::Arc};
 
