@@ -9,6 +9,7 @@ use readstates_ring::{
     Incarnation, RingMember, RingTable, Slot, Succession,
     moves::{self, Live},
     planner::Candidate,
+    record::RingRecord,
 };
 
 use crate::{
@@ -180,8 +181,11 @@ impl Scene {
 
     /// A ring that nobody owns anything of yet.
     pub(crate) fn empty_ring(mut self) -> Self {
-        let json = br#"{"number":1,"members":[],"slots":{}}"#;
-        self.world.ring = RingSeen::Known(RingTable::from_json(json).unwrap());
+        let record = RingRecord {
+            number: 1,
+            ..RingRecord::from(&RingTable::default())
+        };
+        self.world.ring = RingSeen::Known(record.try_into().unwrap());
         self
     }
 

@@ -22,7 +22,7 @@ mod status;
 pub use cluster::{CacheSpec, PullPolicy, ReadStateCluster, ReadStateClusterSpec};
 pub use crds::{CrdFile, crd_files};
 pub use database::{DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, Reclaim, Storage};
-pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember, RingSlot};
+pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
 pub use status::{DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, Waiting};
 
 /// The API group of every kind here.

@@ -1,7 +1,5 @@
 //! The ring as the operator makes it: empty. From then on members alone write it.
 
-use std::collections::BTreeMap;
-
 use readstates_operator_api::{ReadStateRing, ReadStateRingSpec, labels::Component};
 
 use crate::validate::ValidatedCluster;
@@ -10,10 +8,6 @@ use crate::validate::ValidatedCluster;
 pub(super) fn empty(cluster: &ValidatedCluster, number: i64) -> ReadStateRing {
     ReadStateRing {
         metadata: cluster.id.child(cluster.id.cache(), Component::Cache),
-        spec: ReadStateRingSpec {
-            number,
-            members: Vec::new(),
-            slots: BTreeMap::new(),
-        },
+        spec: ReadStateRingSpec::empty(number),
     }
 }

@@ -6,11 +6,12 @@
 //! ```json
 //! { "number": 12,
 //!   "members": [ { "name": "chat-0", "incarnation": "0123456789abcdef", "url": "http://chat-0:7400", "zone": "a" } ],
-//!   "slots": { "0": { "epoch": 106420993, "owner": 0, "inherits": 106420992 } } }
+//!   "epochs": [ 106420993, 0, … ], "owners": [ 0, -1, … ], "inherits": [ 106420992, -1, … ] }
 //! ```
-//! `owner` is an index into `members`. A member is listed as long as it owns a slot. A slot that nobody
-//! ever owned is absent; one that is there stays, and its epoch only grows. `number` grows with each
-//! change and serves those who cached an older table; safety rests on the epochs alone.
+//! The lists have an entry for each slot; `owners` are indexes into `members`. A member is listed as long
+//! as it owns a slot. A slot that nobody ever owned has epoch 0 and -1 elsewhere; one that has an owner
+//! keeps having one, and its epoch only grows. `number` grows with each change and serves those who
+//! cached an older table; safety rests on the epochs alone.
 
 mod wire;
 
@@ -19,7 +20,7 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 
-pub use wire::{MemberRecord, RecordError, RingRecord, SlotRecord};
+pub use wire::{MemberRecord, RecordError, RingRecord};
 
 use crate::{
     Epoch, Incarnation, SlotConfig, Succession, SwapRefused,
@@ -238,13 +239,8 @@ impl RingTable {
             Some(listed) => listed.clone_from(owner),
             None => self.members.push(owner.clone()),
         }
-        let named: HashSet<Incarnation> = self
-            .slots
-            .iter()
-            .flatten()
-            .flat_map(|config| [Some(config.owner()), config.backup()])
-            .flatten()
-            .collect();
+        let named: HashSet<Incarnation> =
+            self.slots.iter().flatten().map(SlotConfig::owner).collect();
         self.members
             .retain(|member| named.contains(&member.incarnation));
     }

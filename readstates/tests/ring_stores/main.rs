@@ -46,13 +46,13 @@ async fn a_swap_in_a_folder_ends_when_somebody_keeps_the_lock() {
 async fn a_file_that_somebody_edited_is_named_with_its_place() {
     let folder = tempdir().unwrap();
     let ring = FileRing::open(folder.path()).unwrap();
-    let json = r#"{"number":1,"members":[],"slots":{"1024":{"epoch":1,"owner":0}}}"#;
+    let json = r#"{"number":1,"members":[],"epochs":[1],"owners":[0],"inherits":[-1]}"#;
     fs::write(folder.path().join("ring.json"), json).unwrap();
     let error = chain(&ring.get().await.unwrap_err());
     for part in [
         &*folder.path().to_string_lossy(),
         "ring.json",
-        "\"1024\" is no slot",
+        "epochs: there are 1 entries",
     ] {
         assert!(error.contains(part), "{error}");
     }

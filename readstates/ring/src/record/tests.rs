@@ -110,76 +110,95 @@ fn the_record_is_the_json_that_the_documentation_shows() {
     let table = swap(&RingTable::default(), &[0], 1, Succession::TakenOver);
     let table = swap(&table, &[0], 2, Succession::Handed);
     let json = String::from_utf8(table.to_json()).unwrap();
+    let list = |first: &str, other: &str| {
+        let others = vec![other; usize::from(SLOTS) - 1].join(",");
+        format!("[{first},{others}]")
+    };
+    let lists = [
+        list("106990338", "0"),
+        list("0", "-1"),
+        list("106990337", "-1"),
+    ];
+    let [epochs, owners, inherits] = lists;
     assert_eq!(
         json,
-        r#"{"number":2,"members":[{"name":"chat-2","incarnation":"0000000000000002","url":"http://chat-2:7400","zone":"a"}],"slots":{"0":{"epoch":106990338,"owner":0,"inherits":106990337}}}"#
+        format!(
+            r#"{{"number":2,"members":[{{"name":"chat-2","incarnation":"0000000000000002","url":"http://chat-2:7400","zone":"a"}}],"epochs":{epochs},"owners":{owners},"inherits":{inherits}}}"#
+        )
     );
 }
 
 #[test]
 fn a_record_that_contradicts_itself_is_refused_with_the_place() {
-    let members = r#"[{"name":"a","incarnation":"0000000000000001","url":"http://a"}]"#;
-    let ring = |number: &str, members: &str, slots: &str| {
-        format!(r#"{{"number":{number},"members":{members},"slots":{{{slots}}}}}"#)
+    let listed = |number: u64| MemberRecord::from(&member(number));
+    let good = RingRecord {
+        number: 1,
+        members: vec![listed(1)],
+        epochs: vec![5; 1024],
+        owners: vec![0; 1024],
+        inherits: vec![4; 1024],
     };
-    let twice = r#"[{"name":"a","incarnation":"0000000000000001","url":"http://a"},
-                    {"name":"b","incarnation":"0000000000000001","url":"http://b"}]"#;
+    assert!(RingTable::try_from(good.clone()).is_ok());
+    type Wrong = fn(&mut RingRecord);
+    let wrongs: [(&str, Wrong); 14] = [
+        ("number: 0", |r| r.number = 0),
+        ("0000000000000001 is listed twice", |r| {
+            r.members.push(r.members[0].clone())
+        }),
+        ("\"a b\" is no member name", |r| {
+            r.members[0].name = "a b".into()
+        }),
+        ("\"a\" is not http://HOST", |r| {
+            r.members[0].url = "a".into()
+        }),
+        ("is not http://HOST", |r| {
+            r.members[0].url = "http://a/b".into()
+        }),
+        ("\"\" is no zone", |r| {
+            r.members[0].zone = Some(String::new())
+        }),
+        ("epochs: there are 1023", |r| r.epochs.truncate(1023)),
+        ("owners: there are 1025", |r| r.owners.push(0)),
+        ("inherits: there are 0", |r| r.inherits.clear()),
+        ("owners: 1 of slot 7 is not among the 1", |r| {
+            r.owners[7] = 1
+        }),
+        ("owners: -2 of slot 7", |r| r.owners[7] = -2),
+        ("slot 7 has no owner", |r| r.owners[7] = -1),
+        ("slot 7: -1 is no epoch", |r| r.epochs[7] = -1),
+        ("slot 7: epoch 4 cannot inherit from epoch 4", |r| {
+            r.epochs[7] = 4
+        }),
+    ];
+    for (words, wrong) in wrongs {
+        let mut record = good.clone();
+        wrong(&mut record);
+        let refused = RingTable::try_from(record).unwrap_err().to_string();
+        assert!(refused.contains(words), "{words}: {refused}");
+    }
+}
+
+#[test]
+fn json_of_another_form_is_refused() {
+    let ring = |extra: &str| format!(r#"{{"number":1,"members":[],"epochs":[]{extra}}}"#);
     for (json, words) in [
         ("{}".to_owned(), "this is no ring: missing field `number`"),
         ("12".to_owned(), "this is no ring: invalid type"),
-        (ring("0", members, ""), "number: 0"),
-        (ring("-1", members, ""), "this is no ring: invalid value"),
-        (ring("1", twice, ""), "0000000000000001 is listed twice"),
-        (
-            ring("1", &members.replace("01", "0"), ""),
-            "sixteen hexadecimal digits",
-        ),
-        (
-            ring("1", &members.replace("\"a\"", "\"a b\""), ""),
-            "\"a b\" is no member name",
-        ),
-        (
-            ring("1", &members.replace("http://a", "a"), ""),
-            "\"a\" is not http://HOST",
-        ),
-        (
-            ring("1", &members.replace("http://a", "http://a/b"), ""),
-            "is not http://HOST",
-        ),
-        (
-            ring("1", members, r#""1024":{"epoch":1,"owner":0}"#),
-            "\"1024\" is no slot",
-        ),
-        (
-            ring("1", members, r#""01":{"epoch":1,"owner":0}"#),
-            "\"01\" is no slot",
-        ),
-        (
-            ring("1", members, r#""+1":{"epoch":1,"owner":0}"#),
-            "\"+1\" is no slot",
-        ),
-        (
-            ring("1", members, r#""1":{"epoch":1,"owner":1}"#),
-            "slots.1: member 1 is not among",
-        ),
-        (
-            ring("1", members, r#""1":{"epoch":-1,"owner":0}"#),
-            "slots.1: -1 is no epoch",
-        ),
-        (
-            ring("1", members, r#""1":{"epoch":1,"owner":0,"inherits":1}"#),
-            "slots.1: epoch 1 cannot",
-        ),
-        (
-            ring("1", members, r#""1":{"epoch":1,"owner":0,"lease":1}"#),
-            "unknown field `lease`",
-        ),
+        (ring(r#","owners":[],"lease":1"#), "unknown field `lease`"),
+        (ring(r#","owners":["a"]"#), "invalid type: string \"a\""),
     ] {
         let refused = RingTable::from_json(json.as_bytes())
             .unwrap_err()
             .to_string();
         assert!(refused.contains(words), "{json}: {refused}");
     }
+    let json =
+        String::from_utf8(swap(&RingTable::default(), &[0], 1, Succession::Handed).to_json());
+    let json = json.unwrap().replace("0000000000000001", "1");
+    let refused = RingTable::from_json(json.as_bytes())
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("sixteen hexadecimal digits"), "{refused}");
 }
 
 /// A swap that somebody asks: slots, owner, how, and whether the table it has is an old one.
