@@ -27,8 +27,9 @@ use crate::{cluster::Cluster, http::ReadState, ways::Ways, world::World};
 /// How long a change waits for the database at most while this goes on, in two values: changing one into the other
 /// replaces every pod.
 const FLUSH_INTERVALS: [&str; 2] = ["10s", "11s"];
-/// What a member that dies may take with it: the longer of them and half of it again, for jitter and the write itself.
-const LAST_FLUSH: Duration = Duration::from_secs(17);
+/// What a member that dies may take with it: the longer of them twice, for jitter and for writes that wait in line and
+/// take seconds on a small machine.
+const LAST_FLUSH: Duration = Duration::from_secs(22);
 /// Replacing five pods, each drained first.
 const SETTLES: Duration = Duration::from_mins(10);
 /// Before the first change, and after the last.

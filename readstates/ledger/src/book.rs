@@ -77,8 +77,11 @@ pub enum What {
     LostMeanwhile,
     /// A read that began after its acknowledgement did not show it.
     NotSeen,
-    /// An answer had a version below one that was known before it was asked for.
+    /// The answer to a change had a version below one that was known before it was asked for.
     VersionWentBack,
+    /// A read showed a version below one that was known before it began: what had that version is lost. Its
+    /// time is when that version was told.
+    ReadBehind,
 }
 
 /// An operation that is not as it should be.

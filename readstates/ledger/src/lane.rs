@@ -46,8 +46,8 @@ pub(crate) struct Shared {
     pub(crate) began: Instant,
     pub(crate) tallies: Tallies,
     pub(crate) over: AtomicBool,
-    /// The greatest version that was answered, by user.
-    pub(crate) versions: Mutex<HashMap<u64, u64>>,
+    /// The greatest version that was answered, and when, by user.
+    pub(crate) versions: Mutex<HashMap<u64, (u64, Duration)>>,
 }
 
 /// One lane.
@@ -171,7 +171,11 @@ impl Lane {
         self.ended(phase, began);
         let message = request.message_id.get();
         if let Ok(answer) = &done {
-            self.check_version(user, channel, floor, answer.version.0);
+            if answer.version.0 < floor.0 {
+                let at = self.shared.began.elapsed();
+                self.find(user, channel, 0, What::VersionWentBack, at);
+            }
+            self.learn_version(user, answer.version.0);
         }
         let fate = self.fate(phase, Operation::Ack, done.map(drop));
         self.book.acked(user, channel, message, fate);
@@ -343,7 +347,10 @@ impl Lane {
                 return;
             }
         };
-        self.check_version(user, channel, floor, states.version.0);
+        if states.version.0 < floor.0 {
+            self.find(user, channel, 0, What::ReadBehind, floor.1);
+        }
+        self.learn_version(user, states.version.0);
         let mut found = states.read_states.iter().map(Found::from);
         let state = found.find(|state| state.channel == channel);
         let count = state.map_or(0, |state| state.mention_count);
@@ -380,28 +387,27 @@ impl Lane {
         }
     }
 
-    /// The greatest version of a user that anybody was told until now.
-    fn known_version(&self, user: u64) -> u64 {
+    /// The greatest version of a user that anybody was told until now, and when.
+    fn known_version(&self, user: u64) -> (u64, Duration) {
         let versions = self
             .shared
             .versions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        versions.get(&user).copied().unwrap_or(0)
+        versions.get(&user).copied().unwrap_or_default()
     }
 
-    fn check_version(&mut self, user: u64, channel: u64, floor: u64, version: u64) {
-        if version < floor {
-            let at = self.shared.began.elapsed();
-            self.find(user, channel, 0, What::VersionWentBack, at);
-        }
+    fn learn_version(&mut self, user: u64, version: u64) {
+        let now = self.shared.began.elapsed();
         let mut versions = self
             .shared
             .versions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let known = versions.entry(user).or_default();
-        *known = version.max(*known);
+        if version > known.0 {
+            *known = (version, now);
+        }
     }
 
     fn find(&mut self, user: u64, channel: u64, message: u64, what: What, at: Duration) {

@@ -45,7 +45,7 @@ impl Verdict {
         });
         let excused = |finding: &Finding| {
             let may_be_lost = match finding.what {
-                What::Lost | What::LostMeanwhile | What::NotSeen => true,
+                What::Lost | What::LostMeanwhile | What::NotSeen | What::ReadBehind => true,
                 What::Doubled | What::Phantom | What::VersionWentBack => false,
             };
             let in_time = |excuse: &Excuse| (excuse.from..=excuse.until).contains(&finding.at);
