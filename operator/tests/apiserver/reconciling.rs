@@ -49,10 +49,7 @@ fn racks_then_schema_then_cache() {
         );
         let ring = world.get::<ReadStateRing>("chat").await.spec;
         let owned = ring.owners.iter().filter(|owner| **owner >= 0).count();
-        assert_eq!(
-            (ring.number, ring.members.len(), owned),
-            (1, 0, 0)
-        );
+        assert_eq!((ring.number, ring.members.len(), owned), (1, 0, 0));
         assert_eq!(waiting(&chat).unwrap(), "CacheNotReady");
 
         world.settle().await;
