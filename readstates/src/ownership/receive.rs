@@ -49,6 +49,11 @@ impl Ownership {
                 digest,
                 last,
             } => {
+                // Whoever confirms must stay to own: a transfer that began before this member began to leave
+                // ends here, and the sender keeps what it has.
+                if last.is_some() && self.draining.load(Ordering::Relaxed) {
+                    return Err(NotReceived::NotTaking);
+                }
                 let part = Part {
                     header,
                     blocks,
