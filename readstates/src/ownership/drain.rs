@@ -17,6 +17,8 @@ const BATCH: usize = 64;
 const PAUSE: Duration = Duration::from_millis(200);
 /// So many batches of which nothing was taken, one after the other, mean that nobody takes any.
 const VAIN_BATCHES: usize = 5;
+/// How often the ring is looked at for what was confirmed.
+const CONFIRMED_LOOKS: usize = 30;
 /// How often the last word is tried.
 const LAST_WORDS: usize = 3;
 
@@ -45,10 +47,23 @@ impl Ownership {
         self.draining.store(true, Ordering::Relaxed);
         let work = async {
             self.renew().await;
+            self.hear_of_confirmed().await;
             self.hand_over().await
         };
         // A batch that is cut off stays sealed: whoever gives up here writes everything and ends.
         timeout_at(deadline, work).await.unwrap_or(false)
+    }
+
+    /// Waits for the ring to name somebody for what this member has confirmed: it may be this one, and
+    /// then it hands that on, too. A sender that never swaps is not waited for longer than it may take.
+    async fn hear_of_confirmed(self: &Arc<Self>) {
+        for _ in 0..CONFIRMED_LOOKS {
+            if self.slots.counts().ready == 0 {
+                return;
+            }
+            self.refresh().await;
+            sleep(PAUSE).await;
+        }
     }
 
     /// One try to hand on everything.

@@ -84,6 +84,8 @@ pub(super) struct Counts {
     pub(super) owned: u16,
     pub(super) sealed: u16,
     pub(super) receiving: u16,
+    /// Of those that are received: confirmed, so that the ring may name this member for them.
+    pub(super) ready: u16,
 }
 
 impl Slots {
@@ -364,7 +366,11 @@ impl Slots {
         for machine in &inner.machines {
             match machine.state() {
                 State::Away => {}
-                State::Receiving { .. } | State::Ready { .. } => counts.receiving += 1,
+                State::Receiving { .. } => counts.receiving += 1,
+                State::Ready { .. } => {
+                    counts.receiving += 1;
+                    counts.ready += 1;
+                }
                 State::Owner { .. } => counts.owned += 1,
                 State::Sealed { .. } => {
                     counts.owned += 1;
