@@ -17,8 +17,6 @@ const BATCH: usize = 64;
 const PAUSE: Duration = Duration::from_millis(200);
 /// So many batches of which nothing was taken, one after the other, mean that nobody takes any.
 const VAIN_BATCHES: usize = 5;
-/// How often the ring is looked at for what was confirmed.
-const CONFIRMED_LOOKS: usize = 30;
 /// How often the last word is tried.
 const LAST_WORDS: usize = 3;
 
@@ -30,9 +28,11 @@ impl Ownership {
             return;
         }
         tracing::info!(owned = self.slots.counts().owned, "draining");
+        self.slots.begin_to_leave();
         let this = Arc::clone(self);
         self.spawn(async move {
             this.renew().await;
+            this.hear_of_confirmed().await;
             while !this.hand_over().await {
                 this.engine.flush_all().await;
                 sleep(this.config.timing.look_every).await;
@@ -45,6 +45,7 @@ impl Ownership {
     /// it, or it is too late; returns whether nothing is left.
     pub async fn drain(self: &Arc<Self>, deadline: Instant) -> bool {
         self.draining.store(true, Ordering::Relaxed);
+        self.slots.begin_to_leave();
         let work = async {
             self.renew().await;
             self.hear_of_confirmed().await;
@@ -55,12 +56,9 @@ impl Ownership {
     }
 
     /// Waits for the ring to name somebody for what this member has confirmed: it may be this one, and
-    /// then it hands that on, too. A sender that never swaps is not waited for longer than it may take.
+    /// then it hands that on, too. Whoever has its confirmation swaps, or takes the slot back.
     async fn hear_of_confirmed(self: &Arc<Self>) {
-        for _ in 0..CONFIRMED_LOOKS {
-            if self.slots.counts().ready == 0 {
-                return;
-            }
+        while self.slots.counts().ready > 0 {
             self.refresh().await;
             sleep(PAUSE).await;
         }

@@ -49,11 +49,6 @@ impl Ownership {
                 digest,
                 last,
             } => {
-                // Whoever confirms must stay to own: a transfer that began before this member began to leave
-                // ends here, and the sender keeps what it has.
-                if last.is_some() && self.draining.load(Ordering::Relaxed) {
-                    return Err(NotReceived::NotTaking);
-                }
                 let part = Part {
                     header,
                     blocks,
@@ -63,6 +58,7 @@ impl Ownership {
                 let confirmed = self.slots.take_part(&part).map_err(|why| {
                     tracing::warn!(origin = %Incarnation::new(header.origin), "a part was not taken: {why}");
                     match why {
+                        NotTaken::Leaving => NotReceived::NotTaking,
                         NotTaken::UnknownTransfer
                         | NotTaken::OutOfOrder { .. }
                         | NotTaken::Digest

@@ -45,6 +45,8 @@ struct Inner {
     transfers: HashMap<Incarnation, Transfer>,
     /// Slots to be served once what is left of them is swept.
     opening: Vec<(Slot, Epoch)>,
+    /// Nothing is confirmed any more: whoever confirms must stay to own.
+    leaving: bool,
 }
 
 /// What comes from one member.
@@ -68,6 +70,8 @@ pub(super) struct Part {
 /// Why a part was not taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotTaken {
+    #[error("this member is leaving")]
+    Leaving,
     #[error("this transfer is not known here; begin again")]
     UnknownTransfer,
     #[error("part {came} came instead of part {expected}")]
@@ -100,6 +104,7 @@ impl Slots {
                 machines: machines.collect(),
                 transfers: HashMap::new(),
                 opening: Vec::new(),
+                leaving: false,
             }),
             sweeping: Turn::new(()),
             litter: Notify::new(),
@@ -241,6 +246,11 @@ impl Slots {
         taken
     }
 
+    /// Confirms nothing from now on; the senders keep what they have.
+    pub(super) fn begin_to_leave(&self) {
+        self.inner.lock().leaving = true;
+    }
+
     /// Takes a part in. After the last one: the slots of which everything is here.
     pub(super) fn take_part(&self, part: &Part) -> Result<Vec<Slot>, NotTaken> {
         let Part {
@@ -251,6 +261,9 @@ impl Slots {
         } = part;
         let origin = Incarnation::new(header.origin);
         let mut inner = self.inner.lock();
+        if inner.leaving && last.is_some() {
+            return Err(NotTaken::Leaving);
+        }
         let transfer = inner
             .transfers
             .get(&origin)
