@@ -72,6 +72,10 @@ impl Gate {
     /// Goes in, if the door is open.
     pub(super) fn enter(&self, slot: Slot) -> Option<Pass<'_>> {
         let door = self.door(slot);
+        // Who is not let in leaves no trace: going out wakes those who wait, and they look again.
+        if door.inside.load(Ordering::Acquire) & OPEN == 0 {
+            return None;
+        }
         let before = door.inside.fetch_add(1, Ordering::AcqRel);
         // Counted from here on: who waits for the door to be left waits for this one, too.
         let pass = Pass {
@@ -239,5 +243,16 @@ mod tests {
         assert!(!gate.wait(slot, deadline, || gate.is_open(slot)).await);
         let places: Vec<_> = (0..3).map(|_| gate.queue()).collect();
         assert!(places[1].is_some() && places[2].is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_in_front_of_a_closed_door_do_not_wake_each_other() {
+        let (gate, slot, _) = gate();
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let waits = gate.wait(slot, deadline, || gate.is_open(slot));
+        let mut waits = std::pin::pin!(waits);
+        assert!(futures::poll!(waits.as_mut()).is_pending());
+        assert!(gate.enter(slot).is_none());
+        assert!(futures::poll!(waits.as_mut()).is_pending());
     }
 }
