@@ -8,6 +8,7 @@ use kube::{
     ResourceExt,
     api::{DeleteParams, EvictParams},
 };
+use tokio::time::Instant;
 
 use crate::{
     cluster::Cluster,
@@ -66,11 +67,12 @@ impl Cluster {
         self.another_is_ready(&name, old).await
     }
 
-    /// `kill -9` of a cache pod's process, and until the next in the same pod is ready.
+    /// `kill -9` of a cache pod's process, and until the next in the same pod is ready. Tells when the process was
+    /// dead: finding it takes seconds on a busy node.
     ///
     /// # Errors
     /// When nothing can be done on the node, or the process is not found or does not come back.
-    pub async fn kill_process(&self, ordinal: usize) -> Result<()> {
+    pub async fn kill_process(&self, ordinal: usize) -> Result<Instant> {
         let (pods, name) = (self.api::<Pod>(), self.pod_name(ordinal));
         let pod = pods.get(&name).await?;
         let uid = pod.uid().context("a pod without a UID")?;
@@ -82,10 +84,11 @@ impl Cluster {
             said.contains("killed"),
             "no process of {name} on {node}: {said:?}"
         );
+        let dead = Instant::now();
         let again = |pod: &Pod| restarts(pod) > before && is_ready(pod);
         self.watch(&name, "is up again", crate::cluster::PODS_CHANGE, again)
             .await?;
-        Ok(())
+        Ok(dead)
     }
 
     /// The UIDs of the cache pods.

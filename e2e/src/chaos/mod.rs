@@ -113,7 +113,7 @@ impl Chaos {
     /// # Errors
     /// When it does not.
     pub async fn step(&mut self, step: Step) -> Result<()> {
-        let began = self.load.elapsed();
+        let began = Instant::now();
         match step {
             Step::Scale(members) => {
                 self.members = members;
@@ -146,11 +146,12 @@ impl Chaos {
             Step::Evict(victim) => self.cluster.evict_pod(victim).await?,
             Step::Force(victim) => {
                 self.cluster.force_pod(victim).await?;
-                self.excuse(began);
+                // Nobody tells when its process was dead: before the next one was ready.
+                self.excuse(began, Instant::now());
             }
             Step::Kill(victim) => {
-                self.cluster.kill_process(victim).await?;
-                self.excuse(began);
+                let dead = self.cluster.kill_process(victim).await?;
+                self.excuse(began, dead);
             }
         }
         self.cluster.settles(self.members).await
@@ -185,11 +186,12 @@ impl Chaos {
     }
 
     /// What was acknowledged in the last flush interval before a crash may be lost, and nothing that was acknowledged
-    /// after it. `began` is when the crash was asked for; it came within seconds.
-    fn excuse(&mut self, began: Duration) {
+    /// after it: the crash was asked for when it `began`, and the process was `dead` by then.
+    fn excuse(&mut self, began: Instant, dead: Instant) {
+        let now = self.load.elapsed();
         self.excuses.push(Excuse {
-            from: began.saturating_sub(LAST_FLUSH),
-            until: began + Duration::from_secs(5),
+            from: now.saturating_sub(began.elapsed() + LAST_FLUSH),
+            until: now.saturating_sub(dead.elapsed()),
         });
     }
 }

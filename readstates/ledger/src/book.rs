@@ -9,11 +9,21 @@ use std::{
 /// the last, which could not say 3.
 pub const AMOUNTS: usize = 15;
 
+/// When a call was made, from the beginning of the load. What it changed was changed by some member in between:
+/// a call to many users ends with the last of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Call {
+    /// When it was sent.
+    pub sent: Duration,
+    /// When its answer came.
+    pub answered: Duration,
+}
+
 /// What is known about an operation that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It was acknowledged, this long after the load began.
-    Acknowledged(Duration),
+    /// It was acknowledged by this call.
+    Acknowledged(Call),
     /// It may have been applied.
     Unknown,
     /// It was refused: it must not be there.
@@ -80,7 +90,7 @@ pub enum What {
     /// The answer to a change had a version below one that was known before it was asked for.
     VersionWentBack,
     /// A read showed a version below one that was known before it began: what had that version is lost. Its
-    /// time is when that version was told.
+    /// call is the one that told that version.
     ReadBehind,
 }
 
@@ -95,8 +105,8 @@ pub struct Finding {
     pub message: u64,
     /// What is wrong.
     pub what: What,
-    /// When it was acknowledged (or, for what never was, found), from the beginning of the load.
-    pub at: Duration,
+    /// The call that acknowledged it (or, for what never was, that found it).
+    pub call: Call,
 }
 
 /// What a comparison came to.
@@ -145,13 +155,13 @@ impl Book {
         self.found_meanwhile.push(finding);
     }
 
-    /// The mentions of a channel that were acknowledged: their messages and when.
-    pub fn acknowledged_mentions(&self, user: u64, channel: u64) -> Vec<(usize, u64, Duration)> {
+    /// The mentions of a channel that were acknowledged: their messages and by which calls.
+    pub fn acknowledged_mentions(&self, user: u64, channel: u64) -> Vec<(usize, u64, Call)> {
         let Some(Page::Mentions(entries)) = self.pages.get(&(user, channel)) else {
             return Vec::new();
         };
         let of = |(index, entry): (usize, &Entry)| match entry.fate {
-            Fate::Acknowledged(at) => Some((index, entry.message, at)),
+            Fate::Acknowledged(call) => Some((index, entry.message, call)),
             Fate::Unknown | Fate::NothingDone => None,
         };
         entries.iter().enumerate().filter_map(of).collect()
@@ -204,7 +214,9 @@ fn enter(entries: &mut Vec<Entry>, message: u64, fate: Fate) {
     {
         Some(entry) => {
             entry.fate = match (entry.fate, fate) {
-                (Fate::Acknowledged(at), _) | (_, Fate::Acknowledged(at)) => Fate::Acknowledged(at),
+                (Fate::Acknowledged(call), _) | (_, Fate::Acknowledged(call)) => {
+                    Fate::Acknowledged(call)
+                }
                 (Fate::Unknown, _) | (_, Fate::Unknown) => Fate::Unknown,
                 (Fate::NothingDone, Fate::NothingDone) => Fate::NothingDone,
             }
@@ -232,7 +244,7 @@ impl Audit {
         }
         if rest != 0 {
             // More than was ever sent.
-            self.find(user, state.channel, 0, What::Phantom, Duration::ZERO);
+            self.find(user, state.channel, 0, What::Phantom, Call::default());
         }
     }
 
@@ -254,7 +266,7 @@ impl Audit {
                 state.channel,
                 state.last_message,
                 What::Phantom,
-                Duration::ZERO,
+                Call::default(),
             );
         }
     }
@@ -263,13 +275,15 @@ impl Audit {
     fn entry(&mut self, user: u64, channel: u64, entry: Entry, times: u32) {
         let Entry { message, fate } = entry;
         match (fate, times) {
-            (Fate::Acknowledged(at), 0) => self.find(user, channel, message, What::Lost, at),
-            (Fate::Acknowledged(at), 2..) => self.find(user, channel, message, What::Doubled, at),
+            (Fate::Acknowledged(call), 0) => self.find(user, channel, message, What::Lost, call),
+            (Fate::Acknowledged(call), 2..) => {
+                self.find(user, channel, message, What::Doubled, call);
+            }
             (Fate::Unknown, 2..) => {
-                self.find(user, channel, message, What::Doubled, Duration::ZERO);
+                self.find(user, channel, message, What::Doubled, Call::default());
             }
             (Fate::NothingDone, 1..) => {
-                self.find(user, channel, message, What::Phantom, Duration::ZERO);
+                self.find(user, channel, message, What::Phantom, Call::default());
             }
             (Fate::Unknown, 1) => self.unknown_and_there += 1,
             (Fate::Unknown, 0) => self.unknown_and_not += 1,
@@ -280,13 +294,13 @@ impl Audit {
         }
     }
 
-    fn find(&mut self, user: u64, channel: u64, message: u64, what: What, at: Duration) {
+    fn find(&mut self, user: u64, channel: u64, message: u64, what: What, call: Call) {
         self.findings.push(Finding {
             user,
             channel,
             message,
             what,
-            at,
+            call,
         });
     }
 }
@@ -295,7 +309,10 @@ impl Audit {
 mod tests {
     use super::*;
 
-    const AT: Duration = Duration::from_secs(7);
+    const AT: Call = Call {
+        sent: Duration::from_secs(6),
+        answered: Duration::from_secs(7),
+    };
     const OK: Fate = Fate::Acknowledged(AT);
 
     fn audit(book: &Book, channel: u64, last_message: u64, mention_count: u32) -> Audit {
@@ -340,7 +357,7 @@ mod tests {
             (103, What::Doubled),
         ];
         assert_eq!(whats(&found), expected);
-        assert_eq!(found.findings[0].at, AT);
+        assert_eq!(found.findings[0].call, AT);
         assert_eq!(
             whats(&audit(&book, 2, 0, 1 << 8 | count([1; 4]))),
             [(0, What::Phantom)]

@@ -18,7 +18,7 @@ use readstates_client::{Client, Error, Mentioned, Outcome};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::{
-    book::{AMOUNTS, Book, Fate, Finding, Found, What},
+    book::{AMOUNTS, Book, Call, Fate, Finding, Found, What},
     tally::{Operation, Phase, Tallies},
 };
 
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) tallies: Tallies,
     pub(crate) over: AtomicBool,
     /// The greatest version that was answered, and when, by user.
-    pub(crate) versions: Mutex<HashMap<u64, (u64, Duration)>>,
+    pub(crate) versions: Mutex<HashMap<u64, (u64, Call)>>,
 }
 
 /// One lane.
@@ -171,13 +171,13 @@ impl Lane {
         self.ended(phase, began);
         let message = request.message_id.get();
         if let Ok(answer) = &done {
+            let call = self.call(began);
             if answer.version.0 < floor.0 {
-                let at = self.shared.began.elapsed();
-                self.find(user, channel, 0, What::VersionWentBack, at);
+                self.find(user, channel, 0, What::VersionWentBack, call);
             }
-            self.learn_version(user, answer.version.0);
+            self.learn_version(user, answer.version.0, call);
         }
-        let fate = self.fate(phase, Operation::Ack, done.map(drop));
+        let fate = self.fate(phase, began, Operation::Ack, done.map(drop));
         self.book.acked(user, channel, message, fate);
     }
 
@@ -253,10 +253,10 @@ impl Lane {
                 (failed.user_id.get(), failed.outcome)
             })
             .collect();
-        let now = self.shared.began.elapsed();
+        let call = self.call(began);
         for &user in users {
             let fate = match failed.get(&user) {
-                None => Fate::Acknowledged(now),
+                None => Fate::Acknowledged(call),
                 Some(Outcome::Unknown) => Fate::Unknown,
                 Some(Outcome::NothingDone) => Fate::NothingDone,
             };
@@ -281,11 +281,11 @@ impl Lane {
         let (phase, began) = self.begins();
         let outcomes = self.client.batch(&records).await;
         self.ended(phase, began);
-        let now = self.shared.began.elapsed();
+        let call = self.call(began);
         let mut open = Vec::new();
         for (&user, outcome) in users.iter().zip(outcomes) {
             let fate = match outcome {
-                RecordOutcome::Applied | RecordOutcome::Ignored => Fate::Acknowledged(now),
+                RecordOutcome::Applied | RecordOutcome::Ignored => Fate::Acknowledged(call),
                 RecordOutcome::Unknown => Fate::Unknown,
                 RecordOutcome::NotTaken | RecordOutcome::Bad => Fate::NothingDone,
             };
@@ -311,13 +311,13 @@ impl Lane {
         if acknowledged.is_empty() {
             return;
         }
-        let (index, message, at) = acknowledged[self.random.random_range(0..acknowledged.len())];
+        let (index, message, call) = acknowledged[self.random.random_range(0..acknowledged.len())];
         let (phase, began) = self.begins();
         let request = request(channel, message, Book::amount(index), &[user]);
         let done = self.client.mention(&request).await;
         self.ended(phase, began);
         if done.applied > 0 {
-            self.find(user, channel, message, What::LostMeanwhile, at);
+            self.find(user, channel, message, What::LostMeanwhile, call);
         }
         for failed in done.failed {
             let why = failed.problem.map_or("no answer", |problem| problem.name());
@@ -343,20 +343,20 @@ impl Lane {
         let states = match read {
             Ok(states) => states,
             Err(error) => {
-                self.fate(phase, Operation::Read, Err(error));
+                self.fate(phase, began, Operation::Read, Err(error));
                 return;
             }
         };
         if states.version.0 < floor.0 {
             self.find(user, channel, 0, What::ReadBehind, floor.1);
         }
-        self.learn_version(user, states.version.0);
+        self.learn_version(user, states.version.0, self.call(began));
         let mut found = states.read_states.iter().map(Found::from);
         let state = found.find(|state| state.channel == channel);
         let count = state.map_or(0, |state| state.mention_count);
-        for (index, message, at) in acknowledged {
+        for (index, message, call) in acknowledged {
             if count >> (2 * index) & 3 == 0 {
-                self.find(user, channel, message, What::NotSeen, at);
+                self.find(user, channel, message, What::NotSeen, call);
             }
         }
     }
@@ -369,9 +369,24 @@ impl Lane {
         self.shared.tallies.took(phase, began.elapsed());
     }
 
-    fn fate(&self, phase: Phase, operation: Operation, done: Result<(), Error>) -> Fate {
+    /// The call that began then and has just ended.
+    fn call(&self, began: Instant) -> Call {
+        let answered = self.shared.began.elapsed();
+        Call {
+            sent: answered.saturating_sub(began.elapsed()),
+            answered,
+        }
+    }
+
+    fn fate(
+        &self,
+        phase: Phase,
+        began: Instant,
+        operation: Operation,
+        done: Result<(), Error>,
+    ) -> Fate {
         match done {
-            Ok(()) => Fate::Acknowledged(self.shared.began.elapsed()),
+            Ok(()) => Fate::Acknowledged(self.call(began)),
             Err(error) => {
                 let why = error
                     .problem()
@@ -387,8 +402,8 @@ impl Lane {
         }
     }
 
-    /// The greatest version of a user that anybody was told until now, and when.
-    fn known_version(&self, user: u64) -> (u64, Duration) {
+    /// The greatest version of a user that anybody was told until now, and by which call.
+    fn known_version(&self, user: u64) -> (u64, Call) {
         let versions = self
             .shared
             .versions
@@ -397,8 +412,7 @@ impl Lane {
         versions.get(&user).copied().unwrap_or_default()
     }
 
-    fn learn_version(&mut self, user: u64, version: u64) {
-        let now = self.shared.began.elapsed();
+    fn learn_version(&mut self, user: u64, version: u64, call: Call) {
         let mut versions = self
             .shared
             .versions
@@ -406,17 +420,17 @@ impl Lane {
             .unwrap_or_else(PoisonError::into_inner);
         let known = versions.entry(user).or_default();
         if version > known.0 {
-            *known = (version, now);
+            *known = (version, call);
         }
     }
 
-    fn find(&mut self, user: u64, channel: u64, message: u64, what: What, at: Duration) {
+    fn find(&mut self, user: u64, channel: u64, message: u64, what: What, call: Call) {
         self.book.note(Finding {
             user,
             channel,
             message,
             what,
-            at,
+            call,
         });
     }
 }

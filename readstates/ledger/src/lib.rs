@@ -20,7 +20,7 @@ mod load;
 mod tally;
 mod verdict;
 
-pub use book::{AMOUNTS, Audit, Book, Fate, Finding, Found, What};
+pub use book::{AMOUNTS, Audit, Book, Call, Fate, Finding, Found, What};
 pub use lane::Kind;
 pub use load::{Load, Plan, Told};
 pub use tally::{Operation, Phase, Tallies};

@@ -41,7 +41,7 @@ pub struct Load {
 }
 
 /// What a load did and was told.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Told {
     /// The operations.
     pub book: Book,
