@@ -87,7 +87,7 @@ fn too_few_or_taken_local_disks_are_refused_unless_they_are_optional() -> Result
     let vm = rack.boot()?;
     three.refused(&vm, "", "E_SSD_MISSING")?;
     vm.run(
-        "/sbin/mke2fs -q -F /dev/nvme0n1 && mkdir -p /mnt/other && mount /dev/nvme0n1 /mnt/other",
+        "/sbin/mke2fs -q -F /dev/nvme0n1 && mkdir -p /mnt/other && mount -o ro /dev/nvme0n1 /mnt/other",
     )?;
     superdisk.refused(&vm, "", "E_SSD_BUSY")?;
     vm.run("umount /mnt/other")?;

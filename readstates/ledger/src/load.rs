@@ -77,6 +77,12 @@ impl Load {
         self.shared.tallies.enter(phase);
     }
 
+    /// How many calls that began in this phase have ended.
+    #[must_use]
+    pub fn calls(&self, phase: Phase) -> u64 {
+        self.shared.tallies.latency(phase, &[]).0
+    }
+
     /// How long the load goes on already; what findings and excuses count in.
     #[must_use]
     pub fn elapsed(&self) -> Duration {

@@ -7,8 +7,12 @@ use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader, Write},
     os::unix::process::ExitStatusExt,
+    path::Path,
     process::{ExitCode, ExitStatus, Stdio},
-    sync::{Arc, Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
     time::Duration,
 };
@@ -17,6 +21,8 @@ use e2e_disk::protocol::{Ended, Order, Word};
 
 /// Between two looks at a port that has nobody at its other end yet.
 const IDLE: Duration = Duration::from_millis(50);
+/// So long before a command is killed for having taken too long, what everybody waits for is written down.
+const BEFORE_THE_END: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let Some(port) = std::env::args().nth(1) else {
@@ -67,12 +73,21 @@ fn take_orders(port: &str) -> io::Result<()> {
 fn run(order: &Order) -> io::Result<Ended> {
     let Order { id, run, limit_s } = order;
     let path = |of: &str| format!("/run/guest-{id}.{of}");
-    let status = shell(
-        run,
-        *limit_s,
-        File::create(path("out"))?,
-        File::create(path("err"))?,
-    )?;
+    let (ended, end) = mpsc::channel::<()>();
+    let errors = File::options()
+        .create(true)
+        .append(true)
+        .open(path("err"))?;
+    let mut post_mortem = errors.try_clone()?;
+    let patience = Duration::from_secs(*limit_s).saturating_sub(BEFORE_THE_END);
+    thread::spawn(move || {
+        if end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            // It is for a person who looks for the cause: as much as can be had.
+            let _ = post_mortem.write_all(what_waits().as_bytes());
+        }
+    });
+    let status = shell(run, *limit_s, File::create(path("out"))?, errors)?;
+    drop(ended);
     let printed = |of: &str| -> io::Result<String> {
         let bytes = fs::read(path(of))?;
         fs::remove_file(path(of))?;
@@ -100,6 +115,27 @@ fn shell(command: &str, limit_s: u64, stdout: File, stderr: File) -> io::Result<
         .stdout(stdout)
         .stderr(stderr)
         .status()
+}
+
+/// What md does, and for each thread that is a program's or cannot be interrupted: where in the kernel it is.
+fn what_waits() -> String {
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    let mut text = format!("still at it:\n{}", read(Path::new("/proc/mdstat")));
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let threads = processes.filter_map(|process| fs::read_dir(process.path().join("task")).ok());
+    for thread in threads.flatten().flatten() {
+        let thread = thread.path();
+        let (comm, status) = (read(&thread.join("comm")), read(&thread.join("status")));
+        let state = status.lines().find(|line| line.starts_with("State:"));
+        let state = state.unwrap_or_default();
+        let program = !read(&thread.join("cmdline")).is_empty();
+        if program || state.contains('D') {
+            let stack = read(&thread.join("stack"));
+            let (comm, thread) = (comm.trim(), thread.display());
+            text += &format!("{comm} {thread} {state}\n{stack}");
+        }
+    }
+    text
 }
 
 fn say(answers: &Mutex<File>, word: &Word) -> io::Result<()> {
