@@ -1,9 +1,9 @@
 //! One member, from start to stop.
 //!
-//! A stop loses nothing: while the member goes on serving, its slots are handed to others; when nobody
-//! is there to take them, what is dirty is written; then changes are refused, and what came in meanwhile
-//! is written; then it stops listening. Readiness fails only at the end: a member that can still answer
-//! and forward is useful.
+//! A stop loses nothing: while the member goes on serving, its slots are handed to others, and what is
+//! dirty is written, both from the start: neither a ring nor a database that does not answer holds up
+//! the other. Then changes are refused, and what came in meanwhile is written; then it stops listening.
+//! Readiness fails only at the end: a member that can still answer and forward is useful.
 
 use std::{
     io,
@@ -244,13 +244,17 @@ impl Server {
         let started = Instant::now();
         tracing::info!(
             dirty_users = engine.cache().dirty_users(),
-            "stopping: writing what is dirty"
+            "stopping: handing on what is owned, and writing what is dirty"
         );
         let deadline = tokio::time::Instant::now() + patience;
-        // What is left of the time is for writing.
-        let handed = app.ownership.drain(deadline - patience / 4).await;
+        let handed = tokio::select! {
+            // What is left of the time is for what comes in until then.
+            handed = app.ownership.drain(deadline - patience / 4) => handed,
+            // Cancel-safe: what it has begun is ended by the flusher.
+            never = engine.keep_writing() => match never {},
+        };
         let drain = async {
-            // Most is written while changes are still taken: the pause at the end stays short.
+            // Most is written while changes are taken: the pause at the end stays short.
             engine.flush_all().await;
             engine.seal();
             app.ownership.drop_received().await;

@@ -8,11 +8,12 @@ mod many;
 #[cfg(test)]
 mod property;
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{Notify, watch},
     task::JoinHandle,
+    time::{sleep, timeout},
 };
 
 use crate::{
@@ -29,6 +30,11 @@ use crate::{
 /// up to the last.
 const FIRST_DRAIN_RETRY: Duration = Duration::from_millis(100);
 const LAST_DRAIN_RETRY: Duration = Duration::from_secs(1);
+/// Between two rounds of writing everything while changes are taken: each may write all that changed
+/// since the last.
+const WRITE_AGAIN: Duration = Duration::from_secs(1);
+/// A round may take so long until what became dirty meanwhile is asked for, too.
+const LONGEST_ROUND: Duration = Duration::from_secs(5);
 
 /// Why the owner did not do what it was asked to. Nothing changed, except where it says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -221,12 +227,23 @@ impl Engine {
         self.cache.seal();
     }
 
+    /// Writes what is dirty now, and soon what becomes so, until it is dropped.
+    pub async fn keep_writing(&self) -> Infallible {
+        loop {
+            // A user whose slot is about to be released may never be written here.
+            let round = timeout(LONGEST_ROUND, self.flush_all()).await;
+            let flushed = round.unwrap_or_default();
+            tracing::debug!(flushed.written, flushed.failed, "written while stopping");
+            sleep(WRITE_AGAIN).await;
+        }
+    }
+
     /// Writes until nothing is dirty. Never ends while the store does not take what is dirty.
     pub async fn drain(&self) {
         let mut wait = FIRST_DRAIN_RETRY;
         while self.cache.dirty_users() > 0 {
             if self.flush_all().await.failed > 0 {
-                tokio::time::sleep(wait).await;
+                sleep(wait).await;
                 wait = (wait * 2).min(LAST_DRAIN_RETRY);
             }
         }

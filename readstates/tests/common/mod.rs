@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use readstates::{
     config::{Limits, RingConfig, ServeConfig, StoreConfig},
     ownership::{
-        Timing,
+        HttpPeers, Peers, Timing,
         store::{MemoryRing, RingStore},
     },
     server::{Listeners, Server, Stopped},
@@ -88,8 +88,19 @@ pub async fn among(
     ring: Arc<dyn RingStore>,
     config: ServeConfig,
 ) -> Running {
+    let peers = HttpPeers::new().unwrap();
+    among_peers(store, ring, peers, config).await
+}
+
+/// A member of a ring that reaches the others in this way when slots move.
+pub async fn among_peers(
+    store: Arc<dyn Store>,
+    ring: Arc<dyn RingStore>,
+    peers: Arc<dyn Peers>,
+    config: ServeConfig,
+) -> Running {
     let listeners = Listeners::bind(&config).await.unwrap();
-    let server = Server::start(&config, store, ring, listeners)
+    let server = Server::start_among(&config, store, ring, peers, listeners)
         .await
         .unwrap();
     Running {
@@ -100,14 +111,18 @@ pub async fn among(
 
 /// A member of a ring that others are in, too, and that notices soon when they are away.
 pub async fn member(name: &str, store: Arc<dyn Store>, ring: Arc<dyn RingStore>) -> Running {
-    let config = ServeConfig {
+    among(store, ring, of_ring(name)).await
+}
+
+/// A member of a ring that others are in, too.
+pub fn of_ring(name: &str) -> ServeConfig {
+    ServeConfig {
         member: name.to_owned(),
         // What counts is that it is not the member's own.
         ring: RingConfig::File("shared".into()),
         timing: QUICK,
         ..config(NEVER)
-    };
-    among(store, ring, config).await
+    }
 }
 
 /// Members that share a store and a ring, and have about as many slots each.
