@@ -44,11 +44,17 @@ fn serve(store: &str) -> Serving {
     serve_with(&["--store", store])
 }
 
-/// On free ports.
+/// On free ports. It ends with this thread, however that ends: also when the test is killed.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program itself is what is tested here"
+)]
 fn serve_with(more: &[&str]) -> Serving {
     let any = "127.0.0.1:0";
-    let flags = ["serve", "--listen", any, "--admin-listen", any];
-    let mut command = program(&flags);
+    let mut command = Command::new("setpriv");
+    command.env_clear().args(["--pdeathsig", "KILL", "--"]);
+    command.args([env!("CARGO_BIN_EXE_readstates"), "serve"]);
+    command.args(["--listen", any, "--admin-listen", any]);
     let mut child = command.args(more).stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap());
     let event = loop {
