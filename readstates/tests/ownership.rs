@@ -438,6 +438,26 @@ async fn whoever_is_asked_for_a_slot_that_has_just_moved_looks_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_dirty_counts_as_written_when_it_is() {
+    let database = FaultyStore::new();
+    let world = World {
+        store: Arc::clone(&database) as _,
+        ring: Arc::new(MemoryRing::default()),
+    };
+    let (first, second) = (world.member("chat-0").await, world.member("chat-1").await);
+    for user in 1..=40 {
+        first.ack(user, 10, 5).await;
+    }
+    balance(&[&first, &second]).await;
+    let came = second.status().await["dirty_users"].as_u64().unwrap();
+    assert!(came > 0, "some of 40 users moved with half of the slots");
+    database.slow(Duration::ZERO, Duration::from_millis(100));
+    let flushed = second.post("/admin/v1/flush", json!({})).await.ok();
+    assert_eq!(flushed["flushed_users"], came);
+    assert_eq!(second.status().await["dirty_users"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_users_move_with_what_is_dirty_and_what_is_not() {
     let world = World::new();
     let first = world.member("chat-0").await;

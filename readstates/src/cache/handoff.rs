@@ -204,7 +204,9 @@ impl Stripe {
             let since = now.checked_sub(age).unwrap_or(now);
             let since = shared.moment(since);
             let due = since.after(jittered(shared.flush_interval, user));
-            self.dirty.became_dirty(user, since, due, version);
+            // Nothing here knows what is written of it; the last change is not.
+            let written = version.saturating_sub(1);
+            self.dirty.became_dirty(user, since, due, written);
             self.tables.at_mut(spot).put_stage(Stage::Noted);
         }
         self.tidy_since(appended);

@@ -242,7 +242,9 @@ impl Engine {
     pub async fn drain(&self) {
         let mut wait = FIRST_DRAIN_RETRY;
         while self.cache.dirty_users() > 0 {
-            if self.flush_all().await.failed > 0 {
+            let Flushed { written, failed } = self.flush_all().await;
+            // Those of closed slots are neither: they go with their slots.
+            if failed > 0 || written == 0 {
                 sleep(wait).await;
                 wait = (wait * 2).min(LAST_DRAIN_RETRY);
             }
