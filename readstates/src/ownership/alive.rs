@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
+use rand::Rng;
 use readstates_ring::{
     Epoch, Slot, Succession,
     handoff::{Action, Event},
@@ -115,7 +116,14 @@ impl Ownership {
                 self.joined.send_replace(true);
             }
             looks = looks.wrapping_add(1);
-            sleep(self.config.timing.look_every).await;
+            let table = Arc::clone(self.routes.load().table());
+            let share = rand::rng().random_range(0.0..1.0);
+            let every = self.config.timing.look_every;
+            let wait = self
+                .watch
+                .lock()
+                .next_look(&table, clock::now(), every, share);
+            sleep(wait).await;
         }
     }
 
@@ -168,7 +176,8 @@ impl Ownership {
             })
             .collect();
         let slots: Vec<Slot> = asked.iter().map(|&(slot, _)| slot).collect();
-        self.swap(asked, &self.me, Succession::TakenOver).await;
+        self.swap(asked, &self.me, Succession::TakenOver, None)
+            .await;
         let table = Arc::clone(self.routes.load().table());
         let mine = |slot: &Slot| {
             let config = table.config(*slot);

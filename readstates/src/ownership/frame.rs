@@ -5,6 +5,7 @@
 //! | 1 offer | JSON: [`Offer`] | JSON: [`Slots`], those that are taken in |
 //! | 2 part | header, blocks | empty |
 //! | 3 last part | header, blocks, digest of the blocks of all parts | JSON: [`Slots`], those that are here, complete |
+//! | 4 ring | JSON: the ring, as the sender has it from the store | empty |
 //!
 //! A header, little endian: origin u64, transfer u64, number of the part u32, count of blocks u32. A
 //! block: user u64, flags u8 (1 dirty, 2 taken over), milliseconds since it is dirty u32, length u32,
@@ -13,7 +14,7 @@
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use readstates_ring::slot::mix64;
+use readstates_ring::{RingTable, slot::mix64};
 use serde::{Deserialize, Serialize};
 
 use crate::cache::Exported;
@@ -21,6 +22,7 @@ use crate::cache::Exported;
 const OFFER: u8 = 1;
 const PART: u8 = 2;
 const LAST_PART: u8 = 3;
+const RING: u8 = 4;
 /// Bytes before the first block: kind and header.
 const HEAD: usize = 1 + 24;
 /// Bytes before a packed block.
@@ -68,6 +70,7 @@ pub(super) enum Message {
         /// In the last part: the digest of all.
         last: Option<u64>,
     },
+    Ring(RingTable),
 }
 
 /// Bytes that are no message.
@@ -87,6 +90,13 @@ impl Offer {
         out.extend(serde_json::to_vec(self).unwrap_or_default());
         out.into()
     }
+}
+
+/// What the ring says.
+pub(super) fn ring(table: &RingTable) -> Bytes {
+    let mut out = vec![RING];
+    out.extend(table.to_json());
+    out.into()
 }
 
 /// A part in the making.
@@ -158,6 +168,9 @@ impl Message {
                 .map_err(|_| Malformed),
             Some((&PART, rest)) => decode_part(rest, false),
             Some((&LAST_PART, rest)) => decode_part(rest, true),
+            Some((&RING, json)) => RingTable::from_json(json)
+                .map(Self::Ring)
+                .map_err(|_| Malformed),
             Some(_) | None => Err(Malformed),
         }
     }
@@ -237,6 +250,8 @@ fn digest(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use readstates_ring::{Incarnation, RingMember, Slot, Succession};
+
     use super::*;
 
     fn blocks() -> Vec<Exported> {
@@ -262,6 +277,12 @@ mod tests {
         };
         let heard = Message::decode(&offer.encode());
         assert_eq!(heard, Ok(Message::Offer(offer)));
+        let owner = RingMember::new("a", Incarnation::new(1), "http://a", None).unwrap();
+        let slots = [(Slot::of_user(1), None)];
+        let table = RingTable::default()
+            .swap(&slots, &owner, Succession::TakenOver, 1 << 50)
+            .unwrap();
+        assert_eq!(Message::decode(&ring(&table)), Ok(Message::Ring(table)));
         let header = Header {
             origin: 7,
             transfer: 9,

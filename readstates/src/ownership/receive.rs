@@ -43,6 +43,10 @@ impl Ownership {
     pub async fn receive(self: &Arc<Self>, message: &[u8]) -> Result<Bytes, NotReceived> {
         match Message::decode(message)? {
             Message::Offer(offer) => self.offered(offer).await.map(|slots| answer(&slots)),
+            Message::Ring(table) => {
+                self.adopt(&Arc::new(table));
+                Ok(Bytes::new())
+            }
             Message::Part {
                 header,
                 blocks,

@@ -72,17 +72,22 @@ impl Ownership {
     }
 
     /// Asks the ring to name `owner` for those of the slots that are still at the epochs given, until
-    /// it is known for each of them what the ring says.
+    /// it is known for each of them what the ring says. `ahead` is the ring as it was read when the
+    /// slots were at these epochs already: most often nobody has swapped since, and it need not be read.
     pub(super) async fn swap(
         &self,
         mut asked: Vec<(Slot, Option<Epoch>)>,
         owner: &RingMember,
         succession: Succession,
+        mut ahead: Option<Versioned>,
     ) {
         let mut wait = FIRST_RETRY;
         while !asked.is_empty() {
-            match self.try_swap(&mut asked, owner, succession).await {
+            let ahead = ahead.take();
+            let guessed = ahead.is_some();
+            match self.try_swap(&mut asked, owner, succession, ahead).await {
                 Ok(Swapped::Taken(taken)) => return self.adopt(&taken.table),
+                Ok(Swapped::Conflict) if guessed => continue,
                 Ok(Swapped::Conflict) => {}
                 Err(problem) => {
                     tracing::warn!(slots = asked.len(), "the ring did not answer: {problem}");
@@ -99,8 +104,12 @@ impl Ownership {
         asked: &mut Vec<(Slot, Option<Epoch>)>,
         owner: &RingMember,
         succession: Succession,
+        ahead: Option<Versioned>,
     ) -> Result<Swapped, String> {
-        let current = self.read().await.map_err(|error| chain(&error))?;
+        let current = match ahead {
+            Some(read) => Some(read),
+            None => self.read().await.map_err(|error| chain(&error))?,
+        };
         let (table, version) = match current {
             Some(Versioned { table, version }) => (table, Some(version)),
             None => (Arc::default(), None),
@@ -128,7 +137,7 @@ impl Ownership {
         let count = slots.len() as u64;
         self.counters.retaken.fetch_add(count, Ordering::Relaxed);
         let asked = slots.into_iter().map(|(slot, at)| (slot, Some(at)));
-        self.swap(asked.collect(), &self.me, Succession::Handed)
+        self.swap(asked.collect(), &self.me, Succession::Handed, None)
             .await;
     }
 }

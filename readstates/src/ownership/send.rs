@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! offer ─▶ all blocks ─▶ what changed meanwhile, again and again ─▶ seal ─▶ wait until nobody works
-//!       ─▶ the last changes and the digest ─▶ confirmed ─▶ swap ─▶ who waited goes to the new owner
+//!       ─▶ the last changes and the digest ─▶ confirmed ─▶ swap ─▶ who waited goes to the new owner,
+//!                                                                  and so does the ring
 //! ```
 //! Whatever goes wrong before the seal leaves everything as it was. After it the slots go on under a
 //! new epoch: the destination's, or this member's again.
@@ -21,18 +22,20 @@ use readstates_ring::{
 };
 use tokio::{
     sync::OwnedMutexGuard,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::{
     Ownership,
     alive::swaps,
-    frame::{Header, Offer, PartEncoder, Slots as Numbers},
+    frame::{self, Header, Offer, PartEncoder, Slots as Numbers},
     peers::PeerError,
+    store::{RingStoreError, Versioned},
 };
 use crate::{
     cache::{Exported, PARTS, SlotSet},
     clock,
+    store::chain,
 };
 
 /// A part is sent when it has so many bytes.
@@ -50,6 +53,18 @@ const FINISH_PATIENCE: Duration = Duration::from_secs(5);
 /// A message is sent so often.
 const ATTEMPTS: usize = 3;
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long the destination may take to hear of the new ring; it watches it, too.
+const TELL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Why a move did not come to its end.
+#[derive(Debug, thiserror::Error)]
+enum NotMoved {
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// Nothing is sealed for a swap that cannot be made.
+    #[error("the ring was not read before the seal")]
+    Ring(#[from] RingStoreError),
+}
 
 /// A transfer under way.
 struct Sending<'a> {
@@ -113,7 +128,8 @@ impl Ownership {
         cache.track(&all, true);
         let mut sending = Sending::new(self, to);
         if let Err(error) = sending.run(&slots).await {
-            tracing::warn!(to = to.name(), slots = all.len(), "a move failed: {error}");
+            let (to, slots) = (to.name(), all.len());
+            tracing::warn!(to, slots, "a move failed: {}", chain(&error));
         }
         // What is not on its way to the destination by now stays, or goes on under a new epoch.
         let stuck = self
@@ -162,20 +178,23 @@ impl<'a> Sending<'a> {
         }
     }
 
-    async fn run(&mut self, slots: &[(Slot, Epoch)]) -> Result<(), PeerError> {
+    async fn run(&mut self, slots: &[(Slot, Epoch)]) -> Result<(), NotMoved> {
         let taken = self.offer(slots).await?;
         let (slots, refused): (Vec<_>, Vec<_>) =
             slots.iter().partition(|(slot, _)| taken.contains(slot));
         let refused = refused.into_iter().map(|(slot, _)| slot);
         self.ownership.slots.hear_all(refused, Event::StreamFailed);
         if slots.is_empty() {
-            return Err(PeerError::new(self.to.name(), "it takes none of the slots"));
+            return Err(PeerError::new(self.to.name(), "it takes none of the slots").into());
         }
         let set = slots.iter().map(|&(slot, _)| slot).collect();
         self.all_blocks(&set).await?;
+        // Now, and not when nobody is served: most often nobody swaps in between.
+        let ahead = self.ownership.read().await?;
         self.changes(&set).await?;
         self.seal(&slots, &set).await;
-        self.last_part(&slots, &set).await
+        self.last_part(&slots, &set, ahead).await?;
+        Ok(())
     }
 
     async fn offer(&self, slots: &[(Slot, Epoch)]) -> Result<Vec<Slot>, PeerError> {
@@ -260,7 +279,12 @@ impl<'a> Sending<'a> {
     }
 
     /// The last changes, the digest, and the ring.
-    async fn last_part(&mut self, slots: &[(Slot, Epoch)], set: &SlotSet) -> Result<(), PeerError> {
+    async fn last_part(
+        &mut self,
+        slots: &[(Slot, Epoch)],
+        set: &SlotSet,
+        ahead: Option<Versioned>,
+    ) -> Result<(), PeerError> {
         self.changes_once(set, false).await?;
         let message = self.finish(true);
         let answer = self.say(message).await?;
@@ -279,9 +303,20 @@ impl<'a> Sending<'a> {
             }
         }
         self.ownership
-            .swap(handed, self.to, Succession::Handed)
+            .swap(handed, self.to, Succession::Handed, ahead)
             .await;
+        self.tell().await;
         Ok(())
+    }
+
+    /// Tells the destination what the ring says now. It would hear of it by itself, a little later.
+    async fn tell(&self) {
+        let table = Arc::clone(self.ownership.routes.load().table());
+        let told = self.ownership.peers.send(self.to, frame::ring(&table));
+        // Cancel-safe: whoever was told is told, and who was not looks by itself.
+        if let Ok(Err(error)) = timeout(TELL_PATIENCE, told).await {
+            tracing::debug!("the destination was not told: {error}");
+        }
     }
 
     /// Puts blocks into parts, and sends those that are full.

@@ -12,6 +12,12 @@ use readstates_ring::{Incarnation, RingTable, moves::Live, planner::Candidate};
 
 use super::store::Presence;
 
+/// Up to so many processes everybody looks as often as it may.
+const FEW: usize = 16;
+/// With more of them looks are further apart, so that what the store is asked for grows with their number
+/// and not with its square; up to so many times.
+const MOST_SPREAD: f64 = 4.0;
+
 #[derive(Debug)]
 pub(super) struct Watch {
     me: Incarnation,
@@ -95,6 +101,30 @@ impl Watch {
         presences.into_iter().map(live).collect()
     }
 
+    /// How long to wait with the next look when two should be `every` apart at least: longer the more
+    /// processes there are, by a `share` from 0 to 1 that is drawn for each. Not when slots are to be
+    /// taken, or somebody was silent for a third of what makes it dead.
+    pub(super) fn next_look(
+        &self,
+        table: &RingTable,
+        now: Instant,
+        every: Duration,
+        share: f64,
+    ) -> Duration {
+        let unsettled = self.seen.iter().any(|(&incarnation, seen)| {
+            let silent = now.saturating_duration_since(seen.since) >= self.dead_after / 3;
+            match self.is_dead(incarnation, now) {
+                true => table.member(incarnation).is_some(),
+                false => silent && incarnation != self.me,
+            }
+        });
+        if unsettled || self.seen.len() <= FEW {
+            return every;
+        }
+        let spread = (self.seen.len() as f64 / FEW as f64).min(MOST_SPREAD);
+        every.mul_f64((spread * (0.75 + 0.5 * share)).max(1.0))
+    }
+
     /// What a process says of itself.
     pub(super) fn presence(&self, incarnation: Incarnation) -> Option<&Presence> {
         self.seen.get(&incarnation)?.presence.as_ref()
@@ -164,6 +194,30 @@ mod tests {
         };
         watch.observe(vec![gone], &table, late);
         assert!(watch.is_dead(b, late) && watch.is_gone(b));
+    }
+
+    #[test]
+    fn the_more_there_are_the_rarer_are_looks_unless_somebody_is_silent() {
+        let (me, start, every) = (Incarnation::new(1), Instant::now(), Duration::from_secs(2));
+        let table = RingTable::default();
+        let says = |count: u64, renewals| {
+            let each = (1..=count).map(|bits| says(&format!("chat-{bits}"), bits, renewals));
+            each.collect::<Vec<_>>()
+        };
+        let next = |watch: &Watch, now| {
+            [0.0, 0.5, 1.0].map(|share| watch.next_look(&table, now, every, share).as_millis())
+        };
+        let mut watch = Watch::new(me, DEAD_AFTER);
+        watch.observe(says(16, 1), &table, start);
+        assert_eq!(next(&watch, start), [2000, 2000, 2000]);
+        watch.observe(says(64, 1), &table, start);
+        assert_eq!(next(&watch, start), [6000, 8000, 10000]);
+        watch.observe(says(1000, 1), &table, start);
+        assert_eq!(next(&watch, start), [6000, 8000, 10000]);
+        let later = start + DEAD_AFTER / 3;
+        assert_eq!(next(&watch, later), [2000, 2000, 2000], "all are silent");
+        watch.observe(says(64, 2), &table, later);
+        assert_eq!(next(&watch, later), [6000, 8000, 10000]);
     }
 
     #[test]
