@@ -17,6 +17,7 @@ use crate::{
     run::{Plan, Ran, run},
     schedule::Pace,
     source::{Fill, Messages, Mixed, Source},
+    summary::Named,
     windows::histogram,
 };
 
@@ -327,5 +328,34 @@ pub fn tail_chart(report: &Report) -> Chart {
             line("max", |latency| latency.max),
         ],
         marks: vec![("twice the median p99.9".into(), mark)],
+    }
+}
+
+/// The seconds of runs under one load, one run behind the other.
+#[must_use]
+pub fn runs_chart(runs: &[Named]) -> Chart {
+    let seconds = || runs.iter().flat_map(|run| &run.report.windows);
+    let line = |name: &str, value: fn(&Latency) -> f64| Series {
+        name: name.to_owned(),
+        points: (0..)
+            .zip(seconds())
+            .map(|(second, window)| (f64::from(second), value(&window.latency)))
+            .collect(),
+    };
+    let lengths = runs
+        .iter()
+        .map(|run| format!("{} ({} s)", run.name, run.report.windows.len()));
+    Chart {
+        title: "Latency by the second, run after run".into(),
+        subtitle: lengths.collect::<Vec<_>>().join(", "),
+        x: "seconds".into(),
+        y: "latency, ms".into(),
+        series: vec![
+            line("p99.9", |latency| latency.p999),
+            line("p99", |latency| latency.p99),
+            line("p50", |latency| latency.p50),
+            line("max", |latency| latency.max),
+        ],
+        marks: Vec::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! What the other measurements wrote into a folder, as one page: `report.md`, with a plot of the tail as SVG and
-//! PNG. Reads `machine.md`, `cache.md`, `load-*.json` (named by what is between) and `tail.json`, whichever are
-//! there.
+//! PNG. Reads `machine.md`, `cache.md`, `ownership.md`, `load-*.json` (named by what is between), `handoffs.md` and
+//! `tail.json`, whichever are there.
 
 use std::{
     error::Error,
@@ -12,8 +12,8 @@ use std::{
 
 use clap::Parser;
 use readstates_bench::{
-    drive::tail_chart,
-    plot::svg,
+    drive::{runs_chart, tail_chart},
+    plot::{Chart, svg},
     report::{Report, csv},
     summary::{Named, load_table, tail_section},
 };
@@ -59,17 +59,33 @@ fn run(folder: &Path) -> Result<(), Box<dyn Error>> {
         page += "\n## Load over loopback\n\n";
         page += &load_table(&runs, BASE);
     }
+    if let Some(table) = read(&folder.join("handoffs.md"))? {
+        page += "\n### What was handed on\n\n";
+        page += &table;
+        page += "\n![Latency by the second, run after run](handoffs.svg)\n";
+        draw(folder, "handoffs", &runs_chart(&runs))?;
+    }
+    if let Some(tables) = read(&folder.join("ownership.md"))? {
+        page += "\n## Ownership\n\n";
+        page += &tables;
+    }
     if let Some(json) = read(&folder.join("tail.json"))? {
         let report: Report = serde_json::from_str(&json)?;
         page += "\n## Tail by the second\n\n";
         page += &tail_section(&report);
         page += "\n![Latency by the second](tail.svg)\n";
-        let plot = svg(&tail_chart(&report));
-        fs::write(folder.join("tail.png"), png(&plot)?)?;
-        fs::write(folder.join("tail.svg"), plot)?;
+        draw(folder, "tail", &tail_chart(&report))?;
         fs::write(folder.join("tail.csv"), csv(&report))?;
     }
     fs::write(folder.join("report.md"), page)?;
+    Ok(())
+}
+
+/// As SVG and as PNG.
+fn draw(folder: &Path, name: &str, chart: &Chart) -> Result<(), Box<dyn Error>> {
+    let plot = svg(chart);
+    fs::write(folder.join(name).with_extension("png"), png(&plot)?)?;
+    fs::write(folder.join(name).with_extension("svg"), plot)?;
     Ok(())
 }
 

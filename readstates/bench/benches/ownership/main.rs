@@ -1,0 +1,58 @@
+//! What it costs that users are owned: to find a user's owner, beside what one would take instead; to go
+//! through the door of its slot; to mention tens of thousands of users of many members.
+//!
+//! Everything is in this process. What hand-offs cost is measured with members of their own processes: see
+//! `hack/bench-ownership`.
+
+mod doors;
+mod lookups;
+mod mention;
+mod rings;
+mod world;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// The cost of ownership, as Markdown.
+#[derive(Debug, Parser)]
+struct Flags {
+    /// Fewer rounds.
+    #[arg(long)]
+    quick: bool,
+
+    /// What cargo says to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    match run(flags.quick) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ownership: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(quick: bool) -> Result<(), Box<dyn std::error::Error>> {
+    let rounds = if quick { 3 } else { 7 };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    println!("### Finding a user's owner\n");
+    println!("{}", lookups::compare(&runtime, rounds)?);
+    println!("### The door of a slot\n");
+    println!("{}", doors::compare(&runtime, rounds)?);
+    println!("### A mention of 30,000 users\n");
+    println!("{}", mention::measure(&runtime, rounds)?);
+    Ok(())
+}
+
+/// The one in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
