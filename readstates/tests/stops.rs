@@ -412,3 +412,20 @@ async fn what_is_dirty_is_written_from_the_start_also_when_the_ring_does_not_ans
         assert_eq!(later.state(user, 10).await, Some((100 + user, 0)));
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_written_everything_does_not_wait_for_a_ring_that_never_answers() {
+    let (store, ring) = (FaultyStore::new(), Arc::new(SilentRing::default()));
+    let [first, second] = ["chat-0", "chat-1"]
+        .map(|name| member(name, Arc::clone(&store) as _, Arc::clone(&ring) as _));
+    let (first, second) = (first.await, second.await);
+    first.ack(1, 10, 100).await;
+    ring.silent.store(true, Ordering::SeqCst);
+    // A lease, and the time after which others take it for dead, are seconds here.
+    let (patience, began) = (Duration::from_mins(2), Instant::now());
+    let stopped = first.server.stop(patience).await;
+    assert_eq!(stopped.unwritten_users, 0);
+    let took = began.elapsed();
+    assert!(took < patience / 3, "after {took:?} of {patience:?}");
+    drop(second);
+}

@@ -52,7 +52,24 @@ impl Ownership {
             self.hand_over().await
         };
         // A batch that is cut off stays sealed: whoever gives up here writes everything and ends.
-        timeout_at(deadline, work).await.unwrap_or(false)
+        tokio::select! {
+            done = timeout_at(deadline, work) => done.unwrap_or(false),
+            () = self.is_cut_off() => {
+                tracing::warn!("the ring has not answered for long: nobody can be named for what is owned here");
+                false
+            }
+        }
+    }
+
+    /// Waits until this process has been without a lease for as long as others wait until they take it for dead.
+    async fn is_cut_off(&self) {
+        let mut held = Instant::now();
+        while held.elapsed() < self.config.timing.dead_after {
+            sleep(PAUSE).await;
+            if self.lease.is_valid() {
+                held = Instant::now();
+            }
+        }
     }
 
     /// Waits for the ring to name somebody for what this member has confirmed: it may be this one, and
