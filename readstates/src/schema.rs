@@ -1,10 +1,15 @@
 //! `readstates schema`: waits for the database, then makes or verifies keyspace and table.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use crate::{
     config::{ConfigError, SchemaArgs, StoreConfig},
-    store::{SchemaError, apply_schema, chain},
+    store::{
+        CqlLogin, Credentials, SUPERUSER, SchemaError, apply_schema, apply_schema_with_roles, chain,
+    },
 };
 
 /// Between two attempts to reach the database.
@@ -33,20 +38,56 @@ pub async fn run(args: SchemaArgs) -> Result<(), SchemaCommandError> {
         store,
         replication,
         cql,
+        superuser_password_file,
         timeout,
     } = args;
     let StoreConfig::Cql(target) = store else {
         return Err(SchemaCommandError::NotCql(store));
     };
     let login = cql.login()?;
+    let superuser = match superuser_password_file {
+        Some(file) => Some(superuser(&login, &file)?),
+        None => None,
+    };
     let deadline = Instant::now() + timeout;
     loop {
-        match apply_schema(&target, &login, &replication).await {
-            Err(SchemaError::Session(error)) if Instant::now() < deadline => {
-                tracing::warn!(database = %target, "no database yet: {}", chain(&error));
+        let outcome = match &superuser {
+            Some(superuser) => {
+                apply_schema_with_roles(&target, &login, superuser, &replication).await
+            }
+            None => apply_schema(&target, &login, &replication).await,
+        };
+        match outcome {
+            Err(error) if may_pass(&error) && Instant::now() < deadline => {
+                tracing::warn!(database = %target, "no schema yet: {}", chain(&error));
                 tokio::time::sleep(RETRY).await;
             }
             outcome => return Ok(outcome?),
         }
+    }
+}
+
+fn superuser(login: &CqlLogin, file: &Path) -> Result<Credentials, ConfigError> {
+    let credentials = login.credentials.as_ref();
+    if credentials.is_some_and(|c| c.user() == SUPERUSER) {
+        return Err(ConfigError::Value {
+            flag: "--cql-user",
+            problem: format!(
+                "{SUPERUSER} is the superuser; give the service a role of its own, of any other name"
+            ),
+        });
+    }
+    Credentials::from_file(SUPERUSER, file).map_err(|source| ConfigError::Password {
+        flag: "--superuser-password-file",
+        file: file.to_owned(),
+        source,
+    })
+}
+
+/// A new database has no superuser for some seconds, and one whose nodes are not all there may not find it.
+fn may_pass(error: &SchemaError) -> bool {
+    match error {
+        SchemaError::Session(_) | SchemaError::Superuser { .. } | SchemaError::Roles { .. } => true,
+        SchemaError::Statement { .. } | SchemaError::OtherTable { .. } => false,
     }
 }

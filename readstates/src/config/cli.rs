@@ -152,7 +152,7 @@ pub struct CqlArgs {
     )]
     pub cql_user: Option<String>,
 
-    /// A file that holds the password and nothing else.
+    /// A file that holds the password and nothing else. It is read again for every connection.
     #[arg(
         long,
         env = "READSTATES_CQL_PASSWORD_FILE",
@@ -177,6 +177,18 @@ pub struct SchemaArgs {
     /// How to log in.
     #[command(flatten)]
     pub cql: CqlArgs,
+
+    /// A file with the password that the superuser `cassandra` is to have. With it the command logs in
+    /// as `cassandra`, changes the password that every new database has to this one, and makes the role
+    /// of --cql-user, which may read and write the table and nothing else. Without it, --cql-user
+    /// makes the keyspace and the table itself.
+    #[arg(
+        long,
+        env = "READSTATES_SUPERUSER_PASSWORD_FILE",
+        requires = "cql_user",
+        value_name = "FILE"
+    )]
+    pub superuser_password_file: Option<PathBuf>,
 
     /// How long to wait for a database that does not answer yet.
     #[arg(

@@ -12,7 +12,10 @@ mod memory;
 
 use std::fmt;
 
-pub use cql::{CqlLogin, CqlStore, CqlTarget, Replication, SchemaError, apply_schema};
+pub use cql::{
+    CqlLogin, CqlStore, CqlTarget, Credentials, Replication, SUPERUSER, SchemaError, apply_schema,
+    apply_schema_with_roles,
+};
 pub use embedded::{EmbeddedStore, OpenError};
 use futures::future::BoxFuture;
 pub use memory::MemoryStore;

@@ -9,7 +9,10 @@ use scylla::{
         session::Session,
         session_builder::SessionBuilder,
     },
-    errors::{NewSessionError, PrepareError},
+    errors::{
+        ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError,
+        MetadataError, NewSessionError, PrepareError,
+    },
     policies::{
         load_balancing::DefaultPolicy,
         speculative_execution::{Context, SpeculativeExecutionPolicy},
@@ -145,10 +148,27 @@ pub(super) async fn session(
         .keyspaces_to_fetch([&target.keyspace])
         .connection_timeout(CONNECT_TIMEOUT)
         .default_execution_profile_handle(profile(login, WRITE_TIMEOUT).build().into_handle());
-    if let Some((user, password)) = &login.credentials {
-        builder = builder.user(user, password);
+    if let Some(credentials) = &login.credentials {
+        builder = builder.authenticator_provider(credentials.authenticator());
     }
     builder.build().await
+}
+
+/// Whether the database was reached and did not let this user in.
+pub(super) fn login_refused(error: &NewSessionError) -> bool {
+    let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
+        ConnectionPoolError::Broken {
+            last_connection_error: ConnectionError::ConnectionSetupRequestError(setup),
+            ..
+        },
+    )) = error
+    else {
+        return false;
+    };
+    matches!(
+        setup.error,
+        ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError, _)
+    )
 }
 
 fn profile(

@@ -9,6 +9,8 @@
 //! the background, again and again, saying why it could not.
 
 mod connect;
+mod login;
+mod roles;
 mod schema;
 
 use std::{
@@ -20,9 +22,11 @@ use std::{
 
 use connect::Connection;
 use futures::future::{BoxFuture, FutureExt};
+pub use login::{CqlLogin, Credentials};
 use parking_lot::Mutex;
 use readstates_api::admin::StoreKind;
 use readstates_ring::Stamp;
+pub use roles::{SUPERUSER, apply_schema_with_roles};
 pub use schema::{Replication, SchemaError, apply_schema};
 use tokio::task::AbortHandle;
 
@@ -108,24 +112,6 @@ fn is_keyspace(name: &str) -> bool {
     (1..=48).contains(&name.len())
         && name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.bytes().all(allowed)
-}
-
-/// How to log in, and from where.
-#[derive(Clone, Default)]
-pub struct CqlLogin {
-    /// User and password; `None` for a database that asks for none.
-    pub credentials: Option<(String, String)>,
-    /// The data centre whose nodes are asked; `None`: whichever node is asked chooses its own.
-    pub local_datacenter: Option<String>,
-}
-
-impl fmt::Debug for CqlLogin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CqlLogin")
-            .field("user", &self.credentials.as_ref().map(|(user, _)| user))
-            .field("local_datacenter", &self.local_datacenter)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Keeps blocks in a CQL database.

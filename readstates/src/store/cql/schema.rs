@@ -49,7 +49,7 @@ impl fmt::Display for Replication {
 }
 
 impl Replication {
-    fn as_cql(&self) -> String {
+    pub(super) fn as_cql(&self) -> String {
         let parts = self
             .0
             .iter()
@@ -58,7 +58,7 @@ impl Replication {
     }
 
     /// Whether a keyspace that is described by `options` has this replication.
-    fn is(&self, options: &BTreeMap<String, String>) -> bool {
+    pub(super) fn is(&self, options: &BTreeMap<String, String>) -> bool {
         let has_class = options
             .get("class")
             .is_some_and(|class| class.ends_with(STRATEGY));
@@ -90,6 +90,24 @@ pub enum SchemaError {
         /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The superuser cannot log in.
+    #[error(
+        "the superuser {} is let in neither with the password it should have nor with the one of a new database: \
+         {words}; give the password that it has, or reset it in the database",
+        super::SUPERUSER
+    )]
+    Superuser {
+        /// What the database said to the first.
+        words: String,
+    },
+    /// Something about roles failed.
+    #[error("failed to {attempt}: {words}")]
+    Roles {
+        /// What was tried.
+        attempt: &'static str,
+        /// The cause, without passwords.
+        words: String,
+    },
     /// There is a table of this name with other columns.
     #[error(
         "table {table} has the columns [{found}], not [{expected}]: it is not ours, and is left alone; use another keyspace"
@@ -115,12 +133,21 @@ pub async fn apply_schema(
     replication: &Replication,
 ) -> Result<(), SchemaError> {
     let session = connect::session(target, login).await?;
+    make(&session, target, replication).await
+}
+
+/// [`apply_schema`], with a session that may do so.
+pub(super) async fn make(
+    session: &Session,
+    target: &CqlTarget,
+    replication: &Replication,
+) -> Result<(), SchemaError> {
     let CqlTarget { keyspace, .. } = target;
-    match replication_of(&session, keyspace).await? {
+    match replication_of(session, keyspace).await? {
         None => {
             let options = replication.as_cql();
             run(
-                &session,
+                session,
                 "create the keyspace",
                 format!("CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {options}"),
             )
@@ -134,7 +161,7 @@ pub async fn apply_schema(
             tracing::info!(keyspace, %replication, before = ?options, "altering the replication");
             let options = replication.as_cql();
             run(
-                &session,
+                session,
                 "alter the replication",
                 format!("ALTER KEYSPACE {keyspace} WITH replication = {options}"),
             )
@@ -147,12 +174,12 @@ pub async fn apply_schema(
     }
     let table = format!("{keyspace}.{TABLE}");
     run(
-        &session,
+        session,
         "create the table",
         format!("CREATE TABLE IF NOT EXISTS {table} (user_id bigint PRIMARY KEY, block blob)"),
     )
     .await?;
-    verify_columns(&session, keyspace).await?;
+    verify_columns(session, keyspace).await?;
     tracing::info!(table, "the table is there");
     Ok(())
 }
@@ -201,7 +228,8 @@ async fn columns(session: &Session, keyspace: &str) -> Result<Vec<String>, Schem
     Ok(columns)
 }
 
-async fn replication_of(
+/// The replication of a keyspace; `None` when there is none of this name.
+pub(super) async fn replication_of(
     session: &Session,
     keyspace: &str,
 ) -> Result<Option<BTreeMap<String, String>>, SchemaError> {
@@ -219,6 +247,29 @@ async fn replication_of(
         .maybe_first_row::<(BTreeMap<String, String>,)>()
         .map_err(|error| failed(error.into()))?;
     Ok(row.map(|(options,)| options))
+}
+
+/// The tables of a keyspace.
+pub(super) async fn tables(session: &Session, keyspace: &str) -> Result<Vec<String>, SchemaError> {
+    let failed = statement("read the tables of a keyspace");
+    let rows = session
+        .query_unpaged(
+            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?",
+            (keyspace,),
+        )
+        .await
+        .map_err(|error| failed(error.into()))?
+        .into_rows_result()
+        .map_err(|error| failed(error.into()))?;
+    let mut names = Vec::new();
+    for row in rows
+        .rows::<(String,)>()
+        .map_err(|error| failed(error.into()))?
+    {
+        let (name,) = row.map_err(|error| failed(error.into()))?;
+        names.push(name);
+    }
+    Ok(names)
 }
 
 async fn run(
