@@ -39,7 +39,11 @@ pub struct Row {
 }
 
 impl Cassandra {
-    pub(crate) async fn connect(pods: &Api<Pod>, members: &[Pod]) -> Result<Self> {
+    pub(crate) async fn connect(
+        pods: &Api<Pod>,
+        members: &[Pod],
+        (user, password): (String, String),
+    ) -> Result<Self> {
         let mut forwards = Vec::new();
         let mut ips: Vec<IpAddr> = Vec::new();
         for member in members {
@@ -68,6 +72,7 @@ impl Cassandra {
         let session = SessionBuilder::new()
             .known_nodes_addr(forwards.iter().map(|forward| forward.address))
             .address_translator(Arc::new(translation))
+            .user(user, password)
             .pool_size(PoolSize::PerHost(NonZeroUsize::MIN))
             .build()
             .await

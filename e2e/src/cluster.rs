@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::ListParams;
 use readstates_operator_api::{ReadStateCluster, ReadStateClusterSpec, labels};
 use serde_json::Value;
@@ -178,7 +178,25 @@ impl Cluster {
             .list(&ListParams::default().labels(&selector))
             .await?
             .items;
-        Cassandra::connect(&pods, &members).await
+        Cassandra::connect(&pods, &members, self.database_login().await?).await
+    }
+
+    /// User and password of the cache pods, of which a database from before takes no notice.
+    async fn database_login(&self) -> Result<(String, String)> {
+        let name = format!("{}-db-login", self.name);
+        let mut data = self
+            .api::<Secret>()
+            .get(&name)
+            .await?
+            .data
+            .unwrap_or_default();
+        let mut value = |key: &str| -> Result<String> {
+            let bytes = data
+                .remove(key)
+                .with_context(|| format!("{name} has no {key}"))?;
+            Ok(String::from_utf8(bytes.0)?)
+        };
+        Ok((value("username")?, value("password")?))
     }
 
     /// What a person would look at first: status, pods, events.

@@ -15,9 +15,11 @@ use readstates_ring::{
 use crate::{
     build,
     context::Images,
-    observe::{JobOutcome, JobSeen, Member, PodSeen, RingSeen, Seen, StatefulSetSeen, World},
+    observe::{
+        JobOutcome, JobSeen, Member, PodSeen, RingSeen, SecretSeen, Seen, StatefulSetSeen, World,
+    },
     plan::{Plan, plan},
-    validate::{Database, Identity, InvalidSpec, Rack, Store, ValidatedCluster, validate},
+    validate::{Database, Identity, InvalidSpec, Login, Rack, Store, ValidatedCluster, validate},
 };
 
 pub(crate) const CASSANDRA: &str = "
@@ -66,7 +68,13 @@ pub(crate) fn try_cluster(spec: &str) -> Result<ValidatedCluster, InvalidSpec> {
 }
 
 pub(crate) fn cluster(spec: &str) -> ValidatedCluster {
-    try_cluster(spec).unwrap()
+    ValidatedCluster {
+        login: Login {
+            version: Some("1".to_owned()),
+            asked_for: true,
+        },
+        ..try_cluster(spec).unwrap()
+    }
 }
 
 pub(crate) fn now() -> Timestamp {
@@ -126,7 +134,11 @@ pub(crate) struct Scene {
 pub(crate) fn scene(spec: &str) -> Scene {
     Scene {
         cluster: cluster(spec),
-        world: World::default(),
+        world: World {
+            secret: Some(SecretSeen::Complete),
+            superuser: Some(SecretSeen::Complete),
+            ..World::default()
+        },
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     plan::{Plan, WaitingOn, plan},
     status::{self, Decided, Report},
     telemetry,
-    validate::{Identity, validate},
+    validate::{Identity, ValidatedCluster, validate},
 };
 
 /// How often a cluster is looked at when nothing happens: the columns show what cache pods say, and
@@ -47,7 +47,10 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
     let id = Identity::of(&cluster)?;
     let world = observe::observe(&ctx, &id, &cluster).await?;
     let now = Timestamp::now();
-    let valid = validate(id.clone(), &cluster.spec, &ctx.images);
+    let valid = validate(id.clone(), &cluster.spec, &ctx.images).map(|valid| ValidatedCluster {
+        login: world.login(),
+        ..valid
+    });
 
     // What a member does not do is said after the status, which tells how far things are.
     let mut asked = Ok(());
@@ -57,6 +60,7 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
             let applied = if valid.paused {
                 Applied::All
             } else {
+                apply::make_secrets(&ctx.client, &id, plan.secrets).await?;
                 apply::delete_jobs(&ctx.client, &id, &plan.jobs_to_delete).await?;
                 let token = world.nodes.token.as_ref();
                 let agents = ctx.agents.as_ref();

@@ -52,8 +52,8 @@ pods it deletes hold nothing any more; each by its UID.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [list{{ if .Values.rbac.deleteVolumeClaims }}, delete{{ end }}]
-# The credentials an external database is reached with, by name, no list; and the token that the agents in database
-# pods take orders by, which is made once and never changed.
+# By name, no list: the logins of databases, and the token that the agents in database pods take orders by. What it
+# makes of them, it makes once and never changes.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, create]

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements, Toleration};
+use k8s_openapi::api::{
+    core::v1::{LocalObjectReference, ResourceRequirements, Toleration},
+    networking::v1::NetworkPolicyPeer,
+};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -222,6 +225,12 @@ pub struct CacheSpec {
     /// Taints of nodes that a cache pod accepts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerations: Option<Vec<Toleration>>,
+
+    /// Who may reach the API (and the metrics beside it), as peers of a NetworkPolicy. Default:
+    /// everybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 16))]
+    pub clients: Option<Vec<NetworkPolicyPeer>>,
 }
 
 impl Default for CacheSpec {
@@ -232,6 +241,7 @@ impl Default for CacheSpec {
             resources: None,
             node_selector: None,
             tolerations: None,
+            clients: None,
         }
     }
 }

@@ -1,6 +1,9 @@
 //! `spec.database`: a database the operator runs, one that is there already, or none but a volume.
 
-use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
+use k8s_openapi::api::{
+    core::v1::{LocalObjectReference, ResourceRequirements},
+    networking::v1::NetworkPolicyPeer,
+};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,10 +31,11 @@ use serde::{Deserialize, Serialize};
         .reason(Reason::FieldValueRequired),
     validation = Rule::new(
         "has(self.engine) || !(has(self.replicationFactor) || has(self.racks) || has(self.storage) \
-         || has(self.reclaim) || has(self.image) || has(self.resources) || has(self.keyspace))"
+         || has(self.reclaim) || has(self.image) || has(self.resources) || has(self.keyspace) \
+         || has(self.secretRef) || has(self.clients))"
     ).message(
-        "replicationFactor, racks, storage, reclaim, image, resources and keyspace go with engine only; \
-         external and embedded have fields of their own"
+        "replicationFactor, racks, storage, reclaim, image, resources, keyspace, secretRef and clients go with \
+         engine only; external and embedded have fields of their own"
     ),
     validation = Rule::new(
         "!has(self.racks) || !has(self.replicationFactor) || self.replicationFactor <= \
@@ -106,6 +110,22 @@ pub struct DatabaseSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 48), regex(pattern = r"^[a-z][a-z0-9_]*$"))]
     pub keyspace: Option<String>,
+
+    /// Secret in this namespace with the keys `username` and `password`: the role that cache pods log in
+    /// with. The role is made, with rights on the one table, and given the password; another password in
+    /// the Secret is set in the database and then handed to cache pods one by one. Default: a Secret
+    /// `<name>-db-login` that the operator makes once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(
+        validation = Rule::new("self.name != ''").message("secretRef.name must not be empty")
+    )]
+    pub secret_ref: Option<LocalObjectReference>,
+
+    /// Who may speak CQL with the members beside the cache pods, as peers of a NetworkPolicy. Default:
+    /// nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 16))]
+    pub clients: Option<Vec<NetworkPolicyPeer>>,
 
     /// A CQL database that is there already and that the operator does not touch, but for the
     /// keyspace and table of the read states.

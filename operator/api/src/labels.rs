@@ -17,6 +17,10 @@ pub const APPLIED_HASH: &str = "readstates.dev/applied-hash";
 pub const TEMPLATE_HASH: &str = "readstates.dev/template-hash";
 /// Hash of what the user's spec says of the database pods, as of that template (annotation).
 pub const SPEC_HASH: &str = "readstates.dev/spec-hash";
+/// On pods of the database: what they ask of who connects; absent on those made before they asked (annotation).
+pub const AUTHENTICATION: &str = "readstates.dev/authentication";
+/// On pods that log in to the database: another one whenever the login is another one (annotation).
+pub const LOGIN: &str = "readstates.dev/login";
 /// On a `ReadStateCluster`: the update of the database pods, by the name that the condition `RequiresUpdate`
 /// tells, that may go ahead (annotation).
 pub const UPDATE_DATABASE: &str = "readstates.dev/update-database";

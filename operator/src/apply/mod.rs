@@ -7,6 +7,7 @@
 //! every field of the wish has its value in the live object, so nobody has changed one. (Managed
 //! fields would tell the same but for values the API server rewrites, at the price of decoding them.)
 
+mod credentials;
 mod members;
 mod nodes;
 mod unchanged;
@@ -21,7 +22,7 @@ use kube::{
 use readstates_operator_api::{ReadStateCluster, ReadStateRing, labels};
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use self::nodes::carry_out;
+pub use self::{credentials::make_secrets, nodes::carry_out};
 use crate::{
     build::{Object, fingerprint},
     error::Error,

@@ -92,7 +92,8 @@ async fn make_token(client: &Client, id: &Identity) -> Result<(), Error> {
     }
 }
 
-fn random() -> std::io::Result<String> {
+/// So many random bytes, as hexadecimal digits.
+pub(super) fn random() -> std::io::Result<String> {
     let mut bytes = [0_u8; TOKEN_BYTES];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {

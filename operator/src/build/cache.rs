@@ -52,6 +52,7 @@ pub(super) fn stateful_set(cluster: &ValidatedCluster, replicas: i32) -> Statefu
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(labels::all(&id.name, Component::Cache)),
+                    annotations: store::annotations(cluster),
                     ..ObjectMeta::default()
                 }),
                 spec: Some(pod_spec(cluster)),

@@ -20,6 +20,8 @@ pub(super) const CQL_LOCAL_DC: &str = "READSTATES_CQL_LOCAL_DC";
 pub(super) const CQL_USER: &str = "READSTATES_CQL_USER";
 pub(super) const CQL_PASSWORD_FILE: &str = "READSTATES_CQL_PASSWORD_FILE";
 
+pub(super) const SUPERUSER_PASSWORD_FILE: &str = "READSTATES_SUPERUSER_PASSWORD_FILE";
+
 pub(super) fn value(name: &str, value: impl Into<String>) -> EnvVar {
     EnvVar {
         name: name.to_owned(),

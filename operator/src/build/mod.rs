@@ -72,6 +72,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         schema_job,
         cache,
         hold_evictions,
+        secrets: _,
         jobs_to_delete: _,
         waiting: _,
         problem: _,
@@ -80,7 +81,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
     if let Store::Managed(database) = &cluster.store {
         out.extend([
             Object::ServiceAccount(Box::new(service_account::of(cluster, Component::Database))),
-            Object::NetworkPolicy(Box::new(network_policy::database(cluster))),
+            Object::NetworkPolicy(Box::new(network_policy::database(cluster, database))),
             Object::Service(Box::new(service::database(cluster))),
             Object::PodDisruptionBudget(Box::new(pod_disruption_budget::of(
                 cluster,
@@ -104,6 +105,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
     }
     out.extend([
         Object::ServiceAccount(Box::new(service_account::of(cluster, Component::Cache))),
+        Object::NetworkPolicy(Box::new(network_policy::cache(cluster))),
         Object::Service(Box::new(service::cache(cluster))),
         Object::Service(Box::new(service::cache_members(cluster))),
         Object::Role(Box::new(role::of_members(cluster))),
@@ -114,8 +116,11 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
             i32::from(!hold_evictions),
         ))),
     ]);
-    if *schema_job {
-        out.extend(self::schema_job(cluster).map(Box::new).map(Object::Job));
+    if *schema_job && let Some(job) = self::schema_job(cluster) {
+        out.extend([
+            Object::NetworkPolicy(Box::new(network_policy::schema(cluster))),
+            Object::Job(Box::new(job)),
+        ]);
     }
     if let Some(plan) = cache {
         // There is a ring before any pod looks for it.

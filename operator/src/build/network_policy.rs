@@ -1,5 +1,14 @@
-//! Who may talk to database pods: nodes to each other, pods of the namespace by CQL, and to the agents nobody but the
-//! operator. (The kubelet's probes come from the pod's own machine, which a policy does not concern.)
+//! Who may talk to which pods. (The kubelet's probes come from the pod's own machine, which a policy does not
+//! concern, and what only listens on loopback, as the admin ports of engines do, nobody else reaches.)
+//!
+//! | pods | port | from |
+//! |---|---|---|
+//! | cache | 7400: API, hand-offs, metrics | `spec.cache.clients`, else everybody; always each other |
+//! | cache | 7401: admin | the operator |
+//! | database | 7000: between nodes | each other |
+//! | database | 9042, 19042: CQL | cache pods and the schema Job, `spec.database.clients` |
+//! | database | 7402: agent | the operator |
+//! | schema Job | none | nobody |
 
 use std::collections::BTreeMap;
 
@@ -13,41 +22,79 @@ use k8s_openapi::{
 use readstates_operator_api::labels::{self, Component};
 
 use super::{pod, ports};
-use crate::validate::ValidatedCluster;
+use crate::validate::{Database, ValidatedCluster};
 
-pub(super) fn database(cluster: &ValidatedCluster) -> NetworkPolicy {
-    let id = &cluster.id;
-    let own = pod::selector(&id.selector(Component::Database));
-    let any = LabelSelector::default();
+pub(super) fn cache(cluster: &ValidatedCluster) -> NetworkPolicy {
+    let clients = cluster.cache.clients.as_ref().map(|clients| {
+        let members = component(cluster, Component::Cache);
+        [vec![members], clients.clone()].concat()
+    });
+    policy(
+        cluster,
+        cluster.id.cache(),
+        Component::Cache,
+        vec![
+            rule(&[ports::HTTP], clients),
+            rule(&[ports::ADMIN], Some(vec![operator()])),
+        ],
+    )
+}
+
+pub(super) fn database(cluster: &ValidatedCluster, database: &Database) -> NetworkPolicy {
+    let ours = [Component::Cache, Component::Schema].map(|c| component(cluster, c));
+    let clients = [ours.to_vec(), database.clients.clone()].concat();
+    let nodes = component(cluster, Component::Database);
+    policy(
+        cluster,
+        cluster.id.database(),
+        Component::Database,
+        vec![
+            rule(&[ports::INTERNODE], Some(vec![nodes])),
+            rule(&[ports::CQL, ports::SHARD_AWARE], Some(clients)),
+            rule(&[ports::AGENT], Some(vec![operator()])),
+        ],
+    )
+}
+
+/// A Job that holds the superuser's password listens to nobody.
+pub(super) fn schema(cluster: &ValidatedCluster) -> NetworkPolicy {
+    policy(cluster, cluster.id.schema(), Component::Schema, Vec::new())
+}
+
+fn policy(
+    cluster: &ValidatedCluster,
+    name: String,
+    of: Component,
+    ingress: Vec<NetworkPolicyIngressRule>,
+) -> NetworkPolicy {
     NetworkPolicy {
-        metadata: id.child(id.database(), Component::Database),
+        metadata: cluster.id.child(name, of),
         spec: Some(NetworkPolicySpec {
-            pod_selector: Some(own.clone()),
+            pod_selector: Some(pod::selector(&cluster.id.selector(of))),
             policy_types: Some(vec!["Ingress".to_owned()]),
-            ingress: Some(vec![
-                rule(&[ports::INTERNODE], pods(own)),
-                rule(&[ports::CQL, ports::SHARD_AWARE], pods(any.clone())),
-                rule(
-                    &[ports::AGENT],
-                    NetworkPolicyPeer {
-                        namespace_selector: Some(any),
-                        ..pods(pod::selector(&operator()))
-                    },
-                ),
-            ]),
+            ingress: Some(ingress).filter(|rules| !rules.is_empty()),
             egress: None,
         }),
     }
 }
 
-/// The labels that the chart gives the operator's pods.
-fn operator() -> BTreeMap<String, String> {
-    [
+/// The operator's pods, wherever it runs, by the labels that the chart gives them.
+fn operator() -> NetworkPolicyPeer {
+    let labels: BTreeMap<String, String> = [
         (labels::COMPONENT, "operator"),
         (labels::PART_OF, "readstates"),
     ]
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .into()
+    .into();
+    NetworkPolicyPeer {
+        namespace_selector: Some(LabelSelector::default()),
+        ..pods(pod::selector(&labels))
+    }
+}
+
+/// Pods of this cluster, in its namespace.
+fn component(cluster: &ValidatedCluster, component: Component) -> NetworkPolicyPeer {
+    pods(pod::selector(&cluster.id.selector(component)))
 }
 
 fn pods(selector: LabelSelector) -> NetworkPolicyPeer {
@@ -57,7 +104,8 @@ fn pods(selector: LabelSelector) -> NetworkPolicyPeer {
     }
 }
 
-fn rule(ports: &[u16], from: NetworkPolicyPeer) -> NetworkPolicyIngressRule {
+/// From nobody else; `None`: from everybody.
+fn rule(ports: &[u16], from: Option<Vec<NetworkPolicyPeer>>) -> NetworkPolicyIngressRule {
     let port = |port: &u16| NetworkPolicyPort {
         port: Some(IntOrString::Int(i32::from(*port))),
         protocol: Some("TCP".to_owned()),
@@ -65,6 +113,6 @@ fn rule(ports: &[u16], from: NetworkPolicyPeer) -> NetworkPolicyIngressRule {
     };
     NetworkPolicyIngressRule {
         ports: Some(ports.iter().map(port).collect()),
-        from: Some(vec![from]),
+        from,
     }
 }

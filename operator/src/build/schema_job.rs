@@ -26,7 +26,7 @@ const HASH: usize = 8;
 pub fn schema_job(cluster: &ValidatedCluster) -> Option<Job> {
     let spec = job_spec(cluster)?;
     let hash = fingerprint(&spec);
-    let name = format!("{}-schema-{}", cluster.id.name, &hash[..HASH]);
+    let name = format!("{}-{}", cluster.id.schema(), &hash[..HASH]);
     Some(Job {
         metadata: cluster.id.child(name, Component::Schema),
         spec: Some(spec),
@@ -42,7 +42,7 @@ pub fn job_name(cluster: &ValidatedCluster) -> Option<String> {
 
 fn job_spec(cluster: &ValidatedCluster) -> Option<JobSpec> {
     let replication = store::replication(cluster)?;
-    let access = store::access(cluster);
+    let access = store::access_of_schema(cluster);
     let args = [
         "schema",
         "--store",
@@ -93,6 +93,7 @@ fn job_spec(cluster: &ValidatedCluster) -> Option<JobSpec> {
         template: PodTemplateSpec {
             metadata: Some(ObjectMeta {
                 labels: Some(labels::all(&cluster.id.name, Component::Schema)),
+                annotations: store::annotations(cluster),
                 ..ObjectMeta::default()
             }),
             spec: Some(pod),

@@ -1,15 +1,23 @@
 //! How cache pods and the schema Job are told where the database is and how to log in.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{EnvVar, KeyToPath, SecretVolumeSource, Volume, VolumeMount};
+use readstates_operator_api::labels;
 
 use super::{database::DATACENTER, env, pod, ports};
-use crate::validate::{External, Store, ValidatedCluster};
+use crate::{
+    observe::{PASSWORD_KEY, USERNAME_KEY},
+    validate::{External, Store, ValidatedCluster},
+};
 
 /// Where the embedded store's files are in a cache pod.
 pub(super) const EMBEDDED_PATH: &str = "/var/lib/readstates";
 
 const LOGIN: &str = "login";
 const LOGIN_PATH: &str = "/etc/readstates/login";
+const SUPERUSER: &str = "superuser";
+const SUPERUSER_PATH: &str = "/etc/readstates/superuser";
 
 /// The store as `--store` takes it.
 pub(super) fn url(cluster: &ValidatedCluster) -> String {
@@ -55,10 +63,14 @@ pub(super) struct Access {
 
 pub(super) fn access(cluster: &ValidatedCluster) -> Access {
     match &cluster.store {
-        Store::Managed(_) => Access {
-            env: vec![env::value(env::CQL_LOCAL_DC, DATACENTER)],
-            ..Access::default()
-        },
+        Store::Managed(database) => {
+            let own = || cluster.id.login_secret();
+            let mut access = login(&database.secret.clone().unwrap_or_else(own));
+            access
+                .env
+                .insert(0, env::value(env::CQL_LOCAL_DC, DATACENTER));
+            access
+        }
         Store::External(external) => {
             let mut access = external.secret.as_deref().map(login).unwrap_or_default();
             access
@@ -70,32 +82,64 @@ pub(super) fn access(cluster: &ValidatedCluster) -> Access {
     }
 }
 
+/// For whoever makes roles: the login of cache pods and the superuser's password. Without the latter where the
+/// database, or a part of it, does not ask for a login yet: it knows no passwords then.
+pub(super) fn access_of_schema(cluster: &ValidatedCluster) -> Access {
+    let mut access = access(cluster);
+    if matches!(cluster.store, Store::Managed(_)) && cluster.login.asked_for {
+        access.env.push(env::value(
+            env::SUPERUSER_PASSWORD_FILE,
+            format!("{SUPERUSER_PATH}/{PASSWORD_KEY}"),
+        ));
+        let (volume, mount) = password(SUPERUSER, SUPERUSER_PATH, &cluster.id.superuser_secret());
+        access.volumes.push(volume);
+        access.mounts.push(mount);
+    }
+    access
+}
+
+/// What pods that log in carry, so that another login makes other pods.
+pub(super) fn annotations(cluster: &ValidatedCluster) -> Option<BTreeMap<String, String>> {
+    let version = cluster.login.version.clone()?;
+    Some([(labels::LOGIN.to_owned(), version)].into())
+}
+
 /// The user's name by environment; the password only as a file, which no process list shows.
 fn login(secret: &str) -> Access {
-    let password = KeyToPath {
-        key: "password".to_owned(),
-        path: "password".to_owned(),
-        mode: None,
-    };
+    let (volume, mount) = password(LOGIN, LOGIN_PATH, secret);
     Access {
         env: vec![
-            env::secret(env::CQL_USER, secret, "username"),
-            env::value(env::CQL_PASSWORD_FILE, format!("{LOGIN_PATH}/password")),
+            env::secret(env::CQL_USER, secret, USERNAME_KEY),
+            env::value(
+                env::CQL_PASSWORD_FILE,
+                format!("{LOGIN_PATH}/{PASSWORD_KEY}"),
+            ),
         ],
-        volumes: vec![Volume {
-            name: LOGIN.to_owned(),
-            secret: Some(SecretVolumeSource {
-                secret_name: Some(secret.to_owned()),
-                items: Some(vec![password]),
-                // Readable by the pod's group, which is the process' own, and nobody else.
-                default_mode: Some(0o440),
-                ..SecretVolumeSource::default()
-            }),
-            ..Volume::default()
-        }],
-        mounts: vec![VolumeMount {
-            read_only: Some(true),
-            ..pod::mount(LOGIN, LOGIN_PATH)
-        }],
+        volumes: vec![volume],
+        mounts: vec![mount],
     }
+}
+
+fn password(name: &str, path: &str, secret: &str) -> (Volume, VolumeMount) {
+    let key = KeyToPath {
+        key: PASSWORD_KEY.to_owned(),
+        path: PASSWORD_KEY.to_owned(),
+        mode: None,
+    };
+    let volume = Volume {
+        name: name.to_owned(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(secret.to_owned()),
+            items: Some(vec![key]),
+            // Readable by the pod's group, which is the process' own, and nobody else.
+            default_mode: Some(0o440),
+            ..SecretVolumeSource::default()
+        }),
+        ..Volume::default()
+    };
+    let mount = VolumeMount {
+        read_only: Some(true),
+        ..pod::mount(name, path)
+    };
+    (volume, mount)
 }

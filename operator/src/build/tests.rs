@@ -6,7 +6,7 @@ use super::{Object, objects};
 use crate::{
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, cluster},
     plan::{CachePlan, Plan, RackStep, Template},
-    validate::ValidatedCluster,
+    validate::{Store, ValidatedCluster},
 };
 
 const SCYLLA: &str = "
@@ -105,17 +105,19 @@ fn everything_is_written_in_an_order_in_which_it_can_start() {
             "StatefulSet chat-db-a",
             "StatefulSet chat-db-b",
             "ServiceAccount chat",
+            "NetworkPolicy chat",
             "Service chat",
             "Service chat-members",
             "Role chat",
             "RoleBinding chat",
             "PodDisruptionBudget chat",
+            "NetworkPolicy chat-schema",
             &format!("Job {job}"),
             "ReadStateRing chat",
             "StatefulSet chat",
         ]
     );
-    assert_eq!(names(&cluster(EMBEDDED)).len(), 8);
+    assert_eq!(names(&cluster(EMBEDDED)).len(), 9);
 }
 
 #[test]
@@ -144,6 +146,8 @@ fn a_cache_pod_is_told_who_it_is_where_the_ring_is_and_its_store() {
             "READSTATES_CAPACITY_STATES=8000000",
             "READSTATES_DRAIN_TIMEOUT=270s",
             "READSTATES_CQL_LOCAL_DC=dc1",
+            "READSTATES_CQL_USER=<chat-db-login/username>",
+            "READSTATES_CQL_PASSWORD_FILE=/etc/readstates/login/password",
         ]
     );
     assert_eq!(cache.termination_grace_period_seconds, Some(300));
@@ -283,6 +287,9 @@ fn a_cassandra_member_knows_its_place_and_gets_half_the_memory_as_heap() {
             "CASSANDRA_BROADCAST_ADDRESS=$(POD_IP)",
             "CASSANDRA_RPC_ADDRESS=0.0.0.0",
             "CASSANDRA_BROADCAST_RPC_ADDRESS=$(POD_IP)",
+            "JVM_EXTRA_OPTS=-Dcassandra.config.allow_system_properties=true \
+             -Dcassandra.settings.authenticator=PasswordAuthenticator \
+             -Dcassandra.settings.authorizer=CassandraAuthorizer",
             "MAX_HEAP_SIZE=4096M",
             "HEAP_NEWSIZE=1024M",
         ]
@@ -305,33 +312,133 @@ fn a_cassandra_member_knows_its_place_and_gets_half_the_memory_as_heap() {
     assert_eq!(pod.topology_spread_constraints, None);
 }
 
-#[test]
-fn only_the_operator_reaches_an_agent_and_only_nodes_each_other() {
-    let objects = all(&cluster(CASSANDRA));
-    let policy = objects.iter().find_map(|o| match o {
-        Object::NetworkPolicy(policy) => policy.spec.as_ref(),
+fn policy(cluster: &ValidatedCluster, wanted: &str) -> Value {
+    let objects = all(cluster);
+    let found = objects.iter().find_map(|o| match o {
+        Object::NetworkPolicy(policy) if policy.name_any() == wanted => policy.spec.as_ref(),
         _ => None,
     });
-    let spec = serde_json::to_value(policy.unwrap()).unwrap();
-    let nodes = json!({ "matchLabels": {
-        "app.kubernetes.io/component": "database", "readstates.dev/cluster": "chat",
-    } });
-    let operator = json!({ "matchLabels": {
+    serde_json::to_value(found.unwrap()).unwrap()
+}
+
+fn pods_of(component: &str) -> Value {
+    json!({ "matchLabels": {
+        "app.kubernetes.io/component": component, "readstates.dev/cluster": "chat",
+    } })
+}
+
+fn operators() -> Value {
+    let labels = json!({ "matchLabels": {
         "app.kubernetes.io/component": "operator", "app.kubernetes.io/part-of": "readstates",
     } });
-    let tcp = |port: u16| json!({ "port": port, "protocol": "TCP" });
-    assert_eq!(spec["podSelector"], nodes);
+    json!({ "podSelector": labels, "namespaceSelector": {} })
+}
+
+fn tcp(port: u16) -> Value {
+    json!({ "port": port, "protocol": "TCP" })
+}
+
+#[test]
+fn only_the_operator_reaches_an_agent_only_nodes_each_other_and_only_cache_and_schema_speak_cql() {
+    let spec = policy(&cluster(CASSANDRA), "chat-db");
+    assert_eq!(spec["podSelector"], pods_of("database"));
     assert_eq!(
         spec["ingress"],
         json!([
-            { "ports": [tcp(7000)], "from": [{ "podSelector": nodes }] },
-            { "ports": [tcp(9042), tcp(19042)], "from": [{ "podSelector": {} }] },
+            { "ports": [tcp(7000)], "from": [{ "podSelector": pods_of("database") }] },
             {
-                "ports": [tcp(7402)],
-                "from": [{ "podSelector": operator, "namespaceSelector": {} }],
+                "ports": [tcp(9042), tcp(19042)],
+                "from": [{ "podSelector": pods_of("cache") }, { "podSelector": pods_of("schema") }],
             },
+            { "ports": [tcp(7402)], "from": [operators()] },
         ])
     );
+    let backup = json!({ "podSelector": { "matchLabels": { "app": "backup" } } });
+    let spec = CASSANDRA.replace("  engine:", &format!("  clients: [{backup}]\n  engine:"));
+    let spec = policy(&cluster(&spec), "chat-db");
+    assert_eq!(spec["ingress"][1]["from"][2], backup);
+}
+
+#[test]
+fn cache_pods_answer_everybody_or_those_who_are_named_and_obey_the_operator() {
+    for base in [CASSANDRA, EXTERNAL, EMBEDDED] {
+        let spec = policy(&cluster(base), "chat");
+        assert_eq!(spec["podSelector"], pods_of("cache"));
+        assert_eq!(spec["policyTypes"], json!(["Ingress"]));
+        assert_eq!(
+            spec["ingress"],
+            json!([
+                { "ports": [tcp(7400)] },
+                { "ports": [tcp(7401)], "from": [operators()] },
+            ])
+        );
+    }
+    let gateway = json!({ "namespaceSelector": { "matchLabels": { "team": "gateway" } } });
+    let spec = format!("cache: {{ clients: [{gateway}] }}\n{EXTERNAL}");
+    let spec = policy(&cluster(&spec), "chat");
+    // Each other too: they forward, and hand slots on.
+    let from = json!([{ "podSelector": pods_of("cache") }, gateway]);
+    assert_eq!(spec["ingress"][0]["from"], from);
+    assert_eq!(
+        policy(&cluster(EXTERNAL), "chat-schema"),
+        json!({ "podSelector": pods_of("schema"), "policyTypes": ["Ingress"] })
+    );
+}
+
+#[test]
+fn the_superusers_password_is_for_the_schema_job_alone() {
+    let mounts = |pod: &PodSpec| {
+        let secret = |v: &k8s_openapi::api::core::v1::Volume| v.secret.clone()?.secret_name;
+        pod.volumes
+            .iter()
+            .flatten()
+            .filter_map(secret)
+            .collect::<Vec<_>>()
+    };
+    let ours = cluster(CASSANDRA);
+    let job = pod(&ours, "Job chat-schema");
+    assert_eq!(mounts(&job), ["chat-db-login", "chat-db-superuser"]);
+    assert_eq!(
+        environment(&job.containers[0]),
+        [
+            "READSTATES_CQL_LOCAL_DC=dc1",
+            "READSTATES_CQL_USER=<chat-db-login/username>",
+            "READSTATES_CQL_PASSWORD_FILE=/etc/readstates/login/password",
+            "READSTATES_SUPERUSER_PASSWORD_FILE=/etc/readstates/superuser/password",
+        ]
+    );
+    let cache = super::cache(&ours, 1).spec.unwrap().template;
+    assert_eq!(mounts(&cache.spec.unwrap()), ["chat-db-login"]);
+    let database = pod(&ours, "StatefulSet chat-db-a");
+    assert_eq!(mounts(&database), ["chat-db-agent"]);
+
+    // Where not all of the database asks for a login yet, there are no passwords to make.
+    let mut before = ours.clone();
+    before.login.asked_for = false;
+    assert_eq!(mounts(&pod(&before, "Job chat-schema")), ["chat-db-login"]);
+
+    let given = CASSANDRA.replace("  engine:", "  secretRef: { name: mine }\n  engine:");
+    let job = pod(&cluster(&given), "Job chat-schema");
+    assert_eq!(mounts(&job), ["mine", "chat-db-superuser"]);
+}
+
+#[test]
+fn another_login_makes_another_job_and_other_cache_pods_and_leaves_the_database_alone() {
+    let before = cluster(CASSANDRA);
+    let mut after = before.clone();
+    after.login.version = Some("2".to_owned());
+    assert_ne!(
+        super::schema_job_name(&before),
+        super::schema_job_name(&after)
+    );
+    assert_ne!(super::cache(&before, 1), super::cache(&after, 1));
+    let hash = |cluster: &ValidatedCluster| match &cluster.store {
+        Store::Managed(database) => super::update_name(cluster, database),
+        Store::External(_) | Store::Embedded(_) => panic!("no database"),
+    };
+    assert_eq!(hash(&before), hash(&after));
+    let given = CASSANDRA.replace("  engine:", "  secretRef: { name: mine }\n  engine:");
+    assert_eq!(hash(&before), hash(&cluster(&given)));
 }
 
 #[test]
@@ -342,7 +449,8 @@ fn a_scylla_member_has_a_shard_for_each_cpu_of_its_own() {
         pod.containers[0].args.as_ref().unwrap().join(" "),
         "--cluster-name talk.chat --endpoint-snitch GossipingPropertyFileSnitch --listen-address $(POD_IP) \
          --broadcast-address $(POD_IP) --rpc-address 0.0.0.0 --broadcast-rpc-address $(POD_IP) \
-         --api-address 127.0.0.1 --developer-mode 0 --overprovisioned 0 --smp 2"
+         --api-address 127.0.0.1 --developer-mode 0 --overprovisioned 0 --authenticator PasswordAuthenticator \
+         --authorizer CassandraAuthorizer --smp 2"
     );
     let config = all(&cluster).into_iter().find_map(|o| match o {
         Object::ConfigMap(config) => config.data,

@@ -5,6 +5,7 @@
 //! has the label counts, whoever made it: a pod that is not ours may still hold read states.
 
 mod children;
+mod credentials;
 mod members;
 mod nodes;
 mod ring;
@@ -15,7 +16,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
-    core::v1::{Pod, PodTemplateSpec, Secret},
+    core::v1::{Pod, PodTemplateSpec},
 };
 use kube::{
     Api, Client,
@@ -27,11 +28,16 @@ use readstates_operator_api::{
 };
 
 pub use self::{
+    credentials::{PASSWORD_KEY, SECRET_KEYS, SecretSeen, USERNAME_KEY},
     members::Member,
     nodes::{ClaimSeen, Nodes, TOKEN_KEY, Token},
     ring::RingSeen,
 };
-use crate::{context::Context, error::Error, validate::Identity};
+use crate::{
+    context::Context,
+    error::Error,
+    validate::{Identity, Login},
+};
 
 /// What was seen of one cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,8 +64,13 @@ pub struct World {
     pub consent: Consent,
     /// Schema Jobs of this cluster, by name.
     pub jobs: BTreeMap<String, JobSeen>,
-    /// The Secret that the spec names, if it names one.
+    /// The Secret with the login of cache pods: the one that the spec names, or with a database of our own the
+    /// one that the operator makes.
     pub secret: Option<SecretSeen>,
+    /// The Secret with the superuser's password, with a database of our own.
+    pub superuser: Option<SecretSeen>,
+    /// Another one whenever the login is another one.
+    pub login_version: Option<String>,
 }
 
 /// What somebody has allowed, each by the name of the very thing that it is about.
@@ -168,19 +179,21 @@ pub enum JobOutcome {
     Going,
 }
 
-/// A Secret with a login.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SecretSeen {
-    /// There is no such Secret.
-    Absent,
-    /// It lacks these keys.
-    Incomplete(Vec<&'static str>),
-    /// It has what is needed.
-    Complete,
+impl World {
+    /// What there is to know of the login to a database of our own.
+    #[must_use]
+    pub fn login(&self) -> Login {
+        let asks = |set: &StatefulSetSeen| {
+            let template = set.template.as_ref().and_then(|t| t.metadata.as_ref());
+            let annotations = template.and_then(|m| m.annotations.as_ref());
+            annotations.is_some_and(|a| a.contains_key(labels::AUTHENTICATION))
+        };
+        Login {
+            version: self.login_version.clone(),
+            asked_for: !self.racks.is_empty() && self.racks.values().all(asks),
+        }
+    }
 }
-
-/// Keys that a login Secret must have.
-pub const SECRET_KEYS: [&str; 2] = ["username", "password"];
 
 /// Reads the cluster itself, as it is now; `None` when it is gone.
 ///
@@ -226,16 +239,7 @@ pub async fn observe(
             racks.insert(rack.name.clone(), children::stateful_set(&set));
         }
     }
-    let secret = match cluster
-        .spec
-        .database
-        .external
-        .as_ref()
-        .and_then(|e| e.secret_ref.as_ref())
-    {
-        Some(reference) => Some(read_secret(&ctx.client, namespace, &reference.name).await?),
-        None => None,
-    };
+    let credentials = credentials::observe(&ctx.client, id, &cluster.spec.database).await?;
     let cache_pods: Vec<_> = cache_pods.iter().map(children::pod).collect();
     let database_pods: Vec<_> = database_pods.iter().map(children::pod).collect();
     let agents = ctx.agents.as_ref();
@@ -261,7 +265,9 @@ pub async fn observe(
             data_loss: cluster.annotations().get(labels::ACCEPT_DATA_LOSS).cloned(),
         },
         jobs: read_jobs(&ctx.client, id, &schema_pods).await?,
-        secret,
+        secret: credentials.login,
+        superuser: credentials.superuser,
+        login_version: credentials.version,
     })
 }
 
@@ -329,25 +335,4 @@ async fn read_jobs(
         .filter(|job| children::belongs_to(&job.metadata, id))
         .filter_map(|job| Some((job.name_any(), children::job(job, pods)?)))
         .collect())
-}
-
-async fn read_secret(client: &Client, namespace: &str, name: &str) -> Result<SecretSeen, Error> {
-    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let found = api.get_opt(name).await.map_err(|source| Error::Read {
-        what: format!("Secret {name}"),
-        source,
-    })?;
-    let Some(secret) = found else {
-        return Ok(SecretSeen::Absent);
-    };
-    let data = secret.data.unwrap_or_default();
-    let missing: Vec<_> = SECRET_KEYS
-        .into_iter()
-        .filter(|key| !data.contains_key(*key))
-        .collect();
-    Ok(if missing.is_empty() {
-        SecretSeen::Complete
-    } else {
-        SecretSeen::Incomplete(missing)
-    })
 }

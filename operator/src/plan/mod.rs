@@ -2,10 +2,11 @@
 //! Pure: the same world gives the same plan, and nothing is kept between two plans.
 //!
 //! ```text
-//! Secret there ─▶ racks ready, one after another ─▶ schema Job succeeded ─▶ members of the cache
+//! racks ready, one after another ─▶ Secrets there ─▶ schema Job succeeded ─▶ members of the cache
 //! ```
 //! Each arrow waits; what it waits for is a value, [`WaitingOn`].
 
+mod credentials;
 mod database;
 mod members;
 mod waiting;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 pub use self::{
+    credentials::SecretsToMake,
     database::{DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, RackStep, Template},
     members::{
         CachePlan, MemberAction, PodRef, RingState, ring_state, served, slots_moving, taken_over,
@@ -23,8 +25,8 @@ pub use self::{
 };
 use crate::{
     build,
-    observe::{JobOutcome, JobSeen, SecretSeen, World},
-    validate::{Store, ValidatedCluster},
+    observe::{JobOutcome, JobSeen, World},
+    validate::ValidatedCluster,
 };
 
 /// How long a failed schema Job stays to be read before it is made again.
@@ -37,6 +39,8 @@ pub struct Plan {
     pub racks: Vec<RackStep>,
     /// What to do with the nodes of the database.
     pub database: NodesStep,
+    /// Secrets to make.
+    pub secrets: SecretsToMake,
     /// Whether the schema Job should exist.
     pub schema_job: bool,
     /// Schema Jobs to delete.
@@ -73,46 +77,33 @@ pub struct SchemaFailed {
 #[must_use]
 pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
-    let secret = secret(cluster, world);
+    let credentials = credentials::decide(cluster, world);
     let racks = database::decide(cluster, world, now);
     let schema = schema(
         cluster,
         world,
-        secret.is_none() && racks.waiting.is_none(),
+        credentials.waiting.is_none() && racks.waiting.is_none(),
         now,
     );
     plan.racks = racks.racks;
     plan.database = racks.nodes;
+    plan.secrets = credentials.make;
     plan.schema_job = schema.job;
     plan.jobs_to_delete = schema.delete;
     plan.problem = schema.problem;
     let mut members_wait = None;
-    if secret.is_none() && schema.done {
+    if credentials.waiting.is_none() && schema.done {
         let decision = members::decide(cluster, world, now);
         plan.cache = decision.plan;
         members_wait = decision.waiting;
     }
     plan.hold_evictions = members::hold_evictions(world);
-    plan.waiting = secret.or(racks.waiting).or(schema.waiting).or(members_wait);
+    plan.waiting = racks
+        .waiting
+        .or(credentials.waiting)
+        .or(schema.waiting)
+        .or(members_wait);
     plan
-}
-
-fn secret(cluster: &ValidatedCluster, world: &World) -> Option<WaitingOn> {
-    let Store::External(external) = &cluster.store else {
-        return None;
-    };
-    let name = external.secret.clone()?;
-    match &world.secret {
-        None | Some(SecretSeen::Absent) => Some(WaitingOn::Secret {
-            name,
-            missing: Vec::new(),
-        }),
-        Some(SecretSeen::Incomplete(keys)) => Some(WaitingOn::Secret {
-            name,
-            missing: keys.clone(),
-        }),
-        Some(SecretSeen::Complete) => None,
-    }
 }
 
 #[derive(Default)]

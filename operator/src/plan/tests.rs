@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use super::{JobToDelete, NodesStep, Plan, RackStep, SchemaFailed, Template, WaitingOn};
+use super::{
+    JobToDelete, NodesStep, Plan, RackStep, SchemaFailed, SecretsToMake, Template, WaitingOn,
+};
 use crate::{
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, now, scene},
     observe::{JobOutcome, JobSeen, SecretSeen},
@@ -173,6 +175,38 @@ fn an_external_database_waits_for_its_secret() {
 
     scene.world.secret = Some(SecretSeen::Complete);
     assert!(scene.plan().schema_job);
+}
+
+#[test]
+fn a_database_of_our_own_gets_secrets_once_and_only_those_that_nobody_gives() {
+    let both = SecretsToMake {
+        login: true,
+        superuser: true,
+    };
+    let mut ours = scene(CASSANDRA).database_ready();
+    ours.world.secret = Some(SecretSeen::Absent);
+    ours.world.superuser = Some(SecretSeen::Absent);
+    let plan = ours.plan();
+    assert_eq!(plan.secrets, both);
+    // Seen before they are used.
+    assert!(!plan.schema_job);
+
+    // One that is there is never made again, whatever it lacks.
+    ours.world.secret = Some(SecretSeen::Incomplete(vec!["password"]));
+    ours.world.superuser = Some(SecretSeen::Complete);
+    let plan = ours.plan();
+    assert_eq!(plan.secrets, SecretsToMake::default());
+    let words = plan.waiting.unwrap().to_string();
+    assert_eq!(words, "Secret chat-db-login has no password");
+
+    let given = CASSANDRA.replace("  engine:", "  secretRef: { name: mine }\n  engine:");
+    let mut theirs = scene(&given).database_ready();
+    theirs.world.secret = Some(SecretSeen::Absent);
+    theirs.world.superuser = Some(SecretSeen::Absent);
+    let plan = theirs.plan();
+    assert_eq!((plan.secrets.login, plan.secrets.superuser), (false, true));
+    let words = plan.waiting.unwrap().to_string();
+    assert_eq!(words, "Secret mine does not exist");
 }
 
 #[test]

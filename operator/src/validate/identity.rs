@@ -84,6 +84,12 @@ impl Identity {
         format!("{}-members", self.name)
     }
 
+    /// NetworkPolicy of the schema Job, and the beginning of its name.
+    #[must_use]
+    pub fn schema(&self) -> String {
+        format!("{}-schema", self.name)
+    }
+
     /// Headless Service, ServiceAccount and PodDisruptionBudget of the database.
     #[must_use]
     pub fn database(&self) -> String {
@@ -94,6 +100,18 @@ impl Identity {
     #[must_use]
     pub fn agent_secret(&self) -> String {
         format!("{}-db-agent", self.name)
+    }
+
+    /// Secret with the login of cache pods, where the user gives none.
+    #[must_use]
+    pub fn login_secret(&self) -> String {
+        format!("{}-db-login", self.name)
+    }
+
+    /// Secret with the password of the database's superuser.
+    #[must_use]
+    pub fn superuser_secret(&self) -> String {
+        format!("{}-db-superuser", self.name)
     }
 
     /// Claim of the volume of one database pod.

@@ -21,7 +21,7 @@ use readstates_operator_api::{
 pub use self::{
     identity::Identity,
     quantity::Amount,
-    spec::{Cache, Database, External, Rack, Store, ValidatedCluster, Volume},
+    spec::{Cache, Database, External, Login, Rack, Store, ValidatedCluster, Volume},
 };
 use crate::{build::fingerprint, context::Images};
 
@@ -89,12 +89,15 @@ pub fn validate(
             .unwrap_or_else(|| default_cache_resources(cache.capacity_states)),
         node_selector: cache.node_selector.clone().unwrap_or_default(),
         tolerations: cache.tolerations.clone().unwrap_or_default(),
+        clients: cache.clients.clone(),
     };
     let mut store = check.store(database, images);
     if let Some(Store::Managed(managed)) = &mut store {
         let pods = DatabaseSpec {
             racks: None,
             reclaim: None,
+            secret_ref: None,
+            clients: None,
             ..database.clone()
         };
         managed.spec_hash = fingerprint(&(pods, image_pull_policy, image_pull_secrets));
@@ -113,6 +116,7 @@ pub fn validate(
             agent_image: images.agent.clone(),
             cache,
             store,
+            login: Login::default(),
         }),
         _ => Err(InvalidSpec {
             problems: check.problems,
@@ -216,6 +220,8 @@ impl Checker {
                 .keyspace
                 .clone()
                 .unwrap_or_else(|| DEFAULT_KEYSPACE.to_owned()),
+            secret: spec.secret_ref.as_ref().map(|r| r.name.clone()),
+            clients: spec.clients.clone().unwrap_or_default(),
             reclaim: spec.reclaim.unwrap_or_default(),
             spec_hash: String::new(),
         })

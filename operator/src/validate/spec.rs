@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{
-    api::core::v1::{LocalObjectReference, ResourceRequirements, Toleration},
+    api::{
+        core::v1::{LocalObjectReference, ResourceRequirements, Toleration},
+        networking::v1::NetworkPolicyPeer,
+    },
     apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_operator_api::{Engine, Reclaim};
@@ -31,6 +34,18 @@ pub struct ValidatedCluster {
     pub cache: Cache,
     /// Where read states are kept.
     pub store: Store,
+    /// What was seen of the login to the database.
+    pub login: Login,
+}
+
+/// What was seen of the login to a database that the operator runs: no part of the spec, and yet of what is
+/// built.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Login {
+    /// Another one whenever user or password are others; neither can be told from it.
+    pub version: Option<String>,
+    /// Whether all of the database asks for a login: only then can roles be made.
+    pub asked_for: bool,
 }
 
 /// How cache pods run.
@@ -46,6 +61,8 @@ pub struct Cache {
     pub node_selector: BTreeMap<String, String>,
     /// Accepted taints.
     pub tolerations: Vec<Toleration>,
+    /// Who may reach the API; none: everybody.
+    pub clients: Option<Vec<NetworkPolicyPeer>>,
 }
 
 /// Where read states are kept.
@@ -76,6 +93,10 @@ pub struct Database {
     pub resources: ResourceRequirements,
     /// Keyspace of the read states.
     pub keyspace: String,
+    /// The user's Secret with the login of cache pods; none: one of our own.
+    pub secret: Option<String>,
+    /// Who may speak CQL beside cache pods.
+    pub clients: Vec<NetworkPolicyPeer>,
     /// What becomes of the volume of a member that left.
     pub reclaim: Reclaim,
     /// Hash of what the user says of the pods: what differs with it the same, the operator changed.

@@ -10,6 +10,7 @@
 
 mod agents;
 mod chat;
+mod credentials;
 mod database;
 mod fake;
 mod fleet;

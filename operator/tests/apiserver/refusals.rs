@@ -119,6 +119,22 @@ fn exactly_one_kind_of_database_is_asked_for() {
             ),
             &["spec.database", "go with engine only"],
         ),
+        (
+            with(
+                external(),
+                "/spec/database/secretRef",
+                json!({ "name": "mine" }),
+            ),
+            &["spec.database", "go with engine only"],
+        ),
+        (
+            with(embedded(), "/spec/database/clients", json!([{}])),
+            &["spec.database", "go with engine only"],
+        ),
+        (
+            db("secretRef", json!({ "name": "" })),
+            &["spec.database.secretRef", "must not be empty"],
+        ),
     ]);
 }
 

@@ -8,6 +8,12 @@ use crate::{
     validate::Amount,
 };
 
+/// Who connects must log in, and may do what its role may. The image has no variables for this, and Cassandra
+/// takes any setting as a property.
+const LOGIN: &str = "-Dcassandra.config.allow_system_properties=true \
+                     -Dcassandra.settings.authenticator=PasswordAuthenticator \
+                     -Dcassandra.settings.authorizer=CassandraAuthorizer";
+
 /// The user `cassandra` of the image.
 const USER: i64 = 999;
 
@@ -25,6 +31,7 @@ impl Members for Cassandra {
             env::value("CASSANDRA_BROADCAST_ADDRESS", "$(POD_IP)"),
             env::value("CASSANDRA_RPC_ADDRESS", "0.0.0.0"),
             env::value("CASSANDRA_BROADCAST_RPC_ADDRESS", "$(POD_IP)"),
+            env::value("JVM_EXTRA_OPTS", LOGIN),
         ];
         if let Some(heap) = heap(place) {
             vars.push(env::value("MAX_HEAP_SIZE", format!("{}M", heap.max_mib)));

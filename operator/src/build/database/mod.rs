@@ -180,6 +180,7 @@ fn pod_template(cluster: &ValidatedCluster, database: &Database, rack: &Rack) ->
                 labels::all(&cluster.id.name, Component::Database),
                 rack,
             )),
+            annotations: Some([(labels::AUTHENTICATION.to_owned(), "password".to_owned())].into()),
             ..ObjectMeta::default()
         }),
         spec: Some(pod_spec(cluster, members(database.engine), &place)),

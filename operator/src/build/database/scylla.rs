@@ -36,6 +36,8 @@ impl Members for Scylla {
             // The image's own default is a mode for laptops that skips every check.
             ("--developer-mode", "0"),
             ("--overprovisioned", overprovisioned),
+            ("--authenticator", "PasswordAuthenticator"),
+            ("--authorizer", "CassandraAuthorizer"),
         ] {
             args.extend([option.to_owned(), value.to_owned()]);
         }

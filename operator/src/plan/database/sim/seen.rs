@@ -3,7 +3,7 @@
 use super::{Pod, Set, Sim};
 use crate::{
     engine::{Facts, Keyspace, Mode, NodeState, Phase, Report, View},
-    observe::{ClaimSeen, Nodes, PodSeen, Seen, StatefulSetSeen, Token, World},
+    observe::{ClaimSeen, Nodes, PodSeen, SecretSeen, Seen, StatefulSetSeen, Token, World},
 };
 
 impl Sim {
@@ -98,6 +98,8 @@ impl Sim {
             nodes,
             records: self.records.clone(),
             consent: self.consent.clone(),
+            secret: Some(SecretSeen::Complete),
+            superuser: Some(SecretSeen::Complete),
             ..World::default()
         }
     }

@@ -1,0 +1,76 @@
+//! Makes the Secrets that a database of our own is logged in to by. Made once, never changed: what is there is
+//! left alone, whoever made it. They have no owner: as the volumes do, they stay when the cluster is deleted,
+//! since the database on those volumes lets in nobody else.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+use readstates_operator_api::labels::Component;
+
+use super::nodes::random;
+use crate::{
+    error::Error,
+    observe::{PASSWORD_KEY, USERNAME_KEY},
+    plan::SecretsToMake,
+    telemetry,
+    validate::Identity,
+};
+
+/// The role of cache pods.
+const ROLE: &str = "readstates";
+/// The superuser that every new database has.
+const SUPERUSER: &str = "cassandra";
+
+/// Makes them.
+///
+/// # Errors
+/// When the API server does not take one.
+pub async fn make_secrets(
+    client: &Client,
+    id: &Identity,
+    make: SecretsToMake,
+) -> Result<(), Error> {
+    let SecretsToMake { login, superuser } = make;
+    for (wanted, name, user) in [
+        (login, id.login_secret(), ROLE),
+        (superuser, id.superuser_secret(), SUPERUSER),
+    ] {
+        if wanted {
+            make_secret(client, id, name, user).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn make_secret(
+    client: &Client,
+    id: &Identity,
+    name: String,
+    user: &str,
+) -> Result<(), Error> {
+    let what = format!("Secret {name}");
+    let password = random().map_err(|source| Error::Random { source })?;
+    let content = [(USERNAME_KEY, user.to_owned()), (PASSWORD_KEY, password)];
+    let secret = Secret {
+        metadata: ObjectMeta {
+            owner_references: None,
+            ..id.child(name, Component::Database)
+        },
+        type_: Some("kubernetes.io/basic-auth".to_owned()),
+        string_data: Some(content.map(|(key, value)| (key.to_owned(), value)).into()),
+        ..Secret::default()
+    };
+    let api: Api<Secret> = Api::namespaced(client.clone(), &id.namespace);
+    match api.create(&PostParams::default(), &secret).await {
+        Ok(_) => {
+            tracing::info!(object = what, namespace = id.namespace, "made");
+            telemetry::wrote("Secret");
+            Ok(())
+        }
+        // Somebody was faster: theirs is the one.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        Err(source) => Err(Error::Write { what, source }),
+    }
+}
