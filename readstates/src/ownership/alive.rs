@@ -131,6 +131,9 @@ impl Ownership {
     /// returns whether that was possible.
     async fn look(self: &Arc<Self>, read: bool) -> bool {
         let known = !read && self.routes.load().number() > 0;
+        // Whoever is silent was so until here. An answer may be old when it is looked at: this process may
+        // have been stopped meanwhile, and everybody else have gone on.
+        let asked_at = clock::now();
         let (presences, read) = match self.store.presences().await {
             Ok(presences) => (
                 presences,
@@ -150,9 +153,9 @@ impl Ownership {
         let (asked, litter) = {
             let mut watch = self.watch.lock();
             watch.observe(presences, &table, now);
-            let dead = |incarnation| watch.is_dead(incarnation, now);
-            let asked = to_take(&table, &watch.live(now), self.me.incarnation(), dead);
-            (asked, watch.forgettable(&table, now))
+            let dead = |incarnation| watch.is_dead(incarnation, asked_at);
+            let asked = to_take(&table, &watch.live(asked_at), self.me.incarnation(), dead);
+            (asked, watch.forgettable(&table, asked_at))
         };
         self.mint_above();
         let may_take = self.lease.is_valid() && !self.draining.load(Ordering::Relaxed);
