@@ -162,7 +162,15 @@ impl Cache {
             .slots
             .shared_ring
             .store(shared, Ordering::Relaxed);
-        Slot::all().for_each(|slot| self.close(slot));
+        for slot in Slot::all() {
+            self.close(slot);
+            if shared {
+                // A stamp is one of the epoch alone. The start of a process whose clock is ahead would be
+                // above the epochs of owners after it.
+                let state = self.shared.slots.at(slot);
+                state.next.store(0, Ordering::Release);
+            }
+        }
     }
 
     /// Serves a slot at this epoch, with what is in memory of it. Where nobody else can own slots, the

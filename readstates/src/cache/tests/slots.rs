@@ -214,6 +214,23 @@ fn a_process_that_is_alone_stamps_from_its_start_though_its_epoch_may_be_that_of
 }
 
 #[test]
+fn in_a_ring_that_others_share_a_stamp_is_one_of_its_epoch_however_far_ahead_the_clock_is() {
+    let now = Instant::now();
+    let (users, slot) = users(1);
+    let process = Process {
+        started_micros: 9 << 24,
+        ..PROCESS
+    };
+    let cache = Cache::new(process, 1000, INTERVAL);
+    cache.close_all(true);
+    cache.serve(slot, epoch(5));
+    cache.insert(users[0], None);
+    change(&cache, users[0], ack(10, 1), now).unwrap();
+    let flights = cache.begin_flushes(now + INTERVAL * 2, 1);
+    assert_eq!(flights[0].stamp.epoch(), epoch(5));
+}
+
+#[test]
 fn a_block_that_was_written_ahead_of_our_clock_is_still_written_above() {
     let now = Instant::now();
     let cache = cache(1000);
