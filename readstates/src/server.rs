@@ -18,6 +18,7 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     cache::Process,
+    clock::UnixClock,
     config::{RingConfig, ServeConfig, StoreConfig},
     engine::Engine,
     forward::{Forwarder, ForwarderError},
@@ -302,6 +303,7 @@ fn of_member(config: &ServeConfig, incarnation: u64, http_address: SocketAddr) -
         shared: config.ring != RingConfig::Memory,
         timing: config.timing,
         lease_clock: LeaseClock::Boottime,
+        unix_clock: UnixClock::System,
         max_per_member: config.limits.max_per_member,
     }
 }

@@ -17,6 +17,7 @@ use futures::{FutureExt, future::BoxFuture};
 use readstates::{
     block::{Operation, Outcome, Visit},
     cache::{Process, Touch},
+    clock::UnixClock,
     engine::Engine,
     metrics::Metrics,
     ownership::{
@@ -136,6 +137,7 @@ impl World {
             shared: true,
             timing: Timing::default(),
             lease_clock: LeaseClock::Runtime,
+            unix_clock: UnixClock::System,
             max_per_member: 10,
         };
         let wire = Arc::new(Wire(Arc::clone(&self.network)));

@@ -18,7 +18,7 @@ pub mod jump;
 #[cfg(any(test, feature = "model"))]
 pub mod model;
 pub mod moves;
-mod mutant;
+pub mod mutant;
 pub mod planner;
 pub mod record;
 mod ring;

@@ -1,25 +1,31 @@
 //! Switches that drop one rule each, for the tests that must notice.
 //!
-//! Outside tests and the `model` feature [`drops`] is a constant `false`, and the compiler removes
+//! The members of the service look at them, too. Outside tests and the `model` feature [`drops`] is a constant `false`, and the compiler removes
 //! what it guards.
 
 /// The rules of ownership that a test must be able to break; [`crate::handoff`] says where each is
 /// kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    not(any(test, feature = "model")),
-    expect(dead_code, reason = "only tests drop rules")
-)]
-pub(crate) enum Rule {
+pub enum Rule {
+    /// Only the owner at the epoch, unsealed and with a lease, acknowledges.
     R1,
+    /// Messages of an older epoch are refused.
     R2,
+    /// The next owner has confirmed the final state, or takes over from a dead one.
     R3,
+    /// What is sealed stays sealed.
     R4,
+    /// A name is not an identity: the process is.
     R5,
+    /// A write carries the epoch under which it was acknowledged.
     R6,
+    /// Versions go on above everything that an owner before can have told.
     R7,
+    /// What was loaded is written again before an answer rests on it.
     R8,
+    /// Memory is freed once the new epoch is seen.
     R9,
+    /// The ring changes by comparison alone.
     R10,
 }
 
@@ -29,14 +35,16 @@ thread_local! {
 }
 
 /// Whether this thread works without the rule.
+#[must_use]
 #[cfg(any(test, feature = "model"))]
-pub(crate) fn drops(rule: Rule) -> bool {
+pub fn drops(rule: Rule) -> bool {
     DROPPED.with(|dropped| dropped.get() == Some(rule))
 }
 
 /// No rule is ever dropped outside tests.
 #[cfg(not(any(test, feature = "model")))]
-pub(crate) const fn drops(_rule: Rule) -> bool {
+#[must_use]
+pub const fn drops(_rule: Rule) -> bool {
     false
 }
 

@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::{Process, dirty::Moment, slots::Slots};
-use crate::block::{BlockRef, EMPTY};
+use crate::{
+    block::{BlockRef, EMPTY},
+    clock,
+};
 
 /// Bytes of memory for each state of the capacity, all in: blocks, tables, what is dead or waits in
 /// the slab, what dirty users take. 26.5 were measured with 20 states a user and 33 with 5 (see
@@ -51,7 +54,7 @@ impl Shared {
             process,
             slots: Slots::served_since(started),
             flush_interval,
-            origin: Instant::now(),
+            origin: clock::now(),
             capacity: AtomicU64::new(capacity),
             users: AtomicU64::new(0),
             states: AtomicU64::new(0),

@@ -197,6 +197,11 @@ impl Cache {
         }
     }
 
+    /// The process.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.shared.process.incarnation
+    }
+
     /// Shows the block of a cached user to `view`; `None` when the user is not cached.
     pub fn read<T>(&self, user: u64, view: impl FnOnce(BlockRef<'_>) -> T) -> Option<T> {
         let hash = Hash::of(user);

@@ -14,7 +14,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
-use readstates_ring::{Epoch, SLOTS, Slot, Stamp};
+use readstates_ring::{
+    Epoch, SLOTS, Slot, Stamp,
+    mutant::{self, Rule},
+};
 
 use super::{Cache, accounts::Shared, stripe::Stripe, table::Hash};
 
@@ -114,6 +117,9 @@ impl Slots {
     /// The first version of the slot's epoch; `None` when the slot is closed.
     pub(super) fn first_version(&self, hash: Hash) -> Option<u64> {
         let base = self.of(hash).base.load(Ordering::Acquire);
+        if mutant::drops(Rule::R7) && base != CLOSED {
+            return Some(0);
+        }
         // A clock reads above 0.
         (base != CLOSED).then(|| u64::try_from(base).unwrap_or(0))
     }

@@ -7,7 +7,10 @@ use std::{
     time::Instant,
 };
 
-use readstates_ring::Stamp;
+use readstates_ring::{
+    Stamp,
+    mutant::{self, Rule},
+};
 
 use super::{
     Refused, Touch, VERSION_GAP,
@@ -21,6 +24,7 @@ use super::{
 use crate::{
     block::{self, BlockRef, EMPTY, MAX_READ_STATES, Operation, Outcome, TooManyReadStates},
     codec::Decoded,
+    mixed::BuildMixed,
 };
 
 /// A user's distance to the store is looked at when its version passes a multiple of this: looking
@@ -49,7 +53,7 @@ pub(super) struct Stripe {
     /// back. Everybody else's next write is above the last one by itself.
     ahead: BTreeMap<u64, Stamp>,
     /// Users of slots that are being sent away who have changed since they were sent.
-    pub(super) changed: HashSet<u64>,
+    pub(super) changed: HashSet<u64, BuildMixed>,
     /// Bytes of the blocks' tails.
     pub(super) tails: usize,
     /// What [`Shared`] knows of this stripe.
@@ -205,7 +209,7 @@ impl Stripe {
         // Also "was known before" rests on a block that another owner's late write could still
         // replace: it is written again, under our own epoch.
         let changed = outcomes.as_slice().contains(&Outcome::Applied)
-            || block::renew(&mut seat, first_version);
+            || !mutant::drops(Rule::R8) && block::renew(&mut seat, first_version);
         Ok((outcomes, seat.place, changed))
     }
 

@@ -5,12 +5,8 @@
 //! for: what waits for that is in the caller's memory alone. Operations of one user keep their order:
 //! once one of them has to wait, so do those after it.
 
-use std::{
-    collections::HashSet,
-    hash::{BuildHasherDefault, Hasher},
-};
+use std::collections::HashSet;
 
-use readstates_ring::slot::mix64;
 use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
     time::{Instant, timeout_at},
@@ -22,6 +18,7 @@ use crate::{
     cache::{Refused, Touch},
     clock,
     load::{Item, LoadError},
+    mixed::BuildMixed,
 };
 
 /// Operations after which other tasks of this thread get a turn: about a tenth of a millisecond.
@@ -33,7 +30,7 @@ type Done = Result<Outcome, NotDone>;
 /// Whose operations have to wait, and which.
 #[derive(Default)]
 struct Cold {
-    users: HashSet<u64, BuildHasherDefault<Mixed>>,
+    users: HashSet<u64, BuildMixed>,
     /// Places in the call, in order for each user.
     places: Vec<u32>,
 }
@@ -164,25 +161,5 @@ impl Engine {
         while let Ok((place, outcome)) = outcomes.try_recv() {
             results[place as usize] = outcome;
         }
-    }
-}
-
-/// A hash of user ids for a set that lives as long as one call.
-#[derive(Default)]
-struct Mixed(u64);
-
-impl Hasher for Mixed {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = mix64(self.0 ^ value);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }

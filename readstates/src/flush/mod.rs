@@ -18,7 +18,6 @@ use std::{
 
 pub use pace::{Pace, Urgency};
 use parking_lot::Mutex;
-use rand::Rng;
 use report::Report;
 use tokio::{
     sync::{Notify, watch},
@@ -29,6 +28,7 @@ use crate::{
     cache::{Cache, Flight, Progress},
     clock,
     health::{Admission, Circuit},
+    lots::Lots,
     metrics::Metrics,
     store::{Store, StoreError, chain},
 };
@@ -47,6 +47,7 @@ pub struct Flusher {
     metrics: Arc<Metrics>,
     wake: Arc<Notify>,
     circuit: Mutex<Circuit>,
+    lots: Lots,
     /// Callers who wait for everything to be written.
     hurried: AtomicUsize,
 }
@@ -74,6 +75,7 @@ impl Flusher {
         wake: Arc<Notify>,
     ) -> Self {
         Self {
+            lots: Lots::of(cache.incarnation()),
             cache,
             store,
             metrics,
@@ -102,16 +104,18 @@ impl Flusher {
         let mut report = Report::default();
         loop {
             self.begin(&mut pace, &mut in_flight);
-            // Each arm only wakes the loop; what it took is in `in_flight` or comes again.
+            // Each arm only wakes the loop; what it took is in `in_flight` or comes again. In order: what
+            // waits for the ticker can wait, and there is an end to what is in flight.
             tokio::select! {
-                _ = ticker.tick() => pace.shards(self.store.shards()),
-                () = self.wake.notified() => {}
+                biased;
+                // An error means that nobody can ask to stop any more.
+                _ = stop.wait_for(|stop| *stop) => break,
                 // A task that was aborted counts as nothing.
                 Some(ended) = in_flight.join_next() => if let Ok(written) = ended {
                     self.book(&written, &mut pace, &mut report);
                 },
-                // An error means that nobody can ask to stop any more.
-                _ = stop.wait_for(|stop| *stop) => break,
+                () = self.wake.notified() => {}
+                _ = ticker.tick() => pace.shards(self.store.shards()),
             }
         }
         while let Some(ended) = in_flight.join_next().await {
@@ -158,7 +162,7 @@ impl Flusher {
         pace.ended(outcome.is_ok(), *took, now);
         self.circuit
             .lock()
-            .ended(outcome.is_ok(), now, rand::rng().random());
+            .ended(outcome.is_ok(), now, self.lots.share());
         match outcome {
             Ok(()) => report.succeeded(),
             Err(error) => report.failed(&chain(error), now),

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use rand::Rng;
 use readstates_ring::Stamp;
 
 use super::{LoadError, Loader, Passenger, account::Ticket};
@@ -121,7 +120,7 @@ impl Loader {
         self.metrics.load_seconds.record(now - started);
         self.circuit
             .lock()
-            .ended(loaded.is_ok(), now, rand::rng().random());
+            .ended(loaded.is_ok(), now, self.lots.share());
         let stored = loaded.map_err(|error| self.store_failed(user, &error))?;
         if let Some(stored) = &stored
             && self.cache.shows_regression(user, stored.stamp)

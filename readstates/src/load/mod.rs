@@ -25,7 +25,7 @@ mod line;
 mod passenger;
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     sync::Arc,
     time::Duration,
 };
@@ -43,6 +43,7 @@ use crate::{
     clock,
     engine::NotDone,
     health::{Admission, Circuit},
+    lots::Lots,
     metrics::Metrics,
     store::Store,
 };
@@ -110,6 +111,7 @@ pub struct Loader {
     /// Wakes who writes: what is dirty was in the way of what landed.
     wake_flusher: Arc<Notify>,
     circuit: Mutex<Circuit>,
+    lots: Lots,
     online: Class,
     mention: Class,
     flights: Box<[Flights]>,
@@ -163,6 +165,7 @@ impl Loader {
         mention: Limits,
     ) -> Arc<Self> {
         Arc::new(Self {
+            lots: Lots::of(!cache.incarnation()),
             cache,
             store,
             metrics,
@@ -258,7 +261,10 @@ impl Loader {
         for flights in &self.flights {
             let mut flights = flights.lock();
             let of_slots = flights.extract_if(|&user, _| slots.contains(Slot::of_user(user)));
-            of_slots.for_each(|(_, flight)| flight.refuse(LoadError::Moved));
+            // In an order, so that a test that runs again runs the same.
+            let of_slots: BTreeMap<u64, Flight> = of_slots.collect();
+            let refuse = |flight: Flight| flight.refuse(LoadError::Moved);
+            of_slots.into_values().for_each(refuse);
         }
     }
 

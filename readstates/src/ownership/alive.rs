@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use rand::Rng;
 use readstates_ring::{
     Epoch, Slot, Succession,
     handoff::{Action, Event},
@@ -117,7 +116,7 @@ impl Ownership {
             }
             looks = looks.wrapping_add(1);
             let table = Arc::clone(self.routes.load().table());
-            let share = rand::rng().random_range(0.0..1.0);
+            let share = self.lots.share();
             let every = self.config.timing.look_every;
             let wait = self
                 .watch

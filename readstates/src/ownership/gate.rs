@@ -12,7 +12,10 @@ use std::{
     },
 };
 
-use readstates_ring::{Epoch, Slot};
+use readstates_ring::{
+    Epoch, Slot,
+    mutant::{self, Rule},
+};
 use tokio::{
     sync::Notify,
     time::{Instant, timeout_at},
@@ -156,10 +159,19 @@ impl Pass<'_> {
         self.slot
     }
 
+    /// The epoch at which who has this went in; at no other is it acknowledged.
+    #[must_use]
+    pub fn epoch(&self) -> i64 {
+        self.epoch
+    }
+
     /// Whether what was done may be acknowledged. To be asked when the work is done: the process may
     /// have been stopped between any two instructions.
     #[must_use]
     pub fn may_acknowledge(&self) -> bool {
+        if mutant::drops(Rule::R1) {
+            return true;
+        }
         let epoch = self.gate.door(self.slot).epoch.load(Ordering::Acquire);
         epoch != NONE && epoch == self.epoch && self.gate.lease.is_valid()
     }

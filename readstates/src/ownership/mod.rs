@@ -15,7 +15,7 @@
 //! [`store`] is where all members keep the ring and see each other. A member acts by itself: it takes
 //! slots that nobody owns or whose owner is dead, hands its own on when it leaves, and moves some when
 //! it is asked to. Everything about time and network goes through [`store::RingStore`], [`Peers`], the
-//! clock of the runtime and [`LeaseClock`], so that a test can be all of these.
+//! clock of the runtime, [`LeaseClock`] and [`UnixClock`], so that a test can be all of these.
 
 mod alive;
 mod drain;
@@ -64,7 +64,7 @@ use tokio::{
 };
 use watch::Watch;
 
-use crate::engine::Engine;
+use crate::{clock::UnixClock, engine::Engine, lots::Lots};
 
 /// Requests that may wait for sealed slots at once.
 const MOST_QUEUED: usize = 4096;
@@ -113,6 +113,8 @@ pub struct OwnershipConfig {
     pub timing: Timing,
     /// The clock of the lease.
     pub lease_clock: LeaseClock,
+    /// The clock that epochs are minted from.
+    pub unix_clock: UnixClock,
     /// Requests under way to one other member, and from one, at once.
     pub max_per_member: usize,
 }
@@ -122,6 +124,7 @@ pub struct OwnershipConfig {
 pub struct Ownership {
     me: RingMember,
     config: OwnershipConfig,
+    lots: Lots,
     engine: Arc<Engine>,
     store: Arc<dyn RingStore>,
     peers: Arc<dyn Peers>,
@@ -207,6 +210,7 @@ impl Ownership {
         Ok(Arc::new(Self {
             slots: Slots::new(incarnation, Arc::clone(&engine), Arc::clone(&gate)),
             me,
+            lots: Lots::of(config.incarnation),
             config,
             engine,
             store,

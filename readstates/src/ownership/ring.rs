@@ -6,15 +6,18 @@ use std::{
 };
 
 use futures::StreamExt;
-use rand::Rng;
-use readstates_ring::{Epoch, RingMember, RingTable, Slot, Succession, record::NotSwapped};
+use readstates_ring::{
+    Epoch, RingMember, RingTable, Slot, Succession,
+    mutant::{self, Rule},
+    record::NotSwapped,
+};
 use tokio::time::Instant;
 
 use super::{
     Ownership, Routes,
     store::{RingStoreError, Swapped, Versioned},
 };
-use crate::{clock, store::chain};
+use crate::store::chain;
 
 /// Between two questions to a ring that does not answer, or whose swaps others win.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
@@ -93,7 +96,7 @@ impl Ownership {
                     tracing::warn!(slots = asked.len(), "the ring did not answer: {problem}");
                 }
             }
-            let share: f64 = rand::rng().random_range(0.5..1.0);
+            let share = 1.0 - self.lots.share() / 2.0;
             tokio::time::sleep(wait.mul_f64(share)).await;
             wait = (wait * 2).min(LAST_RETRY);
         }
@@ -115,12 +118,12 @@ impl Ownership {
             None => (Arc::default(), None),
         };
         let epoch = |slot| table.config(slot).map(|config| config.epoch());
-        asked.retain(|&(slot, expected)| epoch(slot) == expected);
+        asked.retain(|&(slot, expected)| epoch(slot) == expected || mutant::drops(Rule::R10));
         if asked.is_empty() {
             return Ok(Swapped::Conflict);
         }
         let next = table
-            .swap(asked, owner, succession, clock::unix_micros())
+            .swap(asked, owner, succession, self.config.unix_clock.micros())
             .map_err(|refused| match refused {
                 NotSwapped::Conflict { .. } | NotSwapped::TooFarAhead { .. } => refused.to_string(),
             })?;

@@ -14,11 +14,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use rand::Rng;
 use readstates_api::admin::StreamStatus;
 use readstates_ring::{
     Epoch, RingMember, Slot, Succession,
     handoff::{Action, Event},
+    mutant::{self, Rule},
 };
 use tokio::{
     sync::OwnedMutexGuard,
@@ -169,7 +169,7 @@ impl<'a> Sending<'a> {
         Self {
             ownership,
             to,
-            transfer: rand::rng().random(),
+            transfer: ownership.lots.bits(),
             next_part: 0,
             digest: 0,
             part: PartEncoder::new(),
@@ -287,6 +287,12 @@ impl<'a> Sending<'a> {
     ) -> Result<(), PeerError> {
         self.changes_once(set, false).await?;
         let message = self.finish(true);
+        if mutant::drops(Rule::R3) {
+            let all = slots.iter().map(|&(slot, epoch)| (slot, Some(epoch)));
+            let all = all.collect();
+            let handed = Succession::Handed;
+            self.ownership.swap(all, self.to, handed, None).await;
+        }
         let answer = self.say(message).await?;
         let confirmed = self.numbers(&answer)?;
         let destination = self.to.incarnation();

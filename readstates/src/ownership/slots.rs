@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use readstates_ring::{
     Epoch, Incarnation, RingTable, Slot, SlotConfig,
     handoff::{Action, Event, SlotAtMember, Stage, State},
+    mutant::{self, Rule},
 };
 use tokio::sync::{Mutex as Turn, Notify};
 
@@ -168,6 +169,11 @@ impl Slots {
                     inner.opening.push((slot, epoch));
                     self.litter.notify_one();
                 }
+            }
+            Action::Release { .. } if mutant::drops(Rule::R6) => {
+                self.gate.close(slot, false);
+                let config = inner.machines[usize::from(slot.number())].config();
+                cache.serve(slot, config.epoch());
             }
             Action::Release { .. } => {
                 self.gate.close(slot, false);

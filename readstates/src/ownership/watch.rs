@@ -138,11 +138,10 @@ impl Watch {
                 && table.member(incarnation).is_none()
                 && now.saturating_duration_since(seen.since) >= self.dead_after * 10
         };
-        self.seen
-            .iter()
-            .filter(over)
-            .map(|(&incarnation, _)| incarnation)
-            .collect()
+        let over = self.seen.iter().filter(over);
+        let mut over: Vec<Incarnation> = over.map(|(&incarnation, _)| incarnation).collect();
+        over.sort_unstable();
+        over
     }
 }
 

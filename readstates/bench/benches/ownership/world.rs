@@ -8,6 +8,7 @@ use std::{
 
 use readstates::{
     cache::Process,
+    clock::UnixClock,
     config::{Limits, RingConfig, ServeConfig, StoreConfig},
     engine::Engine,
     metrics::Metrics,
@@ -60,6 +61,7 @@ pub(crate) fn engine_and_ownership(
         shared,
         timing: Timing::default(),
         lease_clock: LeaseClock::Boottime,
+        unix_clock: UnixClock::System,
         max_per_member: 1000,
     };
     let ownership = Ownership::new(config, Arc::clone(&engine), ring, HttpPeers::new()?)?;
