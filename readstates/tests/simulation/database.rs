@@ -1,0 +1,95 @@
+//! The database as a process sees it: slow, at times away, and with writes that land after it said that they failed.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::{BoxFuture, FutureExt};
+use readstates::store::{Store, StoreError, Stored};
+use readstates_api::admin::StoreKind;
+use readstates_ring::Stamp;
+use tokio::time::sleep;
+
+use super::{process::Life, world::World};
+
+#[derive(Debug)]
+pub(crate) struct SimDatabase {
+    world: Arc<World>,
+    life: Arc<Life>,
+}
+
+impl SimDatabase {
+    pub(crate) fn new(world: &Arc<World>, life: &Arc<Life>) -> Self {
+        Self {
+            world: Arc::clone(world),
+            life: Arc::clone(life),
+        }
+    }
+
+    /// The way there, when there is one.
+    async fn there(&self) -> Result<(), StoreError> {
+        self.life.boundary().await;
+        if self.world.is_database_away() {
+            self.world.pass(50, 300).await;
+            self.life.boundary().await;
+            return Err(failed());
+        }
+        self.world.pass(0, 8).await;
+        Ok(())
+    }
+}
+
+fn failed() -> StoreError {
+    StoreError::new("reach the database", "the simulation")
+}
+
+impl Store for SimDatabase {
+    fn kind(&self) -> StoreKind {
+        StoreKind::Memory
+    }
+
+    fn load(&self, user: u64) -> BoxFuture<'_, Result<Option<Stored>, StoreError>> {
+        async move {
+            self.there().await?;
+            let stored = self.world.blocks.load(user).await;
+            self.world.pass(0, 8).await;
+            self.life.boundary().await;
+            if self.world.befalls(2.0) {
+                return Err(failed());
+            }
+            stored
+        }
+        .boxed()
+    }
+
+    fn save(
+        &self,
+        user: u64,
+        bytes: Vec<u8>,
+        stamp: Stamp,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move {
+            self.there().await?;
+            let (lost, late) = (self.world.befalls(1.0), self.world.befalls(4.0));
+            if late {
+                // It lands whatever becomes of the process.
+                let (world, wait) = (Arc::clone(&self.world), self.world.draw(10, 8_000));
+                tokio::spawn(async move {
+                    sleep(Duration::from_millis(wait)).await;
+                    world.blocks.save(user, bytes, stamp).await
+                });
+            } else if !lost {
+                self.world.blocks.save(user, bytes, stamp).await?;
+            }
+            self.world.pass(0, 8).await;
+            self.life.boundary().await;
+            if late || lost || self.world.befalls(2.0) {
+                return Err(failed());
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move { self.there().await }.boxed()
+    }
+}

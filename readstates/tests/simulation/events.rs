@@ -1,0 +1,379 @@
+//! One seed: members, clients and rebalancers start, things happen, all calms down, and the books are compared.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use readstates::{codec, ownership::Ownership, store::Store};
+use readstates_ledger::{Audit, Excuse, Finding, Found, What};
+use readstates_ring::{
+    Epoch, Slot,
+    moves::{Live, next_batch},
+    planner::Candidate,
+};
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{
+    clients::{Client, Job, Reply, ask},
+    process::{FLUSH_INTERVAL, Process, TIMING},
+    world::World,
+};
+
+const CLIENTS: u64 = 4;
+const MOST_MEMBERS: usize = 4;
+/// How long things happen.
+const EVENTFUL: Duration = Duration::from_secs(25);
+/// How long the members may take to come to rest afterwards.
+const SETTLES: Duration = Duration::from_secs(60);
+/// Longer than any message or write is late.
+const EVERYTHING_ARRIVES: Duration = Duration::from_secs(9);
+/// What a member that dies may take with it: what it was told within this time before. The interval with its jitter,
+/// another one for what was handed to it dirty, and writes that failed and were tried again.
+const LAST_FLUSH: Duration = Duration::from_millis(FLUSH_INTERVAL.as_millis() as u64 * 2 + 2_500);
+const LEAVING: Duration = Duration::from_secs(12);
+/// The most deaths (or what looks like one to the others) of a seed: what they excuse is not all there is.
+const MOST_DEATHS: u32 = 2;
+/// Short enough that nobody is taken for dead.
+const SHORT: std::ops::Range<u64> = 50..800;
+/// Long enough that somebody is.
+const LONG: std::ops::Range<u64> = 6_000..9_000;
+
+/// What a seed came to.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// How many operations were acknowledged, or what is wrong.
+    pub(crate) outcome: Result<u64, String>,
+    /// What happened, line by line.
+    pub(crate) trace: Vec<String>,
+    /// Stands for all of the trace.
+    pub(crate) fingerprint: u64,
+}
+
+/// Runs a seed.
+pub(crate) async fn run(world: &Arc<World>) -> Result<u64, String> {
+    let seed = world.seed;
+    for ordinal in 0..3 {
+        Process::start(world, ordinal);
+    }
+    let mut clients = JoinSet::new();
+    for number in 0..CLIENTS {
+        clients.spawn(Client::new(world, number).run(EVENTFUL + Duration::from_secs(2)));
+    }
+    let mut rebalancers = JoinSet::new();
+    for _ in 0..2 {
+        rebalancers.spawn(rebalance(Arc::clone(world)));
+    }
+    let mut beside = JoinSet::new();
+    let mut deaths = 0;
+    while world.now() < EVENTFUL {
+        world.pass(200, 1_500).await;
+        // Every other seed nobody dies: nothing may be lost at all.
+        if seed % 2 == 1 && deaths < MOST_DEATHS && world.draw(0, 4) == 0 {
+            deaths += 1;
+            death(world, &mut beside).await;
+        } else {
+            event(world, &mut beside).await;
+        }
+    }
+    world.calm_down();
+    for process in world.living() {
+        process.stops_at_work.store(false, Ordering::Relaxed);
+    }
+    world.say(|| "all is calm".to_owned());
+    while beside.join_next().await.is_some() {}
+    rebalancers.shutdown().await;
+    if world.living().is_empty() {
+        Process::start(world, 0);
+    }
+    while clients.join_next().await.is_some() {}
+    settle(world).await?;
+    sleep(EVERYTHING_ARRIVES).await;
+    compare(world).await
+}
+
+/// Something that members must bear without a loss.
+async fn event(world: &Arc<World>, beside: &mut JoinSet<()>) {
+    let living = world.living();
+    if living.is_empty() {
+        Process::start(world, 0);
+        return;
+    }
+    let any = || Arc::clone(&living[world.draw(0, living.len() as u64) as usize]);
+    let (one, other) = (any(), any());
+    let there = Arc::clone(world);
+    match world.draw(0, 7) {
+        0 | 1 => {
+            let free = (0..4).find(|ordinal| {
+                let name = format!("sim-{ordinal}");
+                living.iter().all(|process| process.name != name)
+            });
+            if let Some(ordinal) = free.filter(|_| living.len() < MOST_MEMBERS) {
+                Process::start(world, ordinal);
+            }
+        }
+        2 if living.len() > 1 => {
+            world.say(|| format!("{one:?} is to leave"));
+            beside.spawn(async move {
+                let written = one.leave(LEAVING).await;
+                there.say(|| format!("{one:?} has left, everything written: {written}"));
+                if !written {
+                    let now = there.now();
+                    there.excuse(now.saturating_sub(LAST_FLUSH + LEAVING), now);
+                    if there.seed.is_multiple_of(2) {
+                        there.wrong(format!("{one:?} left without having written everything"));
+                    }
+                }
+            });
+        }
+        3 => {
+            let (from, to) = (one.life.incarnation, other.life.incarnation);
+            let both = world.draw(0, 2) == 0;
+            world.say(|| format!("nothing gets from {one:?} to {other:?}, or back: {both}"));
+            world.break_link(from, to, true);
+            if both {
+                world.break_link(to, from, true);
+            }
+            beside.spawn(async move {
+                there.pass(100, 6_000).await;
+                there.say(|| format!("all gets from {one:?} to {other:?} and back"));
+                there.break_link(from, to, false);
+                there.break_link(to, from, false);
+            });
+        }
+        4 if world.seed.is_multiple_of(2) => {
+            world.say(|| "the database is away".to_owned());
+            world.set_database_away(true);
+            world.pass(100, 2_500).await;
+            world.set_database_away(false);
+            world.say(|| "the database is back".to_owned());
+        }
+        5 => {
+            world.say(|| format!("{one:?} stops for a moment"));
+            one.life.stop(true);
+            world.pass(SHORT.start, SHORT.end).await;
+            one.life.stop(false);
+            world.say(|| format!("{one:?} goes on"));
+            world.pass(1_500, 2_500).await;
+        }
+        6 => {
+            world.say(|| format!("{one:?} is cut off from the ring for a moment"));
+            world.cut_off(one.life.incarnation, true);
+            world.pass(SHORT.start, SHORT.end).await;
+            world.cut_off(one.life.incarnation, false);
+            world.say(|| format!("{one:?} reaches the ring again"));
+            world.pass(1_500, 2_500).await;
+        }
+        _ => {}
+    }
+}
+
+/// A member dies, or the others must believe that it has.
+async fn death(world: &Arc<World>, beside: &mut JoinSet<()>) {
+    let living = world.living();
+    if living.is_empty() {
+        return;
+    }
+    let one = Arc::clone(&living[world.draw(0, living.len() as u64) as usize]);
+    let began = world.now();
+    let from = began.saturating_sub(LAST_FLUSH);
+    let there = Arc::clone(world);
+    match world.draw(0, 4) {
+        0 => {
+            world.say(|| format!("{one:?} dies"));
+            world.excuse(from, began);
+            one.die().await;
+        }
+        1 => {
+            let stopped = stop_for_long(&there, one);
+            beside.spawn(stopped);
+        }
+        2 => one.stops_at_work.store(true, Ordering::Relaxed),
+        _ => {
+            world.say(|| format!("{one:?} is cut off from the ring for long"));
+            // It acknowledges until its lease runs out.
+            world.excuse(from, began + TIMING.held + Duration::from_millis(100));
+            world.cut_off(one.life.incarnation, true);
+            beside.spawn(async move {
+                there.pass(LONG.start, LONG.end).await;
+                there.cut_off(one.life.incarnation, false);
+                there.say(|| format!("{one:?} reaches the ring again"));
+            });
+        }
+    }
+}
+
+/// A member stops at once, and goes on when the others must believe that it is dead.
+pub(crate) fn stop_for_long(
+    world: &Arc<World>,
+    one: Arc<Process>,
+) -> impl Future<Output = ()> + use<> {
+    world.say(|| format!("{one:?} stops for long"));
+    let now = world.now();
+    // What it did before the pause it may still say when it goes on.
+    let until = now + Duration::from_millis(100);
+    world.excuse(now.saturating_sub(LAST_FLUSH), until);
+    one.life.stop(true);
+    let world = Arc::clone(world);
+    async move {
+        world.pass(LONG.start, LONG.end).await;
+        one.life.stop(false);
+        world.say(|| format!("{one:?} goes on"));
+    }
+}
+
+/// One of two that do not know of each other, each with a ring that may be old: wishes for balance, and wishes for
+/// nothing in particular.
+async fn rebalance(world: Arc<World>) {
+    loop {
+        world.pass(200, 1_500).await;
+        let living = world.living();
+        if living.len() < 2 {
+            continue;
+        }
+        let any = || &living[world.draw(0, living.len() as u64) as usize];
+        let table = Arc::clone(any().ownership.routes().table());
+        let most = world.draw(1, 65) as usize;
+        if world.draw(0, 10) < 6 {
+            let live: Vec<Live> = living.iter().map(|process| live(process)).collect();
+            let Some(wish) = next_batch(&table, &live, most) else {
+                continue;
+            };
+            let find = |incarnation| {
+                living
+                    .iter()
+                    .find(|process| process.life.incarnation == incarnation)
+            };
+            if let (Some(from), Some(to)) = (find(wish.from), find(wish.to)) {
+                ask_to_move(&world, from, &to.ownership, &wish.slots);
+            }
+        } else {
+            let (from, to) = (any(), any());
+            let mine: Vec<_> = table.owned_by(from.life.incarnation).collect();
+            if from.life.incarnation == to.life.incarnation || mine.is_empty() {
+                continue;
+            }
+            let first = world.draw(0, mine.len() as u64) as usize;
+            let slots: Vec<_> = mine.into_iter().skip(first).take(most).collect();
+            ask_to_move(&world, from, &to.ownership, &slots);
+        }
+    }
+}
+
+fn ask_to_move(world: &World, from: &Process, to: &Arc<Ownership>, slots: &[(Slot, Epoch)]) {
+    if !from.life.is_stopped() {
+        let begun = from.ownership.begin_move(to.me().clone(), slots);
+        let to = to.me().incarnation();
+        world.say(|| format!("{from:?} moves {begun} of {} slots to {to}", slots.len()));
+    }
+}
+
+fn live(process: &Process) -> Live {
+    let ordinal = process
+        .name
+        .rsplit_once('-')
+        .and_then(|(_, ordinal)| ordinal.parse().ok());
+    Live {
+        incarnation: process.life.incarnation,
+        candidate: Candidate {
+            name: process.name.clone(),
+            ordinal,
+            zone: None,
+        },
+    }
+}
+
+/// Waits until every slot is owned, served and known to be.
+async fn settle(world: &Arc<World>) -> Result<(), String> {
+    let deadline = world.now() + SETTLES;
+    loop {
+        let living = world.living();
+        let statuses: Vec<_> = living
+            .iter()
+            .map(|process| process.ownership.status())
+            .collect();
+        let owned: u32 = statuses.iter().map(|status| u32::from(status.owned)).sum();
+        let restless = statuses
+            .iter()
+            .any(|status| status.sealed > 0 || !status.lease_valid || !status.streaming.is_empty());
+        let restless = restless || living.iter().any(|process| process.life.is_stopped());
+        let mut numbers: Vec<u64> = living
+            .iter()
+            .map(|process| process.ownership.routes().number())
+            .collect();
+        numbers.dedup();
+        if owned == u32::from(readstates_ring::SLOTS) && !restless && numbers.len() == 1 {
+            return Ok(());
+        }
+        if world.now() > deadline {
+            return Err(format!(
+                "not at rest after {SETTLES:?}: {statuses:?}, rings {numbers:?}"
+            ));
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Compares the books with what the members answer and with what the database has.
+async fn compare(world: &Arc<World>) -> Result<u64, String> {
+    let (book, mut wrong) = world.books();
+    let mut cached = BTreeMap::new();
+    for user in book.users() {
+        let mut attempts = 0;
+        let states = loop {
+            match ask(world, Job { user, change: None }).await {
+                Reply::Done(seen) => break seen.states,
+                Reply::Nothing | Reply::Unknown if attempts < 20 => attempts += 1,
+                Reply::Nothing | Reply::Unknown => {
+                    return Err(format!("user {user} cannot be read though all is calm"));
+                }
+            }
+        };
+        cached.insert(user, states);
+    }
+    for process in world.living() {
+        process.engine.drain().await;
+    }
+    let mut stored = BTreeMap::new();
+    for user in book.users() {
+        stored.insert(user, in_database(world, user).await);
+    }
+    let excuses = world.excuses();
+    let mut acknowledged = 0;
+    for (place, found) in [("cache", &cached), ("database", &stored)] {
+        let audit = book.audit(found);
+        acknowledged = audit.acknowledged;
+        wrong.extend(unexcused(&audit, &excuses).map(|finding| format!("{place}: {finding:?}")));
+    }
+    if wrong.is_empty() {
+        return Ok(acknowledged);
+    }
+    let shown: Vec<&String> = wrong.iter().take(6).collect();
+    Err(format!(
+        "{} findings of {acknowledged}, {excuses:?}: {shown:#?}",
+        wrong.len()
+    ))
+}
+
+async fn in_database(world: &World, user: u64) -> Vec<Found> {
+    let Some(stored) = world.blocks.load(user).await.unwrap() else {
+        return Vec::new();
+    };
+    let decoded = codec::decode(&stored.bytes).unwrap();
+    let states = decoded.block.states().map(|state| Found {
+        channel: state.channel,
+        last_message: state.last_message,
+        mention_count: state.mention_count,
+    });
+    states.collect()
+}
+
+fn unexcused<'a>(audit: &'a Audit, excuses: &'a [Excuse]) -> impl Iterator<Item = &'a Finding> {
+    audit.findings.iter().filter(|finding| match finding.what {
+        What::Lost | What::LostMeanwhile | What::NotSeen | What::ReadBehind => !excuses
+            .iter()
+            .any(|excuse| (excuse.from..=excuse.until).contains(&finding.call.answered)),
+        What::Doubled | What::Phantom | What::VersionWentBack => true,
+    })
+}

@@ -1,0 +1,118 @@
+//! Some members in one process, real engines and real ownership, in a world that a seed rules: messages that are
+//! late, lost, doubled and out of order, links that break in one direction or both, writes that land late or never,
+//! watches that lag and go back, clocks that differ, members that stop for a while, leave, die and come back without
+//! a memory, and two rebalancers that do not know of each other. Time is the runtime's, paused: a minute takes a
+//! moment.
+//!
+//! What must hold whatever happens:
+//! - every acknowledged change is there at the end, exactly once, in the caches and in the database; only a member
+//!   that dies takes what it was told in its last flush interval;
+//! - no version of a user is handed out twice, and none is told after a later one;
+//! - at one epoch of a slot one process acknowledges, and never one while the ring names another for a later epoch.
+//!
+//! ```text
+//! hack/simulate --seeds 5000                # from 0 on
+//! hack/simulate --from 1234 --seeds 1       # that one again, with everything that happened
+//! hack/simulate --without R4                # without a rule: it must fail
+//! ```
+//! A seed rules everything: what members draw by lot themselves follows from their incarnations.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "progress of a long run is told by the clock of who looks"
+)]
+
+mod clients;
+mod database;
+mod events;
+mod mutants;
+mod network;
+mod process;
+mod ring;
+mod runs;
+mod world;
+
+use std::env;
+
+use readstates_ring::model::{MUTANTS, Mutant};
+use runs::{Runs, run};
+
+/// Seeds of an ordinary test run.
+const SEEDS: u64 = 200;
+/// Failures that are shown; the rest would say the same.
+const SHOWN: usize = 5;
+/// Lines of a trace that a failure shows; `SIMULATION_TRACE` names a file for all of them.
+const TRACE_SHOWN: usize = 60;
+
+fn number(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is no number")),
+    )
+}
+
+fn mutant_of(name: &str) -> Mutant {
+    let found = MUTANTS.into_iter().find(|mutant| mutant.name == name);
+    found.unwrap_or_else(|| panic!("{name} is no rule: R1 to R10"))
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_or_doubled_whatever_the_world_does() {
+    let from = number("SIMULATION_FROM").unwrap_or(0);
+    let count = number("SIMULATION_SEEDS").unwrap_or(if from == 0 { SEEDS } else { 1 });
+    let mutant = env::var("SIMULATION_WITHOUT").ok();
+    let runs = Runs::all(from..from + count, mutant.as_deref().map(mutant_of));
+    println!(
+        "{} changes were acknowledged in {count} seeds",
+        runs.acknowledged
+    );
+    let shown = runs.failed.iter().take(SHOWN);
+    let shown: Vec<String> = shown
+        .map(|(seed, why)| format!("seed {seed}: {why}"))
+        .collect();
+    // The first one that failed, or the first one.
+    let seed = runs.failed.first().map_or(from, |&(seed, _)| seed);
+    let again = run(seed, mutant.as_deref().map(mutant_of));
+    if let Ok(file) = env::var("SIMULATION_TRACE") {
+        std::fs::write(file, again.trace.join("\n")).unwrap();
+    }
+    if runs.failed.is_empty() {
+        assert!(
+            runs.acknowledged > count * 100,
+            "the clients did next to nothing"
+        );
+        return;
+    }
+    let skipped = again.trace.len().saturating_sub(TRACE_SHOWN);
+    panic!(
+        "the end of seed {seed}:\n{}\n{} of {count} seeds failed:\n{}\nreplay: SIMULATION_FROM={seed} \
+         SIMULATION_TRACE=/tmp/trace cargo nextest run -p readstates --test simulation nothing_acknowledged",
+        again.trace[skipped..].join("\n"),
+        runs.failed.len(),
+        shown.join("\n"),
+    );
+}
+
+#[test]
+fn a_seed_is_the_same_every_time() {
+    for seed in [1, 2, 3, 4] {
+        let (first, second) = (run(seed, None), run(seed, None));
+        let mut both = first.trace.iter().zip(&second.trace);
+        if let Some(place) = both.position(|(a, b)| a != b) {
+            let from = place.saturating_sub(TRACE_SHOWN / 4);
+            panic!(
+                "seed {seed}: {:#?}, {:#?}",
+                &first.trace[from..=place],
+                &second.trace[place]
+            );
+        }
+        assert_eq!(first.fingerprint, second.fingerprint, "seed {seed}");
+        assert_ne!(
+            first.fingerprint,
+            run(seed + 100, None).fingerprint,
+            "seed {seed}"
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! One process: a real engine and real ownership, and the boundary at which it can be stopped or killed.
+//!
+//! A stopped process hears nothing and says nothing. Whatever it was about to do at the boundary happens when it
+//! goes on, or never when it is killed.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use readstates::{
+    cache,
+    clock::UnixClock,
+    engine::Engine,
+    metrics::Metrics,
+    ownership::{LeaseClock, Ownership, OwnershipConfig, Timing},
+};
+use readstates_ring::Incarnation;
+use tokio::{
+    sync::{Mutex, Notify},
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+use super::{database::SimDatabase, network::SimPeers, ring::SimRing, world::World};
+
+/// A third of what members do: a simulated minute is enough.
+pub(crate) const TIMING: Timing = Timing {
+    renew_every: Duration::from_secs(1),
+    held: Duration::from_millis(3_300),
+    dead_after: Duration::from_millis(4_300),
+    look_every: Duration::from_millis(300),
+    queue_patience: Duration::from_millis(700),
+};
+pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_secs(2);
+const CAPACITY: u64 = 100_000;
+/// 2026-11-18, in microseconds: when every seed begins.
+const UNIX_MICROS: i64 = 1_795_000_000_000_000;
+/// How far the clocks of two processes may be apart: some epochs. Safety must not rest on it.
+const MOST_SKEW: u64 = 120_000_000;
+
+/// Whether a process lives, and whether it is stopped.
+pub(crate) struct Life {
+    pub(crate) incarnation: Incarnation,
+    dead: AtomicBool,
+    /// How many want it to be stopped now.
+    stopped: AtomicU32,
+    /// One of them is different. Whoever waits is told in the order in which they came.
+    changed: Notify,
+}
+
+impl fmt::Debug for Life {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Life").field(&self.incarnation).finish()
+    }
+}
+
+impl Life {
+    /// Passes the boundary of the process: at once, when it goes on, or never.
+    pub(crate) async fn boundary(&self) {
+        self.when(|life| !life.is_stopped()).await;
+        if self.is_dead() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn when(&self, so: impl Fn(&Self) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if so(self) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
+    }
+
+    /// Ends when the process dies.
+    pub(crate) async fn death(&self) {
+        self.when(Self::is_dead).await;
+    }
+
+    fn ends(&self) {
+        self.dead.store(true, Ordering::Relaxed);
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn stop(&self, stopped: bool) {
+        match stopped {
+            true => self.stopped.fetch_add(1, Ordering::Relaxed),
+            false => self.stopped.fetch_sub(1, Ordering::Relaxed),
+        };
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// A process.
+pub(crate) struct Process {
+    pub(crate) name: String,
+    pub(crate) life: Arc<Life>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) ownership: Arc<Ownership>,
+    flusher: Mutex<Option<JoinHandle<()>>>,
+    leaving: AtomicBool,
+    /// It stops for long as soon as it has worked and not answered yet.
+    pub(crate) stops_at_work: AtomicBool,
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.life.incarnation)
+    }
+}
+
+impl Process {
+    /// Starts the process of that name: nobody's memory, and an incarnation of its own.
+    pub(crate) fn start(world: &Arc<World>, ordinal: u64) -> Arc<Self> {
+        let bits = world.draw(1, u64::MAX);
+        let skew = world.draw(0, MOST_SKEW).cast_signed();
+        let unix_clock = UnixClock::Runtime {
+            at: world.began.into_std(),
+            micros: UNIX_MICROS + skew,
+        };
+        let life = Arc::new(Life {
+            incarnation: Incarnation::new(bits),
+            dead: AtomicBool::new(false),
+            stopped: AtomicU32::new(0),
+            changed: Notify::new(),
+        });
+        let process = cache::Process {
+            incarnation: bits,
+            started_micros: unix_clock.micros().unsigned_abs(),
+        };
+        let database = Arc::new(SimDatabase::new(world, &life));
+        let metrics = Arc::new(Metrics::new());
+        let (engine, flusher) = Engine::start(process, CAPACITY, FLUSH_INTERVAL, database, metrics);
+        let name = format!("sim-{ordinal}");
+        let config = OwnershipConfig {
+            url: format!("http://{name}"),
+            name: name.clone(),
+            incarnation: bits,
+            zone: None,
+            shared: true,
+            timing: TIMING,
+            lease_clock: LeaseClock::Runtime,
+            unix_clock,
+            max_per_member: 1000,
+        };
+        let (ring, peers) = (SimRing::new(world, &life), SimPeers::new(world, &life));
+        let ownership =
+            Ownership::new(config, Arc::clone(&engine), Arc::new(ring), Arc::new(peers)).unwrap();
+        ownership.begin();
+        let process = Arc::new(Self {
+            name,
+            life,
+            engine,
+            ownership,
+            flusher: Mutex::new(Some(flusher)),
+            leaving: AtomicBool::new(false),
+            stops_at_work: AtomicBool::new(false),
+        });
+        world.say(|| format!("{process:?} starts"));
+        world.add(Arc::clone(&process));
+        process
+    }
+
+    /// Ends at once: nothing is written, nothing is said.
+    pub(crate) async fn die(&self) {
+        self.life.ends();
+        self.ownership.end();
+        if let Some(flusher) = self.flusher.lock().await.take() {
+            flusher.abort();
+        }
+    }
+
+    /// Leaves as a member does that is told to stop, once; returns whether it had written everything in time.
+    pub(crate) async fn leave(&self, patience: Duration) -> bool {
+        if self.leaving.swap(true, Ordering::Relaxed) {
+            return true;
+        }
+        let deadline = Instant::now() + patience;
+        tokio::select! {
+            biased;
+            _ = self.ownership.drain(deadline - patience / 4) => {}
+            never = self.engine.keep_writing() => match never {},
+        }
+        let write = async {
+            self.engine.flush_all().await;
+            self.engine.seal();
+            self.ownership.drop_received().await;
+            self.engine.drain().await;
+        };
+        if tokio::time::timeout_at(deadline, write).await.is_err() {
+            self.engine.seal();
+        }
+        let written = self.engine.cache().dirty_users() == 0;
+        self.ownership.leave(written).await;
+        sleep(Duration::from_millis(200)).await;
+        self.engine.stop();
+        self.die().await;
+        written
+    }
+}

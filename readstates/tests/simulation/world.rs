@@ -1,0 +1,337 @@
+//! What everything in the simulation shares: lots, time, weather, the ring, processes, and the books.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hasher},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    stream::{self, BoxStream, StreamExt},
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use readstates::{
+    ownership::store::{MemoryRing, RingStore, RingStoreError, Swapped, Version},
+    store::MemoryStore,
+};
+use readstates_ledger::{Book, Call, Excuse, Finding, What};
+use readstates_ring::{Incarnation, RingTable, Slot};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
+
+use super::process::Process;
+
+/// Lines of a trace that are kept: the last ones before the end.
+const KEPT_LINES: usize = 200_000;
+
+/// Everything around the members.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    pub(crate) began: Instant,
+    pub(crate) ring: Arc<MemoryRing>,
+    pub(crate) blocks: Arc<MemoryStore>,
+    /// The ring is another one. Members are told in the order in which they began to wait: those that wait on the
+    /// watch of a [`MemoryRing`] itself are told in an order that nobody rules.
+    swapped: Notify,
+    lots: Mutex<StdRng>,
+    trace: Mutex<Trace>,
+    state: Mutex<State>,
+}
+
+/// What happened. The same seed leaves the same.
+#[derive(Debug, Default)]
+struct Trace {
+    lines: Vec<String>,
+    hash: DefaultHasher,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Nothing goes wrong any more.
+    calm: bool,
+    /// Links that carry nothing, from and to.
+    broken: HashSet<(Incarnation, Incarnation)>,
+    /// Processes that cannot reach the ring.
+    cut_off: HashSet<Incarnation>,
+    database_away: bool,
+    processes: Vec<Arc<Process>>,
+    /// The process that acknowledged, by slot and epoch.
+    acknowledged: HashMap<(Slot, i64), Incarnation>,
+    /// The greatest version of a user that anybody was told, and when.
+    versions: HashMap<u64, (u64, Duration)>,
+    /// The change that a version of a user was told for: its channel and message.
+    changes: HashMap<(u64, u64), (u64, u64)>,
+    wrong: Vec<String>,
+    excuses: Vec<Excuse>,
+    book: Book,
+}
+
+/// A call that was decided at this moment: the simulation knows when.
+pub(crate) fn at_once(at: Duration) -> Call {
+    let (sent, answered) = (at, at);
+    Call { sent, answered }
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Arc<Self> {
+        Arc::new(Self {
+            seed,
+            began: Instant::now(),
+            ring: Arc::default(),
+            blocks: Arc::default(),
+            swapped: Notify::new(),
+            lots: Mutex::new(StdRng::seed_from_u64(seed)),
+            trace: Mutex::default(),
+            state: Mutex::default(),
+        })
+    }
+
+    fn state<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
+        with(&mut self.state.lock().unwrap())
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Writes a line into the trace.
+    pub(crate) fn say(&self, what: impl FnOnce() -> String) {
+        let line = format!("{:>10.3?} {}", self.now(), what());
+        let mut trace = self.trace.lock().unwrap();
+        trace.hash.write(line.as_bytes());
+        if trace.lines.len() < KEPT_LINES {
+            trace.lines.push(line);
+        }
+    }
+
+    /// The trace, and a number that stands for it.
+    pub(crate) fn trace(&self) -> (Vec<String>, u64) {
+        let trace = self.trace.lock().unwrap();
+        (trace.lines.clone(), trace.hash.finish())
+    }
+
+    /// Swaps the ring.
+    pub(crate) async fn swap(
+        &self,
+        expected: Option<Version>,
+        next: RingTable,
+    ) -> Result<Swapped, RingStoreError> {
+        let swapped = self.ring.compare_and_swap(expected, next).await;
+        if let Ok(Swapped::Taken(now)) = &swapped {
+            self.say(|| format!("the ring is {}", now.table.number()));
+            self.swapped.notify_waiters();
+        }
+        swapped
+    }
+
+    /// The ring as it is, at this moment.
+    fn table(&self) -> Option<Arc<RingTable>> {
+        let current = self.ring.get().now_or_never()?.ok()??;
+        Some(current.table)
+    }
+
+    /// The ring, now and whenever it has changed.
+    pub(crate) fn tables(self: &Arc<Self>) -> BoxStream<'static, Arc<RingTable>> {
+        let next = |(world, known): (Arc<Self>, u64)| async move {
+            loop {
+                let swapped = world.swapped.notified();
+                let table = world.table().filter(|table| table.number() > known);
+                if let Some(table) = table {
+                    let number = table.number();
+                    return Some((table, (Arc::clone(&world), number)));
+                }
+                swapped.await;
+            }
+        };
+        stream::unfold((Arc::clone(self), 0), next).boxed()
+    }
+
+    /// A lot between two numbers, the second one excluded.
+    pub(crate) fn draw(&self, from: u64, to: u64) -> u64 {
+        self.lots.lock().unwrap().random_range(from..to)
+    }
+
+    /// Whether something befalls that does so in `percent` of the cases; nothing does when all is calm.
+    pub(crate) fn befalls(&self, percent: f64) -> bool {
+        let drawn = self.lots.lock().unwrap().random_bool(percent / 100.0);
+        drawn && !self.is_calm()
+    }
+
+    /// Some milliseconds pass.
+    pub(crate) async fn pass(&self, from: u64, to: u64) {
+        let millis = self.draw(from, to);
+        sleep(Duration::from_millis(millis)).await;
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.state(|state| state.calm)
+    }
+
+    pub(crate) fn calm_down(&self) {
+        self.state(|state| {
+            state.calm = true;
+            state.broken.clear();
+            state.cut_off.clear();
+            state.database_away = false;
+        });
+    }
+
+    pub(crate) fn break_link(&self, from: Incarnation, to: Incarnation, broken: bool) {
+        self.state(|state| match broken {
+            true => state.broken.insert((from, to)),
+            false => state.broken.remove(&(from, to)),
+        });
+    }
+
+    pub(crate) fn is_broken(&self, from: Incarnation, to: Incarnation) -> bool {
+        self.state(|state| state.broken.contains(&(from, to)))
+    }
+
+    pub(crate) fn cut_off(&self, who: Incarnation, off: bool) {
+        self.state(|state| match off {
+            true => state.cut_off.insert(who),
+            false => state.cut_off.remove(&who),
+        });
+    }
+
+    pub(crate) fn is_cut_off(&self, who: Incarnation) -> bool {
+        self.state(|state| state.cut_off.contains(&who))
+    }
+
+    pub(crate) fn set_database_away(&self, away: bool) {
+        self.state(|state| state.database_away = away);
+    }
+
+    pub(crate) fn is_database_away(&self) -> bool {
+        self.state(|state| state.database_away)
+    }
+
+    /// The processes that live, stopped ones included.
+    pub(crate) fn living(&self) -> Vec<Arc<Process>> {
+        let all = self.state(|state| state.processes.clone());
+        all.into_iter()
+            .filter(|process| !process.life.is_dead())
+            .collect()
+    }
+
+    pub(crate) fn add(&self, process: Arc<Process>) {
+        self.state(|state| state.processes.push(process));
+    }
+
+    pub(crate) fn find(&self, incarnation: Incarnation) -> Option<Arc<Process>> {
+        let mut living = self.living().into_iter();
+        living.find(|process| process.life.incarnation == incarnation)
+    }
+
+    /// A process acknowledges a change of a slot at an epoch.
+    pub(crate) fn acknowledges(&self, who: Incarnation, slot: Slot, epoch: i64) {
+        let config = self.table().and_then(|table| table.config(slot));
+        if let Some(config) = config
+            && config.epoch().number() > epoch
+            && config.owner() != who
+        {
+            let owner = config.owner();
+            self.wrong(format!(
+                "{who} acknowledged slot {slot} at epoch {epoch}, which is {owner}'s by now"
+            ));
+        }
+        let first = self.state(|state| *state.acknowledged.entry((slot, epoch)).or_insert(who));
+        if first != who {
+            self.wrong(format!(
+                "{first} and {who} both acknowledged slot {slot} at epoch {epoch}"
+            ));
+        }
+    }
+
+    /// The greatest version of a user that anybody was told, and when.
+    pub(crate) fn version(&self, user: u64) -> (u64, Duration) {
+        self.state(|state| state.versions.get(&user).copied().unwrap_or_default())
+    }
+
+    fn told_version(&self, user: u64, told: (u64, Duration)) {
+        self.state(|state| {
+            let known = state.versions.entry(user).or_default();
+            if told.0 > known.0 {
+                *known = told;
+            }
+        });
+    }
+
+    /// What a read showed that began when `floor` was known. One below it is what a death may cost.
+    pub(crate) fn told_read(&self, user: u64, floor: (u64, Duration), told: (u64, Duration)) {
+        if told.0 < floor.0 {
+            let (channel, message, call) = (0, 0, at_once(floor.1));
+            let what = What::ReadBehind;
+            self.note(Finding {
+                user,
+                channel,
+                message,
+                what,
+                call,
+            });
+        }
+        self.told_version(user, told);
+    }
+
+    /// What a change was answered that was asked for when `floor` was known; whether it was applied by this.
+    pub(crate) fn told_change(
+        &self,
+        user: u64,
+        floor: (u64, Duration),
+        told: (u64, Duration),
+        applied: Option<(u64, u64)>,
+    ) {
+        let version = told.0;
+        if version < floor.0 {
+            let floor = floor.0;
+            self.wrong(format!(
+                "user {user} went back from version {floor} to {version}"
+            ));
+        }
+        if let Some(change) = applied {
+            let first = self.state(|state| *state.changes.entry((user, version)).or_insert(change));
+            if first != change {
+                self.wrong(format!(
+                    "version {version} of user {user} was handed out twice: for {first:?} and for {change:?}"
+                ));
+            }
+        }
+        self.told_version(user, told);
+    }
+
+    /// Something is wrong, whatever happened before.
+    pub(crate) fn wrong(&self, what: String) {
+        self.say(|| format!("WRONG: {what}"));
+        let what = format!("{what}, at {:?}", self.now());
+        self.state(|state| state.wrong.push(what));
+    }
+
+    /// Something is wrong, unless it is excused.
+    pub(crate) fn note(&self, finding: Finding) {
+        self.say(|| format!("found: {finding:?}"));
+        self.state(|state| state.book.note(finding));
+    }
+
+    pub(crate) fn excuse(&self, from: Duration, until: Duration) {
+        self.say(|| format!("what was told between {from:?} and {until:?} may be lost"));
+        self.state(|state| state.excuses.push(Excuse { from, until }));
+    }
+
+    pub(crate) fn excuses(&self) -> Vec<Excuse> {
+        self.state(|state| state.excuses.clone())
+    }
+
+    pub(crate) fn hand_in(&self, book: Book) {
+        self.state(|state| state.book.take(book));
+    }
+
+    /// The books of all clients, and what was seen to be wrong on the way.
+    pub(crate) fn books(&self) -> (Book, Vec<String>) {
+        self.state(|state| (state.book.clone(), state.wrong.clone()))
+    }
+}
