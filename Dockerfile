@@ -34,7 +34,13 @@ COPY --from=binaries /bin-out/readstates /usr/local/bin/readstates
 EXPOSE 7400 7401
 ENTRYPOINT ["/usr/local/bin/readstates"]
 
-FROM runtime AS superdisk
+# What a super-disk is made with: the programs that operator/superdisk/src/command.rs names. It has to be root, and
+# privileged, to use them.
+FROM ${BASE_IMAGE} AS superdisk
+RUN apt-get update -q \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends mdadm xfsprogs e2fsprogs util-linux \
+ && apt-get clean && rm -rf /var/lib/apt/lists/* /usr/share/man/* /usr/share/doc/* \
+ && for program in mdadm wipefs mkfs.xfs mkfs.ext4 xfs_growfs resize2fs fsfreeze; do command -v "$program" || exit 1; done
 COPY --from=binaries /bin-out/superdisk /usr/local/bin/superdisk
 ENTRYPOINT ["/usr/local/bin/superdisk"]
 

@@ -44,7 +44,7 @@ build_images() {
     fi
     for target in "${PROGRAMS[@]}"; do
         docker image inspect "readstates/$target:$tag" >/dev/null 2>&1 ||
-            docker build --build-arg "BASE_IMAGE=$BASE_IMAGE" "${arguments[@]}" --target "$target" --tag "readstates/$target:$tag" \
+            docker build --network host --build-arg "BASE_IMAGE=$BASE_IMAGE" "${arguments[@]}" --target "$target" --tag "readstates/$target:$tag" \
                 --file "$ROOT/Dockerfile" "$context"
     done
     [ "$context" = "$ROOT" ] || rm -rf "$context"
@@ -76,7 +76,7 @@ cassandra_context() {
 # push_images PREFIX: for clusters whose nodes we cannot reach but by a registry.
 push_images() {
     local prefix=$1 image
-    for image in "operator:$(image_tag)" "readstates:$(image_tag)" "cassandra:$(cassandra_tag)"; do
+    for image in "${PROGRAMS[@]/%/:$(image_tag)}" "cassandra:$(cassandra_tag)"; do
         docker tag "readstates/$image" "$prefix/$image"
         docker push "$prefix/$image"
     done

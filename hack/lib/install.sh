@@ -22,6 +22,7 @@ write_values() {
     cat >"$2" <<EOF
 image: {repository: $1/operator, tag: $(image_tag)}
 readstatesImage: {repository: $1/readstates, tag: $(image_tag)}
+superdiskImage: {repository: $1/superdisk, tag: $(image_tag)}
 cassandraImage: {repository: $1/cassandra, tag: $(cassandra_tag)}
 EOF
 }

@@ -13,6 +13,7 @@ use crate::{
     build::ports,
     engine::{Facts, Report, Start, Target},
     observe::PodSeen,
+    super_disk::Answer,
 };
 
 /// A fresh answer takes Cassandra a JVM, on a machine that may be busy.
@@ -27,6 +28,9 @@ pub trait Agents: Send + Sync {
         pod: &'a PodSeen,
         max_age: Duration,
     ) -> BoxFuture<'a, Result<Report, String>>;
+
+    /// How the pod's super-disk is, by the agent that minds it.
+    fn super_disk<'a>(&'a self, pod: &'a PodSeen) -> BoxFuture<'a, Result<Answer, String>>;
 
     /// What must be known before a node leaves.
     fn facts<'a>(&'a self, pod: &'a PodSeen) -> BoxFuture<'a, Result<Facts, String>>;
@@ -70,7 +74,16 @@ impl HttpAgents {
     }
 
     async fn get<T: DeserializeOwned>(&self, pod: &PodSeen, path: &str) -> Result<T, String> {
-        let request = self.http.get(url(pod, path)?);
+        self.get_at(pod, ports::AGENT, path).await
+    }
+
+    async fn get_at<T: DeserializeOwned>(
+        &self,
+        pod: &PodSeen,
+        port: u16,
+        path: &str,
+    ) -> Result<T, String> {
+        let request = self.http.get(url(pod, port, path)?);
         let answer = send(request).await?;
         answer.json().await.map_err(words)
     }
@@ -82,7 +95,7 @@ impl HttpAgents {
         token: &str,
         order: &impl Serialize,
     ) -> Result<(), String> {
-        let request = self.http.post(url(pod, path)?);
+        let request = self.http.post(url(pod, ports::AGENT, path)?);
         send(request.bearer_auth(token).json(order)).await.map(drop)
     }
 }
@@ -97,6 +110,10 @@ impl Agents for HttpAgents {
             let path = format!("/v1/node?max_age={}", max_age.as_secs());
             self.get(pod, &path).await
         })
+    }
+
+    fn super_disk<'a>(&'a self, pod: &'a PodSeen) -> BoxFuture<'a, Result<Answer, String>> {
+        Box::pin(self.get_at(pod, ports::DISK, "/state"))
     }
 
     fn facts<'a>(&'a self, pod: &'a PodSeen) -> BoxFuture<'a, Result<Facts, String>> {
@@ -122,13 +139,10 @@ impl Agents for HttpAgents {
     }
 }
 
-fn url(pod: &PodSeen, path: &str) -> Result<String, String> {
+fn url(pod: &PodSeen, port: u16, path: &str) -> Result<String, String> {
     let ip = pod.ip.as_deref().and_then(|ip| ip.parse::<IpAddr>().ok());
     let ip = ip.ok_or("it has no address yet")?;
-    Ok(format!(
-        "http://{}{path}",
-        SocketAddr::new(ip, ports::AGENT)
-    ))
+    Ok(format!("http://{}{path}", SocketAddr::new(ip, port)))
 }
 
 async fn send(request: reqwest::RequestBuilder) -> Result<reqwest::Response, String> {

@@ -66,6 +66,15 @@ pub struct RunArgs {
     )]
     pub agent_image: String,
 
+    /// Image of the containers that look after super-disks, for clusters that name none.
+    #[arg(
+        long,
+        env = "SUPERDISK_IMAGE",
+        value_name = "IMAGE",
+        default_value = "readstates/superdisk:latest"
+    )]
+    pub superdisk_image: String,
+
     /// Where /livez, /readyz and /metrics are served.
     #[arg(
         long,

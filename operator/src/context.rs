@@ -40,4 +40,6 @@ pub struct Images {
     pub scylla: String,
     /// Of the agent beside them: the operator's own.
     pub agent: String,
+    /// Of the containers that look after super-disks.
+    pub super_disk: String,
 }

@@ -26,5 +26,6 @@ pub mod reconcile;
 pub mod run;
 pub mod server;
 pub mod status;
+pub mod super_disk;
 pub mod telemetry;
 pub mod validate;

@@ -152,6 +152,7 @@ fn context(client: &Client, args: &RunArgs, identity: &str) -> anyhow::Result<Co
             cassandra: args.cassandra_image.clone(),
             scylla: args.scylla_image.clone(),
             agent: args.agent_image.clone(),
+            super_disk: args.superdisk_image.clone(),
         },
     })
 }

@@ -14,6 +14,7 @@ const WAITS: &str = "readstates_operator_waits_total";
 const WRITES: &str = "readstates_operator_writes_total";
 const ACTIONS: &str = "readstates_operator_member_actions_total";
 const TAKEN_OVER: &str = "readstates_operator_slots_taken_over_total";
+const SUPER_DISKS: &str = "readstates_operator_super_disk_changes_total";
 const LEADER: &str = "readstates_operator_leader";
 
 /// Starts logging: for people on a terminal, JSON otherwise.
@@ -62,6 +63,10 @@ pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
         TAKEN_OVER,
         "Slots taken over from cache pods that ended without handing them on: what those \
          acknowledged in their last flush interval may be lost."
+    );
+    metrics::describe_counter!(
+        SUPER_DISKS,
+        "Changes of super-disks from one state to another, by the new one. How each is now, its own agent tells."
     );
     metrics::describe_gauge!(LEADER, "1 while this process leads.");
     metrics::gauge!(LEADER).set(0.0);
@@ -112,6 +117,11 @@ pub fn acted(action: &'static str) {
 /// Counts slots that were taken over from a process that had not handed them on.
 pub fn taken_over(slots: u64) {
     metrics::counter!(TAKEN_OVER).increment(slots);
+}
+
+/// Counts a super-disk that is in another state than before.
+pub fn super_disk_changed(state: Reason) {
+    metrics::counter!(SUPER_DISKS, "state" => state.as_str()).increment(1);
 }
 
 /// Says whether this process leads.

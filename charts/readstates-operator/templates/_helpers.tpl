@@ -34,6 +34,21 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
+{{/* The reaper's pods are not the operator's: nothing that selects those may select these. */}}
+{{- define "readstates-operator.reaperSelectorLabels" -}}
+app.kubernetes.io/name: {{ printf "%s-reaper" (include "readstates-operator.name" . | trunc 56 | trimSuffix "-") }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "readstates-operator.reaperLabels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
+{{ include "readstates-operator.reaperSelectorLabels" . }}
+app.kubernetes.io/component: superdisk-reaper
+app.kubernetes.io/part-of: readstates
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
 {{- define "readstates-operator.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create }}
 {{- default (include "readstates-operator.fullname" .) .Values.serviceAccount.name }}

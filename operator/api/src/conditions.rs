@@ -22,6 +22,8 @@ pub enum ConditionType {
     RingStable,
     /// Database pods are as another operator made them; they are changed when somebody says so.
     RequiresUpdate,
+    /// Both legs of every super-disk are in sync. Only where there are super-disks.
+    SuperDisksHealthy,
     /// Slots were taken over from a process that ended without handing them on, so that what it
     /// acknowledged in its last flush interval may be lost. Until who took them is restarted.
     TakenOver,
@@ -125,6 +127,22 @@ pub enum Reason {
     UpdateAvailable,
     /// Database pods are as this operator makes them.
     UpToDate,
+    /// The pod of a super-disk has not come so far.
+    SuperDiskWaiting,
+    /// A super-disk is not put together, and nothing was changed; the message has the code and what to do.
+    SuperDiskRefused,
+    /// A super-disk could not be put together.
+    SuperDiskFailed,
+    /// A super-disk is being put together.
+    SuperDiskAssembling,
+    /// Both legs are in sync.
+    SuperDiskHealthy,
+    /// The local disks of a super-disk are being filled.
+    FastLegRebuilding,
+    /// The local disks of a super-disk are lost; its network disk serves alone.
+    FastLegLost,
+    /// The network disk of a super-disk is lost; writes are stopped.
+    DurableLegLost,
 }
 
 /// A condition before it meets Kubernetes.
@@ -198,6 +216,7 @@ impl ConditionType {
             Self::DatabaseReady => "DatabaseReady",
             Self::RingStable => "RingStable",
             Self::RequiresUpdate => "RequiresUpdate",
+            Self::SuperDisksHealthy => "SuperDisksHealthy",
             Self::TakenOver => "TakenOver",
         }
     }
@@ -268,6 +287,14 @@ impl Reason {
             Self::ClaimOfFormerNode => "ClaimOfFormerNode",
             Self::UpdateAvailable => "UpdateAvailable",
             Self::UpToDate => "UpToDate",
+            Self::SuperDiskWaiting => "SuperDiskWaiting",
+            Self::SuperDiskRefused => "SuperDiskRefused",
+            Self::SuperDiskFailed => "SuperDiskFailed",
+            Self::SuperDiskAssembling => "SuperDiskAssembling",
+            Self::SuperDiskHealthy => "SuperDiskHealthy",
+            Self::FastLegRebuilding => "FastLegRebuilding",
+            Self::FastLegLost => "FastLegLost",
+            Self::DurableLegLost => "DurableLegLost",
         }
     }
 }

@@ -8,6 +8,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::SuperDiskSpec;
+
 /// Where read states are kept: in a database the operator runs (`engine`, with `replicationFactor`,
 /// `racks` and `storage`), in one that is there already (`external`), or, for a single cache pod, on that
 /// pod's own volume (`embedded`).
@@ -31,11 +33,11 @@ use serde::{Deserialize, Serialize};
         .reason(Reason::FieldValueRequired),
     validation = Rule::new(
         "has(self.engine) || !(has(self.replicationFactor) || has(self.racks) || has(self.storage) \
-         || has(self.reclaim) || has(self.image) || has(self.resources) || has(self.keyspace) \
-         || has(self.secretRef) || has(self.clients))"
+         || has(self.superDisk) || has(self.reclaim) || has(self.image) || has(self.resources) \
+         || has(self.keyspace) || has(self.secretRef) || has(self.clients))"
     ).message(
-        "replicationFactor, racks, storage, reclaim, image, resources, keyspace, secretRef and clients go with \
-         engine only; external and embedded have fields of their own"
+        "replicationFactor, racks, storage, superDisk, reclaim, image, resources, keyspace, secretRef and clients \
+         go with engine only; external and embedded have fields of their own"
     ),
     validation = Rule::new(
         "!has(self.racks) || !has(self.replicationFactor) || self.replicationFactor <= \
@@ -61,7 +63,12 @@ use serde::{Deserialize, Serialize};
     ).message(
         "replicationFactor cannot change: without a repair of every member, which the operator does \
          not run, reads would miss data"
-    ).field_path(".replicationFactor").reason(Reason::FieldValueForbidden)
+    ).field_path(".replicationFactor").reason(Reason::FieldValueForbidden),
+    validation = Rule::new("has(self.superDisk) == has(oldSelf.superDisk)")
+        .message(
+            "superDisk cannot be added or removed: the volumes are made with it or without it. Make a new \
+             ReadStateCluster"
+        ).reason(Reason::FieldValueForbidden)
 )]
 pub struct DatabaseSpec {
     /// The database the operator runs: `Cassandra` or `Scylla`.
@@ -90,6 +97,11 @@ pub struct DatabaseSpec {
     /// The volume of each member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
+
+    /// Local disks in front of that volume, which then is the durable half of a mirror. Cannot be added or
+    /// removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub super_disk: Option<SuperDiskSpec>,
 
     /// What becomes of the volume of a member that has left. With `Keep`, the default, it stays until somebody
     /// deletes its claim, and until then no new member takes that place.

@@ -28,6 +28,10 @@ pub const UPDATE_DATABASE: &str = "readstates.dev/update-database";
 /// exists (annotation).
 pub const ACCEPT_DATA_LOSS: &str = "readstates.dev/accept-data-loss";
 
+/// On a `ReadStateCluster`: which leg of a super-disk counts where both took writes (annotation), as
+/// `<UID of its pod>.durable` or `<UID of its pod>.fast`.
+pub const KEEP_LEG: &str = "readstates.dev/keep-leg";
+
 const NAME: &str = "app.kubernetes.io/name";
 const INSTANCE: &str = "app.kubernetes.io/instance";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";

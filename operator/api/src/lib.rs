@@ -18,12 +18,17 @@ mod crds;
 mod database;
 mod ring;
 mod status;
+mod super_disk;
 
 pub use cluster::{CacheSpec, PullPolicy, ReadStateCluster, ReadStateClusterSpec};
 pub use crds::{CrdFile, crd_files};
 pub use database::{DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, Reclaim, Storage};
 pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
-pub use status::{DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, Waiting};
+pub use status::{
+    DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, SuperDiskState, SuperDiskStatus,
+    Waiting,
+};
+pub use super_disk::{FastLeg, Filesystem, SuperDiskSpec};
 
 /// The API group of every kind here.
 pub const GROUP: &str = "readstates.dev";

@@ -13,8 +13,8 @@ pub struct ReadStateClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady`, `RingStable` and
-    /// `RequiresUpdate` and `TakenOver`.
+    /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady`, `RingStable`,
+    /// `RequiresUpdate` and `TakenOver`; and `SuperDisksHealthy` where there are super-disks.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
@@ -53,6 +53,11 @@ pub struct ReadStateClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub database_nodes: Vec<DatabaseNode>,
+
+    /// The super-disks of the database pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
+    pub super_disks: Vec<SuperDiskStatus>,
 
     /// Slots whose owner serves, of those there are: `1024/1024`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -117,6 +122,50 @@ pub struct DatabaseNode {
     /// What the database said when that failed, in its own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// The super-disk of one database pod.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct SuperDiskStatus {
+    /// Name of the pod.
+    pub name: String,
+
+    /// How it is.
+    pub state: SuperDiskState,
+
+    /// The stable code of the refusal, such as `E_SSD_AHEAD`, while it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+
+    /// What is so, and what there is to do about it.
+    pub message: String,
+
+    /// Since when it is in this state.
+    pub since: Time,
+}
+
+/// How a super-disk is.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuperDiskState {
+    /// Its pod has not come so far.
+    Waiting,
+    /// It was not put together; nothing was changed on any disk.
+    Refused,
+    /// Something that was tried to put it together failed.
+    Failed,
+    /// It is being put together.
+    Assembling,
+    /// Both legs are in sync.
+    Healthy,
+    /// The local disks are filled from the network disk, which serves meanwhile.
+    Rebuilding,
+    /// The local disks are lost; the network disk serves alone.
+    FastLost,
+    /// The network disk is lost: writes are stopped.
+    DurableLost,
+    /// It could not be asked.
+    Unknown,
 }
 
 /// Where a node is between joining and leaving.

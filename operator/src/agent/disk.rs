@@ -4,6 +4,7 @@
 use std::{
     fs,
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::Path,
 };
 
@@ -36,6 +37,24 @@ pub(super) fn read(data: &Path) -> io::Result<Disk> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Disk::Unmarked),
         Err(error) => Err(error),
+    }
+}
+
+/// The kernel's number for md arrays.
+const MD: u32 = 9;
+
+/// Whether the folder is a filesystem on a super-disk, and not the folder under it, which looks like a blank disk.
+///
+/// # Errors
+/// When it is not, or cannot be told.
+pub(super) fn on_super_disk(data: &Path) -> io::Result<()> {
+    let device = fs::metadata(data)?.dev();
+    match rustix::fs::major(device) {
+        MD => Ok(()),
+        other => Err(io::Error::other(format!(
+            "{} is on a device of kind {other}, and not on an md array ({MD})",
+            data.display()
+        ))),
     }
 }
 
@@ -117,6 +136,14 @@ mod tests {
         sign(data, Some("id-1")).unwrap();
         fs::remove_dir(data.join("commitlog")).unwrap();
         assert_eq!(read(data).unwrap(), Disk::Blank);
+    }
+
+    #[test]
+    fn a_folder_is_no_super_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = on_super_disk(dir.path()).unwrap_err().to_string();
+        assert!(error.ends_with("and not on an md array (9)"), "{error}");
+        assert!(on_super_disk(Path::new("/nowhere/at/all")).is_err());
     }
 
     #[test]

@@ -82,6 +82,10 @@ pub struct PrepareArgs {
     /// Name that resolves to the addresses of all nodes.
     #[arg(long, value_name = "HOST")]
     pub peers: String,
+
+    /// The data is on a super-disk: whatever else is there is not this node's disk.
+    #[arg(long)]
+    pub super_disk: bool,
 }
 
 /// How `operator agent serve` works.

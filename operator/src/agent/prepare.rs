@@ -30,6 +30,9 @@ const START: &str = "start";
 /// When the disk or the shared folder cannot be used.
 pub async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
     hand_on(&args.shared).context("failed to copy the program")?;
+    if args.super_disk {
+        disk::on_super_disk(&args.common.data).context("the super-disk is not there")?;
+    }
     let found = disk::read(&args.common.data)
         .with_context(|| format!("failed to look at {}", args.common.data.display()))?;
     tracing::info!(disk = ?found, "looked at the disk");

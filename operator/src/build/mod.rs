@@ -28,6 +28,10 @@ use serde::Serialize;
 
 /// Name of the agent's container in a database pod.
 pub const AGENT: &str = "agent";
+/// Name of the container that puts a super-disk together.
+pub const DISK: &str = "disk";
+/// Name of the container that minds it.
+pub const DISK_AGENT: &str = "disk-agent";
 
 pub use self::{
     database::{rack, template_hash, update_name},
@@ -69,6 +73,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
     let mut out = Vec::new();
     let Plan {
         racks,
+        super_disks,
         schema_job,
         cache,
         hold_evictions,
@@ -83,12 +88,15 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
             Object::ServiceAccount(Box::new(service_account::of(cluster, Component::Database))),
             Object::NetworkPolicy(Box::new(network_policy::database(cluster, database))),
             Object::Service(Box::new(service::database(cluster))),
-            Object::PodDisruptionBudget(Box::new(pod_disruption_budget::of(
+            Object::PodDisruptionBudget(Box::new(pod_disruption_budget::database(
                 cluster,
-                Component::Database,
-                1,
+                &super_disks.evictions,
             ))),
         ]);
+        if database.super_disk.is_some() {
+            let entries = database::super_disk::entries(&cluster.id, &super_disks.volumes);
+            out.push(Object::ConfigMap(Box::new(entries)));
+        }
         for step in racks {
             let Some(rack) = database.racks.iter().find(|r| r.name == step.rack) else {
                 continue;

@@ -44,16 +44,16 @@ pub(super) fn database(cluster: &ValidatedCluster, database: &Database) -> Netwo
     let ours = [Component::Cache, Component::Schema].map(|c| component(cluster, c));
     let clients = [ours.to_vec(), database.clients.clone()].concat();
     let nodes = component(cluster, Component::Database);
-    policy(
-        cluster,
-        cluster.id.database(),
-        Component::Database,
-        vec![
-            rule(&[ports::INTERNODE], Some(vec![nodes])),
-            rule(&[ports::CQL, ports::SHARD_AWARE], Some(clients)),
-            rule(&[ports::AGENT], Some(vec![operator()])),
-        ],
-    )
+    let mut ingress = vec![
+        rule(&[ports::INTERNODE], Some(vec![nodes])),
+        rule(&[ports::CQL, ports::SHARD_AWARE], Some(clients)),
+        rule(&[ports::AGENT], Some(vec![operator()])),
+    ];
+    if database.super_disk.is_some() {
+        // It tells, and does nothing: whoever collects metrics may ask.
+        ingress.push(rule(&[ports::DISK], None));
+    }
+    policy(cluster, cluster.id.database(), Component::Database, ingress)
 }
 
 /// A Job that holds the superuser's password listens to nobody.

@@ -3,12 +3,37 @@
 
 use k8s_openapi::{
     api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
-    apimachinery::pkg::util::intstr::IntOrString,
+    apimachinery::pkg::{apis::meta::v1::LabelSelectorRequirement, util::intstr::IntOrString},
 };
 use readstates_operator_api::labels::Component;
 
 use super::{pod, service_account};
-use crate::validate::ValidatedCluster;
+use crate::{plan::Evictions, validate::ValidatedCluster};
+
+/// The label that a StatefulSet gives each of its pods.
+const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+
+/// Of the database: with a super-disk at risk, no other pod may go.
+pub(super) fn database(cluster: &ValidatedCluster, evictions: &Evictions) -> PodDisruptionBudget {
+    let component = Component::Database;
+    match evictions {
+        Evictions::OneAtATime => of(cluster, component, 1),
+        Evictions::None => of(cluster, component, 0),
+        Evictions::Only(pod) => {
+            let mut budget = of(cluster, component, 0);
+            // A pod that no budget selects may be evicted, and two budgets may not select one pod.
+            let others = LabelSelectorRequirement {
+                key: POD_NAME.to_owned(),
+                operator: "NotIn".to_owned(),
+                values: Some(vec![pod.clone()]),
+            };
+            if let Some(selector) = budget.spec.as_mut().and_then(|s| s.selector.as_mut()) {
+                selector.match_expressions = Some(vec![others]);
+            }
+            budget
+        }
+    }
+}
 
 pub(super) fn of(
     cluster: &ValidatedCluster,

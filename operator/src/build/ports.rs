@@ -8,6 +8,8 @@ pub const HTTP: u16 = 7400;
 pub const ADMIN: u16 = 7401;
 /// The agent in database pods.
 pub const AGENT: u16 = 7402;
+/// The agent of the super-disk in database pods: how it is, and its metrics.
+pub const DISK: u16 = 9108;
 /// CQL.
 pub const CQL: u16 = 9042;
 /// Traffic between database members.
@@ -20,6 +22,7 @@ pub(super) const HTTP_NAME: &str = "http";
 pub(super) const ADMIN_NAME: &str = "admin";
 pub(super) const CQL_NAME: &str = "cql";
 pub(super) const INTERNODE_NAME: &str = "internode";
+pub(super) const DISK_NAME: &str = "disk";
 
 pub(super) fn container(name: &str, port: u16) -> ContainerPort {
     ContainerPort {

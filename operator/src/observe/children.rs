@@ -11,7 +11,7 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use readstates_operator_api::labels;
 
-use super::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen};
+use super::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen, super_disks};
 use crate::{build, validate::Identity};
 
 /// The label in which a StatefulSet's pod says which template it was made from.
@@ -75,6 +75,7 @@ pub(super) fn pod(pod: &Pod) -> PodSeen {
         revision: pod.labels().get(REVISION).cloned(),
         scheduled: pod.spec.as_ref().is_some_and(|s| s.node_name.is_some()),
         has_agent: pod.spec.as_ref().is_some_and(has_agent),
+        disk: super_disks::stage(pod),
         running: ready || containers(&status).any(runs),
         created: pod.creation_timestamp().map(|t| t.0),
         deadline: pod.metadata.deletion_timestamp.as_ref().map(|t| t.0),

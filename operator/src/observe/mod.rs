@@ -9,6 +9,7 @@ mod credentials;
 mod members;
 mod nodes;
 mod ring;
+mod super_disks;
 
 use std::collections::BTreeMap;
 
@@ -32,10 +33,12 @@ pub use self::{
     members::Member,
     nodes::{ClaimSeen, Nodes, TOKEN_KEY, Token},
     ring::RingSeen,
+    super_disks::DiskStage,
 };
 use crate::{
     context::Context,
     error::Error,
+    super_disk::SuperDiskSeen,
     validate::{Identity, Login},
 };
 
@@ -58,6 +61,8 @@ pub struct World {
     pub database_pods: Vec<PodSeen>,
     /// What is behind the database pods.
     pub nodes: Nodes,
+    /// Their super-disks, by pod name.
+    pub super_disks: BTreeMap<String, SuperDiskSeen>,
     /// The nodes as the status has recorded them.
     pub records: Vec<DatabaseNode>,
     /// What people have consented to, by annotations of the cluster.
@@ -80,6 +85,8 @@ pub struct Consent {
     pub update: Option<String>,
     /// Host ID of the node that may be lost for good.
     pub data_loss: Option<String>,
+    /// Pod UID and leg of the super-disk that is decided about.
+    pub keep_leg: Option<String>,
 }
 
 /// Unknown is not absent: something that did not answer may be anything.
@@ -139,6 +146,8 @@ pub struct PodSeen {
     pub scheduled: bool,
     /// Whether there is an agent in it (database only).
     pub has_agent: bool,
+    /// How far its super-disk is, if it has one (database only).
+    pub disk: Option<DiskStage>,
     /// Whether a process of it runs, for all that is known.
     pub running: bool,
     /// When it was made.
@@ -244,6 +253,7 @@ pub async fn observe(
     let database_pods: Vec<_> = database_pods.iter().map(children::pod).collect();
     let agents = ctx.agents.as_ref();
     let nodes = nodes::nodes(&ctx.client, agents, id, cluster, &database_pods, &racks).await?;
+    let super_disks = super_disks::super_disks(agents, &database_pods).await;
     let status = cluster.status.as_ref();
     let cache = sets.get(&id.cache(), id).await?;
     let members = members::ask_all(&ctx.admin, &cache_pods).await;
@@ -259,10 +269,12 @@ pub async fn observe(
         racks,
         database_pods,
         nodes,
+        super_disks,
         records: status.map_or_else(Vec::new, |s| s.database_nodes.clone()),
         consent: Consent {
             update: cluster.annotations().get(labels::UPDATE_DATABASE).cloned(),
             data_loss: cluster.annotations().get(labels::ACCEPT_DATA_LOSS).cloned(),
+            keep_leg: cluster.annotations().get(labels::KEEP_LEG).cloned(),
         },
         jobs: read_jobs(&ctx.client, id, &schema_pods).await?,
         secret: credentials.login,

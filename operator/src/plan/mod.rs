@@ -17,7 +17,10 @@ use jiff::Timestamp;
 
 pub use self::{
     credentials::SecretsToMake,
-    database::{DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, RackStep, Template},
+    database::{
+        DatabaseTrouble, DatabaseWait, Evictions, Kept, Named, NodesStep, Order, RackStep,
+        SuperDisksStep, Template, VolumeEntry,
+    },
     members::{
         CachePlan, MemberAction, PodRef, RingState, ring_state, served, slots_moving, taken_over,
     },
@@ -41,6 +44,8 @@ pub struct Plan {
     pub database: NodesStep,
     /// Secrets to make.
     pub secrets: SecretsToMake,
+    /// What to do about super-disks.
+    pub super_disks: SuperDisksStep,
     /// Whether the schema Job should exist.
     pub schema_job: bool,
     /// Schema Jobs to delete.
@@ -88,6 +93,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     plan.racks = racks.racks;
     plan.database = racks.nodes;
     plan.secrets = credentials.make;
+    plan.super_disks = racks.super_disks;
     plan.schema_job = schema.job;
     plan.jobs_to_delete = schema.delete;
     plan.problem = schema.problem;

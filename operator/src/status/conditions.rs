@@ -10,7 +10,7 @@ use readstates_operator_api::{
 };
 use readstates_ring::SLOTS;
 
-use super::{Decided, Report, reason_and_words};
+use super::{Decided, Report, reason_and_words, super_disks};
 use crate::{
     apply::{Applied, Blocked},
     observe::{JobOutcome, RingSeen, Seen, World},
@@ -20,7 +20,9 @@ use crate::{
 
 pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
     let cluster = report.spec.as_ref().ok().map(|d| d.cluster);
-    vec![
+    let has_super_disks = cluster.is_some_and(has_super_disks);
+    let super_disks = has_super_disks.then(|| super_disks::condition(report.world));
+    [
         available(report.world),
         progressing(report),
         degraded(report).unwrap_or_else(|| {
@@ -46,6 +48,16 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
             .map_or_else(|_| unseen(ConditionType::RequiresUpdate), requires_update),
         taken_over(super::taken_over(report)),
     ]
+    .into_iter()
+    .chain(super_disks)
+    .collect()
+}
+
+fn has_super_disks(cluster: &ValidatedCluster) -> bool {
+    match &cluster.store {
+        Store::Managed(database) => database.super_disk.is_some(),
+        Store::External(_) | Store::Embedded(_) => false,
+    }
 }
 
 /// An operator that would make the database pods differently does not restart them by itself.
@@ -124,6 +136,7 @@ pub(super) fn degraded(report: &Report<'_>) -> Option<Condition> {
         Err(invalid) => (Reason::InvalidSpec, invalid.to_string()),
         Ok(decided) => blocked(decided)
             .or_else(|| database_trouble(decided))
+            .or_else(|| super_disks::trouble(report.world))
             .or_else(|| schema_failed(decided))
             .or_else(|| store_unhealthy(report.world))?,
     };

@@ -9,6 +9,7 @@ use readstates_operator_api::{
     ReadStateCluster, ReadStateClusterStatus, conditions::ConditionType,
 };
 
+use super::super_disks;
 use crate::context::Context;
 
 /// Publishes what is new in `after`. An event that cannot be published is logged: the status has been
@@ -32,8 +33,12 @@ pub(super) fn news(
     before: Option<&ReadStateClusterStatus>,
     after: &ReadStateClusterStatus,
 ) -> Vec<Event> {
-    let mut events = Vec::new();
+    let mut events = super_disks::news(before, after);
     for condition in &after.conditions {
+        if condition.type_ == ConditionType::SuperDisksHealthy.as_str() {
+            // Each super-disk has events of its own.
+            continue;
+        }
         if condition.type_ == ConditionType::TakenOver.as_str() {
             // Told each time the number grows, and not when it is forgotten.
             if newly_taken_over(before, after).is_some() {
@@ -96,7 +101,7 @@ pub(super) fn newly_taken_over(
     u64::try_from(more).ok().filter(|more| *more > 0)
 }
 
-fn event(type_: EventType, reason: &str, action: &str, note: &str) -> Event {
+pub(super) fn event(type_: EventType, reason: &str, action: &str, note: &str) -> Event {
     /// The API server refuses longer ones.
     const LONGEST_NOTE: usize = 1000;
     Event {

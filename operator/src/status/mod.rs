@@ -3,6 +3,7 @@
 
 mod conditions;
 mod events;
+mod super_disks;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -24,6 +25,7 @@ use crate::{
     error::Error,
     observe::{Seen, World},
     plan::{self, Plan, WaitingOn},
+    super_disk,
     telemetry::{self, Outcome},
     validate::{Identity, InvalidSpec, Store, ValidatedCluster},
 };
@@ -115,6 +117,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         database_nodes: spec
             .as_ref()
             .map_or_else(|_| world.records.clone(), |decided| decided.records(world)),
+        super_disks: super_disks::entries(world, *before, now),
         slots: format!("{}/{SLOTS}", plan::served(world)),
         slots_moving: plan::slots_moving(world),
         slots_taken_over: taken_over(report),
@@ -164,6 +167,9 @@ pub async fn publish(
     let taken = events::newly_taken_over(cluster.status.as_ref(), status);
     if let Some(slots) = taken {
         telemetry::taken_over(slots);
+    }
+    for disk in super_disks::changes(cluster.status.as_ref(), status) {
+        telemetry::super_disk_changed(super_disk::reason(disk.state));
     }
     events::publish(ctx, cluster, status).await;
     Ok(())

@@ -120,6 +120,12 @@ impl Identity {
         format!("data-{pod}")
     }
 
+    /// ConfigMap that tells each database pod which volume it has, for its super-disk.
+    #[must_use]
+    pub fn super_disks(&self) -> String {
+        format!("{}-super-disks", self.name)
+    }
+
     /// StatefulSet of one rack.
     #[must_use]
     pub fn rack(&self, rack: &str) -> String {

@@ -8,6 +8,7 @@ mod duration;
 mod identity;
 mod quantity;
 mod spec;
+mod super_disk;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -22,6 +23,7 @@ pub use self::{
     identity::Identity,
     quantity::Amount,
     spec::{Cache, Database, External, Login, Rack, Store, ValidatedCluster, Volume},
+    super_disk::SuperDisk,
 };
 use crate::{build::fingerprint, context::Images};
 
@@ -205,6 +207,8 @@ impl Checker {
             .resources("spec.database.resources", spec.resources.as_ref())
             .unwrap_or_else(default_database_resources);
         let volume = self.volume("spec.database.storage", spec.storage.as_ref())?;
+        let super_disk = spec.super_disk.as_ref();
+        let super_disk = super_disk.map(|disk| Box::new(self.super_disk(disk, &images.super_disk)));
         let default_image = match engine {
             Engine::Cassandra => &images.cassandra,
             Engine::Scylla => &images.scylla,
@@ -215,6 +219,7 @@ impl Checker {
             replication_factor,
             racks,
             volume,
+            super_disk,
             resources,
             keyspace: spec
                 .keyspace

@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 use readstates_operator_api::{Engine, Reclaim};
 
-use super::Identity;
+use super::{Identity, SuperDisk};
 
 /// A `ReadStateCluster` that can be carried out.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +89,8 @@ pub struct Database {
     pub racks: Vec<Rack>,
     /// Volume of each member.
     pub volume: Volume,
+    /// Local disks in front of it.
+    pub super_disk: Option<Box<SuperDisk>>,
     /// Requests and limits.
     pub resources: ResourceRequirements,
     /// Keyspace of the read states.

@@ -101,7 +101,7 @@ impl Options {
             volume: self.spec.volume.to_string(),
             pod: self.pod.clone(),
             mount: self.spec.mount.clone(),
-            durable: kernel_node(&self.spec.durable),
+            durable: kernel_node(&self.spec.durable).unwrap_or_else(|| self.spec.durable.clone()),
             local: self.spec.local.clone(),
             local_count: self.spec.local_count,
         }
@@ -109,15 +109,12 @@ impl Options {
 }
 
 /// `/dev/NAME` of the device that a path leads to: a volume's path exists in its pod's container alone.
-fn kernel_node(path: &Path) -> PathBuf {
+pub(crate) fn kernel_node(path: &Path) -> Option<PathBuf> {
     let Ok(NodeKind::Block(number)) = FileSystem.kind(path) else {
-        return path.to_owned();
+        return None;
     };
-    let folder = std::fs::canonicalize(format!("/sys/dev/block/{number}"));
-    let name = folder
-        .ok()
-        .and_then(|folder| folder.file_name().map(ToOwned::to_owned));
-    name.map_or_else(|| path.to_owned(), |name| Path::new("/dev").join(name))
+    let folder = std::fs::canonicalize(format!("/sys/dev/block/{number}")).ok()?;
+    Some(Path::new("/dev").join(folder.file_name()?))
 }
 
 /// Why the agent ended.

@@ -1,17 +1,20 @@
 //! The flags that describe a super-disk, alike for every subcommand.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use crate::spec::{BadVolumeUid, FilesystemKind, Policy, Spec, VolumeUid};
+use crate::{
+    identify::{Disk, IdentifyError},
+    spec::{BadVolumeUid, FilesystemKind, Policy, Spec, VolumeUid},
+};
 
 /// Which super-disk.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SpecFlags {
     /// Device of the durable leg: the network disk, for example /dev/disk/by-id/google-data.
-    #[arg(long, value_name = "DEVICE")]
-    pub durable: PathBuf,
+    #[arg(long, value_name = "DEVICE", required_unless_present = "disk")]
+    pub durable: Option<PathBuf>,
 
     /// Device of the fast leg, or a pattern in quotes: '/dev/disk/by-id/google-local-nvme-ssd-*'. Repeatable.
     #[arg(long, value_name = "GLOB_OR_DEVICE", required = true)]
@@ -23,8 +26,12 @@ pub struct SpecFlags {
     pub local_count: u16,
 
     /// UID of the volume, which stays the same wherever it is attached.
-    #[arg(long, value_name = "UID", value_parser = volume)]
-    pub volume_uid: VolumeUid,
+    #[arg(long, value_name = "UID", value_parser = volume, required_unless_present = "disk")]
+    pub volume_uid: Option<VolumeUid>,
+
+    /// What `superdisk identify` wrote, in the place of --durable, --volume-uid and --used-before.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["durable", "volume_uid", "used_before"])]
+    pub disk: Option<PathBuf>,
 
     /// Where the filesystem is mounted.
     #[arg(long, value_name = "PATH")]
@@ -83,13 +90,16 @@ pub enum FastLeg {
 
 impl SpecFlags {
     /// What the flags ask for.
-    #[must_use]
-    pub fn spec(&self) -> Spec {
+    ///
+    /// # Errors
+    /// When the file that they name cannot be used.
+    pub fn spec(&self) -> Result<Spec, IdentifyError> {
         let Self {
             durable,
             local,
             local_count,
             volume_uid,
+            disk,
             mount,
             fs,
             used_before,
@@ -99,23 +109,34 @@ impl SpecFlags {
             rebuild_max,
             state_dir: _,
         } = self;
-        Spec {
-            durable: durable.clone(),
+        let disk = match (durable, volume_uid) {
+            (Some(durable), Some(volume)) => Disk {
+                durable: durable.clone(),
+                volume: volume.clone(),
+                used_before: *used_before,
+            },
+            // One of the two without the other is refused with the flags.
+            (Some(_) | None, None) | (None, Some(_)) => {
+                Disk::read(disk.as_deref().unwrap_or(Path::new("")))?
+            }
+        };
+        Ok(Spec {
+            durable: disk.durable,
             local: local.clone(),
             local_count: (*local_count).into(),
-            volume: volume_uid.clone(),
+            volume: disk.volume,
             mount: mount.clone(),
             filesystem: match fs {
                 Filesystem::Xfs => FilesystemKind::Xfs,
                 Filesystem::Ext4 => FilesystemKind::Ext4,
             },
             policy: Policy {
-                used_before: *used_before,
+                used_before: disk.used_before,
                 fast_leg_optional: *fast_leg == FastLeg::Optional,
                 grow: *grow,
                 rebuild_min_kib: u64::from(*rebuild_min) << 10,
                 rebuild_max_kib: u64::from(*rebuild_max) << 10,
             },
-        }
+        })
     }
 }

@@ -20,6 +20,7 @@ pub mod command;
 pub mod execute;
 pub mod flags;
 pub mod heal;
+pub mod identify;
 pub mod inventory;
 pub mod lineage;
 pub mod metrics;

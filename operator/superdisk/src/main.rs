@@ -3,16 +3,17 @@
 //! 0 done · 1 failed · 2 wrong usage · 3 refused (the code is the first word on standard error, and nothing
 //! was changed).
 
-use std::{error::Error, path::PathBuf, process::ExitCode};
+use std::{error::Error, os::unix::fs::chown, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use superdisk::{
     action::WaitingOn,
-    agent,
+    agent::{self, stop::end_on_sigterm},
     assemble::{self, Lock, Outcome, chain},
     claim::{Claim, StateFolder},
     execute::Executor,
     flags::SpecFlags,
+    identify::{self, IdentifyArgs},
     inventory::Devices,
     model::Request,
     preflight, report,
@@ -47,6 +48,8 @@ enum Command {
     Teardown(agent::cli::TeardownArgs),
     /// Take down the super-disks of this node whose pod is gone. Touches nothing that has no record of ours.
     Reap(agent::cli::ReapArgs),
+    /// Write down which volume this pod has, for the containers that come next. Waits until the operator has said so.
+    Identify(IdentifyArgs),
     /// Bring a super-disk up and mount it, from whatever state it is in.
     ///
     /// Exit status: 0 mounted (without its fast leg when a line on standard error says so), 3 refused (the
@@ -70,6 +73,19 @@ enum Command {
 struct AssembleArgs {
     #[command(flatten)]
     flags: SpecFlags,
+
+    /// Give the root of the filesystem to this user and group, for a database that is not root.
+    #[arg(long, value_name = "UID:GID", value_parser = owner)]
+    owner: Option<(u32, u32)>,
+
+    /// Where the operator writes what a person has decided, for the case that both legs took writes: it is then done,
+    /// as `resolve` does it.
+    #[arg(long, value_name = "FILE", requires = "pod")]
+    decision: Option<PathBuf>,
+
+    /// UID of the pod that it is for: a decision names the pod that it is about.
+    #[arg(long, value_name = "UID", env = "POD_UID")]
+    pod: Option<String>,
 
     /// Show what would be done next, and do nothing. What comes after is decided by what that leaves.
     #[arg(long)]
@@ -142,6 +158,7 @@ fn main() -> ExitCode {
         Command::Patrol(args) => args.run(),
         Command::Teardown(args) => args.run(),
         Command::Reap(args) => args.run(),
+        Command::Identify(args) => run_identify(&args),
         Command::Assemble(args) => run_assemble(&args),
         Command::Resolve(args) => run_resolve(&args),
         Command::Preflight(args) => run_preflight(args),
@@ -152,13 +169,32 @@ fn main() -> ExitCode {
     })
 }
 
+/// `UID:GID`
+fn owner(text: &str) -> Result<(u32, u32), String> {
+    let (user, group) = text.split_once(':').unwrap_or((text, ""));
+    let number = |text: &str| {
+        text.parse()
+            .map_err(|_| "two numbers, such as 999:999".to_owned())
+    };
+    Ok((number(user)?, number(group)?))
+}
+
+fn run_identify(args: &IdentifyArgs) -> Result<ExitCode, Box<dyn Error>> {
+    end_on_sigterm()?;
+    args.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
     let AssembleArgs {
         flags,
+        owner,
+        decision,
+        pod,
         dry_run,
         stop_after,
     } = args;
-    let (mut spec, root) = (flags.spec(), PathBuf::from("/"));
+    let (mut spec, root) = (flags.spec()?, PathBuf::from("/"));
     // The kernel lists mounts by where they really are.
     spec.mount = std::fs::canonicalize(&spec.mount).unwrap_or(spec.mount);
     let outcome = if *dry_run {
@@ -174,8 +210,33 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
         }
         let mut executor = Executor::new(&spec, &root, &Devices, *stop_after);
         let mut log = |line: &str| println!("{line}");
-        assemble::assemble(&spec, &root, &Devices, &mut executor, &mut log)?
+        let outcome = assemble::assemble(&spec, &root, &Devices, &mut executor, &mut log)?;
+        // One decision is one answer: in the same pod, the next question is put again.
+        let answered = decision.as_ref().zip(flags.disk.as_ref());
+        let answered = answered.map(|(_, disk)| disk.with_extension("decided"));
+        let keep = decision.as_ref().zip(pod.as_ref());
+        let keep = keep
+            .filter(|_| answered.as_ref().is_none_or(|file| !file.exists()))
+            .and_then(|(entry, pod)| identify::decided(entry, pod));
+        match (outcome, keep) {
+            (Outcome::Refused(refusal), Some(keep)) if refusal.code.is_for_a_person() => {
+                println!("decided by a person: {keep:?} is kept");
+                match resolve::resolve(&spec, &root, &Devices, keep, &mut executor, &mut log)? {
+                    Resolved::Done | Resolved::Nothing => {
+                        if let Some(file) = answered {
+                            std::fs::write(file, "")?;
+                        }
+                        assemble::assemble(&spec, &root, &Devices, &mut executor, &mut log)?
+                    }
+                    Resolved::Refused(refusal) => Outcome::Refused(refusal),
+                }
+            }
+            (outcome, _) => outcome,
+        }
     };
+    if let (Some((user, group)), true) = (owner, !dry_run && is_mounted(&outcome)) {
+        chown(&spec.mount, Some(*user), Some(*group))?;
+    }
     Ok(match outcome {
         Outcome::Done => ExitCode::SUCCESS,
         Outcome::Waiting(WaitingOn::FastLeg(refusal)) => {
@@ -199,13 +260,21 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
     })
 }
 
+/// Whether there is a filesystem now, with or without its fast leg.
+fn is_mounted(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Done | Outcome::Waiting(_) | Outcome::FastLegFailed(_) => true,
+        Outcome::Refused(_) | Outcome::Planned(_) => false,
+    }
+}
+
 fn run_resolve(args: &ResolveArgs) -> Result<ExitCode, Box<dyn Error>> {
     let ResolveArgs {
         flags,
         keep,
         stop_after,
     } = args;
-    let (spec, root) = (flags.spec(), PathBuf::from("/"));
+    let (spec, root) = (flags.spec()?, PathBuf::from("/"));
     let keep = match keep {
         KeepLeg::Durable => Keep::Durable,
         KeepLeg::Fast => Keep::Fast,

@@ -233,6 +233,12 @@ impl Code {
         Self::SsdBusy,
     ];
 
+    /// Whether `resolve` may be the answer: the data of one leg is then given up, or its copying goes on.
+    #[must_use]
+    pub fn is_for_a_person(self) -> bool {
+        matches!(self, Self::SsdAhead | Self::PdNotInSync)
+    }
+
     /// The code as programs read it.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -9,6 +9,8 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     action::{Action, Decision, Leg},
     assemble::{AssembleError, chain},
@@ -22,7 +24,8 @@ use crate::{
 };
 
 /// Which leg's data is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Keep {
     /// The durable leg's: what only the fast leg has is given up.
     Durable,

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A super-disk as it shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,8 +79,8 @@ impl fmt::Display for FilesystemKind {
 }
 
 /// The lasting identity of a volume: the UID of its claim.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct VolumeUid(String);
 
 /// A text that is no volume UID.
@@ -135,6 +135,20 @@ impl FromStr for VolumeUid {
             return Err(BadVolumeUid);
         }
         Ok(Self(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for VolumeUid {
+    type Error = BadVolumeUid;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<VolumeUid> for String {
+    fn from(uid: VolumeUid) -> Self {
+        uid.0
     }
 }
 

@@ -128,3 +128,41 @@ fn a_broken_pattern_exits_1_and_is_shown() {
         text(&output.stderr)
     );
 }
+
+/// What all commands need beside the volume.
+const REST: [&str; 6] = [
+    "--local",
+    "/dev/none",
+    "--mount",
+    "/none",
+    "--state-dir",
+    "/none",
+];
+
+#[test]
+fn a_volume_is_named_by_flags_or_by_a_file_and_not_by_both() {
+    for (args, word) in [
+        (vec!["status"], "--durable"),
+        (vec!["status", "--durable", "/dev/x"], "--volume-uid"),
+        (
+            vec!["status", "--disk", "/x", "--durable", "/dev/x"],
+            "--durable",
+        ),
+        (
+            vec!["assemble", "--disk", "/x", "--owner", "999"],
+            "--owner",
+        ),
+    ] {
+        let output = superdisk(&[&args[..], &REST].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let error = text(&output.stderr);
+        assert!(error.contains(word), "{args:?}: {error}");
+    }
+    let output = superdisk(&[&["status", "--disk", "/no/such"][..], &REST].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(
+        error.starts_with("error: failed to use /no/such: "),
+        "{error}"
+    );
+}

@@ -15,6 +15,7 @@ use readstates_operator::{
         View,
     },
     observe::PodSeen,
+    super_disk::{Answer, Condition},
 };
 
 #[derive(Default)]
@@ -33,12 +34,19 @@ pub(crate) struct Ring {
     /// What a decommission ends with.
     pub(crate) refuses: Option<String>,
     failed: BTreeMap<String, String>,
+    /// How super-disks are that are not healthy, by pod name.
+    disks: BTreeMap<String, Condition>,
     addresses: Vec<String>,
 }
 
 impl FakeAgents {
     pub(crate) fn ring(&self) -> MutexGuard<'_, Ring> {
         self.0.lock().unwrap()
+    }
+
+    /// How the super-disk of this pod is from now on.
+    pub(crate) fn disk_is(&self, pod: &str, condition: Condition) {
+        self.ring().disks.insert(pod.to_owned(), condition);
     }
 
     /// The address of a pod: always the same one, so that a restarted node is where it was.
@@ -108,6 +116,18 @@ impl Agents for FakeAgents {
     ) -> BoxFuture<'a, Result<Report, String>> {
         let report = self.ring().report(pod);
         Box::pin(async move { Ok(report) })
+    }
+
+    fn super_disk<'a>(&'a self, pod: &'a PodSeen) -> BoxFuture<'a, Result<Answer, String>> {
+        let known = self.ring().disks.get(&pod.name).cloned();
+        let answer = Answer {
+            mounted: true,
+            condition: known.unwrap_or(Condition::Healthy),
+            refusal: None,
+            last_error: None,
+            facts: None,
+        };
+        Box::pin(async move { Ok(answer) })
     }
 
     fn facts<'a>(&'a self, _: &'a PodSeen) -> BoxFuture<'a, Result<Facts, String>> {

@@ -147,16 +147,29 @@ impl World {
             if let Some(mounts) = &mut container.volume_mounts {
                 mounts.retain(|m| m.name != "data");
             }
+            container.volume_devices = None;
         }
         pods.create(&PostParams::default(), &pod).await.unwrap();
         let ip = match of_database {
             true => self.agents.address(name),
             false => self.fleet.start(name).await.to_string(),
         };
+        let running = |name| {
+            let state = json!({ "running": {} });
+            json!({
+                "name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": state,
+            })
+        };
+        let mut first = pod
+            .spec
+            .iter()
+            .flat_map(|s| s.init_containers.iter().flatten());
+        let on_super_disk = first.any(|c| c.name == "disk-agent");
         let ready = json!({ "status": {
             "phase": "Running",
             "podIP": ip, "podIPs": [{ "ip": ip }],
             "conditions": [{ "type": "Ready", "status": "True" }],
+            "initContainerStatuses": on_super_disk.then(|| [running("disk-agent")]),
         } });
         pods.patch_status(name, &PatchParams::default(), &Patch::Merge(ready))
             .await

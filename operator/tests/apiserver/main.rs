@@ -21,5 +21,6 @@ mod policy;
 mod reconciling;
 mod refusals;
 mod ring;
+mod super_disks;
 mod trouble;
 mod world;

@@ -34,6 +34,7 @@ fn pod(on_disk: &[&str]) -> Pod {
         },
         shared,
         peers: "localhost".to_owned(),
+        super_disk: false,
     };
     Pod {
         args,

@@ -15,7 +15,7 @@ use k8s_openapi::{
 };
 use readstates_operator_api::Engine;
 
-use super::{Members, Place};
+use super::{Members, Place, super_disk};
 use crate::{
     build::{AGENT, env, pod, ports},
     observe::TOKEN_KEY,
@@ -28,9 +28,11 @@ pub(super) const RUN_PATH: &str = "/run/readstates";
 const TOKEN: &str = "agent-token";
 const TOKEN_PATH: &str = "/etc/readstates/agent";
 
-/// Shell that waits for nothing: the start file is there, or the container ends.
-pub(super) fn start_with(command: &str) -> Vec<String> {
-    let script = format!(". {RUN_PATH}/start && exec {command}");
+/// Shell that waits for nothing: the start file is there, and the data where it should be, or the container ends.
+pub(super) fn start_with(place: &Place<'_>, data: &str, command: &str) -> Vec<String> {
+    let guard = place.database.super_disk.as_ref();
+    let guard = guard.map_or_else(String::new, |_| super_disk::guard(data));
+    let script = format!("{guard}. {RUN_PATH}/start && exec {command}");
     ["/bin/sh", "-c", &script].map(str::to_owned).to_vec()
 }
 
@@ -68,28 +70,36 @@ pub(super) fn run_mount() -> VolumeMount {
     }
 }
 
+/// The same for who writes there.
+pub(super) fn run_mount_to_write() -> VolumeMount {
+    pod::mount(RUN, RUN_PATH)
+}
+
+/// Where a container has the data.
+pub(super) fn data_mount(engine: &dyn Members, place: &Place<'_>) -> VolumeMount {
+    match place.database.super_disk {
+        Some(_) => super_disk::data_mount(engine.data_path()),
+        None => pod::mount(pod::DATA, engine.data_path()),
+    }
+}
+
 /// The containers before and beside the database, in order.
 pub(super) fn containers(
     cluster: &ValidatedCluster,
     engine: &dyn Members,
     place: &Place<'_>,
 ) -> Vec<Container> {
+    let peers = format!("{}.{}.svc", cluster.id.database(), cluster.id.namespace);
+    let mut preparing = vec!["--shared", RUN_PATH, "--peers", &peers];
+    if place.database.super_disk.is_some() {
+        preparing.push("--super-disk");
+    }
     let prepare = Container {
-        args: Some(arguments(
-            place,
-            engine,
-            "prepare",
-            &[
-                "--shared",
-                RUN_PATH,
-                "--peers",
-                &format!("{}.{}.svc", cluster.id.database(), cluster.id.namespace),
-            ],
-        )),
+        args: Some(arguments(place, engine, "prepare", &preparing)),
         image: Some(cluster.agent_image.clone()),
         resources: Some(amounts("32Mi", "64Mi")),
         security_context: Some(pod::restricted_container(true)),
-        volume_mounts: Some(mounts(engine, false)),
+        volume_mounts: Some(mounts(engine, place, false)),
         ..common(cluster, "prepare")
     };
     let (image, read_only_root, memory) = match place.database.engine {
@@ -111,7 +121,7 @@ pub(super) fn containers(
         resources: Some(amounts("64Mi", memory)),
         security_context: Some(pod::restricted_container(read_only_root)),
         ports: Some(vec![ports::container(AGENT, ports::AGENT)]),
-        volume_mounts: Some(mounts(engine, true)),
+        volume_mounts: Some(mounts(engine, place, true)),
         ..common(cluster, AGENT)
     };
     vec![prepare, serve]
@@ -153,9 +163,9 @@ fn arguments(place: &Place<'_>, engine: &dyn Members, life: &str, more: &[&str])
     common.iter().chain(more).map(|s| (*s).to_owned()).collect()
 }
 
-fn mounts(engine: &dyn Members, read_only_run: bool) -> Vec<VolumeMount> {
+fn mounts(engine: &dyn Members, place: &Place<'_>, read_only_run: bool) -> Vec<VolumeMount> {
     vec![
-        pod::mount(pod::DATA, engine.data_path()),
+        data_mount(engine, place),
         VolumeMount {
             read_only: Some(read_only_run).filter(|r| *r),
             ..pod::mount(RUN, RUN_PATH)
@@ -167,7 +177,7 @@ fn mounts(engine: &dyn Members, read_only_run: bool) -> Vec<VolumeMount> {
     ]
 }
 
-fn amounts(request: &str, limit: &str) -> ResourceRequirements {
+pub(super) fn amounts(request: &str, limit: &str) -> ResourceRequirements {
     let memory = |amount: &str| ("memory".to_owned(), Quantity(amount.to_owned()));
     let cpu = ("cpu".to_owned(), Quantity("10m".to_owned()));
     ResourceRequirements {

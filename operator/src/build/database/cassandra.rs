@@ -38,7 +38,11 @@ impl Members for Cassandra {
             vars.push(env::value("HEAP_NEWSIZE", format!("{}M", heap.young_mib)));
         }
         Container {
-            command: Some(agent::start_with("docker-entrypoint.sh cassandra -f")),
+            command: Some(agent::start_with(
+                place,
+                self.data_path(),
+                "docker-entrypoint.sh cassandra -f",
+            )),
             env: Some(vars),
             // The image writes its settings below /etc/cassandra when it starts.
             security_context: Some(pod::restricted_container(false)),

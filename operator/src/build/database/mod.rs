@@ -4,6 +4,7 @@
 mod agent;
 mod cassandra;
 mod scylla;
+pub(super) mod super_disk;
 
 use k8s_openapi::{
     api::{
@@ -13,7 +14,7 @@ use k8s_openapi::{
         },
         core::v1::{
             ConfigMap, Container, ContainerPort, ExecAction, Lifecycle, LifecycleHandler,
-            PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
+            PersistentVolumeClaim, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
         },
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -157,10 +158,18 @@ pub fn rack(
             }),
             selector: pod::selector(&labels(id.selector(Component::Database))),
             template,
-            volume_claim_templates: Some(vec![pod::claim(&database.volume)]),
+            volume_claim_templates: Some(vec![claim(database)]),
             ..StatefulSetSpec::default()
         }),
         status: None,
+    }
+}
+
+fn claim(database: &Database) -> PersistentVolumeClaim {
+    let claim = pod::claim(&database.volume);
+    match database.super_disk {
+        Some(_) => super_disk::block(claim),
+        None => claim,
     }
 }
 
@@ -228,12 +237,18 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Members, place: &Place<'_>)
     let all = cluster.id.selector(Component::Database);
     let config = engine.config(place);
     let zone = place.rack.zone.as_deref();
+    let security = engine.security();
+    let disk = place.database.super_disk.as_deref();
+    let own = |disk| super_disk::containers(cluster, disk, security.run_as_user);
+    let disk_containers = disk.map(own).unwrap_or_default();
+    let disk_volumes = disk.map(|_| super_disk::volumes(&cluster.id));
+    let disk_grace = disk.map_or(0, |_| super_disk::GRACE_SECONDS);
     PodSpec {
         service_account_name: Some(service_account::name(cluster, Component::Database)),
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
-        termination_grace_period_seconds: Some(GRACE_SECONDS),
-        security_context: Some(engine.security()),
+        termination_grace_period_seconds: Some(GRACE_SECONDS + disk_grace),
+        security_context: Some(security),
         image_pull_secrets: Some(cluster.pull_secrets.clone()).filter(|s| !s.is_empty()),
         // Two members on one node would be lost together, which the replication factor does not
         // count with: a member without a node of its own waits for one.
@@ -243,10 +258,19 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Members, place: &Place<'_>)
             agent::volumes(cluster)
                 .into_iter()
                 .chain(config.as_ref().map(|_| config_volume(place)))
+                .chain(disk_volumes.into_iter().flatten())
                 .collect(),
         ),
-        init_containers: Some(agent::containers(cluster, engine, place)),
+        init_containers: Some(
+            [disk_containers, agent::containers(cluster, engine, place)].concat(),
+        ),
         containers: vec![container(cluster, engine, place, config.as_ref())],
+        node_selector: disk
+            .map(|d| d.node_selector.clone())
+            .filter(|s| !s.is_empty()),
+        tolerations: disk
+            .map(|d| d.tolerations.clone())
+            .filter(|t| !t.is_empty()),
         ..PodSpec::default()
     }
 }
@@ -269,10 +293,7 @@ fn container(
         ports::container(ports::INTERNODE_NAME, ports::INTERNODE),
     ];
     own_ports.extend(engine.ports());
-    let mut mounts = vec![
-        pod::mount(pod::DATA, engine.data_path()),
-        agent::run_mount(),
-    ];
+    let mut mounts = vec![agent::data_mount(engine, place), agent::run_mount()];
     mounts.extend(config.map(|c| k8s_openapi::api::core::v1::VolumeMount {
         sub_path: Some(c.file.to_owned()),
         read_only: Some(true),

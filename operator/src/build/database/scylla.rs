@@ -47,7 +47,7 @@ impl Members for Scylla {
         Container {
             command: Some(
                 [
-                    agent::start_with(START),
+                    agent::start_with(place, self.data_path(), START),
                     // What `$0` is; the arguments come after it.
                     vec!["scylla".to_owned()],
                 ]

@@ -19,13 +19,17 @@ mod leave;
 mod preflight;
 mod record;
 mod roll;
+mod super_disks;
 mod wait;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
-pub use self::wait::{DatabaseTrouble, DatabaseWait};
+pub use self::{
+    super_disks::{Evictions, Kept, SuperDisksStep, VolumeEntry},
+    wait::{DatabaseTrouble, DatabaseWait},
+};
 use super::WaitingOn;
 use crate::{
     build,
@@ -115,6 +119,7 @@ pub enum Order {
 pub(super) struct Decision {
     pub(super) racks: Vec<RackStep>,
     pub(super) nodes: NodesStep,
+    pub(super) super_disks: SuperDisksStep,
     pub(super) waiting: Option<WaitingOn>,
 }
 
@@ -146,6 +151,7 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
     Decision {
         racks,
         nodes,
+        super_disks: super_disks::decide(&sight),
         waiting,
     }
 }

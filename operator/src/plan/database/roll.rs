@@ -4,6 +4,7 @@
 
 use super::{
     DatabaseWait, Named, NodesStep, Sight, Template, as_wanted, health, on_its_way, outdated,
+    super_disks,
 };
 use crate::{
     build,
@@ -167,6 +168,9 @@ fn may_turn(sight: &Sight<'_>, nodes: &NodesStep) -> Result<(), String> {
     health::check(sight, &nodes.records, None)?;
     if let Some(pod) = unready(sight).next() {
         return Err(format!("{} is not ready", pod.name));
+    }
+    if let Some((pod, judged)) = super_disks::at_risk(sight).next() {
+        return Err(format!("the super-disk of {pod}: {}", judged.message));
     }
     Ok(())
 }

@@ -11,12 +11,17 @@ use std::{
 
 use clap::ValueEnum;
 
-use super::{Options, look_at, now, once, run, say, stop::Stop, take_down, take_down_claimed};
+use super::{
+    Options, look_at, now, once, run, say,
+    stop::{Stop, end_on_sigterm},
+    take_down, take_down_claimed,
+};
 use crate::{
     assemble::chain,
     claim::{Claim, Record, StateFolder, records},
     flags::SpecFlags,
     heal::observe::SECTOR_BYTES,
+    identify::IdentifyError,
     patrol::{self, BlockDevice, Disk, Escort},
     reap::{self, Node, Outcome},
     spec::{FilesystemKind, Policy, Spec},
@@ -78,7 +83,7 @@ pub struct AgentArgs {
 impl AgentArgs {
     /// Minds it.
     pub fn run(&self) -> Result<ExitCode, Box<dyn Error>> {
-        let mut options = options(&self.flags);
+        let mut options = options(&self.flags)?;
         options.pod.clone_from(&self.pod);
         options.listen = self.listen;
         options.patrol_every = self.patrol_every;
@@ -95,11 +100,11 @@ impl AgentArgs {
 }
 
 /// With what is of no concern to those who only look.
-fn options(flags: &SpecFlags) -> Options {
-    let mut spec = flags.spec();
+fn options(flags: &SpecFlags) -> Result<Options, IdentifyError> {
+    let mut spec = flags.spec()?;
     // The kernel lists mounts by where they really are.
     spec.mount = std::fs::canonicalize(&spec.mount).unwrap_or(spec.mount);
-    Options {
+    Ok(Options {
         spec,
         pod: None,
         state_dir: flags.state_dir.clone(),
@@ -109,7 +114,7 @@ fn options(flags: &SpecFlags) -> Options {
         check_every: Duration::MAX,
         check_max_kib: u64::MAX,
         teardown_time: Duration::ZERO,
-    }
+    })
 }
 
 /// How a super-disk is.
@@ -131,7 +136,7 @@ impl StatusArgs {
     /// Says it.
     pub fn run(&self) -> Result<ExitCode, Box<dyn Error>> {
         const EVERY: Duration = Duration::from_secs(2);
-        let options = options(&self.flags);
+        let options = options(&self.flags)?;
         let terminal = std::io::stdout().is_terminal();
         let paint = if terminal {
             Paint::Colour
@@ -170,7 +175,7 @@ pub struct PatrolArgs {
 impl PatrolArgs {
     /// Reads it, from the beginning or from where an earlier patrol was.
     pub fn run(&self) -> Result<ExitCode, Box<dyn Error>> {
-        let options = options(&self.flags);
+        let options = options(&self.flags)?;
         let volume = options.spec.volume.as_str();
         // An agent that runs keeps its own record, of its own patrol.
         let claim = Claim::take(&options.state_dir, volume).ok();
@@ -253,7 +258,7 @@ pub struct TeardownArgs {
 impl TeardownArgs {
     /// Takes it down.
     pub fn run(&self) -> Result<ExitCode, Box<dyn Error>> {
-        let options = options(&self.flags);
+        let options = options(&self.flags)?;
         take_down(&options.spec, &options.state_dir, self.time)?;
         Ok(ExitCode::SUCCESS)
     }
@@ -294,6 +299,7 @@ pub struct ReapArgs {
 impl ReapArgs {
     /// Reaps.
     pub fn run(&self) -> Result<ExitCode, Box<dyn Error>> {
+        end_on_sigterm()?;
         loop {
             let all = records(&self.state_dir)?;
             let reaped = reap::reap(&self.state_dir, &all, self.dry_run, self);

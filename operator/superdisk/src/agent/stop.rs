@@ -1,9 +1,22 @@
 //! A word to threads that pace themselves: stop, even while you pause.
 
 use std::{
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    io,
+    sync::{Arc, Condvar, Mutex, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
+
+/// Lets SIGTERM end a program that has nothing to end in order. The first process of a container is not ended by it
+/// otherwise.
+///
+/// # Errors
+/// When the signal cannot be waited for.
+pub fn end_on_sigterm() -> io::Result<()> {
+    const STATUS: i32 = 128 + signal_hook::consts::SIGTERM;
+    let always = Arc::new(AtomicBool::new(true));
+    signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGTERM, STATUS, always)?;
+    Ok(())
+}
 
 /// Shared by who says it and who hears it.
 #[derive(Clone, Debug, Default)]

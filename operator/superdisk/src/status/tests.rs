@@ -1,5 +1,5 @@
-//! The drawing of every typical situation, as a whole. The pictures are in `tests/fixtures/status`;
-//! `UPDATE_GOLDEN=1 cargo test` draws them again.
+//! The drawing of every typical situation, as a whole, and what programs are told of it: the operator's tests read
+//! the same files. They are in `tests/fixtures/status`; `UPDATE_GOLDEN=1 cargo test` writes them again.
 
 use std::{fs, path::Path};
 
@@ -72,15 +72,14 @@ fn memory() -> Memory {
     memory
 }
 
-fn drawn_as(context: Context, facts: Facts, memory: &Memory, paint: Paint) -> String {
+fn reported(context: Context, facts: Facts, memory: &Memory) -> Report {
     let limits: &Limits = &LIMITS;
     let decision = decide(limits, &facts, memory, NOW);
-    draw(&report(context, Some(facts), decision, memory, NOW), paint)
+    report(context, Some(facts), decision, memory, NOW)
 }
 
 fn same_as_golden(name: &str, drawing: &str) {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/status/{name}.txt"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/status/{name}"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, drawing).unwrap();
@@ -92,7 +91,10 @@ fn same_as_golden(name: &str, drawing: &str) {
 fn draws(name: &str, change: impl FnOnce(&mut Facts, &mut Context, &mut Memory)) {
     let (mut facts, mut context, mut memory) = (busy(), context(), memory());
     change(&mut facts, &mut context, &mut memory);
-    same_as_golden(name, &drawn_as(context, facts, &memory, Paint::Plain));
+    let report = reported(context, facts, &memory);
+    same_as_golden(&format!("{name}.txt"), &draw(&report, Paint::Plain));
+    let told = serde_json::to_string_pretty(&report).unwrap() + "\n";
+    same_as_golden(&format!("{name}.json"), &told);
 }
 
 #[test]
@@ -192,8 +194,9 @@ fn a_refusal_is_drawn() {
 
 #[test]
 fn colours_are_only_added() {
-    let plain = drawn_as(context(), busy(), &memory(), Paint::Plain);
-    let coloured = drawn_as(context(), busy(), &memory(), Paint::Colour);
+    let report = reported(context(), busy(), &memory());
+    let plain = draw(&report, Paint::Plain);
+    let coloured = draw(&report, Paint::Colour);
     assert!(coloured.contains("\x1b[32mHEALTHY\x1b[0m"), "{coloured}");
     let mut stripped = coloured;
     for code in ["\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[2m", "\x1b[0m"] {

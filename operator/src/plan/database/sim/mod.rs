@@ -31,6 +31,8 @@ pub(crate) struct Sim {
     pub(crate) free_bytes: u64,
     pub(crate) decommission_fails: bool,
     pub(crate) unreachable: Vec<String>,
+    /// Super-disks that are not healthy, by pod; only where the spec has some.
+    pub(crate) super_disks: BTreeMap<String, crate::super_disk::SuperDiskSeen>,
     pub(crate) bad_template: Option<String>,
     pub(crate) log: Vec<String>,
     serial: u32,
@@ -96,6 +98,7 @@ impl Sim {
             free_bytes: 1 << 40,
             decommission_fails: false,
             unreachable: Vec::new(),
+            super_disks: BTreeMap::new(),
             bad_template: None,
             log: Vec::new(),
             serial: 0,

@@ -96,6 +96,7 @@ impl Sim {
                 .collect(),
             database_pods: self.pods.iter().map(|(n, p)| seen(n, p)).collect(),
             nodes,
+            super_disks: self.super_disks.clone(),
             records: self.records.clone(),
             consent: self.consent.clone(),
             secret: Some(SecretSeen::Complete),

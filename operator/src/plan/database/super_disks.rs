@@ -1,0 +1,289 @@
+//! Super-disks: what pods are told of their volumes, and which of them are at risk. One whose local disks are being
+//! filled has its data on the network disk alone, and reads as slowly: no second member goes meanwhile, by our will
+//! or by anybody's who asks.
+
+use std::collections::BTreeMap;
+
+use readstates_operator_api::{DatabaseNodeState, SuperDiskState};
+
+use super::Sight;
+use crate::super_disk::{Judgement, judge};
+
+/// What there is to do about super-disks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SuperDisksStep {
+    /// What pods are told of their volumes, by pod name.
+    pub volumes: BTreeMap<String, VolumeEntry>,
+    /// Who may be evicted.
+    pub evictions: Evictions,
+}
+
+/// What a pod is told of its volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeEntry {
+    /// UID of its claim: the identity of its super-disk.
+    pub claim_uid: String,
+    /// Whether a member has had its data on exactly this volume. A blank disk is then not it.
+    pub used_before: bool,
+    /// Which leg counts, as a person has decided for the pod that is there now.
+    pub keep: Option<Kept>,
+}
+
+/// A decision about one super-disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// UID of its pod.
+    pub pod_uid: String,
+    /// `durable` or `fast`.
+    pub leg: &'static str,
+}
+
+/// Which database pods may be evicted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Evictions {
+    /// Any, one at a time.
+    #[default]
+    OneAtATime,
+    /// Only this one: its super-disk is at risk already, and another node may be its cure.
+    Only(String),
+    /// None that is ready.
+    None,
+}
+
+pub(super) fn decide(sight: &Sight<'_>) -> SuperDisksStep {
+    if sight.database.super_disk.is_none() {
+        return SuperDisksStep::default();
+    }
+    SuperDisksStep {
+        volumes: volumes(sight),
+        evictions: evictions(sight),
+    }
+}
+
+fn volumes(sight: &Sight<'_>) -> BTreeMap<String, VolumeEntry> {
+    let claims = sight.world.nodes.claims.iter();
+    let of_ours = claims.filter_map(|(claim, seen)| {
+        let pod = claim.strip_prefix("data-")?;
+        sight.place(pod)?;
+        let entry = VolumeEntry {
+            claim_uid: seen.uid.clone(),
+            used_before: used_before(sight, pod, &seen.uid),
+            keep: keep(sight, pod),
+        };
+        Some((pod.to_owned(), entry))
+    });
+    of_ours.collect()
+}
+
+/// What somebody has decided for exactly this pod.
+fn keep(sight: &Sight<'_>, pod: &str) -> Option<Kept> {
+    let (pod_uid, leg) = sight.world.consent.keep_leg.as_ref()?.rsplit_once('.')?;
+    let own = sight.pod(pod)?.uid.as_deref() == Some(pod_uid);
+    let leg = ["durable", "fast"].into_iter().find(|l| *l == leg)?;
+    own.then(|| Kept {
+        pod_uid: pod_uid.to_owned(),
+        leg,
+    })
+}
+
+fn used_before(sight: &Sight<'_>, pod: &str, claim_uid: &str) -> bool {
+    let mut records = sight.world.records.iter();
+    records.any(|record| {
+        let was_member = match record.state {
+            DatabaseNodeState::Member | DatabaseNodeState::Leaving | DatabaseNodeState::Left => {
+                true
+            }
+            DatabaseNodeState::Joining | DatabaseNodeState::Replacing => false,
+        };
+        was_member
+            && record.name == pod
+            && record.host_id.is_some()
+            && record.claim_uid.as_deref() == Some(claim_uid)
+    })
+}
+
+fn evictions(sight: &Sight<'_>) -> Evictions {
+    if at_risk(sight).next().is_none() {
+        return Evictions::OneAtATime;
+    }
+    let mut unwell = sight
+        .world
+        .database_pods
+        .iter()
+        .map(|pod| &pod.name)
+        .filter(|name| !sight.pod(name).is_some_and(|p| p.ready) || is_at_risk(sight, name));
+    match (unwell.next(), unwell.next()) {
+        (Some(one), None) => Evictions::Only(one.clone()),
+        (None | Some(_), _) => Evictions::None,
+    }
+}
+
+/// The pods whose super-disk is not whole, with what it is.
+pub(super) fn at_risk<'a>(sight: &Sight<'a>) -> impl Iterator<Item = (&'a str, Judgement)> {
+    let disks = sight.world.super_disks.iter();
+    disks
+        .map(|(pod, seen)| (pod.as_str(), judge(seen)))
+        .filter(|(_, judged)| match judged.state {
+            SuperDiskState::Healthy => false,
+            SuperDiskState::Waiting
+            | SuperDiskState::Refused
+            | SuperDiskState::Failed
+            | SuperDiskState::Assembling
+            | SuperDiskState::Rebuilding
+            | SuperDiskState::FastLost
+            | SuperDiskState::DurableLost
+            | SuperDiskState::Unknown => true,
+        })
+}
+
+fn is_at_risk(sight: &Sight<'_>, pod: &str) -> bool {
+    at_risk(sight).any(|(name, _)| name == pod)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        plan::database::sim::{Sim, two_and_two},
+        super_disk::{Answer, Condition, SuperDiskSeen},
+    };
+
+    const ALL: [&str; 4] = ["chat-db-a-0", "chat-db-a-1", "chat-db-b-0", "chat-db-b-1"];
+
+    fn spec() -> String {
+        format!(
+            "{}  superDisk: {{ localDevices: [/dev/nvme0n1] }}\n",
+            two_and_two()
+        )
+    }
+
+    fn seen(condition: Condition) -> SuperDiskSeen {
+        SuperDiskSeen::Answered(Answer {
+            mounted: true,
+            condition,
+            refusal: None,
+            last_error: None,
+            facts: None,
+        })
+    }
+
+    /// Up, with every super-disk whole.
+    fn up() -> Sim {
+        let mut sim = Sim::up(&spec());
+        for pod in ALL {
+            sim.super_disks
+                .insert(pod.to_owned(), seen(Condition::Healthy));
+        }
+        sim
+    }
+
+    fn rebuilds(sim: &mut Sim, pod: &str) {
+        sim.super_disks
+            .insert(pod.to_owned(), seen(Condition::Rebuilding));
+    }
+
+    #[test]
+    fn a_pod_is_told_its_claim_and_whether_a_member_was_on_it() {
+        let mut sim = Sim::new(&spec());
+        sim.turn(usize::MAX);
+        let told = |sim: &Sim| {
+            let volumes = sim.plan().super_disks.volumes;
+            volumes
+                .into_iter()
+                .map(|(pod, entry)| (pod, entry.used_before))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(told(&sim), [("chat-db-a-0".to_owned(), false)]);
+        let mut sim = up();
+        assert!(told(&sim).iter().all(|(_, used)| *used));
+        assert_eq!(told(&sim).len(), 4);
+        // Another volume under the same name is a new one, for the same pod.
+        let volume = sim.disks.get_mut("chat-db-b-1").unwrap();
+        let before = volume.uid.clone();
+        volume.uid = "made-anew".to_owned();
+        let volumes = sim.plan().super_disks.volumes;
+        let entry = VolumeEntry {
+            claim_uid: "made-anew".to_owned(),
+            used_before: false,
+            keep: None,
+        };
+        assert_eq!(volumes["chat-db-b-1"], entry);
+        assert_ne!(before, "made-anew");
+    }
+
+    #[test]
+    fn a_decision_reaches_the_pod_that_it_names_and_no_later_one() {
+        let mut sim = up();
+        let uid = sim.pods["chat-db-a-1"].uid.clone();
+        let decided = |sim: &mut Sim, text: String| {
+            sim.consent.keep_leg = Some(text);
+            let volumes = sim.plan().super_disks.volumes.into_iter();
+            volumes
+                .filter_map(|(pod, entry)| Some((pod, entry.keep?.leg)))
+                .collect::<Vec<_>>()
+        };
+        let a1 = "chat-db-a-1".to_owned();
+        assert_eq!(
+            decided(&mut sim, format!("{uid}.durable")),
+            [(a1, "durable")]
+        );
+        for odd in [
+            format!("{uid}.both"),
+            uid.clone(),
+            "earlier.fast".to_owned(),
+        ] {
+            assert_eq!(decided(&mut sim, odd), []);
+        }
+    }
+
+    #[test]
+    fn without_super_disks_nothing_is_told_and_one_pod_may_be_evicted() {
+        let sim = Sim::up(&two_and_two());
+        assert_eq!(sim.plan().super_disks, SuperDisksStep::default());
+    }
+
+    #[test]
+    fn the_one_at_risk_may_be_evicted_and_nobody_else() {
+        let mut sim = up();
+        let evictions = |sim: &Sim| sim.plan().super_disks.evictions;
+        assert_eq!(evictions(&sim), Evictions::OneAtATime);
+        rebuilds(&mut sim, "chat-db-a-1");
+        assert_eq!(evictions(&sim), Evictions::Only("chat-db-a-1".to_owned()));
+        // Two of them: each would be the second one of the other.
+        let silent = SuperDiskSeen::Silent("timed out".to_owned());
+        sim.super_disks.insert("chat-db-b-0".to_owned(), silent);
+        assert_eq!(evictions(&sim), Evictions::None);
+    }
+
+    #[test]
+    fn the_one_at_risk_stays_too_while_another_pod_is_away() {
+        let mut sim = up();
+        rebuilds(&mut sim, "chat-db-a-1");
+        sim.ring
+            .retain(|node| node.host_id != sim.records[2].host_id.clone().unwrap());
+        let unready = sim.plan();
+        assert_eq!(unready.super_disks.evictions, Evictions::None);
+    }
+
+    #[test]
+    fn changed_pods_are_not_restarted_while_a_super_disk_is_at_risk() {
+        let mut sim = up();
+        rebuilds(&mut sim, "chat-db-a-0");
+        sim.log.clear();
+        sim.respec(&format!(
+            "{}  resources: {{ limits: {{ memory: 9Gi }} }}\n",
+            spec()
+        ));
+        sim.run();
+        assert_eq!(sim.log, Vec::<String>::new());
+        assert_eq!(
+            sim.waits(),
+            "chat-db-a-1 is restarted with what has changed when all nodes are well: the super-disk of chat-db-a-0: \
+             the local disks are filled from the network disk, which serves meanwhile"
+        );
+        sim.super_disks
+            .insert("chat-db-a-0".to_owned(), seen(Condition::Healthy));
+        sim.run();
+        assert_eq!(sim.log.len(), 4, "{:?}", sim.log);
+    }
+}

@@ -1,0 +1,69 @@
+//! `spec.database.superDisk` after parsing.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Toleration;
+use readstates_operator_api::{FastLeg, Filesystem, SuperDiskSpec};
+
+use super::Checker;
+
+/// Local disks in front of the volume of each member.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SuperDisk {
+    /// Paths of local disks on the node, or patterns of them. Never empty.
+    pub local_devices: Vec<String>,
+    /// How many of them are used.
+    pub local_count: i32,
+    /// Whether a member may start without them.
+    pub fast_leg: FastLeg,
+    /// The filesystem.
+    pub filesystem: Filesystem,
+    /// Labels of nodes.
+    pub node_selector: BTreeMap<String, String>,
+    /// Accepted taints.
+    pub tolerations: Vec<Toleration>,
+    /// Image of the disk's containers.
+    pub image: String,
+}
+
+impl Checker {
+    /// What a CRD older than this operator would let pass ends here: these paths become arguments of a program
+    /// that wipes disks.
+    pub(super) fn super_disk(&mut self, spec: &SuperDiskSpec, image: &str) -> SuperDisk {
+        const FIELD: &str = "spec.database.superDisk";
+        let SuperDiskSpec {
+            local_devices,
+            local_count,
+            fast_leg,
+            filesystem,
+            node_selector,
+            tolerations,
+            image: own_image,
+        } = spec;
+        if local_devices.is_empty() {
+            self.wrong(format!("{FIELD}.localDevices"), "at least one is needed");
+        }
+        for (i, device) in local_devices.iter().enumerate() {
+            let parts = device.strip_prefix("/dev/").map(|rest| rest.split('/'));
+            let fits = parts.is_some_and(|mut parts| parts.all(|p| !matches!(p, "" | "." | "..")));
+            if !fits {
+                self.wrong(
+                    format!("{FIELD}.localDevices[{i}]"),
+                    format!("{device:?} is not a path below /dev"),
+                );
+            }
+        }
+        if *local_count < 1 {
+            self.wrong(format!("{FIELD}.localCount"), "must be at least 1");
+        }
+        SuperDisk {
+            local_devices: local_devices.clone(),
+            local_count: *local_count,
+            fast_leg: *fast_leg,
+            filesystem: *filesystem,
+            node_selector: node_selector.clone().unwrap_or_default(),
+            tolerations: tolerations.clone().unwrap_or_default(),
+            image: own_image.clone().unwrap_or_else(|| image.to_owned()),
+        }
+    }
+}

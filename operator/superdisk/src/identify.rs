@@ -1,0 +1,276 @@
+//! Which volume a pod has: what the operator wrote about it, and the device that the kubelet gave the container. In:
+//! two paths. Out: one file that the containers after this one are started with (`--disk`).
+//!
+//! A pod cannot learn which claim it has: that is written nowhere in it. The operator sees the claim, and writes an
+//! entry with its UID into a ConfigMap that all pods of the database mount; it stays there, so that a pod which
+//! comes back needs no operator. An entry that is older than the claim (of a volume that was deleted and made anew
+//! meanwhile) harms nobody: on a blank disk the super-disk is begun under the old UID, or refused where the old one
+//! was in use; at the next start it is a copy of another volume, and gets an identity of its own. What is on the
+//! disk is told by its lineage header in any case, never by this file alone.
+//!
+//! The device is looked up here and not by the containers that use it: theirs is the node's whole `/dev`, and a
+//! container runtime puts no device of a claim into that.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    agent::{kernel_node, say},
+    execute::pause,
+    resolve::Keep,
+    spec::VolumeUid,
+};
+
+/// Between two looks whether the entry is there.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+/// Said again after so many looks.
+const SAY_AGAIN: u32 = 60;
+
+/// What the operator writes. It may know more than we do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    /// UID of the claim.
+    volume: VolumeUid,
+    /// Whether a database was a member on it before: then a blank disk is not the right one.
+    #[serde(default)]
+    used_before: bool,
+    /// What a person has decided about it.
+    #[serde(default)]
+    keep: Option<Decision>,
+}
+
+/// Which leg's data counts, where both took writes. It is for one pod, so that it is not taken for an answer to a
+/// later question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Decision {
+    /// UID of the pod whose super-disk was refused.
+    pod: String,
+    /// Whose data is kept.
+    leg: Keep,
+}
+
+/// What was decided for this pod, if it was. An entry that cannot be read decides nothing.
+#[must_use]
+pub fn decided(entry: &Path, pod: &str) -> Option<Keep> {
+    let entry: Entry = parse(entry, &fs::read(entry).ok()?).ok()?;
+    let Decision { pod: meant, leg } = entry.keep?;
+    (meant == pod).then_some(leg)
+}
+
+/// The file in between.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Disk {
+    /// Device of the durable leg, in the node's `/dev`.
+    pub durable: PathBuf,
+    /// UID of the claim.
+    pub volume: VolumeUid,
+    /// Whether it held data before.
+    pub used_before: bool,
+}
+
+/// The volume cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentifyError {
+    /// A file could not be read or written.
+    #[error("failed to use {path}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file says something else than it should.
+    #[error("failed to understand {path}")]
+    Content {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+    /// The container was given no block device there.
+    #[error("{0} is no block device that the kernel knows")]
+    NoDevice(PathBuf),
+}
+
+/// Which volume a pod has.
+#[derive(Debug, clap::Args)]
+pub struct IdentifyArgs {
+    /// What the operator wrote about this pod's volume. Waited for.
+    #[arg(long, value_name = "FILE")]
+    entry: PathBuf,
+
+    /// The volume's device, as this container has it.
+    #[arg(long, value_name = "DEVICE")]
+    device: PathBuf,
+
+    /// The file to write, for `--disk`.
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+}
+
+impl IdentifyArgs {
+    /// Waits for the entry, and writes the file.
+    ///
+    /// # Errors
+    /// What cannot be read, understood or written.
+    pub fn run(&self) -> Result<(), IdentifyError> {
+        let Self { entry, device, to } = self;
+        let durable = kernel_node(device)
+            .filter(|node| node.starts_with("/dev"))
+            .ok_or_else(|| IdentifyError::NoDevice(device.clone()))?;
+        let Entry {
+            volume,
+            used_before,
+            keep: _,
+        } = wait_for(entry)?;
+        let disk = Disk {
+            durable,
+            volume,
+            used_before,
+        };
+        disk.write(to)?;
+        let Disk {
+            durable,
+            volume,
+            used_before,
+        } = &disk;
+        let before = if *used_before { "used before" } else { "new" };
+        say(&format!(
+            "volume {volume} ({before}) is {}",
+            durable.display()
+        ));
+        Ok(())
+    }
+}
+
+/// Until the operator has seen the claim; the kubelet shows what has changed a minute later at most.
+fn wait_for(path: &Path) -> Result<Entry, IdentifyError> {
+    let mut looks = 0_u32;
+    loop {
+        match fs::read(path) {
+            Ok(text) => return parse(path, &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(file(path)(source)),
+        }
+        if looks.is_multiple_of(SAY_AGAIN) {
+            say(&format!(
+                "waiting for the operator to write {}",
+                path.display()
+            ));
+        }
+        looks += 1;
+        pause(LOOK_AGAIN);
+    }
+}
+
+impl Disk {
+    /// Reads what [`IdentifyArgs::run`] wrote.
+    ///
+    /// # Errors
+    /// When it is not there or not to be understood.
+    pub fn read(path: &Path) -> Result<Self, IdentifyError> {
+        parse(path, &fs::read(path).map_err(file(path))?)
+    }
+
+    /// Replaces the file as a whole.
+    fn write(&self, path: &Path) -> Result<(), IdentifyError> {
+        let text = serde_json::to_vec(self).map_err(content(path))?;
+        let beside = path.with_extension("new");
+        fs::write(&beside, text).map_err(file(&beside))?;
+        fs::rename(&beside, path).map_err(file(path))
+    }
+}
+
+fn parse<T: serde::de::DeserializeOwned>(path: &Path, text: &[u8]) -> Result<T, IdentifyError> {
+    serde_json::from_slice(text).map_err(content(path))
+}
+
+fn file(path: &Path) -> impl FnOnce(io::Error) -> IdentifyError {
+    let path = path.to_owned();
+    |source| IdentifyError::File { path, source }
+}
+
+fn content(path: &Path) -> impl FnOnce(serde_json::Error) -> IdentifyError {
+    let path = path.to_owned();
+    |source| IdentifyError::Content { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assemble::chain;
+
+    fn disk() -> Disk {
+        Disk {
+            durable: "/dev/sdb".into(),
+            volume: "0d1e8f3c-5b0a".parse().unwrap(),
+            used_before: true,
+        }
+    }
+
+    #[test]
+    fn what_was_identified_is_what_the_next_container_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.json");
+        disk().write(&path).unwrap();
+        assert_eq!(Disk::read(&path).unwrap(), disk());
+    }
+
+    #[test]
+    fn an_entry_may_say_more_and_less() {
+        let entry = |text: &str| parse::<Entry>(Path::new("chat-0"), text.as_bytes());
+        let of = |used_before| Entry {
+            volume: "v-1".parse().unwrap(),
+            used_before,
+            keep: None,
+        };
+        assert_eq!(entry(r#"{"volume":"v-1"}"#).unwrap(), of(false));
+        let more = r#"{"volume":"v-1","usedBefore":true,"snapshot":"s"}"#;
+        assert_eq!(entry(more).unwrap(), of(true));
+        let odd = entry(r#"{"volume":"../etc"}"#).unwrap_err();
+        let text = chain(&odd);
+        assert!(
+            text.starts_with("failed to understand chat-0: a volume UID has 1 to 64"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_decision_is_for_the_pod_that_it_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chat-0");
+        let text = r#"{"volume":"v-1","usedBefore":true,"keep":{"pod":"p-1","leg":"durable"}}"#;
+        assert_eq!(decided(&path, "p-1"), None);
+        fs::write(&path, text).unwrap();
+        assert_eq!(decided(&path, "p-1"), Some(Keep::Durable));
+        assert_eq!(decided(&path, "p-2"), None);
+        fs::write(&path, text.replace("durable", "both")).unwrap();
+        assert_eq!(decided(&path, "p-1"), None);
+    }
+
+    #[test]
+    fn what_is_no_block_device_is_nobodys_volume() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = folder.path().join("plain");
+        fs::write(&plain, "").unwrap();
+        let args = IdentifyArgs {
+            entry: plain.clone(),
+            device: plain.clone(),
+            to: plain.clone(),
+        };
+        let error = args.run().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!(
+                "{} is no block device that the kernel knows",
+                plain.display()
+            )
+        );
+    }
+}
