@@ -333,7 +333,14 @@ async fn compare(world: &Arc<World>) -> Result<u64, String> {
         cached.insert(user, states);
     }
     for process in world.living() {
-        process.engine.drain().await;
+        // What somebody began to send and gave up is not his who received it: it is dirty there, and not written.
+        loop {
+            let flushed = process.engine.flush_all().await;
+            if flushed.written == 0 && flushed.failed == 0 {
+                break;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
     }
     let mut stored = BTreeMap::new();
     for user in book.users() {
