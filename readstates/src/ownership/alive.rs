@@ -157,6 +157,13 @@ impl Ownership {
             (asked, watch.forgettable(&table, asked_at))
         };
         self.mint_above();
+        let silent = self.slots.give_up_silent(self.config.timing.dead_after);
+        if silent > 0 {
+            tracing::info!(
+                slots = silent,
+                "their owner stopped sending: they are not received any more"
+            );
+        }
         let may_take = self.lease.is_valid() && !self.draining.load(Ordering::Relaxed);
         if may_take && !asked.is_empty() {
             self.take(asked, &table).await;

@@ -4,7 +4,11 @@
 //! One lock over all of it, held for the work of one event or one part of a transfer and never across
 //! an await. The path of requests does not take it: it looks at the gate and at the routes.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use parking_lot::Mutex;
 use readstates_ring::{
@@ -57,6 +61,8 @@ struct Transfer {
     next_part: u32,
     digest: u64,
     slots: Vec<(Slot, Epoch)>,
+    /// When something of it came.
+    heard: Instant,
 }
 
 /// A part of a transfer, decoded.
@@ -247,6 +253,7 @@ impl Slots {
             next_part: 0,
             digest: 0,
             slots,
+            heard: clock::now(),
         };
         inner.transfers.insert(origin, transfer);
         taken
@@ -272,9 +279,10 @@ impl Slots {
         }
         let transfer = inner
             .transfers
-            .get(&origin)
+            .get_mut(&origin)
             .filter(|transfer| transfer.number == header.transfer)
             .ok_or(NotTaken::UnknownTransfer)?;
+        transfer.heard = clock::now();
         let expected = transfer.next_part;
         // The answer to the one before may have been lost.
         let again = header.number.checked_add(1) == Some(expected);
@@ -296,6 +304,28 @@ impl Slots {
             return Ok(Vec::new());
         }
         Ok(self.confirm(&mut inner, origin))
+    }
+
+    /// Gives up receiving what nothing has come of for so long: its owner has it all, and nobody may write what is
+    /// here of it. Returns how many slots that are.
+    pub(super) fn give_up_silent(&self, patience: Duration) -> usize {
+        let mut inner = self.inner.lock();
+        let now = clock::now();
+        let comes = |transfer: &Transfer| now.saturating_duration_since(transfer.heard) < patience;
+        let silent: Vec<Slot> = Slot::all()
+            .filter(|slot| {
+                let state = inner.machines[usize::from(slot.number())].state();
+                let State::Receiving { origin, .. } = state else {
+                    return false;
+                };
+                let transfer = inner.transfers.get(&origin).filter(|it| comes(it));
+                !transfer.is_some_and(|it| it.slots.iter().any(|(of, _)| of == slot))
+            })
+            .collect();
+        for &slot in &silent {
+            self.hear_in(&mut inner, slot, Event::OriginSilent);
+        }
+        silent.len()
     }
 
     /// Puts blocks into the cache, of those slots that are being received.

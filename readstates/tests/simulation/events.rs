@@ -7,6 +7,7 @@ use std::{
 };
 
 use readstates::{codec, ownership::Ownership, store::Store};
+use readstates_api::admin::OwnershipStatus;
 use readstates_ledger::{Audit, Excuse, Finding, Found, What};
 use readstates_ring::{
     Epoch, Slot,
@@ -294,9 +295,7 @@ async fn settle(world: &Arc<World>) -> Result<(), String> {
             .map(|process| process.ownership.status())
             .collect();
         let owned: u32 = statuses.iter().map(|status| u32::from(status.owned)).sum();
-        let restless = statuses
-            .iter()
-            .any(|status| status.sealed > 0 || !status.lease_valid || !status.streaming.is_empty());
+        let restless = !statuses.iter().all(is_at_rest);
         let restless = restless || living.iter().any(|process| process.life.is_stopped());
         let mut numbers: Vec<u64> = living
             .iter()
@@ -313,6 +312,12 @@ async fn settle(world: &Arc<World>) -> Result<(), String> {
         }
         sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Serves what it owns and is in the middle of nothing.
+fn is_at_rest(status: &OwnershipStatus) -> bool {
+    let moving = status.sealed > 0 || status.receiving > 0 || !status.streaming.is_empty();
+    status.lease_valid && !moving
 }
 
 /// Compares the books with what the members answer and with what the database has.
@@ -333,14 +338,7 @@ async fn compare(world: &Arc<World>) -> Result<u64, String> {
         cached.insert(user, states);
     }
     for process in world.living() {
-        // What somebody began to send and gave up is not his who received it: it is dirty there, and not written.
-        loop {
-            let flushed = process.engine.flush_all().await;
-            if flushed.written == 0 && flushed.failed == 0 {
-                break;
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
+        process.engine.drain().await;
     }
     let mut stored = BTreeMap::new();
     for user in book.users() {

@@ -12,6 +12,8 @@
 //!    │   Learned (e', somebody else)   │                           ▼                       │ (e'', me)
 //!    └────────────────────┴────────────┴───────────────────────  Sealed ───────────────────┘
 //! ```
+//! A member that receives goes back to `Away` by itself when the owner is silent for long. One that is `Ready` never
+//! does: it has confirmed, and the ring may name it at any time.
 //!
 //! A seal is final: no event leads from `Sealed` to `Owner` of the same epoch. When the destination
 //! does not answer, the owner goes forward: it swaps itself in under a new epoch.
@@ -118,6 +120,8 @@ pub enum Event {
         /// As the owner at this epoch.
         epoch: Epoch,
     },
+    /// Nothing has come of a transfer for long: whoever sends may have given up, and need not say so.
+    OriginSilent,
     /// The last part has come, and the digest of the whole is right.
     LastPart {
         /// From whom.

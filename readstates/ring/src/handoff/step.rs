@@ -16,6 +16,7 @@ impl SlotAtMember {
             Event::StreamFailed => self.stream_failed(),
             Event::Finished => self.finished(),
             Event::Offered { origin, epoch } => self.offered(origin, epoch),
+            Event::OriginSilent => self.origin_silent(),
             Event::LastPart { origin, epoch } => self.last_part(origin, epoch),
             Event::Confirmed { destination, epoch } => self.confirmed(destination, epoch),
             Event::SwapAnswered(config) => self.swap_answered(config),
@@ -136,6 +137,19 @@ impl SlotAtMember {
             State::Owner { .. } | State::Sealed { .. } => vec![Action::Refuse {
                 config: self.config,
             }],
+        }
+    }
+
+    fn origin_silent(&mut self) -> Vec<Action> {
+        match self.state {
+            State::Receiving { .. } => {
+                self.state = State::Away;
+                vec![Action::DropReceived]
+            }
+            // What was confirmed is what the next owner begins with.
+            State::Ready { .. } | State::Away | State::Owner { .. } | State::Sealed { .. } => {
+                Vec::new()
+            }
         }
     }
 

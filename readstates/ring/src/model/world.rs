@@ -417,14 +417,13 @@ impl Member {
                 stage: Stage::Sent { .. } | Stage::Handing { .. },
                 ..
             } => events.push(Event::TimedOut),
+            State::Receiving { .. } | State::Ready { .. } => events.push(Event::OriginSilent),
             State::Sealed {
                 stage: Stage::Retaking | Stage::WithoutLease,
                 ..
             }
             | State::Owner { .. }
-            | State::Away
-            | State::Receiving { .. }
-            | State::Ready { .. } => {}
+            | State::Away => {}
         }
         let holds = self.slot.flushes().is_some();
         let knows = matches!(
