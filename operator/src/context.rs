@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::{Client, runtime::events::Reporter};
 
-use crate::{admin::AdminClient, agents::Agents};
+use crate::{admin::AdminClient, agents::Agents, known::Known};
 
 /// Clients and settings.
 #[derive(Clone)]
@@ -17,6 +17,8 @@ pub struct Context {
     pub admin: AdminClient,
     /// Asks the agents of database pods, and tells them what to do.
     pub agents: Arc<dyn Agents>,
+    /// What the watches have told.
+    pub known: Known,
     /// Images for clusters that name none.
     pub images: Images,
 }

@@ -19,10 +19,13 @@ pub mod engine;
 pub mod error;
 #[cfg(test)]
 mod fixtures;
+pub mod gauges;
+pub mod known;
 pub mod lease;
 pub mod observe;
 pub mod plan;
 pub mod reconcile;
+pub mod requests;
 pub mod run;
 pub mod server;
 pub mod status;

@@ -14,10 +14,11 @@ use crate::{
     build,
     context::Context,
     error::Error,
+    known::Known,
     observe,
     plan::{Plan, WaitingOn, plan},
     status::{self, Decided, Report},
-    telemetry,
+    telemetry::{self, Step},
     validate::{Identity, ValidatedCluster, validate},
 };
 
@@ -46,6 +47,7 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
     }
     let id = Identity::of(&cluster)?;
     let world = observe::observe(&ctx, &id, &cluster).await?;
+    let observed = telemetry::stepped(Step::Observe, started);
     let now = Timestamp::now();
     let valid = validate(id.clone(), &cluster.spec, &ctx.images).map(|valid| ValidatedCluster {
         login: world.login(),
@@ -57,6 +59,7 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
     let (plan, applied) = match &valid {
         Ok(valid) => {
             let plan = plan(valid, &world, now);
+            let planned = telemetry::stepped(Step::Plan, observed);
             let applied = if valid.paused {
                 Applied::All
             } else {
@@ -65,13 +68,18 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
                 let token = world.nodes.token.as_ref();
                 let agents = ctx.agents.as_ref();
                 apply::carry_out(&ctx.client, agents, &id, token, &plan.database).await?;
-                let applied = apply::apply(&ctx.client, &id, &build::objects(valid, &plan)).await?;
+                // What is done after it must not rest on what a watch told.
+                let nothing = Known::default();
+                let known = if plan.acts() { &nothing } else { &ctx.known };
+                let objects = build::objects(valid, &plan);
+                let applied = apply::apply(&ctx.client, known, &id, &objects).await?;
                 let action = plan.cache.as_ref().and_then(|c| c.action.as_ref());
                 if let (Applied::All, Some(action)) = (&applied, action) {
                     asked = apply::act(&ctx, &id, action).await;
                 }
                 applied
             };
+            telemetry::stepped(Step::Apply, planned);
             (plan, applied)
         }
         Err(_) => Default::default(),
@@ -89,7 +97,9 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
         spec,
         now,
     };
+    let told = Instant::now();
     status::publish(&ctx, &cluster, &status::status(&report)).await?;
+    telemetry::stepped(Step::Status, told);
     telemetry::reconciled(status::outcome(&report), started.elapsed());
     asked?;
     Ok(Action::requeue(look_again(&plan)))

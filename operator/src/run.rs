@@ -3,20 +3,24 @@
 //! SIGTERM or SIGINT ends the controllers after the reconciles they are in, then the Lease is given
 //! back. A lost Lease ends the process at once with an error: the next start waits its turn again.
 
-use std::sync::Arc;
+use std::{fmt::Debug, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use futures::{StreamExt, future::join_all};
-use k8s_openapi::api::{
-    apps::v1::StatefulSet,
-    batch::v1::Job,
-    core::v1::{ConfigMap, Pod, Service, ServiceAccount},
-    networking::v1::NetworkPolicy,
-    policy::v1::PodDisruptionBudget,
-    rbac::v1::{Role, RoleBinding},
+use futures::{Stream, StreamExt, TryStreamExt, future::join_all};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        apps::v1::StatefulSet,
+        batch::v1::Job,
+        core::v1::{ConfigMap, Pod, Service, ServiceAccount},
+        networking::v1::NetworkPolicy,
+        policy::v1::PodDisruptionBudget,
+        rbac::v1::{Role, RoleBinding},
+    },
 };
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Config, Resource, ResourceExt,
+    core::PartialObjectMeta,
     runtime::{
         Controller, WatchStreamExt,
         events::Reporter,
@@ -26,6 +30,7 @@ use kube::{
     },
 };
 use readstates_operator_api::{ReadStateCluster, ReadStateRing, crd_files, labels};
+use serde::de::DeserializeOwned;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -34,8 +39,11 @@ use crate::{
     agents::HttpAgents,
     cli::RunArgs,
     context::{Context, Images},
+    gauges::Clusters,
+    known::Known,
     lease::Election,
     reconcile::{on_error, reconcile},
+    requests::counted,
     server::{self, Ready},
     telemetry,
 };
@@ -58,9 +66,10 @@ pub fn crds_as_yaml() -> anyhow::Result<String> {
 /// # Errors
 /// When it cannot start, or lost the Lease.
 pub async fn run(args: RunArgs) -> anyhow::Result<()> {
-    let client = Client::try_default()
+    let config = Config::infer()
         .await
         .context("failed to find a Kubernetes cluster")?;
+    let client = counted(config).context("failed to make a client")?;
     let metrics = telemetry::start_metrics()?;
     let identity = args.identity.clone().unwrap_or_else(made_up_identity);
     let namespace = args
@@ -72,7 +81,14 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     stop_on_signals(&stop)?;
 
-    let server = server::serve(args.listen, ready.clone(), metrics, stop.clone());
+    let clusters = Clusters::default();
+    let server = server::serve(
+        args.listen,
+        ready.clone(),
+        metrics,
+        clusters.clone(),
+        stop.clone(),
+    );
     let lead = async {
         let version = client
             .apiserver_version()
@@ -87,7 +103,8 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         }
         tracing::info!(identity, "leading");
         telemetry::leading(true);
-        let ended = lead(&client, &args, &election, &identity, &stop).await;
+        let ctx = Arc::new(context(&client, &args, &identity)?);
+        let ended = lead(&ctx, &clusters, &args.watch_namespaces, &election, &stop).await;
         telemetry::leading(false);
         ended
     };
@@ -110,21 +127,20 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
 
 /// Reconciles while the Lease is held.
 async fn lead(
-    client: &Client,
-    args: &RunArgs,
+    ctx: &Arc<Context>,
+    clusters: &Clusters,
+    namespaces: &[String],
     election: &Election,
-    identity: &str,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let ctx = Arc::new(context(client, args, identity)?);
-    let namespaces: Vec<Option<&str>> = match args.watch_namespaces.as_slice() {
+    let namespaces: Vec<Option<&str>> = match namespaces {
         [] => vec![None],
         some => some.iter().map(|n| Some(n.as_str())).collect(),
     };
     let controllers = join_all(
         namespaces
             .into_iter()
-            .map(|n| controller(ctx.clone(), n, stop.clone())),
+            .map(|n| controller(ctx, clusters, n, stop.clone())),
     );
     // When the Lease is lost the controllers are dropped where they are: somebody else leads now,
     // and every write is either done or not.
@@ -147,6 +163,7 @@ fn context(client: &Client, args: &RunArgs, identity: &str) -> anyhow::Result<Co
         reporter,
         admin: AdminClient::new().context("failed to make the HTTP client")?,
         agents: Arc::new(HttpAgents::new().context("failed to make the HTTP client")?),
+        known: Known::default(),
         images: Images {
             readstates: args.readstates_image.clone(),
             cassandra: args.cassandra_image.clone(),
@@ -158,22 +175,22 @@ fn context(client: &Client, args: &RunArgs, identity: &str) -> anyhow::Result<Co
 }
 
 /// Reconciles the clusters of one namespace, or of all.
-async fn controller(ctx: Arc<Context>, namespace: Option<&str>, stop: CancellationToken) {
-    fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
-    where
-        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
-    {
-        match namespace {
-            Some(namespace) => Api::namespaced(client.clone(), namespace),
-            None => Api::all(client.clone()),
-        }
-    }
-    let client = &ctx.client;
-    let ours = || watcher::Config::default().labels(labels::CLUSTER);
+async fn controller(
+    ctx: &Context,
+    known_clusters: &Clusters,
+    namespace: Option<&str>,
+    stop: CancellationToken,
+) {
+    // Each tells of its own objects alone.
+    let ctx = Arc::new(Context {
+        known: Known::default(),
+        ..Context::clone(ctx)
+    });
     let (reader, writer) = reflector::store();
+    known_clusters.add(reader.clone());
     // Our own writes to the status change no generation, and so do not wake us.
     let clusters = watcher(
-        api::<ReadStateCluster>(client, namespace),
+        api::<ReadStateCluster>(&ctx, namespace),
         watcher::Config::default(),
     )
     .default_backoff()
@@ -181,25 +198,58 @@ async fn controller(ctx: Arc<Context>, namespace: Option<&str>, stop: Cancellati
     .applied_objects()
     .predicate_filter(predicates::generation, Default::default());
     Controller::for_stream(clusters, reader)
-        .owns(api::<StatefulSet>(client, namespace), ours())
-        .owns(api::<Service>(client, namespace), ours())
-        .owns(api::<ServiceAccount>(client, namespace), ours())
-        .owns(api::<ConfigMap>(client, namespace), ours())
-        .owns(api::<NetworkPolicy>(client, namespace), ours())
-        .owns(api::<PodDisruptionBudget>(client, namespace), ours())
-        .owns(api::<Job>(client, namespace), ours())
-        .owns(api::<Role>(client, namespace), ours())
-        .owns(api::<RoleBinding>(client, namespace), ours())
-        .owns(api::<ReadStateRing>(client, namespace), ours())
-        .watches(api::<Pod>(client, namespace), ours(), cluster_of_pod)
+        .owns_stream(children::<StatefulSet>(&ctx, namespace))
+        .owns_stream(children::<Service>(&ctx, namespace))
+        .owns_stream(children::<ServiceAccount>(&ctx, namespace))
+        .owns_stream(children::<ConfigMap>(&ctx, namespace))
+        .owns_stream(children::<NetworkPolicy>(&ctx, namespace))
+        .owns_stream(children::<PodDisruptionBudget>(&ctx, namespace))
+        .owns_stream(children::<Job>(&ctx, namespace))
+        .owns_stream(children::<Role>(&ctx, namespace))
+        .owns_stream(children::<RoleBinding>(&ctx, namespace))
+        .owns_stream(children::<ReadStateRing>(&ctx, namespace))
+        .watches_stream(children::<Pod>(&ctx, namespace), cluster_of_pod)
         .graceful_shutdown_on(stop.cancelled_owned())
         .run(reconcile, on_error, ctx.clone())
         .for_each(async |_| {})
         .await;
 }
 
+fn api<K>(ctx: &Context, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(ctx.client.clone(), namespace),
+        None => Api::all(ctx.client.clone()),
+    }
+}
+
+/// What happens to our objects of one kind. Only their metadata is watched: what is in them is read when it
+/// is needed.
+fn children<K>(
+    ctx: &Context,
+    namespace: Option<&str>,
+) -> impl Stream<Item = watcher::Result<PartialObjectMeta<K>>> + Send + 'static
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    let known = ctx.known.clone();
+    let ours = watcher::Config::default().labels(labels::CLUSTER);
+    watcher(api::<PartialObjectMeta<K>>(ctx, namespace), ours)
+        .default_backoff()
+        .inspect_ok(move |event| known.note(event))
+        .touched_objects()
+}
+
 /// The cluster a pod's label names. Pods belong to StatefulSets and Jobs, not to clusters.
-fn cluster_of_pod(pod: Pod) -> Option<ObjectRef<ReadStateCluster>> {
+fn cluster_of_pod(pod: PartialObjectMeta<Pod>) -> Option<ObjectRef<ReadStateCluster>> {
     let name = pod.labels().get(labels::CLUSTER)?;
     Some(ObjectRef::new(name).within(&pod.namespace()?))
 }

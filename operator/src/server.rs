@@ -10,9 +10,12 @@ use std::{
 
 use anyhow::Context as _;
 use axum::{Router, extract::State, http::StatusCode, routing::get};
+use jiff::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+use crate::gauges::Clusters;
 
 /// Whether the process can do its work: it has reached the API server, as leader or as follower.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +40,7 @@ pub async fn serve(
     address: SocketAddr,
     ready: Ready,
     metrics: PrometheusHandle,
+    clusters: Clusters,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address)
@@ -45,7 +49,10 @@ pub async fn serve(
     let app = Router::new()
         .route("/livez", get(async || "ok"))
         .route("/readyz", get(readyz).with_state(ready))
-        .route("/metrics", get(async move || metrics.render()));
+        .route(
+            "/metrics",
+            get(async move || metrics.render() + &clusters.render(Timestamp::now())),
+        );
     axum::serve(listener, app)
         .with_graceful_shutdown(stop.cancelled_owned())
         .await

@@ -1,6 +1,9 @@
 //! Logs and metrics: how they are started, and the names of the metrics in one place.
 
-use std::{io::IsTerminal, time::Duration};
+use std::{
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -15,6 +18,8 @@ const WRITES: &str = "readstates_operator_writes_total";
 const ACTIONS: &str = "readstates_operator_member_actions_total";
 const TAKEN_OVER: &str = "readstates_operator_slots_taken_over_total";
 const SUPER_DISKS: &str = "readstates_operator_super_disk_changes_total";
+const REQUESTS: &str = "readstates_operator_api_requests_total";
+const STEP: &str = "readstates_operator_reconcile_step_seconds";
 const LEADER: &str = "readstates_operator_leader";
 
 /// Starts logging: for people on a terminal, JSON otherwise.
@@ -48,6 +53,8 @@ pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full(DURATION.to_owned()), &buckets)
         .context("failed to set the buckets of the reconcile duration")?
+        .set_buckets_for_metric(Matcher::Full(STEP.to_owned()), &buckets)
+        .context("failed to set the buckets of the steps' durations")?
         .install_recorder()
         .context("failed to install the metrics recorder")?;
     metrics::describe_counter!(RECONCILES, "Reconciles, by how they ended.");
@@ -68,6 +75,11 @@ pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
         SUPER_DISKS,
         "Changes of super-disks from one state to another, by the new one. How each is now, its own agent tells."
     );
+    metrics::describe_counter!(
+        REQUESTS,
+        "Requests to the API server, by verb and kind, as its audit log calls them."
+    );
+    metrics::describe_histogram!(STEP, "Time one step of a reconcile took.");
     metrics::describe_gauge!(LEADER, "1 while this process leads.");
     metrics::gauge!(LEADER).set(0.0);
     Ok(handle)
@@ -102,6 +114,42 @@ pub fn reconciled(outcome: Outcome, took: Duration) {
 pub fn failed(error: &crate::error::Error) {
     metrics::counter!(RECONCILES, "outcome" => "error").increment(1);
     metrics::counter!(ERRORS, "error" => error.label()).increment(1);
+}
+
+/// A step of a reconcile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Reading the world: the API server, cache pods, agents.
+    Observe,
+    /// Deciding.
+    Plan,
+    /// Doing it.
+    Apply,
+    /// Telling it.
+    Status,
+}
+
+impl Step {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Observe => "observe",
+            Self::Plan => "plan",
+            Self::Apply => "apply",
+            Self::Status => "status",
+        }
+    }
+}
+
+/// Tells how long a step took that began then; the time now, for the next one.
+pub fn stepped(step: Step, began: Instant) -> Instant {
+    let now = Instant::now();
+    metrics::histogram!(STEP, "step" => step.as_str()).record(now - began);
+    now
+}
+
+/// Counts a request to the API server.
+pub fn asked(verb: &'static str, kind: String) {
+    metrics::counter!(REQUESTS, "verb" => verb, "kind" => kind).increment(1);
 }
 
 /// Counts a write.

@@ -6,6 +6,8 @@
 //! applied last says that the wish is still the same, so nothing has to be taken away; and
 //! every field of the wish has its value in the live object, so nobody has changed one. (Managed
 //! fields would tell the same but for values the API server rewrites, at the price of decoding them.)
+//! One that was found so, and is at the same version still by the word of the watches, is not read again;
+//! but where anything is to be done after it, everything is.
 
 mod credentials;
 mod members;
@@ -26,6 +28,7 @@ pub use self::{credentials::make_secrets, nodes::carry_out};
 use crate::{
     build::{Object, fingerprint},
     error::Error,
+    known::{Known, kind},
     plan::JobToDelete,
     telemetry,
     validate::Identity,
@@ -67,23 +70,29 @@ pub enum Blocked {
     },
 }
 
-/// Writes `objects` in order and stops at the first that cannot be written.
+/// Writes `objects` in order and stops at the first that cannot be written. What is `known` to be as wanted is
+/// left alone.
 ///
 /// # Errors
 /// When the API server cannot be talked to.
-pub async fn apply(client: &Client, id: &Identity, objects: &[Object]) -> Result<Applied, Error> {
+pub async fn apply(
+    client: &Client,
+    known: &Known,
+    id: &Identity,
+    objects: &[Object],
+) -> Result<Applied, Error> {
     for object in objects {
         let applied = match object {
-            Object::ConfigMap(o) => apply_one(client, id, o.as_ref()).await?,
-            Object::Job(o) => apply_one(client, id, o.as_ref()).await?,
-            Object::NetworkPolicy(o) => apply_one(client, id, o.as_ref()).await?,
-            Object::PodDisruptionBudget(o) => apply_one(client, id, o.as_ref()).await?,
+            Object::ConfigMap(o) => apply_one(client, known, id, o.as_ref()).await?,
+            Object::Job(o) => apply_one(client, known, id, o.as_ref()).await?,
+            Object::NetworkPolicy(o) => apply_one(client, known, id, o.as_ref()).await?,
+            Object::PodDisruptionBudget(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::Ring(o) => create_ring(client, id, o.as_ref()).await?,
-            Object::Role(o) => apply_one(client, id, o.as_ref()).await?,
-            Object::RoleBinding(o) => apply_one(client, id, o.as_ref()).await?,
-            Object::Service(o) => apply_one(client, id, o.as_ref()).await?,
-            Object::ServiceAccount(o) => apply_one(client, id, o.as_ref()).await?,
-            Object::StatefulSet(o) => apply_one(client, id, o.as_ref()).await?,
+            Object::Role(o) => apply_one(client, known, id, o.as_ref()).await?,
+            Object::RoleBinding(o) => apply_one(client, known, id, o.as_ref()).await?,
+            Object::Service(o) => apply_one(client, known, id, o.as_ref()).await?,
+            Object::ServiceAccount(o) => apply_one(client, known, id, o.as_ref()).await?,
+            Object::StatefulSet(o) => apply_one(client, known, id, o.as_ref()).await?,
         };
         if let Applied::Blocked(_) = applied {
             return Ok(applied);
@@ -115,7 +124,7 @@ async fn create_ring(
     match api.create(&params, desired).await {
         Ok(_) => {
             tracing::info!(object = what, namespace = id.namespace, "made");
-            telemetry::wrote(kind_label::<ReadStateRing>());
+            telemetry::wrote(kind::<ReadStateRing>());
             Ok(Applied::All)
         }
         Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
@@ -129,7 +138,12 @@ async fn create_ring(
     }
 }
 
-async fn apply_one<K>(client: &Client, id: &Identity, desired: &K) -> Result<Applied, Error>
+async fn apply_one<K>(
+    client: &Client,
+    known: &Known,
+    id: &Identity,
+    desired: &K,
+) -> Result<Applied, Error>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -138,6 +152,10 @@ where
         + Serialize,
 {
     let name = desired.name_any();
+    let hash = hash(desired);
+    if known.holds::<K>(&id.namespace, &name, &hash) {
+        return Ok(Applied::All);
+    }
     let what = format!("{} {name}", K::kind(&()));
     let api: Api<K> = Api::namespaced(client.clone(), &id.namespace);
     let live = api.get_opt(&name).await.map_err(|source| Error::Read {
@@ -153,16 +171,17 @@ where
             return Ok(Applied::All);
         }
     }
-    let mut wish = wish(desired, live.as_ref()).map_err(|source| Error::Encode {
+    let mut wish = wish(desired, live.as_ref(), &hash).map_err(|source| Error::Encode {
         what: what.clone(),
         source,
     })?;
     if let Some(live) = &live {
-        let live = serde_json::to_value(live).map_err(|source| Error::Encode {
+        let seen = serde_json::to_value(live).map_err(|source| Error::Encode {
             what: what.clone(),
             source,
         })?;
-        if unchanged::holds(&wish, &live) {
+        if unchanged::holds(&wish, &seen) {
+            known.found(live, &hash);
             return Ok(Applied::All);
         }
     }
@@ -174,7 +193,7 @@ where
     match api.patch(&name, &params, &Patch::Apply(&wish)).await {
         Ok(_) => {
             tracing::info!(object = what, namespace = id.namespace, "applied");
-            telemetry::wrote(kind_label::<K>());
+            telemetry::wrote(kind::<K>());
             Ok(Applied::All)
         }
         Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
@@ -187,18 +206,27 @@ where
     }
 }
 
-/// The object as it is sent: with the hash of its content, and bound to the live object that was
-/// looked at, so that one that has taken its place meanwhile is not overwritten.
-fn wish<K>(desired: &K, live: Option<&K>) -> serde_json::Result<serde_json::Value>
+/// The hash of what an object says, whatever it was decided by.
+fn hash<K>(desired: &K) -> String
 where
     K: Resource<DynamicType = ()> + Clone + Serialize,
 {
     let mut desired = desired.clone();
     desired.meta_mut().resource_version = None;
-    let hash = fingerprint(&desired);
+    fingerprint(&desired)
+}
+
+/// The object as it is sent: with the hash of its content, and bound to the live object that was
+/// looked at, so that one that has taken its place meanwhile is not overwritten.
+fn wish<K>(desired: &K, live: Option<&K>, hash: &str) -> serde_json::Result<serde_json::Value>
+where
+    K: Resource<DynamicType = ()> + Clone + Serialize,
+{
+    let mut desired = desired.clone();
+    desired.meta_mut().resource_version = None;
     desired
         .annotations_mut()
-        .insert(labels::APPLIED_HASH.to_owned(), hash);
+        .insert(labels::APPLIED_HASH.to_owned(), hash.to_owned());
     desired.meta_mut().uid = live.and_then(ResourceExt::uid);
     let mut wish = serde_json::to_value(&desired)?;
     wish["apiVersion"] = K::api_version(&()).into_owned().into();
@@ -256,12 +284,4 @@ pub async fn delete_jobs(
         }
     }
     Ok(())
-}
-
-/// The kind as a metric label.
-fn kind_label<K: Resource<DynamicType = ()>>() -> &'static str {
-    match K::kind(&()) {
-        std::borrow::Cow::Borrowed(kind) => kind,
-        std::borrow::Cow::Owned(_) => "other",
-    }
 }

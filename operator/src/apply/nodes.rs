@@ -14,10 +14,10 @@ use kube::{
 use readstates_operator_api::labels::Component;
 use serde::de::DeserializeOwned;
 
-use super::kind_label;
 use crate::{
     agents::Agents,
     error::Error,
+    known::kind,
     observe::{TOKEN_KEY, Token},
     plan::{Named, NodesStep, Order},
     telemetry,
@@ -116,7 +116,7 @@ where
             uid: Some(uid.clone()),
             resource_version: None,
         });
-        let kind = kind_label::<K>();
+        let kind = kind::<K>();
         match api.delete(name, &params).await {
             Ok(_) => tracing::info!(kind, name, uid, namespace = id.namespace, "deleted"),
             // Gone, or another one by now: either way not the one that was meant.

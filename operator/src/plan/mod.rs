@@ -78,6 +78,28 @@ pub struct SchemaFailed {
     pub message: String,
 }
 
+impl Plan {
+    /// Whether anything is to be done but to write what should be there.
+    #[must_use]
+    pub fn acts(&self) -> bool {
+        let NodesStep {
+            records: _,
+            orders,
+            claims_to_delete,
+            pods_to_delete,
+            make_token: _,
+            trouble: _,
+            update: _,
+        } = &self.database;
+        let members = self.cache.as_ref().is_some_and(|c| c.action.is_some());
+        members
+            || !orders.is_empty()
+            || !claims_to_delete.is_empty()
+            || !pods_to_delete.is_empty()
+            || !self.jobs_to_delete.is_empty()
+    }
+}
+
 /// Decides.
 #[must_use]
 pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {

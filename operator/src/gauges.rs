@@ -1,0 +1,186 @@
+//! How each cluster is, for Prometheus. In: the clusters as the watch last told of them. Out: gauges, made anew
+//! for every scrape, so that those of a cluster end with it.
+
+use std::{
+    fmt::Write as _,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use jiff::Timestamp;
+use kube::{ResourceExt, runtime::reflector::Store};
+use readstates_operator_api::{ReadStateCluster, ReadStateClusterStatus};
+
+/// The clusters that this process reconciles; none while it does not lead.
+#[derive(Clone, Debug, Default)]
+pub struct Clusters(Arc<Mutex<Vec<Store<ReadStateCluster>>>>);
+
+impl Clusters {
+    /// And those of one more watch.
+    pub fn add(&self, store: Store<ReadStateCluster>) {
+        self.stores().push(store);
+    }
+
+    /// Their gauges, as Prometheus reads them.
+    #[must_use]
+    pub fn render(&self, now: Timestamp) -> String {
+        let clusters: Vec<_> = self.stores().iter().flat_map(Store::state).collect();
+        render(&clusters, now)
+    }
+
+    fn stores(&self) -> std::sync::MutexGuard<'_, Vec<Store<ReadStateCluster>>> {
+        // Every change to it is one call: there is no half of one.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One number of a status, where it is known.
+struct Gauge {
+    name: &'static str,
+    help: &'static str,
+    of: fn(&ReadStateClusterStatus) -> Option<i64>,
+}
+
+const GAUGES: [Gauge; 5] = [
+    Gauge {
+        name: "readstates_cluster_states",
+        help: "Read states in memory, over all cache pods.",
+        of: |s| s.states,
+    },
+    Gauge {
+        name: "readstates_cluster_dirty_users",
+        help: "Users whose changes are not in the database yet, over all cache pods.",
+        of: |s| s.dirty,
+    },
+    Gauge {
+        name: "readstates_cluster_slots_moving",
+        help: "Slots on their way from one cache pod to another.",
+        of: |s| Some(s.slots_moving),
+    },
+    Gauge {
+        name: "readstates_cluster_slots_taken_over",
+        help: "Slots taken over from cache pods that ended without handing them on.",
+        of: |s| s.slots_taken_over,
+    },
+    Gauge {
+        name: "readstates_cluster_ring_number",
+        help: "Number of the ring, which grows with each of its changes.",
+        of: |s| s.ring_number,
+    },
+];
+
+fn render(clusters: &[Arc<ReadStateCluster>], now: Timestamp) -> String {
+    let mut out = String::new();
+    let named: Vec<_> = clusters
+        .iter()
+        .filter_map(|cluster| {
+            let namespace = cluster.namespace()?;
+            let name = cluster.name_any();
+            // Neither has a character that would have to be escaped.
+            let labels = format!("namespace=\"{namespace}\",name=\"{name}\"");
+            Some((labels, cluster.status.as_ref()?))
+        })
+        .collect();
+    let name = "readstates_cluster_condition";
+    head(
+        &mut out,
+        name,
+        "Conditions: 1 is True, 0 is False, -1 is Unknown.",
+    );
+    for (labels, status) in &named {
+        for condition in &status.conditions {
+            let value = match condition.status.as_str() {
+                "True" => 1,
+                "False" => 0,
+                _ => -1,
+            };
+            let type_ = &condition.type_;
+            line(
+                &mut out,
+                name,
+                &format!("{labels},condition=\"{type_}\""),
+                value,
+            );
+        }
+    }
+    let name = "readstates_cluster_waiting_seconds";
+    head(
+        &mut out,
+        name,
+        "Since when the next step has waited, by what for.",
+    );
+    for (labels, status) in &named {
+        if let Some(waiting) = &status.waiting_on {
+            let seconds = now.duration_since(waiting.since.0).as_secs();
+            let reason = &waiting.reason;
+            line(
+                &mut out,
+                name,
+                &format!("{labels},reason=\"{reason}\""),
+                seconds,
+            );
+        }
+    }
+    for Gauge { name, help, of } in GAUGES {
+        head(&mut out, name, help);
+        for (labels, status) in &named {
+            if let Some(value) = of(status) {
+                line(&mut out, name, labels, value);
+            }
+        }
+    }
+    out
+}
+
+fn head(out: &mut String, name: &str, help: &str) {
+    // Writing to a string cannot fail.
+    let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+}
+
+fn line(out: &mut String, name: &str, labels: &str, value: i64) {
+    let _ = writeln!(out, "{name}{{{labels}}} {value}");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(name: &str, status: serde_json::Value) -> Arc<ReadStateCluster> {
+        let cluster = json!({
+            "apiVersion": "readstates.dev/v1alpha1", "kind": "ReadStateCluster",
+            "metadata": { "name": name, "namespace": "ns" },
+            "spec": { "database": { "embedded": {} }, "replicas": 1 },
+            "status": status,
+        });
+        Arc::new(serde_json::from_value(cluster).unwrap())
+    }
+
+    #[test]
+    fn each_cluster_has_its_conditions_its_wait_and_the_numbers_that_are_known() {
+        let now: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+        let condition = |type_: &str, status: &str| {
+            json!({
+                "type": type_, "status": status, "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            })
+        };
+        let chat = json!({
+            "conditions": [condition("Available", "True"), condition("RingStable", "Unknown")],
+            "states": 7, "slotsMoving": 0,
+            "waitingOn": { "reason": "NodeJoining", "message": "", "since": "2026-01-01T00:00:00Z" },
+        });
+        let text = render(&[cluster("chat", chat), cluster("new", json!(null))], now);
+        let lines: Vec<_> = text.lines().filter(|l| !l.starts_with('#')).collect();
+        assert_eq!(
+            lines,
+            [
+                r#"readstates_cluster_condition{namespace="ns",name="chat",condition="Available"} 1"#,
+                r#"readstates_cluster_condition{namespace="ns",name="chat",condition="RingStable"} -1"#,
+                r#"readstates_cluster_waiting_seconds{namespace="ns",name="chat",reason="NodeJoining"} 60"#,
+                r#"readstates_cluster_states{namespace="ns",name="chat"} 7"#,
+                r#"readstates_cluster_slots_moving{namespace="ns",name="chat"} 0"#,
+            ]
+        );
+    }
+}
