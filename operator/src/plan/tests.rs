@@ -27,6 +27,7 @@ fn a_new_cluster_starts_with_its_first_rack_alone() {
                 members: 1,
                 partition: 0,
                 template: Template::Wanted,
+                version: None,
             }],
             database: NodesStep {
                 make_token: true,

@@ -154,8 +154,12 @@ pub async fn publish(
     let patch = json!({
         "apiVersion": <ReadStateCluster as kube::Resource>::api_version(&()),
         "kind": <ReadStateCluster as kube::Resource>::kind(&()),
-        // Not onto a cluster made again under this name meanwhile.
-        "metadata": { "uid": cluster.metadata.uid },
+        // Not onto a cluster made again under this name meanwhile; and not over what somebody has recorded since
+        // this one was read.
+        "metadata": {
+            "uid": cluster.metadata.uid,
+            "resourceVersion": cluster.metadata.resource_version,
+        },
         "status": status,
     });
     let params = PatchParams::apply(labels::MANAGER).force();

@@ -113,10 +113,12 @@ pub fn rack(
         members,
         partition,
         template,
+        version,
     } = step;
     let labels = |labels| with_rack(labels, rack);
     let mut metadata = id.child(id.rack(&rack.name), Component::Database);
     metadata.labels = metadata.labels.map(labels);
+    metadata.resource_version.clone_from(version);
     let (template, hashes) = match template {
         Template::Wanted => (
             pod_template(cluster, database, rack),

@@ -3,7 +3,7 @@
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
-use super::{DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, health, record};
+use super::{DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, adopt, health, record};
 use crate::{
     engine::{Disk, Node, Phase, Start},
     observe::PodSeen,
@@ -12,18 +12,24 @@ use crate::{
 /// Nodes that a new one asks its way by.
 const SEEDS: usize = 3;
 
-/// Begins with the first pod, in the order of racks, that waits for an order.
+/// Begins with the first pod, in the order of racks, that waits for an order: nodes that are missed before new ones,
+/// which could not join without them.
 pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
-    let waiting = sight.database.racks.iter().find_map(|rack| {
-        sight.pods_of(rack).find_map(|(_, pod)| {
-            let Ok(Phase::Waiting { disk }) = health::phase(sight, pod) else {
-                return None;
-            };
-            (!pod.terminating).then_some((rack, pod, disk))
+    let racks = sight.database.racks.iter();
+    let pods = racks.flat_map(|rack| sight.pods_of(rack).map(move |(_, pod)| (rack, pod)));
+    let waiting: Vec<_> = pods
+        .filter_map(|(rack, pod)| match health::phase(sight, pod) {
+            Ok(Phase::Waiting { disk }) if !pod.terminating => Some((rack, pod, disk)),
+            _ => None,
         })
-    });
-    let (rack, pod, disk) = waiting?;
+        .collect();
+    let missed = |pod: &PodSeen| health::members(&nodes.records).any(|r| r.name == pod.name);
+    let next = waiting.iter().find(|(_, pod, _)| missed(pod));
+    let &(rack, pod, disk) = next.or(waiting.first())?;
     match nodes.records.iter().find(|r| r.name == pod.name).cloned() {
+        None if *disk == Disk::Unmarked && !is_only(sight, pod) => {
+            adopt::begin(sight, nodes, &rack.name, pod)
+        }
         None => begin_new(sight, nodes, &rack.name, pod),
         Some(record) if record.state == DatabaseNodeState::Member => {
             begin_replacement(sight, nodes, &record, disk)
@@ -78,13 +84,18 @@ fn begin_new(
     })
 }
 
+/// Whether there is no other pod: then the data on its disk is the whole database.
+fn is_only(sight: &Sight<'_>, pod: &PodSeen) -> bool {
+    sight.world.database_pods.iter().all(|p| p.name == pod.name)
+}
+
 /// The pod that begins a database: two would begin two.
 fn is_first(sight: &Sight<'_>, pod: &str) -> bool {
     let first = sight.database.racks.first();
     first.is_some_and(|rack| sight.name(rack, 0) == pod)
 }
 
-fn ready_for_change(
+pub(super) fn ready_for_change(
     sight: &Sight<'_>,
     nodes: &NodesStep,
     except: Option<&DatabaseNode>,
@@ -201,15 +212,21 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
                 .progress
                 .clone()
                 .unwrap_or_else(|| format!("it is {}", health::mode(view.mode))),
-            Ok(Phase::Waiting { disk: _ }) => match start(sight, nodes, &record, pod) {
-                Err(why) => why,
-                Ok(order) => {
-                    nodes
-                        .orders
-                        .extend(order.filter(|_| sight.recorded(&record)));
-                    "it is told to start".to_owned()
+            Ok(Phase::Waiting { disk: _ }) => {
+                if let Err(why) = may_still_join(sight, nodes, &record) {
+                    nodes.records.retain(|r| r.name != name);
+                    let step = format!("{name} joins the database");
+                    return Some(DatabaseWait::Health { step, why });
                 }
-            },
+                match start(sight, nodes, &record, pod) {
+                    Err(why) => why,
+                    Ok(order) => {
+                        let order = order.filter(|_| sight.recorded(&record));
+                        nodes.orders.extend(order);
+                        "it is told to start".to_owned()
+                    }
+                }
+            }
         },
     };
     let pod = name.to_owned();
@@ -223,6 +240,25 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
     })
 }
 
+/// A node that was to join and has not begun steps back when another one is missed: that one has to come back
+/// first, and would wait for this one. (An agent that has taken its order does not wait any more.)
+fn may_still_join(
+    sight: &Sight<'_>,
+    nodes: &NodesStep,
+    record: &DatabaseNode,
+) -> Result<(), String> {
+    match record.state {
+        DatabaseNodeState::Joining if health::members(&nodes.records).next().is_some() => {
+            ready_for_change(sight, nodes, Some(record))
+        }
+        DatabaseNodeState::Joining
+        | DatabaseNodeState::Replacing
+        | DatabaseNodeState::Member
+        | DatabaseNodeState::Leaving
+        | DatabaseNodeState::Left => Ok(()),
+    }
+}
+
 /// The order for a node whose record is there, or why it may not start now.
 fn start(
     sight: &Sight<'_>,
@@ -233,7 +269,11 @@ fn start(
     let (Some(uid), Some(ip)) = (pod.uid.clone(), pod.ip.clone()) else {
         return Err("its pod has no address yet".to_owned());
     };
-    let seeds = if is_alone(nodes, &record.name) && is_first(sight, &pod.name) {
+    let unrecorded = adopt::unrecorded(sight, pod);
+    let seeds = if health::members(&nodes.records).next().is_none() && !unrecorded.is_empty() {
+        let addresses = unrecorded.iter().filter_map(|p| p.ip.clone());
+        addresses.take(SEEDS).collect()
+    } else if is_alone(nodes, &record.name) && is_first(sight, &pod.name) {
         vec![ip]
     } else {
         ready_for_change(sight, nodes, Some(record))?;

@@ -13,6 +13,7 @@
 //! At most one node is Joining, Replacing or Leaving, and pods are changed only while none is: so whatever
 //! happens in between, at most one member's copies are away.
 
+mod adopt;
 mod health;
 mod join;
 mod leave;
@@ -49,6 +50,8 @@ pub struct RackStep {
     pub partition: i32,
     /// The template.
     pub template: Template,
+    /// The version of the StatefulSet that this was decided by; `None`: there was none.
+    pub version: Option<String>,
 }
 
 /// A template of pods.
@@ -198,6 +201,7 @@ fn racks(
                     members,
                     partition: 0,
                     template: Template::Wanted,
+                    version: None,
                 });
                 *waiting = waiting
                     .take()
@@ -218,6 +222,7 @@ fn racks(
             members,
             partition: roll.partition,
             template: roll.template,
+            version: seen.version.clone(),
         });
         if !complete {
             turns.all_before = false;
@@ -316,6 +321,8 @@ fn as_wanted(sight: &Sight<'_>, rack: &Rack, seen: &StatefulSetSeen) -> bool {
     seen.template_hash.as_ref() == Some(&wanted)
 }
 
+#[cfg(test)]
+mod killed;
 #[cfg(test)]
 mod sim;
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //! operator of another version would change waits until somebody consents; and a change may cure what an
 //! earlier one has broken.
 
+use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
+
 use super::{
     DatabaseWait, Named, NodesStep, Sight, Template, as_wanted, health, on_its_way, outdated,
     super_disks,
@@ -192,10 +194,17 @@ fn only_broken<'a>(
     };
     let (place, ordinal) = sight.place(&pod.name)?;
     let record = nodes.records.iter().find(|r| r.name == pod.name);
-    let others_are_well = match record {
-        Some(record) => health::check(sight, &nodes.records, Some(record)),
-        None => health::check(sight, &nodes.records, None),
+    let goes = |r: &DatabaseNode| match r.state {
+        DatabaseNodeState::Leaving | DatabaseNodeState::Left => true,
+        DatabaseNodeState::Joining | DatabaseNodeState::Member | DatabaseNodeState::Replacing => {
+            false
+        }
     };
+    if record.is_some_and(goes) {
+        // It is not broken, it goes: restarted, it would have to begin anew, or come up on what it has left.
+        return None;
+    }
+    let others_are_well = health::check(sight, &nodes.records, record);
     let others_move = on_its_way(&nodes.records).is_some_and(|r| r.name != pod.name);
     (place.name == rack.name && !pod.terminating && !others_move && others_are_well.is_ok())
         .then_some((ordinal, pod))

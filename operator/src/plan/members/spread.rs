@@ -80,7 +80,7 @@ pub(super) fn batch<'v, 'a>(view: &'v View<'a>) -> Option<(Move, &'v Pod<'a>, &'
                 candidate: Candidate {
                     name: pod.name().to_owned(),
                     ordinal: u16::try_from(pod.ordinal).ok(),
-                    zone: None,
+                    zone: pod.seen.zone.clone(),
                 },
             })
         })
@@ -101,7 +101,7 @@ fn destination(cluster: &ValidatedCluster, pod: &Pod<'_>) -> Option<MoveDestinat
         name: pod.name().to_owned(),
         incarnation: pod.member()?.incarnation.to_string(),
         url: format!("http://{host}:{}", ports::HTTP),
-        zone: None,
+        zone: pod.seen.zone.clone(),
     })
 }
 

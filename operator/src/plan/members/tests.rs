@@ -137,6 +137,21 @@ fn more_pods_come_first_and_slots_move_when_the_last_is_ready() {
 }
 
 #[test]
+fn the_ring_learns_the_zone_that_kubernetes_says_on_a_pod() {
+    let mut scene = chat(5).running(4).set(5).joined(4, 1);
+    for (ordinal, zone) in [(0, "a"), (1, "a"), (2, "a"), (3, "b"), (4, "b")] {
+        scene = scene.pod(&format!("chat-{ordinal}"), |p| {
+            p.zone = Some(zone.to_owned())
+        });
+    }
+    let Some(MemberAction::Move { request, .. }) = cache(&scene).action else {
+        panic!("no move")
+    };
+    assert_eq!(request.destination.name, "chat-4");
+    assert_eq!(request.destination.zone.as_deref(), Some("b"));
+}
+
+#[test]
 fn a_pod_that_does_not_come_does_not_keep_others_from_their_share_for_ever() {
     let young = chat(4)
         .running(2)

@@ -1,12 +1,12 @@
 //! A database in memory: StatefulSets, pods, disks and a ring, moved on a little with every turn, and held
 //! against what must never happen. Writes of the operator can be cut off after any one of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
-use super::{NodesStep, Order, RackStep, Template};
+use super::NodesStep;
 use crate::{
     build,
     engine::{Decommission, Disk, Node, NodeState},
@@ -15,8 +15,11 @@ use crate::{
     validate::{Store, ValidatedCluster},
 };
 
+mod nature;
 mod seen;
+mod taken;
 
+#[derive(Clone)]
 pub(crate) struct Sim {
     pub(crate) spec: String,
     pub(crate) cluster: ValidatedCluster,
@@ -27,7 +30,8 @@ pub(crate) struct Sim {
     pub(crate) ring: Vec<Node>,
     pub(crate) clock: Timestamp,
     pub(crate) consent: crate::observe::Consent,
-    pub(crate) agents: bool,
+    /// Pods of this template have no agent, as those of an operator before.
+    pub(crate) agentless: Option<String>,
     pub(crate) free_bytes: u64,
     pub(crate) decommission_fails: bool,
     pub(crate) unreachable: Vec<String>,
@@ -35,7 +39,27 @@ pub(crate) struct Sim {
     pub(crate) super_disks: BTreeMap<String, crate::super_disk::SuperDiskSeen>,
     pub(crate) bad_template: Option<String>,
     pub(crate) log: Vec<String>,
+    /// Nodes that were decommissioned.
+    gone: BTreeSet<String>,
+    /// Number of the records: what was decided by other ones is not recorded.
+    recorded: u32,
     serial: u32,
+}
+
+/// What an operator has made up its mind to do, by what it saw then.
+#[derive(Clone)]
+pub(crate) struct Decided {
+    plan: Plan,
+    by: u32,
+}
+
+impl Decided {
+    /// How many writes and orders that is.
+    pub(crate) fn writes(&self) -> usize {
+        let step = &self.plan.database;
+        let deletions = step.pods_to_delete.len() + step.claims_to_delete.len();
+        deletions + step.orders.len() + self.plan.racks.len() + 1
+    }
 }
 
 #[derive(Clone)]
@@ -46,6 +70,7 @@ pub(crate) struct Set {
     pub(crate) spec: String,
     /// The template before this one, which pods below the partition keep.
     old: String,
+    version: u32,
 }
 
 #[derive(Clone)]
@@ -62,6 +87,8 @@ pub(crate) struct Pod {
 pub(crate) struct Volume {
     pub(crate) uid: String,
     pub(crate) disk: Disk,
+    /// Whose data it is, signed or not.
+    of: Option<String>,
 }
 
 /// A rack a of two and a rack b of two, with two copies of everything.
@@ -94,13 +121,15 @@ impl Sim {
             ring: Vec::new(),
             clock: fixtures::now(),
             consent: crate::observe::Consent::default(),
-            agents: true,
+            agentless: None,
             free_bytes: 1 << 40,
             decommission_fails: false,
             unreachable: Vec::new(),
             super_disks: BTreeMap::new(),
             bad_template: None,
             log: Vec::new(),
+            gone: BTreeSet::new(),
+            recorded: 0,
             serial: 0,
         }
     }
@@ -177,40 +206,24 @@ impl Sim {
 
     /// The operator looks, decides and writes, and dies after so many writes; then the world moves on.
     pub(crate) fn turn(&mut self, writes: usize) {
-        let plan = self.plan();
-        let step = plan.database;
-        self.check(&step);
-        let mut left = writes;
-        let mut may = || {
-            let yes = left > 0;
-            left = left.saturating_sub(1);
-            yes
-        };
-        // In the order in which `reconcile` writes.
-        for pod in &step.pods_to_delete {
-            if may() && self.pods.get(&pod.name).is_some_and(|p| p.uid == pod.uid) {
-                self.stop(&pod.name);
-            }
-        }
-        for claim in &step.claims_to_delete {
-            if may() {
-                self.delete_claim(&claim.name, &claim.uid);
-            }
-        }
-        for order in &step.orders {
-            if may() {
-                self.obey(order);
-            }
-        }
-        for rack in &plan.racks {
-            if may() {
-                self.write(rack);
-            }
-        }
-        if may() {
-            self.records = step.records;
-        }
+        let decided = self.decide();
+        self.check(&decided.plan.database);
+        self.carry_out(decided, writes);
         self.move_on();
+    }
+
+    /// Whether everything is as it should be and nothing goes on.
+    pub(crate) fn rests(&self) -> bool {
+        let mut next = self.clone();
+        next.turn(usize::MAX);
+        next.fingerprint() == self.fingerprint()
+    }
+
+    pub(crate) fn decide(&self) -> Decided {
+        Decided {
+            plan: self.plan(),
+            by: self.recorded,
+        }
     }
 
     /// What must never be, whatever was cut off before.
@@ -235,220 +248,26 @@ impl Sim {
         assert!(down <= 1 || self.records.is_empty(), "{:?}", self.ring);
     }
 
-    fn obey(&mut self, order: &Order) {
-        match order {
-            Order::Start { pod, order } => {
-                let Some(live) = self.pods.get(&pod.name).cloned() else {
-                    return;
-                };
-                assert_eq!(live.uid, order.pod_uid);
-                self.log.push(format!("start {}", pod.name));
-                let disk = self.disk(&pod.name);
-                assert!(!matches!(disk, Disk::Known { .. }), "started over data");
-                if let Some(lost) = &order.replace {
-                    self.ring.retain(|n| n.host_id != lost.host_id);
-                } else if order.seeds == [live.ip.clone()] {
-                    assert!(self.ring.is_empty(), "a second database was begun");
-                }
-                let host_id = self.uuid();
-                self.ring.push(Node {
-                    host_id: host_id.clone(),
-                    address: live.ip,
-                    up: true,
-                    state: NodeState::Joining,
-                    load_bytes: 1 << 30,
-                });
-                self.pods.get_mut(&pod.name).unwrap().host_id = Some(host_id);
-                self.volume(&pod.name).disk = Disk::Begun;
-            }
-            Order::Decommission { pod, target } => {
-                let fails = self.decommission_fails;
-                let Some(live) = self.pods.get_mut(&pod.name) else {
-                    return;
-                };
-                assert_eq!(live.uid, target.pod_uid);
-                assert_eq!(live.host_id.as_ref(), Some(&target.host_id));
-                self.log.push(format!("leave {}", pod.name));
-                if fails {
-                    let error = "Unable to find new replica".to_owned();
-                    live.decommission = Some(Decommission::Failed { error });
-                    return;
-                }
-                live.decommission = Some(Decommission::Running);
-                let node = self.ring.iter_mut().find(|n| n.host_id == target.host_id);
-                node.unwrap().state = NodeState::Leaving;
-            }
-        }
-    }
-
-    fn write(&mut self, step: &RackStep) {
-        let RackStep {
-            rack,
-            members,
-            partition,
-            template,
-        } = step;
-        let (hash, spec) = match template {
-            Template::Wanted => (self.wanted(rack), self.spec_hash()),
-            Template::Held {
-                template_hash,
-                spec_hash,
-                ..
-            } => (template_hash.clone().unwrap(), spec_hash.clone().unwrap()),
-        };
-        let before = self.racks.get(rack).cloned();
-        for ordinal in *members..before.as_ref().map_or(0, |b| b.replicas) {
-            let pod = format!("chat-db-{rack}-{ordinal}");
-            let host_id = self.pods.get(&pod).and_then(|p| p.host_id.clone());
-            assert!(
-                !self
-                    .ring
-                    .iter()
-                    .any(|n| Some(&n.host_id) == host_id.as_ref()),
-                "{pod} is dropped while it is a node of the ring"
-            );
-        }
-        if before.as_ref().is_none_or(|b| b.replicas != *members) {
-            self.log.push(format!("{rack} has {members}"));
-        }
-        let old = match &before {
-            Some(b) if b.template == hash => b.old.clone(),
-            Some(b) => b.template.clone(),
-            None => hash.clone(),
-        };
-        self.racks.insert(
-            rack.clone(),
-            Set {
-                replicas: *members,
-                partition: *partition,
-                template: hash,
-                spec,
-                old,
-            },
-        );
-    }
-
-    fn delete_claim(&mut self, claim: &str, uid: &str) {
-        let pod = claim.strip_prefix("data-").unwrap();
-        let volume = self.disks.get(pod).cloned();
-        let Some(volume) = volume.filter(|v| v.uid == uid) else {
-            return;
-        };
-        assert!(!self.pods.contains_key(pod), "a claim goes under its pod");
-        if let Disk::Known { host_id } = &volume.disk {
-            assert!(
-                !self.ring.iter().any(|n| n.host_id == *host_id),
-                "a claim goes with its data"
-            );
-        }
-        self.log.push(format!("delete {claim}"));
-        self.disks.remove(pod);
-    }
-
-    /// Controllers, kubelets and databases do what they would within a while.
-    fn move_on(&mut self) {
-        self.clock += jiff::SignedDuration::from_secs(10);
-        // Nodes: what was begun ends.
-        for node in &mut self.ring {
-            if node.state == NodeState::Joining {
-                node.state = NodeState::Normal;
-                let pod = self
-                    .pods
-                    .iter()
-                    .find(|(_, p)| p.host_id.as_ref() == Some(&node.host_id));
-                if let Some((name, _)) = pod {
-                    let host_id = node.host_id.clone();
-                    self.disks.get_mut(name).unwrap().disk = Disk::Known { host_id };
-                }
-            }
+    /// As if another operator had made all this, which knew neither agents nor records; and now there is this one,
+    /// which would make the pods of another template.
+    pub(crate) fn inherited(&mut self) {
+        self.records.clear();
+        self.agentless = Some(self.wanted("a"));
+        for volume in self.disks.values_mut() {
+            volume.disk = Disk::Unmarked;
         }
         for pod in self.pods.values_mut() {
-            if pod.decommission == Some(Decommission::Running) {
-                pod.decommission = Some(Decommission::Done);
-                pod.left = true;
-                self.ring
-                    .retain(|n| Some(&n.host_id) != pod.host_id.as_ref());
-            }
+            pod.revision = self.agentless.clone().unwrap();
         }
-        for (rack, set) in self.racks.clone() {
-            self.move_set(&rack, &set);
+        for set in self.racks.values_mut() {
+            set.template = self.agentless.clone().unwrap();
         }
+        self.cluster.agent_image = "operator:2".to_owned();
+        self.log.clear();
     }
 
-    /// One change a turn, as an ordered StatefulSet.
-    fn move_set(&mut self, rack: &str, set: &Set) {
-        let name = |ordinal| format!("chat-db-{rack}-{ordinal}");
-        for ordinal in set.replicas..8 {
-            self.stop(&name(ordinal));
-        }
-        for ordinal in 0..set.replicas {
-            let pod = name(ordinal);
-            let revision = if ordinal >= set.partition {
-                &set.template
-            } else {
-                &set.old
-            };
-            if !self.pods.contains_key(&pod) {
-                self.start(&pod, revision);
-                return;
-            }
-            if !self.ready(&pod) {
-                return;
-            }
-        }
-        for ordinal in (set.partition..set.replicas).rev() {
-            let pod = name(ordinal);
-            if self.pods[&pod].revision != set.template {
-                self.log.push(format!("restart {pod}"));
-                self.stop(&pod);
-                return;
-            }
-        }
-    }
-
-    fn start(&mut self, pod: &str, revision: &str) {
-        let uid = self.uuid();
-        self.disks.entry(pod.to_owned()).or_insert_with(|| Volume {
-            uid: format!("claim-{uid}"),
-            disk: Disk::Blank,
-        });
-        let ip = format!("10.0.0.{}", self.serial);
-        let mut started = Pod {
-            uid,
-            revision: revision.to_owned(),
-            ip: ip.clone(),
-            host_id: None,
-            decommission: None,
-            left: false,
-        };
-        // It finds its data, and starts by itself.
-        if let Disk::Known { host_id } = self.disk(pod)
-            && self.bad_template.as_deref() != Some(revision)
-        {
-            if let Some(node) = self.ring.iter_mut().find(|n| n.host_id == host_id) {
-                node.up = true;
-                node.address = ip;
-            }
-            started.host_id = Some(host_id);
-        }
-        self.pods.insert(pod.to_owned(), started);
-    }
-
-    /// The pod goes; what it was in the ring is down.
-    pub(crate) fn stop(&mut self, pod: &str) {
-        if let Some(gone) = self.pods.remove(pod) {
-            for node in &mut self.ring {
-                if Some(&node.host_id) == gone.host_id.as_ref() {
-                    node.up = false;
-                }
-            }
-        }
-    }
-
-    /// The disk under a pod is lost, with the pod.
-    pub(crate) fn lose_disk(&mut self, pod: &str) {
-        self.stop(pod);
-        self.disks.remove(pod);
+    fn has_agent(&self, pod: &Pod) -> bool {
+        self.agentless.as_ref() != Some(&pod.revision)
     }
 
     fn ready(&self, pod: &str) -> bool {

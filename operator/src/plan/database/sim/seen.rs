@@ -53,7 +53,7 @@ impl Sim {
             uid: Some(pod.uid.clone()),
             revision: Some(pod.revision.clone()),
             scheduled: true,
-            has_agent: self.agents,
+            has_agent: self.has_agent(pod),
             ..PodSeen::default()
         };
         let factor = self.managed("a").0.replication_factor;
@@ -68,6 +68,7 @@ impl Sim {
             reports: self
                 .pods
                 .iter()
+                .filter(|(_, p)| self.has_agent(p))
                 .map(|(n, p)| (n.clone(), self.report(p, n)))
                 .collect(),
             facts: self
@@ -124,6 +125,7 @@ impl Sim {
             template_hash: Some(set.template.clone()),
             spec_hash: Some(set.spec.clone()),
             template: Some(Box::default()),
+            version: Some(set.version.to_string()),
             ..StatefulSetSeen::default()
         }
     }

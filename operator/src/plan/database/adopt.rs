@@ -1,0 +1,98 @@
+//! Nodes of an operator that put no agents beside them and kept no record: each is taken over when its pod is changed
+//! for the first time, which somebody has consented to. It comes back on data that nobody has signed, and
+//! is let start only as the one node that the others miss.
+
+use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
+
+use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, join, record};
+use crate::observe::PodSeen;
+
+/// Begins with a pod that is not on record and whose disk holds data that nobody has signed.
+pub(super) fn begin(
+    sight: &Sight<'_>,
+    nodes: &mut NodesStep,
+    rack: &str,
+    pod: &PodSeen,
+) -> Option<DatabaseWait> {
+    let host_id = match missed(sight, nodes, pod) {
+        Ok(host_id) => host_id,
+        Err(why) => {
+            nodes.trouble = Some(DatabaseTrouble::DiskLost {
+                pod: pod.name.clone(),
+                words: format!(
+                    "its disk holds data that is not signed, and it is not on record: it is started only as the one \
+                     node that the others miss, and {why}; put the right volume back, or empty this one"
+                ),
+            });
+            return None;
+        }
+    };
+    let back = DatabaseNode {
+        host_id,
+        ..record::new(sight, &pod.name, rack, DatabaseNodeState::Joining)
+    };
+    let wait = |progress: &str| {
+        Some(DatabaseWait::Joining {
+            pod: pod.name.clone(),
+            progress: progress.to_owned(),
+        })
+    };
+    if back.host_id.is_some()
+        && let Err(why) = join::ready_for_change(sight, nodes, Some(&back))
+    {
+        return Some(DatabaseWait::Health {
+            step: format!("{} comes back to the database", pod.name),
+            why,
+        });
+    }
+    nodes.records.push(back);
+    wait("it is its turn to come back on its own data")
+}
+
+/// The node that must be this one. `None` while there is nobody to ask: it is the first one that is taken over, and
+/// all the others serve.
+fn missed(
+    sight: &Sight<'_>,
+    nodes: &NodesStep,
+    pod: &PodSeen,
+) -> Result<Option<String>, &'static str> {
+    let recorded = |host_id: &String| {
+        let is = |r: &DatabaseNode| r.host_id.as_ref() == Some(host_id);
+        nodes.records.iter().any(is)
+    };
+    let views: Vec<_> = health::members(&nodes.records)
+        .filter_map(|member| health::view(sight, &member.name).ok())
+        .collect();
+    if views.is_empty() {
+        let others = sight
+            .world
+            .database_pods
+            .iter()
+            .filter(|p| p.name != pod.name);
+        let serve = nodes.records.is_empty() && others.count() == unrecorded(sight, pod).len();
+        return if serve {
+            Ok(None)
+        } else {
+            Err("nobody can be asked")
+        };
+    }
+    let down = views.iter().flat_map(|view| &view.nodes).filter(|n| !n.up);
+    let mut missed: Vec<_> = down
+        .map(|n| n.host_id.clone())
+        .filter(|id| !recorded(id))
+        .collect();
+    missed.sort();
+    missed.dedup();
+    match missed.as_slice() {
+        [one] => Ok(Some(one.clone())),
+        [] => Err("they miss none"),
+        _ => Err("they miss more than one"),
+    }
+}
+
+/// The other pods that have no agent and serve, for all that Kubernetes knows.
+pub(super) fn unrecorded<'a>(sight: &Sight<'a>, pod: &PodSeen) -> Vec<&'a PodSeen> {
+    let pods = sight.world.database_pods.iter();
+    pods.filter(|p| p.name != pod.name && !p.has_agent && p.ready && !p.terminating)
+        .collect()
+}

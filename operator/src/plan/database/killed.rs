@@ -1,0 +1,181 @@
+//! Every transition with an operator that dies after its first, second, … write of any turn, or whose decision is
+//! carried out long after it was made, by whatever the world is then: the end is the same, and what must
+//! never happen (see `Sim::check` and the assertions of the world) did not.
+
+use super::sim::{Sim, spec, two_and_two};
+
+/// What somebody asks of a database of two racks with two nodes each, or does to it.
+struct Change {
+    what: &'static str,
+    begin: fn(&mut Sim),
+    /// What is asked so many turns later.
+    then: Option<(usize, fn(&mut Sim))>,
+}
+
+/// Turns in which something may go wrong, which is longer than any of the changes takes.
+const TURNS: usize = 22;
+
+fn delete(spec: &str) -> String {
+    format!("{spec}  reclaim: Delete\n")
+}
+
+fn grow(sim: &mut Sim) {
+    sim.respec(&delete(&spec(2, &[3, 2])));
+}
+
+fn shrink(sim: &mut Sim) {
+    sim.respec(&delete(&spec(2, &[2, 1])));
+}
+
+fn take_back(sim: &mut Sim) {
+    sim.respec(&delete(&two_and_two()));
+}
+
+fn roll(sim: &mut Sim) {
+    sim.also("  image: next\n");
+}
+
+fn shrink_too(sim: &mut Sim) {
+    sim.respec(&format!("{}  image: next\n", delete(&spec(2, &[2, 1]))));
+}
+
+fn lose_a_disk(sim: &mut Sim) {
+    sim.lose_disk("chat-db-a-1");
+}
+
+fn lose_another_disk(sim: &mut Sim) {
+    sim.lose_disk("chat-db-b-0");
+}
+
+fn changes() -> Vec<Change> {
+    let change = |what, begin, then| Change { what, begin, then };
+    vec![
+        change("grow", grow, None),
+        change("shrink", shrink, None),
+        change("roll", roll, None),
+        change("replace", lose_a_disk, None),
+        change("shrink, taken back at once", shrink, Some((1, take_back))),
+        change(
+            "shrink, taken back when it is told",
+            shrink,
+            Some((2, take_back)),
+        ),
+        change(
+            "shrink, taken back when it is done",
+            shrink,
+            Some((4, take_back)),
+        ),
+        change("grow, taken back", grow, Some((2, take_back))),
+        change("roll, and shrink meanwhile", roll, Some((2, shrink_too))),
+        change("shrink, and roll meanwhile", shrink, Some((2, roll))),
+        change(
+            "grow, and a disk is lost meanwhile",
+            grow,
+            Some((2, lose_a_disk)),
+        ),
+    ]
+}
+
+impl Change {
+    /// What is asked before this turn.
+    fn ask(&self, sim: &mut Sim, at: usize) {
+        if at == 0 {
+            (self.begin)(sim);
+        }
+        if let Some((when, then)) = self.then
+            && at == when
+        {
+            then(sim);
+        }
+    }
+
+    /// Every state of a calm course, before the operator looks; and its end.
+    fn course(&self) -> (Vec<Sim>, Sim) {
+        let mut sim = Sim::up(&delete(&two_and_two()));
+        let mut states = Vec::new();
+        for at in 0..TURNS {
+            self.ask(&mut sim, at);
+            states.push(sim.clone());
+            sim.turn(usize::MAX);
+            if at > self.then.map_or(0, |(when, _)| when) && sim.rests() {
+                break;
+            }
+        }
+        sim.run();
+        (states, sim)
+    }
+
+    /// From this state before turn `at`, calmly to the end.
+    fn on(&self, mut sim: Sim, at: usize) -> Sim {
+        let asked = self.then.map_or(0, |(when, _)| when + 1);
+        for at in at..asked {
+            self.ask(&mut sim, at);
+            sim.turn(usize::MAX);
+        }
+        sim.run();
+        sim
+    }
+}
+
+fn assert_same(sim: &Sim, calm: &Sim, place: &str) {
+    assert_eq!(sim.members(), calm.members(), "{place}: {:?}", sim.log);
+    assert_eq!(sim.told(), calm.told(), "{place}: {:?}", sim.log);
+    assert_eq!(sim.waits(), calm.waits(), "{place}: {:?}", sim.log);
+}
+
+#[test]
+fn an_operator_that_dies_between_any_two_writes_ends_where_it_would_have() {
+    for change in changes() {
+        let (states, calm) = change.course();
+        for (at, state) in states.iter().enumerate() {
+            for writes in 0..state.decide().writes() {
+                let mut sim = state.clone();
+                sim.turn(writes);
+                let sim = change.on(sim, at + 1);
+                let place = format!("{}, turn {at}, {writes} writes", change.what);
+                assert_same(&sim, &calm, &place);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_operator_that_dies_again_and_again_ends_where_it_would_have() {
+    for change in changes() {
+        let (states, calm) = change.course();
+        for writes in 0..5 {
+            let mut sim = states[0].clone();
+            for at in 0..2 * states.len() {
+                if at > 0 {
+                    change.ask(&mut sim, at);
+                }
+                sim.turn(if at % 2 == 0 { writes } else { usize::MAX });
+            }
+            sim.run();
+            assert_same(&sim, &calm, &format!("{}, {writes} writes", change.what));
+        }
+    }
+}
+
+/// Two operators at once, one of which is slow: it has looked and decided, and is held up until the other one has
+/// done a good deal.
+#[test]
+fn what_an_operator_decided_long_ago_does_no_harm() {
+    for change in changes() {
+        let (states, calm) = change.course();
+        for (decided_in, state) in states.iter().enumerate() {
+            let late = state.decide();
+            for (at, state) in states.iter().enumerate().skip(decided_in + 1).step_by(2) {
+                let mut sim = state.clone();
+                sim.carry_out(late.clone(), usize::MAX);
+                sim.turn(usize::MAX);
+                let sim = change.on(sim, at + 1);
+                let place = format!(
+                    "{}, decided in turn {decided_in}, done in {at}",
+                    change.what
+                );
+                assert_same(&sim, &calm, &place);
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What goes on by itself: controllers, kubelets, nodes, disks.
+
+use super::{Pod, Set, Sim, Volume};
+use crate::engine::{Decommission, Disk, NodeState};
+
+impl Sim {
+    /// Controllers, kubelets and databases do what they would within a while.
+    pub(super) fn move_on(&mut self) {
+        self.clock += jiff::SignedDuration::from_secs(10);
+        // Nodes: what was begun ends.
+        for node in &mut self.ring {
+            if node.state == NodeState::Joining {
+                node.state = NodeState::Normal;
+                let pod = self
+                    .pods
+                    .iter()
+                    .find(|(_, p)| p.host_id.as_ref() == Some(&node.host_id));
+                if let Some((name, _)) = pod {
+                    let host_id = node.host_id.clone();
+                    let volume = self.disks.get_mut(name).unwrap();
+                    volume.of = Some(host_id.clone());
+                    volume.disk = Disk::Known { host_id };
+                }
+            }
+        }
+        for pod in self.pods.values_mut() {
+            if pod.decommission == Some(Decommission::Running) {
+                pod.decommission = Some(Decommission::Done);
+                pod.left = true;
+                self.gone.extend(pod.host_id.clone());
+                self.ring
+                    .retain(|n| Some(&n.host_id) != pod.host_id.as_ref());
+            }
+        }
+        for (rack, set) in self.racks.clone() {
+            self.move_set(&rack, &set);
+        }
+    }
+
+    /// One change a turn, as an ordered StatefulSet.
+    fn move_set(&mut self, rack: &str, set: &Set) {
+        let name = |ordinal| format!("chat-db-{rack}-{ordinal}");
+        for ordinal in set.replicas..8 {
+            self.stop(&name(ordinal));
+        }
+        for ordinal in 0..set.replicas {
+            let pod = name(ordinal);
+            let revision = if ordinal >= set.partition {
+                &set.template
+            } else {
+                &set.old
+            };
+            if !self.pods.contains_key(&pod) {
+                self.start(&pod, revision);
+                return;
+            }
+            if !self.ready(&pod) {
+                return;
+            }
+        }
+        for ordinal in (set.partition..set.replicas).rev() {
+            let pod = name(ordinal);
+            if self.pods[&pod].revision != set.template {
+                self.log.push(format!("restart {pod}"));
+                self.stop(&pod);
+                return;
+            }
+        }
+    }
+
+    fn start(&mut self, pod: &str, revision: &str) {
+        let uid = self.uuid();
+        self.disks.entry(pod.to_owned()).or_insert_with(|| Volume {
+            uid: format!("claim-{uid}"),
+            disk: Disk::Blank,
+            of: None,
+        });
+        let ip = format!("10.0.0.{}", self.serial);
+        let mut started = Pod {
+            uid,
+            revision: revision.to_owned(),
+            ip: ip.clone(),
+            host_id: None,
+            decommission: None,
+            left: false,
+        };
+        // It finds its data, and starts by itself; without an agent it starts on whatever there is.
+        let own = match self.disk(pod) {
+            Disk::Known { host_id } => Some(host_id),
+            Disk::Unmarked if !self.has_agent(&started) => self.disks[pod].of.clone(),
+            Disk::Blank | Disk::Begun | Disk::Unmarked => None,
+        };
+        if let Some(host_id) = own
+            && self.bad_template.as_deref() != Some(revision)
+        {
+            assert!(
+                !self.gone.contains(&host_id),
+                "{pod} starts on what a node left behind"
+            );
+            if let Some(node) = self.ring.iter_mut().find(|n| n.host_id == host_id) {
+                node.up = true;
+                node.address = ip;
+            }
+            started.host_id = Some(host_id);
+        }
+        self.pods.insert(pod.to_owned(), started);
+    }
+
+    /// The pod goes; what it was in the ring is down.
+    pub(crate) fn stop(&mut self, pod: &str) {
+        if let Some(gone) = self.pods.remove(pod) {
+            for node in &mut self.ring {
+                if Some(&node.host_id) == gone.host_id.as_ref() {
+                    node.up = false;
+                }
+            }
+        }
+    }
+
+    /// The disk under a pod is lost, with the pod.
+    pub(crate) fn lose_disk(&mut self, pod: &str) {
+        self.stop(pod);
+        self.disks.remove(pod);
+    }
+}

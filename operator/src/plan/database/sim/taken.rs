@@ -1,0 +1,182 @@
+//! What the world takes of what the operator does: the API server, and the agents in pods.
+
+use super::{Decided, Set, Sim};
+use crate::{
+    engine::{Decommission, Disk, Node, NodeState},
+    plan::database::{Order, RackStep, Template},
+};
+
+impl Sim {
+    /// Does what was decided, in the order in which `reconcile` does it, and stops after so many writes.
+    pub(crate) fn carry_out(&mut self, decided: Decided, writes: usize) {
+        let Decided { plan, by } = decided;
+        let step = plan.database;
+        let mut left = writes;
+        let mut may = || {
+            let yes = left > 0;
+            left = left.saturating_sub(1);
+            yes
+        };
+        for pod in &step.pods_to_delete {
+            if may() && self.pods.get(&pod.name).is_some_and(|p| p.uid == pod.uid) {
+                self.stop(&pod.name);
+            }
+        }
+        for claim in &step.claims_to_delete {
+            if may() {
+                self.delete_claim(&claim.name, &claim.uid);
+            }
+        }
+        for order in &step.orders {
+            if may() {
+                self.obey(order);
+            }
+        }
+        for rack in &plan.racks {
+            if may() {
+                self.write(rack);
+            }
+        }
+        if may() && by == self.recorded && self.records != step.records {
+            self.records = step.records;
+            self.recorded += 1;
+        }
+    }
+
+    /// As agents do: an order for another pod or node than is there is not taken.
+    fn obey(&mut self, order: &Order) {
+        match order {
+            Order::Start { pod, order } => {
+                let Some(live) = self.pods.get(&pod.name).cloned() else {
+                    return;
+                };
+                if live.uid != order.pod_uid || live.host_id.is_some() {
+                    return;
+                }
+                self.log.push(format!("start {}", pod.name));
+                let disk = self.disk(&pod.name);
+                assert!(!matches!(disk, Disk::Known { .. }), "started over data");
+                if let Some(lost) = &order.replace {
+                    self.ring.retain(|n| n.host_id != lost.host_id);
+                } else if order.seeds == [live.ip.clone()] {
+                    assert!(self.ring.is_empty(), "a second database was begun");
+                }
+                let kept = self.disks[&pod.name].of.clone();
+                if let (Disk::Unmarked, Some(host_id)) = (&disk, kept) {
+                    assert_ne!(order.seeds, [live.ip.clone()], "it asks nobody");
+                    let node = self.ring.iter_mut().find(|n| n.host_id == host_id).unwrap();
+                    (node.up, node.address) = (true, live.ip);
+                    self.pods.get_mut(&pod.name).unwrap().host_id = Some(host_id.clone());
+                    self.volume(&pod.name).disk = Disk::Known { host_id };
+                    return;
+                }
+                let host_id = self.uuid();
+                self.ring.push(Node {
+                    host_id: host_id.clone(),
+                    address: live.ip,
+                    up: true,
+                    state: NodeState::Joining,
+                    load_bytes: 1 << 30,
+                });
+                self.pods.get_mut(&pod.name).unwrap().host_id = Some(host_id);
+                self.volume(&pod.name).disk = Disk::Begun;
+            }
+            Order::Decommission { pod, target } => {
+                let fails = self.decommission_fails;
+                let Some(live) = self.pods.get_mut(&pod.name) else {
+                    return;
+                };
+                if live.uid != target.pod_uid || live.host_id.as_ref() != Some(&target.host_id) {
+                    return;
+                }
+                // It leaves already, or has left.
+                if live.decommission == Some(Decommission::Running) || live.left {
+                    return;
+                }
+                self.log.push(format!("leave {}", pod.name));
+                if fails {
+                    let error = "Unable to find new replica".to_owned();
+                    live.decommission = Some(Decommission::Failed { error });
+                    return;
+                }
+                live.decommission = Some(Decommission::Running);
+                let node = self.ring.iter_mut().find(|n| n.host_id == target.host_id);
+                node.unwrap().state = NodeState::Leaving;
+            }
+        }
+    }
+
+    fn write(&mut self, step: &RackStep) {
+        let RackStep {
+            rack,
+            members,
+            partition,
+            template,
+            version,
+        } = step;
+        let live = self.racks.get(rack).map(|set| set.version);
+        if version
+            .as_ref()
+            .is_some_and(|v| live.map(|l| l.to_string()).as_ref() != Some(v))
+        {
+            // Somebody has written meanwhile.
+            return;
+        }
+        let (hash, spec) = match template {
+            Template::Wanted => (self.wanted(rack), self.spec_hash()),
+            Template::Held {
+                template_hash,
+                spec_hash,
+                ..
+            } => (template_hash.clone().unwrap(), spec_hash.clone().unwrap()),
+        };
+        let before = self.racks.get(rack).cloned();
+        for ordinal in *members..before.as_ref().map_or(0, |b| b.replicas) {
+            let pod = format!("chat-db-{rack}-{ordinal}");
+            let host_id = self.pods.get(&pod).and_then(|p| p.host_id.clone());
+            assert!(
+                !self
+                    .ring
+                    .iter()
+                    .any(|n| Some(&n.host_id) == host_id.as_ref()),
+                "{pod} is dropped while it is a node of the ring"
+            );
+        }
+        if before.as_ref().is_none_or(|b| b.replicas != *members) {
+            self.log.push(format!("{rack} has {members}"));
+        }
+        let old = match &before {
+            Some(b) if b.template == hash => b.old.clone(),
+            Some(b) => b.template.clone(),
+            None => hash.clone(),
+        };
+        self.racks.insert(
+            rack.clone(),
+            Set {
+                replicas: *members,
+                partition: *partition,
+                template: hash,
+                spec,
+                old,
+                version: live.unwrap_or_default() + 1,
+            },
+        );
+    }
+
+    fn delete_claim(&mut self, claim: &str, uid: &str) {
+        let pod = claim.strip_prefix("data-").unwrap();
+        let volume = self.disks.get(pod).cloned();
+        let Some(volume) = volume.filter(|v| v.uid == uid) else {
+            return;
+        };
+        assert!(!self.pods.contains_key(pod), "a claim goes under its pod");
+        if let Disk::Known { host_id } = &volume.disk {
+            assert!(
+                !self.ring.iter().any(|n| n.host_id == *host_id),
+                "a claim goes with its data"
+            );
+        }
+        self.log.push(format!("delete {claim}"));
+        self.disks.remove(pod);
+    }
+}
