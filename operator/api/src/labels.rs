@@ -8,6 +8,8 @@ pub const CLUSTER: &str = "readstates.dev/cluster";
 pub const RACK: &str = "readstates.dev/rack";
 /// What part of a cluster an object is: see [`Component`].
 pub const COMPONENT: &str = "app.kubernetes.io/component";
+/// The zone of a node, and from Kubernetes 1.35 on of the pods on it.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// What an object is a part of.
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
 /// Hash of the object as the operator last applied it (annotation).

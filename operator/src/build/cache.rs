@@ -150,6 +150,8 @@ fn environment(cluster: &ValidatedCluster) -> Vec<EnvVar> {
     vec![
         env::field(env::MEMBER, "metadata.name"),
         env::value(env::ADVERTISE, format!("http://{host}:{}", ports::HTTP)),
+        // Kubernetes 1.35 and later put the node's zone on the pod. Before, it is empty: not known.
+        env::field(env::ZONE, &format!("metadata.labels['{}']", labels::ZONE)),
         env::value(env::RING_NAMESPACE, id.namespace.clone()),
         env::value(env::RING_NAME, id.cache()),
         env::value(env::LISTEN, format!("0.0.0.0:{}", ports::HTTP)),

@@ -10,6 +10,8 @@ pub(super) const ADVERTISE: &str = "READSTATES_ADVERTISE";
 /// `--ring-namespace` and `--ring-name`: where the ring is kept.
 pub(super) const RING_NAMESPACE: &str = "READSTATES_RING_NAMESPACE";
 pub(super) const RING_NAME: &str = "READSTATES_RING_NAME";
+/// `--zone`.
+pub(super) const ZONE: &str = "READSTATES_ZONE";
 pub(super) const LISTEN: &str = "READSTATES_LISTEN";
 pub(super) const ADMIN_LISTEN: &str = "READSTATES_ADMIN_LISTEN";
 pub(super) const STORE: &str = "READSTATES_STORE";

@@ -14,6 +14,7 @@ use k8s_openapi::{
         util::intstr::IntOrString,
     },
 };
+use readstates_operator_api::labels::ZONE;
 
 use crate::validate::Volume;
 
@@ -21,7 +22,6 @@ use crate::validate::Volume;
 pub(super) const DATA: &str = "data";
 
 const HOST: &str = "kubernetes.io/hostname";
-const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Runs as this user and group, in the way the `restricted` pod security standard asks for.
 pub(super) fn restricted(user: i64) -> PodSecurityContext {

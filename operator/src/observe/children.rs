@@ -74,6 +74,7 @@ pub(super) fn pod(pod: &Pod) -> PodSeen {
         uid: pod.uid(),
         revision: pod.labels().get(REVISION).cloned(),
         scheduled: pod.spec.as_ref().is_some_and(|s| s.node_name.is_some()),
+        zone: pod.labels().get(labels::ZONE).cloned(),
         has_agent: pod.spec.as_ref().is_some_and(has_agent),
         disk: super_disks::stage(pod),
         running: ready || containers(&status).any(runs),

@@ -144,6 +144,8 @@ pub struct PodSeen {
     pub revision: Option<String>,
     /// Whether it has a node to run on.
     pub scheduled: bool,
+    /// The zone of that node, where Kubernetes says it on the pod (1.35 and later).
+    pub zone: Option<String>,
     /// Whether there is an agent in it (database only).
     pub has_agent: bool,
     /// How far its super-disk is, if it has one (database only).

@@ -37,7 +37,7 @@ pub struct RingArgs {
     #[arg(long, env = "READSTATES_ADVERTISE", value_name = "URL")]
     pub advertise: Option<String>,
 
-    /// The zone this member runs in, for the ring document.
+    /// The zone this member runs in, for the ring document. Empty: not known.
     #[arg(long, env = "READSTATES_ZONE", value_name = "ZONE")]
     pub zone: Option<String>,
 }
@@ -145,7 +145,7 @@ impl RingArgs {
             None => format!("http://{listen}"),
         };
         // The process has no incarnation yet; whether it can be listed does not depend on it.
-        let listed = RingMember::new(&*self.member, Incarnation::new(0), url, self.zone.clone());
+        let listed = RingMember::new(&*self.member, Incarnation::new(0), url, self.known_zone());
         match listed {
             Ok(listed) => Ok(self.advertise.as_ref().map(|_| listed.url().to_owned())),
             Err(error) => {
@@ -158,5 +158,10 @@ impl RingArgs {
                 wrong(flag, error.to_string())
             }
         }
+    }
+
+    /// The zone; Kubernetes hands on a label that the pod does not have as an empty one.
+    pub fn known_zone(&self) -> Option<String> {
+        self.zone.clone().filter(|zone| !zone.is_empty())
     }
 }

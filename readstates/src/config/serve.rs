@@ -153,7 +153,8 @@ impl ServeConfig {
                            cql://HOST/KEYSPACE";
             return wrong("--store", problem.into());
         }
-        let RingArgs { member, zone, .. } = ring;
+        let zone = ring.known_zone();
+        let RingArgs { member, .. } = ring;
         Ok(Self {
             listen,
             admin_listen,
@@ -304,7 +305,7 @@ mod tests {
                 &["--advertise", "http://HOST"],
             ),
             (&["--member", "a b"], &["--member", "\"a b\""]),
-            (&["--zone", ""], &["--zone", "printable"]),
+            (&["--zone", "a\tb"], &["--zone", "printable"]),
             (&["--ring", "file:"], &["--ring", "folder is missing"]),
             (
                 &["--ring", "kubernetes", "--ring-name", "chat"],
