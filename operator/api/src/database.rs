@@ -114,7 +114,8 @@ pub struct DatabaseSpec {
     pub image: Option<String>,
 
     /// Requests and limits of a member. Half of the memory limit becomes Cassandra's heap; whole
-    /// CPUs of the limit become ScyllaDB's shards. Default: 1 CPU and 4Gi requested, 4Gi as limit.
+    /// CPUs of the limit become ScyllaDB's shards, pinned to CPUs of their own where the node hands them out
+    /// and requests equal limits. Default: 1 CPU and 4Gi requested, 4Gi as limit; with ScyllaDB 1 CPU, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 

@@ -11,6 +11,7 @@
 //! node, can tell, and an order names the pod that it means by UID.
 
 mod disk;
+mod layout;
 mod order;
 mod prepare;
 mod serve;

@@ -13,7 +13,7 @@ use axum::{
 use tokio::{net::TcpListener, sync::watch};
 
 use super::{
-    PrepareArgs, disk,
+    Common, EngineName, PrepareArgs, disk, layout,
     order::{self, Refusal},
     start,
 };
@@ -40,7 +40,8 @@ pub async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
         Disk::Known { .. } => by_itself(&args).await,
         Disk::Blank | Disk::Begun | Disk::Unmarked => ordered(&args, found.clone()).await?,
     };
-    let text = start::file(args.common.engine, &order).map_err(anyhow::Error::msg)?;
+    let mut text = start::file(args.common.engine, &order).map_err(anyhow::Error::msg)?;
+    text += &measured(&args.common)?;
     if matches!(found, Disk::Blank) {
         // From here on the disk is somebody's, whatever becomes of the start.
         disk::sign(&args.common.data, None).context("failed to sign the disk")?;
@@ -48,6 +49,21 @@ pub async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
     fs::write(args.shared.join(START), text).context("failed to write the start file")?;
     tracing::info!(seeds = ?order.seeds, replace = ?order.replace, "the database may start");
     Ok(())
+}
+
+/// What the engine is told of the disk's speed: only `ScyllaDB` wants to know.
+fn measured(common: &Common) -> anyhow::Result<String> {
+    match common.engine {
+        EngineName::Cassandra => return Ok(String::new()),
+        EngineName::Scylla => {}
+    }
+    let layout = layout::of(&common.data).context("failed to ask what the disk is made of")?;
+    let Some(file) = start::figures(&common.data, &layout) else {
+        tracing::warn!(busy = ?layout.busy, "the disk is not measured while it does this");
+        return Ok(String::new());
+    };
+    tracing::info!(file = ?file, measured = file.exists(), "the disk's figures");
+    Ok(start::figures_line(&file))
 }
 
 /// The sidecar runs in the database's image, which does not have this program.

@@ -1,9 +1,12 @@
 //! The start file: what the database's own container reads before it starts the image's entrypoint. In:
 //! a start order. Out: lines of shell, with nothing in them but what parsed as an address or an identity.
 
-use std::net::IpAddr;
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
-use super::EngineName;
+use super::{EngineName, layout::Layout};
 use crate::engine::Start;
 
 /// The text of the start file.
@@ -51,6 +54,18 @@ pub(super) fn file(engine: EngineName, order: &Start) -> Result<String, String> 
         "export {name}='{seeds}'\n{}",
         replace.unwrap_or_default()
     ))
+}
+
+/// What `ScyllaDB` is told of the disk under `data`: the file with its figures, which it measures first where there
+/// is none. Nothing while they could not be trusted: then it starts without, and a later start measures.
+pub(super) fn figures(data: &Path, layout: &Layout) -> Option<PathBuf> {
+    let file = data.join(format!(".readstates-io-{}.yaml", layout.key));
+    (file.exists() || layout.busy.is_none()).then_some(file)
+}
+
+/// The line that says so.
+pub(super) fn figures_line(file: &Path) -> String {
+    format!("export SCYLLA_IO='{}'\n", file.display())
 }
 
 fn address(text: &str) -> Result<IpAddr, String> {
@@ -104,6 +119,30 @@ mod tests {
                 "export SCYLLA_SEEDS{seeds}export SCYLLA_REPLACE='--replace-node-first-boot 7c0f-01'\n"
             )
         );
+    }
+
+    #[test]
+    fn a_disk_is_measured_once_for_each_layout_and_never_while_it_resyncs() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = |key: &str, busy: Option<&str>| Layout {
+            key: key.to_owned(),
+            busy: busy.map(str::to_owned),
+        };
+        let figures = |key, busy| figures(dir.path(), &layout(key, busy));
+        assert_eq!(figures("one", Some("resync")), None);
+        let file = figures("one", None).unwrap();
+        assert_eq!(
+            figures_line(&file),
+            format!(
+                "export SCYLLA_IO='{}/.readstates-io-one.yaml'\n",
+                dir.path().display()
+            )
+        );
+        // Measured: good for as long as the layout is that one, whatever the array does.
+        std::fs::write(&file, "disks: []").unwrap();
+        assert_eq!(figures("one", Some("resync")), Some(file));
+        assert_eq!(figures("two", Some("resync")), None);
+        assert!(figures("two", None).is_some());
     }
 
     #[test]

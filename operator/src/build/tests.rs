@@ -9,7 +9,7 @@ use crate::{
     validate::{Store, ValidatedCluster},
 };
 
-const SCYLLA: &str = "
+pub(in crate::build) const SCYLLA: &str = "
 replicas: 3
 database:
   engine: Scylla
@@ -20,12 +20,13 @@ database:
 ";
 
 /// Everything, with every rack, the schema Job and a new ring.
-fn all(cluster: &ValidatedCluster) -> Vec<Object> {
+pub(in crate::build) fn all(cluster: &ValidatedCluster) -> Vec<Object> {
     let rack = |name: &str| RackStep {
         rack: name.to_owned(),
         members: 2,
         partition: 0,
         template: Template::Wanted,
+        version: None,
     };
     let plan = Plan {
         racks: vec![rack("a"), rack("b")],
@@ -137,6 +138,7 @@ fn a_cache_pod_is_told_who_it_is_where_the_ring_is_and_its_store() {
         [
             "READSTATES_MEMBER=<metadata.name>",
             "READSTATES_ADVERTISE=http://$(READSTATES_MEMBER).chat-members.talk.svc:7400",
+            "READSTATES_ZONE=<metadata.labels['topology.kubernetes.io/zone']>",
             "READSTATES_RING_NAMESPACE=talk",
             "READSTATES_RING_NAME=chat",
             "READSTATES_LISTEN=0.0.0.0:7400",
@@ -450,7 +452,7 @@ fn a_scylla_member_has_a_shard_for_each_cpu_of_its_own() {
         "--cluster-name talk.chat --endpoint-snitch GossipingPropertyFileSnitch --listen-address $(POD_IP) \
          --broadcast-address $(POD_IP) --rpc-address 0.0.0.0 --broadcast-rpc-address $(POD_IP) \
          --api-address 127.0.0.1 --developer-mode 0 --overprovisioned 0 --authenticator PasswordAuthenticator \
-         --authorizer CassandraAuthorizer --smp 2"
+         --authorizer CassandraAuthorizer"
     );
     let config = all(&cluster).into_iter().find_map(|o| match o {
         Object::ConfigMap(config) => config.data,
@@ -468,14 +470,13 @@ fn a_database_pod_is_prepared_then_watched_and_starts_from_the_start_file() {
         (
             CASSANDRA,
             "cassandra:5",
-            ". /run/readstates/start && exec docker-entrypoint.sh cassandra -f",
+            "exec docker-entrypoint.sh cassandra -f",
             "127.0.0.1:7199",
         ),
         (
             SCYLLA,
             "operator:1",
-            ". /run/readstates/start && exec /docker-entrypoint.py \"$@\" --seeds \"$SCYLLA_SEEDS\" \
-             ${SCYLLA_REPLACE:-}",
+            "exec /docker-entrypoint.py \"$@\" --seeds \"$SCYLLA_SEEDS\" ${SCYLLA_REPLACE:-} $cpus $io",
             "127.0.0.1:10000",
         ),
     ] {
@@ -491,7 +492,9 @@ fn a_database_pod_is_prepared_then_watched_and_starts_from_the_start_file() {
         assert_eq!(args.last().unwrap(), admin);
 
         let database = &pod.containers[0];
-        assert_eq!(database.command.as_ref().unwrap()[2], command);
+        let script = &database.command.as_ref().unwrap()[2];
+        assert!(script.starts_with(". /run/readstates/start || exit 1\n"));
+        assert!(script.ends_with(command), "{script}");
         let ready = database.readiness_probe.as_ref().unwrap();
         let ready = ready.http_get.as_ref().unwrap();
         assert_eq!(ready.path.as_deref(), Some("/readyz"));

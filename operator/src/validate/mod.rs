@@ -205,7 +205,7 @@ impl Checker {
         }
         let resources = self
             .resources("spec.database.resources", spec.resources.as_ref())
-            .unwrap_or_else(default_database_resources);
+            .unwrap_or_else(|| default_database_resources(engine));
         let volume = self.volume("spec.database.storage", spec.storage.as_ref())?;
         let super_disk = spec.super_disk.as_ref();
         let super_disk = super_disk.map(|disk| Box::new(self.super_disk(disk, &images.super_disk)));
@@ -315,13 +315,18 @@ fn default_cache_resources(capacity_states: i64) -> ResourceRequirements {
     }
 }
 
-fn default_database_resources() -> ResourceRequirements {
+fn default_database_resources(engine: Engine) -> ResourceRequirements {
+    let requests = amounts("1", "4Gi");
+    let mut limits = requests.clone();
+    match engine {
+        // A JVM collects garbage on more CPUs than it asks for.
+        Engine::Cassandra => drop(limits.remove("cpu")),
+        // A shard has its CPU to itself.
+        Engine::Scylla => {}
+    }
     ResourceRequirements {
-        requests: Some(amounts("1", "4Gi")),
-        limits: Some(BTreeMap::from([(
-            "memory".to_owned(),
-            Quantity("4Gi".to_owned()),
-        )])),
+        requests: Some(requests),
+        limits: Some(limits),
         ..ResourceRequirements::default()
     }
 }

@@ -15,7 +15,7 @@ use k8s_openapi::{
 };
 use readstates_operator_api::Engine;
 
-use super::{Members, Place, super_disk};
+use super::{Members, Place, scylla, super_disk};
 use crate::{
     build::{AGENT, env, pod, ports},
     observe::TOKEN_KEY,
@@ -29,10 +29,11 @@ const TOKEN: &str = "agent-token";
 const TOKEN_PATH: &str = "/etc/readstates/agent";
 
 /// Shell that waits for nothing: the start file is there, and the data where it should be, or the container ends.
-pub(super) fn start_with(place: &Place<'_>, data: &str, command: &str) -> Vec<String> {
+/// `script` ends with `exec`.
+pub(super) fn start_with(place: &Place<'_>, data: &str, script: &str) -> Vec<String> {
     let guard = place.database.super_disk.as_ref();
     let guard = guard.map_or_else(String::new, |_| super_disk::guard(data));
-    let script = format!("{guard}. {RUN_PATH}/start && exec {command}");
+    let script = format!("{guard}. {RUN_PATH}/start || exit 1\n{script}");
     ["/bin/sh", "-c", &script].map(str::to_owned).to_vec()
 }
 
@@ -97,7 +98,7 @@ pub(super) fn containers(
     let prepare = Container {
         args: Some(arguments(place, engine, "prepare", &preparing)),
         image: Some(cluster.agent_image.clone()),
-        resources: Some(amounts("32Mi", "64Mi")),
+        resources: Some(resources(place, "32Mi", "64Mi")),
         security_context: Some(pod::restricted_container(true)),
         volume_mounts: Some(mounts(engine, place, false)),
         ..common(cluster, "prepare")
@@ -118,7 +119,7 @@ pub(super) fn containers(
         image: Some(image.clone()),
         // A sidecar: starts before the database, ends after it.
         restart_policy: Some("Always".to_owned()),
-        resources: Some(amounts("64Mi", memory)),
+        resources: Some(resources(place, "64Mi", memory)),
         security_context: Some(pod::restricted_container(read_only_root)),
         ports: Some(vec![ports::container(AGENT, ports::AGENT)]),
         volume_mounts: Some(mounts(engine, place, true)),
@@ -177,7 +178,32 @@ fn mounts(engine: &dyn Members, place: &Place<'_>, read_only_run: bool) -> Vec<V
     ]
 }
 
-pub(super) fn amounts(request: &str, limit: &str) -> ResourceRequirements {
+/// What a container beside the database asks for. A pod has CPUs of its own only if all its containers ask for exactly
+/// what they may have.
+pub(super) fn resources(place: &Place<'_>, request: &str, limit: &str) -> ResourceRequirements {
+    let exclusive = match place.database.engine {
+        Engine::Cassandra => false,
+        Engine::Scylla => scylla::guaranteed(&place.database.resources),
+    };
+    if exclusive {
+        exactly(limit)
+    } else {
+        amounts(request, limit)
+    }
+}
+
+/// As much as asked for, and no more: a tenth of a CPU is plenty for a program that asks now and then.
+fn exactly(memory: &str) -> ResourceRequirements {
+    let amounts = [("cpu", "100m"), ("memory", memory)]
+        .map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())));
+    ResourceRequirements {
+        requests: Some(BTreeMap::from(amounts.clone())),
+        limits: Some(BTreeMap::from(amounts)),
+        ..ResourceRequirements::default()
+    }
+}
+
+fn amounts(request: &str, limit: &str) -> ResourceRequirements {
     let memory = |amount: &str| ("memory".to_owned(), Quantity(amount.to_owned()));
     let cpu = ("cpu".to_owned(), Quantity("10m".to_owned()));
     ResourceRequirements {

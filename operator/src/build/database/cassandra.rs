@@ -41,7 +41,7 @@ impl Members for Cassandra {
             command: Some(agent::start_with(
                 place,
                 self.data_path(),
-                "docker-entrypoint.sh cassandra -f",
+                "exec docker-entrypoint.sh cassandra -f",
             )),
             env: Some(vars),
             // The image writes its settings below /etc/cassandra when it starts.

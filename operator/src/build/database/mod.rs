@@ -242,7 +242,10 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Members, place: &Place<'_>)
     let security = engine.security();
     let disk = place.database.super_disk.as_deref();
     let own = |disk| super_disk::containers(cluster, disk, security.run_as_user);
-    let disk_containers = disk.map(own).unwrap_or_default();
+    let mut disk_containers = disk.map(own).unwrap_or_default();
+    for container in &mut disk_containers {
+        container.resources = Some(agent::resources(place, "32Mi", "256Mi"));
+    }
     let disk_volumes = disk.map(|_| super_disk::volumes(&cluster.id));
     let disk_grace = disk.map_or(0, |_| super_disk::GRACE_SECONDS);
     PodSpec {

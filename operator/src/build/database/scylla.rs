@@ -11,15 +11,37 @@ use crate::{
     validate::Amount,
 };
 
-/// The image's entrypoint, with what the start file says.
-const START: &str = "/docker-entrypoint.py \"$@\" --seeds \"$SCYLLA_SEEDS\" ${SCYLLA_REPLACE:-}";
+/// The disk is measured once, on its first start, and what came of it is kept on it: in the file that the start
+/// file names, unless this is no time to measure. Then the image's entrypoint, with what the start file says.
+const START: &str = "\
+io='--io-setup 0'
+if [ -n \"${SCYLLA_IO:-}\" ]; then
+  if ! [ -s \"$SCYLLA_IO\" ]; then
+    iotune --evaluation-directory /var/lib/scylla --properties-file \"$SCYLLA_IO.new\" $cpus || exit 1
+    mv \"$SCYLLA_IO.new\" \"$SCYLLA_IO\" || exit 1
+  fi
+  io=\"$io --io-properties-file=$SCYLLA_IO\"
+fi
+exec /docker-entrypoint.py \"$@\" --seeds \"$SCYLLA_SEEDS\" ${SCYLLA_REPLACE:-} $cpus $io";
+
+/// One reactor on each CPU that the kubelet has set aside for this container alone, where it has: then it sees as
+/// many as it has shards, and no others.
+const PIN: &str = "\
+if [ \"$(nproc)\" = \"$shards\" ]; then
+  cpus=\"$cpus --cpuset $(cat /sys/fs/cgroup/cpuset.cpus.effective)\"
+fi
+";
 
 pub(super) struct Scylla;
 
 impl Members for Scylla {
     fn container(&self, place: &Place<'_>) -> Container {
         let resources = &place.database.resources;
-        let overprovisioned = if guaranteed(resources) { "0" } else { "1" };
+        let guaranteed = guaranteed(resources);
+        let overprovisioned = if guaranteed { "0" } else { "1" };
+        let shards = shards(resources);
+        let pin = if guaranteed { PIN } else { "" };
+        let start = format!("shards={shards}\ncpus=\"--smp $shards\"\n{pin}{START}");
         let mut args = vec![
             "--cluster-name".to_owned(),
             place.cluster_name.clone(),
@@ -41,13 +63,10 @@ impl Members for Scylla {
         ] {
             args.extend([option.to_owned(), value.to_owned()]);
         }
-        if let Some(shards) = shards(resources) {
-            args.extend(["--smp".to_owned(), shards.to_string()]);
-        }
         Container {
             command: Some(
                 [
-                    agent::start_with(place, self.data_path(), START),
+                    agent::start_with(place, self.data_path(), &start),
                     // What `$0` is; the arguments come after it.
                     vec!["scylla".to_owned()],
                 ]
@@ -91,14 +110,18 @@ impl Members for Scylla {
     }
 }
 
-/// One shard for each whole CPU of the limit; without a limit `ScyllaDB` takes every CPU it sees.
-fn shards(resources: &ResourceRequirements) -> Option<u64> {
-    let limit = resources.limits.as_ref()?.get("cpu")?;
-    Some(Amount::parse(&limit.0)?.units().max(1))
+/// One shard for each whole CPU of the limit, or of the request where there is no limit: without a number
+/// `ScyllaDB` would take every CPU of the node.
+fn shards(resources: &ResourceRequirements) -> u64 {
+    let cpu = |amounts: &Option<std::collections::BTreeMap<String, Quantity>>| {
+        Amount::parse(&amounts.as_ref()?.get("cpu")?.0)
+    };
+    let given = cpu(&resources.limits).or_else(|| cpu(&resources.requests));
+    given.map_or(1, Amount::units).max(1)
 }
 
 /// Whether the kubelet gives this pod CPUs and memory of its own: requests equal limits for both.
-fn guaranteed(resources: &ResourceRequirements) -> bool {
+pub(super) fn guaranteed(resources: &ResourceRequirements) -> bool {
     let amount = |amounts: &Option<std::collections::BTreeMap<String, Quantity>>, name: &str| {
         amounts
             .as_ref()
@@ -112,3 +135,6 @@ fn guaranteed(resources: &ResourceRequirements) -> bool {
         limit.is_some() && limit == request
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -308,7 +308,6 @@ fn common(cluster: &ValidatedCluster, disk: &SuperDisk, name: &str) -> Container
         name: name.to_owned(),
         image: Some(disk.image.clone()),
         image_pull_policy: cluster.pull_policy.clone(),
-        resources: Some(agent::amounts("32Mi", "256Mi")),
         termination_message_path: Some(LAST_WORDS.to_owned()),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()

@@ -1,0 +1,174 @@
+//! What a folder's disk is made of, as the kernel tells it: enough to tell whether figures that were measured on a
+//! disk are still those of this one, and whether now is a time to measure. Reads sysfs, writes nothing.
+
+use std::{fs, io, path::Path};
+
+use crate::build::fingerprint;
+
+/// Disks within disks: arrays on arrays on mapped devices. Deeper than anybody builds.
+const DEEPEST: usize = 8;
+
+/// The disk under a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// The same for the same sizes and arrays, whatever the devices are called today.
+    pub(super) key: String,
+    /// What an array on it is doing that is not its daily work: `resync`, `recover`, `check`.
+    pub(super) busy: Option<String>,
+}
+
+/// The disk under `folder`.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub(super) fn of(folder: &Path) -> io::Result<Layout> {
+    let device = rustix::fs::stat(folder)?.st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let device = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
+    if device.exists() {
+        return Ok(read(&device));
+    }
+    // No device of its own, as in a container's own filesystem: its size is all there is.
+    let stat = rustix::fs::statvfs(folder)?;
+    Ok(Layout {
+        key: fingerprint(&(stat.f_blocks, stat.f_frsize)),
+        busy: None,
+    })
+}
+
+/// By a device's folder in sysfs.
+fn read(device: &Path) -> Layout {
+    let mut lines = Vec::new();
+    let mut busy = None;
+    walk(device, 0, &mut lines, &mut busy);
+    Layout {
+        key: fingerprint(&lines),
+        busy,
+    }
+}
+
+fn walk(device: &Path, depth: usize, lines: &mut Vec<String>, busy: &mut Option<String>) {
+    let word = |path: &str| {
+        let text = fs::read_to_string(device.join(path)).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    lines.push(format!(
+        "{depth} {} sectors, rotates {:?}, {:?} of {:?}",
+        word("size"),
+        word("queue/rotational"),
+        word("md/level"),
+        word("md/raid_disks"),
+    ));
+    let action = word("md/sync_action");
+    if !matches!(action.as_str(), "" | "idle" | "frozen") {
+        *busy = Some(action);
+    }
+    if depth == DEEPEST {
+        return;
+    }
+    let below = fs::read_dir(device.join("slaves"));
+    let below = below.into_iter().flatten().flatten().map(|e| e.path());
+    // Devices are called as they come up: what they are must not depend on it.
+    let mut parts: Vec<Vec<String>> = below
+        .map(|part| {
+            let mut lines = Vec::new();
+            walk(&part, depth + 1, &mut lines, busy);
+            lines
+        })
+        .collect();
+    parts.sort();
+    lines.extend(parts.into_iter().flatten());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    struct Sys(tempfile::TempDir);
+
+    impl Sys {
+        /// A mirror of a striped array and a network disk, as it is called on this boot.
+        fn super_disk(names: [&str; 5], sectors: u64, action: &str) -> Self {
+            let sys = Self(tempfile::tempdir().unwrap());
+            let [mirror, stripe, local_1, local_2, network] = names;
+            sys.device(mirror, sectors, &[stripe, network]);
+            sys.array(mirror, "raid1", 2, action);
+            sys.device(stripe, sectors, &[local_1, local_2]);
+            sys.array(stripe, "raid0", 2, "");
+            sys.device(local_1, sectors / 2, &[]);
+            sys.device(local_2, sectors / 2, &[]);
+            sys.device(network, sectors, &[]);
+            sys
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn device(&self, name: &str, sectors: u64, slaves: &[&str]) {
+            let path = self.path(name);
+            fs::create_dir_all(path.join("slaves")).unwrap();
+            fs::write(path.join("size"), format!("{sectors}\n")).unwrap();
+            for slave in slaves {
+                let link = path.join("slaves").join(slave);
+                std::os::unix::fs::symlink(self.path(slave), link).unwrap();
+            }
+        }
+
+        fn array(&self, name: &str, level: &str, disks: u32, action: &str) {
+            let md = self.path(name).join("md");
+            fs::create_dir(&md).unwrap();
+            for (file, text) in [
+                ("level", level.to_owned()),
+                ("raid_disks", disks.to_string()),
+                ("sync_action", action.to_owned()),
+            ] {
+                fs::write(md.join(file), text + "\n").unwrap();
+            }
+        }
+
+        fn layout(&self, name: &str) -> Layout {
+            read(&self.path(name))
+        }
+    }
+
+    const TODAY: [&str; 5] = ["md127", "md126", "nvme0n1", "nvme1n1", "sdb"];
+
+    #[test]
+    fn a_layout_is_the_same_whatever_its_devices_are_called() {
+        let tomorrow = ["md0", "md1", "nvme1n1", "nvme0n1", "aaa"];
+        let today = Sys::super_disk(TODAY, 4096, "idle").layout("md127");
+        assert_eq!(Sys::super_disk(tomorrow, 4096, "idle").layout("md0"), today);
+        assert_eq!(today.busy, None);
+    }
+
+    #[test]
+    fn another_size_or_another_disk_below_is_another_layout() {
+        let sys = Sys::super_disk(TODAY, 4096, "idle");
+        let keys = ["md127", "md126", "sdb", "nvme0n1"].map(|name| sys.layout(name).key);
+        let other = Sys::super_disk(TODAY, 8192, "idle").layout("md127").key;
+        let mut all: Vec<_> = keys.into_iter().chain([other]).collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 5);
+    }
+
+    #[test]
+    fn an_array_that_copies_or_checks_is_busy_and_still_the_same_layout() {
+        let idle = Sys::super_disk(TODAY, 4096, "idle").layout("md127");
+        for action in ["resync", "recover", "check"] {
+            let busy = Sys::super_disk(TODAY, 4096, action).layout("md127");
+            assert_eq!(busy.busy.as_deref(), Some(action));
+            assert_eq!(busy.key, idle.key);
+        }
+    }
+
+    #[test]
+    fn any_folder_has_a_layout() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(of(dir.path()).unwrap(), of(dir.path()).unwrap());
+        assert!(of(Path::new("/nowhere/at/all")).is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! The start script is run by a shell, with stand-ins for what it calls.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use tokio::process::Command;
+
+use crate::{
+    build::{
+        Object,
+        tests::{SCYLLA, all},
+    },
+    fixtures,
+};
+
+/// The script of the database's container, run in a folder with stand-ins for what it calls: a `nproc` that sees
+/// so many CPUs, an `iotune` that writes figures, an entrypoint that tells its arguments. The arguments after
+/// those of the container.
+async fn started(spec: &str, cpus: u32, start: &str, dir: &Path) -> Option<String> {
+    let script = script(spec);
+    let file = |name: &str, text: &str| {
+        let path = dir.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    };
+    let own = [
+        ("/run/readstates/start", file("start", start)),
+        (
+            "/docker-entrypoint.py",
+            file("entrypoint", "#!/bin/sh\necho \"$*\"\n"),
+        ),
+        (
+            "/sys/fs/cgroup/cpuset.cpus.effective",
+            file("cpuset", "4-5\n"),
+        ),
+    ];
+    file("nproc", &format!("#!/bin/sh\necho {cpus}\n"));
+    file(
+        "iotune",
+        "#!/bin/sh\necho \"$*\" >>\"$0.log\"; echo disks >\"$4\"\n",
+    );
+    let script = own
+        .iter()
+        .fold(script, |script, (from, to)| script.replace(from, to));
+    let output = Command::new("/bin/sh")
+        .args(["-c", &script, "scylla"])
+        .env("PATH", format!("{}:/usr/bin:/bin", dir.display()))
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    output.status.success().then(|| said.trim().to_owned())
+}
+
+fn script(spec: &str) -> String {
+    let objects = all(&fixtures::cluster(spec));
+    let set = objects.into_iter().find_map(|object| match object {
+        Object::StatefulSet(set) if set.metadata.name.as_deref() == Some("chat-db-a") => Some(set),
+        _ => None,
+    });
+    let pod = set.unwrap().spec.unwrap().template.spec.unwrap();
+    pod.containers[0].command.as_ref().unwrap()[2].clone()
+}
+
+const SEEDS: &str = "export SCYLLA_SEEDS='10.0.0.1'\n";
+
+#[tokio::test]
+async fn reactors_are_pinned_where_the_kubelet_has_set_cpus_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = started(SCYLLA, 2, SEEDS, dir.path()).await.unwrap();
+    assert_eq!(own, "--seeds 10.0.0.1 --smp 2 --cpuset 4-5 --io-setup 0");
+    let shared = started(SCYLLA, 16, SEEDS, dir.path()).await.unwrap();
+    assert_eq!(shared, "--seeds 10.0.0.1 --smp 2 --io-setup 0");
+    let bursts = SCYLLA.replace("limits:", "requests: { cpu: 100m }, limits:");
+    assert!(!script(&bursts).contains("cpuset"));
+}
+
+#[tokio::test]
+async fn a_disk_is_measured_on_its_first_start_and_its_figures_are_used_ever_after() {
+    let dir = tempfile::tempdir().unwrap();
+    let figures = dir.path().join("figures.yaml");
+    let start = format!("{SEEDS}export SCYLLA_IO='{}'\n", figures.display());
+    for _ in 0..2 {
+        let said = started(SCYLLA, 16, &start, dir.path()).await.unwrap();
+        assert_eq!(
+            said,
+            format!(
+                "--seeds 10.0.0.1 --smp 2 --io-setup 0 --io-properties-file={}",
+                figures.display()
+            )
+        );
+    }
+    let measured = fs::read_to_string(dir.path().join("iotune.log")).unwrap();
+    assert_eq!(
+        measured,
+        format!(
+            "--evaluation-directory /var/lib/scylla --properties-file {}.new --smp 2\n",
+            figures.display()
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_node_is_not_started_without_its_start_file() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(started(SCYLLA, 2, "exit 3", dir.path()).await, None);
+}
+
+#[test]
+fn all_containers_of_a_pod_with_cpus_of_its_own_ask_for_what_they_may_have() {
+    let objects = all(&fixtures::cluster(SCYLLA));
+    for object in objects {
+        let Object::StatefulSet(set) = object else {
+            continue;
+        };
+        let pod = set.spec.unwrap().template.spec.unwrap();
+        if set.metadata.name.as_deref() == Some("chat") {
+            continue;
+        }
+        for container in pod.init_containers.iter().flatten().chain(&pod.containers) {
+            let resources = container.resources.as_ref().unwrap();
+            assert!(
+                super::guaranteed(resources),
+                "{}: {resources:?}",
+                container.name
+            );
+        }
+    }
+}
