@@ -18,6 +18,8 @@ use readstates_operator::{
     super_disk::{Answer, Condition},
 };
 
+pub(crate) mod http;
+
 #[derive(Default)]
 pub(crate) struct FakeAgents(Mutex<Ring>);
 
@@ -27,7 +29,7 @@ pub(crate) struct Ring {
     pub(crate) nodes: BTreeMap<String, Node>,
     /// Orders in the order in which they came.
     pub(crate) orders: Vec<String>,
-    /// Nodes that have left, by pod name.
+    /// Nodes that have left, by the UID of their pod.
     left: BTreeMap<String, String>,
     /// Whether nodes wait for orders. Otherwise each finds its data and starts by itself.
     pub(crate) ordered: bool,
@@ -36,6 +38,9 @@ pub(crate) struct Ring {
     failed: BTreeMap<String, String>,
     /// How super-disks are that are not healthy, by pod name.
     disks: BTreeMap<String, Condition>,
+    /// Nodes whose disk was lost, by pod name: the others see them down.
+    lost: BTreeMap<String, String>,
+    joined: u32,
     addresses: Vec<String>,
 }
 
@@ -63,8 +68,14 @@ impl FakeAgents {
 
 impl Ring {
     fn join(&mut self, pod: &PodSeen) {
+        self.joined += 1;
+        // The same pod on another disk is another node.
+        let host_id = match self.lost.remove(&pod.name) {
+            Some(_) => format!("id-{}-of-{}", self.joined, pod.name),
+            None => format!("id-of-{}", pod.name),
+        };
         let node = Node {
-            host_id: format!("id-of-{}", pod.name),
+            host_id,
             address: pod.ip.clone().unwrap(),
             up: true,
             state: NodeState::Normal,
@@ -73,12 +84,22 @@ impl Ring {
         self.nodes.insert(pod.name.clone(), node);
     }
 
+    /// The disk under this pod is lost.
+    pub(crate) fn lose_disk(&mut self, pod: &str) {
+        let node = self.nodes.get_mut(pod).unwrap();
+        node.up = false;
+        self.lost.insert(pod.to_owned(), node.host_id.clone());
+    }
+
     fn report(&mut self, pod: &PodSeen) -> Report {
         if !self.ordered && !self.nodes.contains_key(&pod.name) {
             self.join(pod);
         }
-        let node = self.nodes.get(&pod.name);
-        let left = self.left.get(&pod.name);
+        let node = self
+            .nodes
+            .get(&pod.name)
+            .filter(|_| !self.lost.contains_key(&pod.name));
+        let left = pod.uid.as_ref().and_then(|uid| self.left.get(uid));
         let phase = match (node.map(|n| n.host_id.clone()), left) {
             (None, None) => Phase::Waiting { disk: Disk::Blank },
             (host_id, left) => Phase::Running(View {
@@ -153,6 +174,9 @@ impl Agents for FakeAgents {
         let mut ring = self.ring();
         ring.orders
             .push(format!("start {} by {}", pod.name, order.seeds.join(",")));
+        if let Some(lost) = &order.replace {
+            ring.nodes.retain(|_, node| node.host_id != lost.host_id);
+        }
         ring.join(pod);
         Box::pin(async { Ok(()) })
     }
@@ -170,7 +194,7 @@ impl Agents for FakeAgents {
             ring.failed.insert(pod.name.clone(), words);
         } else if let Some(gone) = ring.nodes.remove(&pod.name) {
             assert_eq!(gone.host_id, order.host_id);
-            ring.left.insert(pod.name.clone(), gone.host_id);
+            ring.left.insert(order.pod_uid.clone(), gone.host_id);
         }
         Box::pin(async { Ok(()) })
     }

@@ -16,7 +16,7 @@ use crate::{
     world::{World, condition, waiting, with_world},
 };
 
-fn with_members(a: i32, b: i32) -> Value {
+pub(crate) fn with_members(a: i32, b: i32) -> Value {
     let mut cluster = cluster(1);
     cluster["spec"]["database"]["racks"] =
         json!([{ "name": "a", "members": a }, { "name": "b", "members": b }]);
@@ -25,16 +25,13 @@ fn with_members(a: i32, b: i32) -> Value {
 }
 
 /// Reconciles, and lets controllers and kubelets do what they would, until nothing is waited for.
-async fn at_rest(world: &World) -> ReadStateCluster {
+pub(crate) async fn at_rest(world: &World) -> ReadStateCluster {
     for _ in 0..40 {
         let chat = world.reconcile("chat").await;
         if waiting(&chat).is_none() {
             return chat;
         }
-        world.settle().await;
-        world.let_go().await;
-        world.finish_jobs().await;
-        world.fleet.act().await;
+        goes_on(world).await;
     }
     panic!(
         "it never came to rest: {:?}",
@@ -42,13 +39,21 @@ async fn at_rest(world: &World) -> ReadStateCluster {
     );
 }
 
-async fn up(world: &World, members: &Value) -> ReadStateCluster {
+/// Controllers, kubelets and members do what they would.
+pub(crate) async fn goes_on(world: &World) {
+    world.settle().await;
+    world.let_go().await;
+    world.finish_jobs().await;
+    world.fleet.act().await;
+}
+
+pub(crate) async fn up(world: &World, members: &Value) -> ReadStateCluster {
     world.agents.ring().ordered = true;
     world.create(members).await.unwrap();
     at_rest(world).await
 }
 
-fn records(chat: &ReadStateCluster) -> Vec<String> {
+pub(crate) fn records(chat: &ReadStateCluster) -> Vec<String> {
     let nodes = &chat.status.as_ref().unwrap().database_nodes;
     nodes
         .iter()

@@ -12,6 +12,7 @@ use kube::{
     Resource, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
+use readstates_operator::observe::PodSeen;
 use serde_json::json;
 
 use crate::world::World;
@@ -33,7 +34,7 @@ impl World {
         }
     }
 
-    async fn settle_set(&self, set: &StatefulSet) {
+    pub(crate) async fn settle_set(&self, set: &StatefulSet) {
         let spec = set.spec.as_ref().unwrap();
         let wanted = spec.replicas.unwrap();
         for pod in self.pods_of(set).await {
@@ -79,7 +80,8 @@ impl World {
         let old = pods.iter().rfind(|pod| {
             let ordinal: i32 = pod.name_any().rsplit_once('-').unwrap().1.parse().unwrap();
             let label = pod.labels().get("controller-revision-hash");
-            ordinal >= from && label.is_some_and(|l| *l != revision(set))
+            let stays = pod.metadata.deletion_timestamp.is_none();
+            stays && ordinal >= from && label.is_some_and(|l| *l != revision(set))
         });
         if let Some(pod) = old {
             let pods = self.api::<Pod>();
@@ -149,8 +151,9 @@ impl World {
             }
             container.volume_devices = None;
         }
-        pods.create(&PostParams::default(), &pod).await.unwrap();
+        let made = pods.create(&PostParams::default(), &pod).await.unwrap();
         let ip = match of_database {
+            true if self.agents_listen => self.listen(&made).await,
             true => self.agents.address(name),
             false => self.fleet.start(name).await.to_string(),
         };
@@ -174,6 +177,19 @@ impl World {
         pods.patch_status(name, &PatchParams::default(), &Patch::Merge(ready))
             .await
             .unwrap();
+    }
+
+    /// The agent of this pod answers, at an address of its own.
+    async fn listen(&self, pod: &Pod) -> String {
+        let (ip, _) = self.fleet.address();
+        let seen = PodSeen {
+            name: pod.name_any(),
+            uid: pod.uid(),
+            ip: Some(ip.to_string()),
+            ..PodSeen::default()
+        };
+        crate::agents::http::serve(self.agents.clone(), seen, ip).await;
+        ip.to_string()
     }
 
     /// Pods that were told to go are gone, and the StatefulSets know it.

@@ -84,15 +84,18 @@ impl Fleet {
         }
     }
 
+    /// An address that nobody has, and its last number.
+    pub(crate) fn address(&self) -> (IpAddr, u8) {
+        let mut shared = self.shared.lock().unwrap();
+        shared.started += 1;
+        let [high, low] = self.network;
+        let ip = IpAddr::from(Ipv4Addr::new(127, high, low, shared.started));
+        (ip, shared.started)
+    }
+
     /// A process starts in this pod; its address.
     pub(crate) async fn start(&self, pod: &str) -> IpAddr {
-        let life = {
-            let mut shared = self.shared.lock().unwrap();
-            shared.started += 1;
-            shared.started
-        };
-        let [high, low] = self.network;
-        let ip = IpAddr::from(Ipv4Addr::new(127, high, low, life));
+        let (ip, life) = self.address();
         let listener = TcpListener::bind(SocketAddr::new(ip, 7401)).await.unwrap();
         let app = Router::new()
             .route("/admin/v1/status", get(status))
@@ -196,8 +199,24 @@ impl Fleet {
             let mut lease = Lease::default();
             lease.metadata.name = Some(name.clone());
             let params = PostParams::default();
-            let made = leases.create(&params, &lease).await.unwrap();
-            leases.replace(&name, &params, &made).await.unwrap();
+            match leases.create(&params, &lease).await {
+                Ok(made) => leases.replace(&name, &params, &made).await.unwrap(),
+                // The API server has not heard of its Role yet, and it will try again.
+                Err(kube::Error::Api(status)) if status.code == 403 => {
+                    self.unleased(&name);
+                    return;
+                }
+                Err(error) => panic!("{error}"),
+            };
+        }
+    }
+}
+
+impl Fleet {
+    fn unleased(&self, lease: &str) {
+        let mut shared = self.shared.lock().unwrap();
+        for (name, process) in &mut shared.members {
+            process.leased &= format!("{name}-{}", process.incarnation) != lease;
         }
     }
 }

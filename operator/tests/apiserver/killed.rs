@@ -14,13 +14,13 @@ use crate::{
 };
 
 /// An operator and what is between it and the API server.
-struct Mortal {
+pub(crate) struct Mortal {
     gate: Gate,
     operator: Arc<Context>,
 }
 
 impl Mortal {
-    fn new(world: &World) -> Self {
+    pub(crate) fn new(world: &World) -> Self {
         let gate = Gate::open_wide();
         let operator = world.operator_behind(&gate);
         Self { gate, operator }
@@ -28,7 +28,7 @@ impl Mortal {
 
     /// Reconciles as a process that is killed before its first write, then as one that is killed before
     /// its second, and so on until one lives to the end.
-    async fn reconcile(&self, world: &World) {
+    pub(crate) async fn reconcile(&self, world: &World) {
         for writes in 0..40 {
             self.gate.allow(writes);
             if world.reconcile_by(&self.operator).await.is_ok() {

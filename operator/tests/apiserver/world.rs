@@ -17,6 +17,7 @@ use readstates_operator::{
     admin::AdminClient,
     context::{Context, Images},
     error::Error,
+    known::Known,
     reconcile::reconcile,
 };
 use readstates_operator_api::{ReadStateCluster, crd_files};
@@ -25,7 +26,7 @@ use serde_json::Value;
 
 use crate::{agents::FakeAgents, fleet::Fleet, gate::Gate};
 
-const KUBECONFIG: &str = "READSTATES_TEST_APISERVER";
+pub(crate) const KUBECONFIG: &str = "READSTATES_TEST_APISERVER";
 
 /// Runs a test in a namespace of its own, or says that it is skipped.
 pub(crate) fn with_world(test: impl AsyncFnOnce(World)) {
@@ -68,6 +69,8 @@ pub(crate) struct World {
     pub(crate) namespace: String,
     /// The agents of all database pods, and the ring that they see.
     pub(crate) agents: Arc<FakeAgents>,
+    /// Whether they listen, for an operator in a process of its own.
+    pub(crate) agents_listen: bool,
     /// The processes in cache pods.
     pub(crate) fleet: Fleet,
     config: Config,
@@ -92,8 +95,14 @@ impl World {
             client,
             namespace: name,
             agents,
+            agents_listen: false,
             config,
         }
+    }
+
+    /// Another namespace on the same API server.
+    pub(crate) async fn another(&self) -> Self {
+        Self::new(self.client.clone(), self.config.clone()).await
     }
 
     /// The operator works with this user's rights from now on.
@@ -213,6 +222,7 @@ fn context(client: Client, agents: Arc<FakeAgents>) -> Context {
         reporter: Reporter::from("tests"),
         admin: AdminClient::new().unwrap(),
         agents,
+        known: Known::default(),
         images: Images {
             readstates: "readstates:1".to_owned(),
             cassandra: "cassandra:5".to_owned(),
