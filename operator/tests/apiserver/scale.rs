@@ -18,7 +18,7 @@ fn an_operator_of_several_clusters_at_rest_writes_nothing() {
         let home = world.namespace.clone();
         let crowd = Crowd::new(world, 5).await;
         let operator = Operator::start(&home, &crowd.namespaces()).await;
-        crowd.come_up().await;
+        Box::pin(crowd.come_up()).await;
         // What the last news has brought about.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let before = operator.cost().await;
@@ -46,7 +46,7 @@ fn what_an_operator_costs() {
         let crowd = Crowd::new(world, count).await;
         let operator = Operator::start(&home, &[]).await;
         let idle = operator.cost().await;
-        let took = crowd.come_up().await;
+        let took = Box::pin(crowd.come_up()).await;
         let up = operator.cost().await;
         tokio::time::sleep(A_ROUND).await;
         let before = operator.cost().await;

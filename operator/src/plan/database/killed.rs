@@ -4,12 +4,15 @@
 
 use super::sim::{Sim, spec, two_and_two};
 
+/// Asks for something, or does something to the world.
+type Step = fn(&mut Sim);
+
 /// What somebody asks of a database of two racks with two nodes each, or does to it.
 struct Change {
     what: &'static str,
-    begin: fn(&mut Sim),
+    begin: Step,
     /// What is asked so many turns later.
-    then: Option<(usize, fn(&mut Sim))>,
+    then: Option<(usize, Step)>,
 }
 
 /// Turns in which something may go wrong, which is longer than any of the changes takes.
@@ -72,6 +75,11 @@ fn changes() -> Vec<Change> {
             "grow, and a disk is lost meanwhile",
             grow,
             Some((2, lose_a_disk)),
+        ),
+        change(
+            "grow, and a disk of a later rack is lost meanwhile",
+            grow,
+            Some((2, lose_another_disk)),
         ),
     ]
 }

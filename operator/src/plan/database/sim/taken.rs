@@ -63,7 +63,11 @@ impl Sim {
                 }
                 let kept = self.disks[&pod.name].of.clone();
                 if let (Disk::Unmarked, Some(host_id)) = (&disk, kept) {
-                    assert_ne!(order.seeds, [live.ip.clone()], "it asks nobody");
+                    assert_ne!(
+                        order.seeds,
+                        std::slice::from_ref(&live.ip),
+                        "it asks nobody"
+                    );
                     let node = self.ring.iter_mut().find(|n| n.host_id == host_id).unwrap();
                     (node.up, node.address) = (true, live.ip);
                     self.pods.get_mut(&pod.name).unwrap().host_id = Some(host_id.clone());
