@@ -24,6 +24,7 @@ fn built(spec: &str, step: SuperDisksStep) -> Vec<Object> {
             members: 1,
             partition: 0,
             template: Template::Wanted,
+            version: None,
         }],
         super_disks: step,
         ..Plan::default()
@@ -273,8 +274,8 @@ fn the_budget_keeps_everybody_but_the_one_at_risk() {
 #[test]
 fn the_database_starts_on_a_mounted_super_disk_only() {
     let script = &pod(&with_disk()).containers[0].command.clone().unwrap()[2];
-    let guarded =
-        script.strip_suffix(". /run/readstates/start && exec docker-entrypoint.sh cassandra -f");
+    let guarded = script
+        .strip_suffix(". /run/readstates/start || exit 1\nexec docker-entrypoint.sh cassandra -f");
     let guarded = guarded.unwrap();
     let run = |mounts: &str| {
         let folder = tempfile::tempdir().unwrap();
