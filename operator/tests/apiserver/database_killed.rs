@@ -67,7 +67,15 @@ async fn until_done(world: &World, operator: &Mortal) -> ReadStateCluster {
         }
         goes_on(world).await;
     }
-    panic!("still waiting: {:?}", world.reconcile("chat").await.status);
+    let status = world.reconcile("chat").await.status;
+    let sets = world.api::<StatefulSet>();
+    let sets = sets.list(&ListParams::default()).await.unwrap();
+    let sets = sets.items.into_iter();
+    let sets: Vec<_> = sets
+        .map(|set| (set.metadata, set.spec.unwrap().replicas, set.status))
+        .collect();
+    let pods = names::<Pod>(world).await;
+    panic!("still waiting: {status:?}\npods: {pods:?}\nsets: {sets:#?}");
 }
 
 const THREE: [&str; 3] = [
