@@ -280,7 +280,7 @@ pub(super) fn members(
 ) -> (i32, Option<DatabaseWait>) {
     let has = seen.replicas;
     let last = sight.name(rack, has - 1);
-    let record = nodes.records.iter().find(|r| r.name == last);
+    let record = held_by(sight, nodes, &last);
     if let Some(left) = record.filter(|r| r.state == DatabaseNodeState::Left) {
         return (has - i32::from(sight.recorded(left)), None);
     }
@@ -311,16 +311,26 @@ pub(super) fn room(
     let taken = (has..rack.members)
         .map(|ordinal| (ordinal, sight.name(rack, ordinal)))
         .find(|(_, name)| {
-            let left = |r: &DatabaseNode| r.name == *name && r.state == DatabaseNodeState::Left;
-            nodes.records.iter().any(left)
+            let record = held_by(sight, nodes, name);
+            record.is_some_and(|r| r.state == DatabaseNodeState::Left)
         });
-    match taken {
-        None => (rack.members, None),
-        Some((ordinal, pod)) => {
-            let claim = sight.cluster.id.claim(&pod);
-            (ordinal, Some(DatabaseWait::FormerClaim { pod, claim }))
-        }
-    }
+    let Some((ordinal, pod)) = taken else {
+        return (rack.members, None);
+    };
+    let claim = sight.cluster.id.claim(&pod);
+    // Otherwise it is free as soon as that is on record.
+    let stays = nodes.records.iter().any(|r| r.name == pod);
+    (
+        ordinal,
+        stays.then_some(DatabaseWait::FormerClaim { pod, claim }),
+    )
+}
+
+/// Who has this place: also one whose record is only now dropped. A StatefulSet that were changed for that before it
+/// is on record would be changed back, or a node waited for that cannot come, by an operator that finds the record.
+fn held_by<'a>(sight: &'a Sight<'_>, nodes: &'a NodesStep, name: &str) -> Option<&'a DatabaseNode> {
+    let mut records = nodes.records.iter().chain(&sight.world.records);
+    records.find(|r| r.name == name)
 }
 
 fn change(nodes: &mut NodesStep, name: &str, change: impl FnOnce(&mut DatabaseNode)) {

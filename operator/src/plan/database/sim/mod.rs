@@ -167,11 +167,16 @@ impl Sim {
 
     /// Turns until nothing has changed for a while.
     pub(crate) fn run(&mut self) {
+        self.run_by(|sim| sim.turn(usize::MAX));
+    }
+
+    /// Such turns until nothing has changed for a while.
+    pub(crate) fn run_by(&mut self, turn: impl Fn(&mut Self)) {
         const A_WHILE: u32 = 6;
         let mut still = 0;
         for _ in 0..150 {
             let before = self.fingerprint();
-            self.turn(usize::MAX);
+            turn(self);
             still = if self.fingerprint() == before {
                 still + 1
             } else {
@@ -209,6 +214,21 @@ impl Sim {
         let decided = self.decide();
         self.check(&decided.plan.database);
         self.carry_out(decided, writes);
+        self.move_on();
+    }
+
+    /// Operators that die before their first, second, … write follow each other until one lives to the end; then
+    /// the world moves on.
+    pub(crate) fn deadly_turn(&mut self) {
+        for writes in 0.. {
+            let decided = self.decide();
+            self.check(&decided.plan.database);
+            let lives = writes >= decided.writes();
+            self.carry_out(decided, writes);
+            if lives {
+                break;
+            }
+        }
         self.move_on();
     }
 
