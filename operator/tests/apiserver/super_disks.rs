@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     chat::cluster,
+    database::{at_rest, up},
     world::{World, condition, waiting, with_world},
 };
 
@@ -23,27 +24,6 @@ fn on_super_disks() -> Value {
     cluster["spec"]["database"]["superDisk"] =
         json!({ "localDevices": ["/dev/disk/by-id/nvme-*"] });
     cluster
-}
-
-async fn at_rest(world: &World) -> ReadStateCluster {
-    for _ in 0..40 {
-        let chat = world.reconcile("chat").await;
-        if waiting(&chat).is_none() {
-            return chat;
-        }
-        world.settle().await;
-        world.let_go().await;
-        world.finish_jobs().await;
-        world.fleet.act().await;
-    }
-    let chat = world.reconcile("chat").await;
-    panic!("it never came to rest: {:?}", chat.status);
-}
-
-async fn up(world: &World) -> ReadStateCluster {
-    world.agents.ring().ordered = true;
-    world.create(&on_super_disks()).await.unwrap();
-    at_rest(world).await
 }
 
 fn states(chat: &ReadStateCluster) -> Vec<(String, SuperDiskState)> {
@@ -162,7 +142,7 @@ fn pods_are_told_their_volumes_and_the_status_how_their_disks_are() {
 #[test]
 fn while_one_disk_is_filled_no_other_pod_may_go() {
     with_world(async |world| {
-        up(&world).await;
+        up(&world, &on_super_disks()).await;
         let budget = async || {
             let budget = world.get::<PodDisruptionBudget>("chat-db").await;
             let spec = serde_json::to_value(budget.spec.unwrap()).unwrap();
@@ -205,7 +185,7 @@ fn while_one_disk_is_filled_no_other_pod_may_go() {
 #[test]
 fn a_disk_that_refuses_is_told_with_its_code_and_what_to_do() {
     with_world(async |world| {
-        up(&world).await;
+        up(&world, &on_super_disks()).await;
         let said = "ForgetArray md3\nE_SSD_AHEAD The fast leg has writes that the durable leg has not. Decide.";
         ends(&world, "chat-db-b-0", 3, said).await;
         let chat = world.reconcile("chat").await;
