@@ -19,6 +19,7 @@ use crate::{
         JobOutcome, JobSeen, Member, PodSeen, RingSeen, SecretSeen, Seen, StatefulSetSeen, World,
     },
     plan::{Plan, plan},
+    super_disk::{Answer, Condition, SuperDiskSeen},
     validate::{Database, Identity, InvalidSpec, Login, Rack, Store, ValidatedCluster, validate},
 };
 
@@ -125,6 +126,17 @@ pub(crate) fn spread(table: &RingTable, live: &[(i32, u64)]) -> RingTable {
         next = swapped.unwrap();
     }
     next
+}
+
+/// A mounted super-disk that its agent says is so.
+pub(crate) fn super_disk(condition: Condition) -> SuperDiskSeen {
+    SuperDiskSeen::Answered(Answer {
+        mounted: true,
+        condition,
+        refusal: None,
+        last_error: None,
+        facts: None,
+    })
 }
 
 pub(crate) struct Scene {

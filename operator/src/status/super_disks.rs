@@ -185,26 +185,16 @@ mod tests {
 
     use super::*;
     use crate::{
-        fixtures::now,
-        super_disk::{Answer, WaitingOn},
+        fixtures::{now, super_disk},
+        super_disk::{Condition as Disk, WaitingOn},
     };
 
-    fn answer(condition: crate::super_disk::Condition) -> SuperDiskSeen {
-        SuperDiskSeen::Answered(Answer {
-            mounted: true,
-            condition,
-            refusal: None,
-            last_error: None,
-            facts: None,
-        })
-    }
-
     fn healthy() -> SuperDiskSeen {
-        answer(crate::super_disk::Condition::Healthy)
+        super_disk(Disk::Healthy)
     }
 
     fn rebuilding() -> SuperDiskSeen {
-        answer(crate::super_disk::Condition::Rebuilding)
+        super_disk(Disk::Rebuilding)
     }
 
     fn refused() -> SuperDiskSeen {
@@ -215,7 +205,7 @@ mod tests {
     }
 
     fn lost(waiting_on: WaitingOn) -> SuperDiskSeen {
-        answer(crate::super_disk::Condition::FastLost { waiting_on })
+        super_disk(Disk::FastLost { waiting_on })
     }
 
     fn world(disks: &[(&str, SuperDiskSeen)]) -> World {
@@ -319,7 +309,7 @@ mod tests {
                 Some("Warning FastLegLost"),
             ),
             (
-                answer(crate::super_disk::Condition::DurableLost { frozen: true }),
+                super_disk(Disk::DurableLost { frozen: true }),
                 DurableLost,
                 Some("Warning DurableLegLost"),
             ),

@@ -144,8 +144,9 @@ fn is_at_risk(sight: &Sight<'_>, pod: &str) -> bool {
 mod tests {
     use super::*;
     use crate::{
+        fixtures::super_disk,
         plan::database::sim::{Sim, two_and_two},
-        super_disk::{Answer, Condition, SuperDiskSeen},
+        super_disk::{Condition, SuperDiskSeen},
     };
 
     const ALL: [&str; 4] = ["chat-db-a-0", "chat-db-a-1", "chat-db-b-0", "chat-db-b-1"];
@@ -157,29 +158,19 @@ mod tests {
         )
     }
 
-    fn seen(condition: Condition) -> SuperDiskSeen {
-        SuperDiskSeen::Answered(Answer {
-            mounted: true,
-            condition,
-            refusal: None,
-            last_error: None,
-            facts: None,
-        })
-    }
-
     /// Up, with every super-disk whole.
     fn up() -> Sim {
         let mut sim = Sim::up(&spec());
         for pod in ALL {
             sim.super_disks
-                .insert(pod.to_owned(), seen(Condition::Healthy));
+                .insert(pod.to_owned(), super_disk(Condition::Healthy));
         }
         sim
     }
 
     fn rebuilds(sim: &mut Sim, pod: &str) {
         sim.super_disks
-            .insert(pod.to_owned(), seen(Condition::Rebuilding));
+            .insert(pod.to_owned(), super_disk(Condition::Rebuilding));
     }
 
     #[test]
@@ -282,7 +273,7 @@ mod tests {
              the local disks are filled from the network disk, which serves meanwhile"
         );
         sim.super_disks
-            .insert("chat-db-a-0".to_owned(), seen(Condition::Healthy));
+            .insert("chat-db-a-0".to_owned(), super_disk(Condition::Healthy));
         sim.run();
         assert_eq!(sim.log.len(), 4, "{:?}", sim.log);
     }
