@@ -1,0 +1,93 @@
+//! What the agent of a super-disk answers, as it comes.
+
+use serde::Deserialize;
+
+/// What an agent answers to `GET /state`, as far as it matters here. It says more.
+#[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Whether the filesystem is mounted where the database looks for it.
+    pub mounted: bool,
+    /// How it is.
+    pub condition: Condition,
+    /// Why it was not put together.
+    pub refusal: Option<Refusal>,
+    /// What failed last.
+    pub last_error: Option<String>,
+    /// What runs.
+    pub facts: Option<Facts>,
+}
+
+/// How a super-disk is, in the agent's words.
+#[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum Condition {
+    /// No array runs.
+    NotAssembled,
+    /// The network disk is lost.
+    DurableLost {
+        /// Whether writes are stopped.
+        frozen: bool,
+    },
+    /// A copy that nobody asked for is being undone.
+    WrongWay,
+    /// Both legs are in sync.
+    Healthy,
+    /// The local disks are being filled.
+    Rebuilding,
+    /// The local disks are lost.
+    FastLost {
+        /// What their repair waits for.
+        waiting_on: WaitingOn,
+    },
+}
+
+/// What the repair of the local disks waits for.
+#[derive(Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitingOn {
+    /// Nothing.
+    Step,
+    /// Disks.
+    LocalDevices {
+        /// That many are there.
+        found: u32,
+        /// That many are needed.
+        wanted: u32,
+    },
+    /// The next attempt, at that time.
+    Pause(u64),
+    /// The next day, at that time: all attempts failed.
+    GivenUp(u64),
+}
+
+/// A refusal.
+#[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its stable code.
+    pub code: String,
+    /// What is wrong and what to do.
+    pub text: String,
+}
+
+/// What runs.
+#[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The mirror of both legs.
+    pub mirror: Option<Mirror>,
+}
+
+/// The mirror of both legs.
+#[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct Mirror {
+    /// What it does besides serving.
+    pub sync: Sync,
+}
+
+/// What a mirror does besides serving.
+#[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct Sync {
+    /// Sectors done, and sectors to do.
+    pub progress: Option<(u64, u64)>,
+    /// Present speed.
+    pub kib_per_second: u64,
+}

@@ -1,0 +1,122 @@
+//! What agents answer and containers say, as judgements.
+
+use super::*;
+
+/// What the disk's own tests say that an agent answers.
+macro_rules! answer {
+    ($name:literal) => {
+        serde_json::from_str::<Answer>(include_str!(concat!(
+            "../../superdisk/tests/fixtures/status/",
+            $name,
+            ".json"
+        )))
+        .unwrap()
+    };
+}
+
+fn told(answer: Answer) -> (SuperDiskState, bool, String) {
+    let judged = judge(&SuperDiskSeen::Answered(answer));
+    (judged.state, judged.needs_a_person, judged.message)
+}
+
+#[test]
+fn every_answer_of_an_agent_is_understood() {
+    let table = [
+        (
+            answer!("healthy"),
+            SuperDiskState::Healthy,
+            false,
+            "both legs",
+        ),
+        (
+            answer!("check"),
+            SuperDiskState::Healthy,
+            false,
+            "both legs",
+        ),
+        (
+            answer!("rebuilding"),
+            SuperDiskState::Rebuilding,
+            false,
+            "serves meanwhile: 37 %",
+        ),
+        (
+            answer!("fast-lost"),
+            SuperDiskState::FastLost,
+            true,
+            "1 of 2 local disks are there and free. Replace the node",
+        ),
+        (
+            answer!("given-up"),
+            SuperDiskState::FastLost,
+            true,
+            "every attempt of a day",
+        ),
+        (
+            answer!("member-gone"),
+            SuperDiskState::FastLost,
+            false,
+            "being taken back",
+        ),
+        (
+            answer!("durable-lost"),
+            SuperDiskState::DurableLost,
+            true,
+            "Do not delete the node",
+        ),
+    ];
+    for (answer, state, needs_a_person, words) in table {
+        let (is, needs, message) = told(answer);
+        assert_eq!((is, needs), (state, needs_a_person), "{message}");
+        assert!(message.contains(words), "{message}");
+    }
+    let refused = judge(&SuperDiskSeen::Answered(answer!("refused")));
+    assert_eq!(refused.state, SuperDiskState::Refused);
+    assert_eq!(refused.code.as_deref(), Some("E_SSD_MISSING"));
+}
+
+#[test]
+fn a_mirror_that_is_not_mounted_is_not_healthy() {
+    let answer = Answer {
+        mounted: false,
+        ..answer!("healthy")
+    };
+    assert_eq!(told(answer).0, SuperDiskState::Assembling);
+}
+
+#[test]
+fn a_container_that_refused_is_told_from_one_that_failed() {
+    let ended = |status, said: &str| {
+        let judged = judge(&SuperDiskSeen::Ended {
+            status,
+            said: said.to_owned(),
+        });
+        (judged.state, judged.code, judged.message)
+    };
+    let line = "StartMirror mdadm --assemble\nE_SSD_MISSING 0 of 1 local devices are there. Use another node.\n";
+    assert_eq!(
+        ended(3, line),
+        (
+            SuperDiskState::Refused,
+            Some("E_SSD_MISSING".to_owned()),
+            "0 of 1 local devices are there. Use another node.".to_owned()
+        )
+    );
+    for (status, said, words) in [
+        (
+            1,
+            line,
+            "it ended with status 1 and said: E_SSD_MISSING 0 of 1",
+        ),
+        (
+            3,
+            "E_ nothing",
+            "it ended with status 3 and said: E_ nothing",
+        ),
+        (137, "\n", "it ended with status 137 and said: nothing"),
+    ] {
+        let (state, code, message) = ended(status, said);
+        assert_eq!((state, code), (SuperDiskState::Failed, None));
+        assert!(message.starts_with(words), "{message}");
+    }
+}
