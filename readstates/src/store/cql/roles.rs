@@ -27,10 +27,11 @@ const FIRST_PASSWORD: &str = "cassandra";
 /// Where Cassandra keeps its roles. ScyllaDB has no such keyspace any more: there all nodes have them.
 const AUTH_KEYSPACE: &str = "system_auth";
 
-/// A database remembers what a role may do for so long before it looks again.
+/// A database remembers passwords and rights for so long before it looks again, if nobody has set
+/// `credentials_validity` and its like otherwise. Nothing in the protocol tells that it has.
 const REMEMBERED: Duration = Duration::from_secs(2);
 /// Looks until a new password or right must be known.
-const PROOFS: usize = 5;
+const LOOKS: usize = 5;
 
 /// The schema, as [`super::apply_schema`] makes it, and the roles: the superuser `cassandra` has
 /// `superuser_password`, and the role of `login` may read and write the table and nothing else. The login is
@@ -87,13 +88,22 @@ async fn superuser(
     run(&session, "change the superuser's password", text, &password).await?;
     tracing::info!("changed the password of the superuser {SUPERUSER}");
     // What it did with the old one is not taken back; what it does from here is by the new one.
-    for _ in 0..PROOFS {
-        match open(wanted.clone()).await {
-            Err(error) if connect::login_refused(&error) => tokio::time::sleep(REMEMBERED).await,
-            outcome => return Ok(outcome?),
+    let session = until_known(async || open(wanted.clone()).await, connect::login_refused).await?;
+    Ok(session)
+}
+
+/// Looks until what was changed is known, or must be; an error that does not come of that ends it at once.
+async fn until_known<T, E>(
+    look: impl AsyncFn() -> Result<T, E>,
+    unknown: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    for _ in 1..LOOKS {
+        match look().await {
+            Err(error) if unknown(&error) => tokio::time::sleep(REMEMBERED).await,
+            outcome => return outcome,
         }
     }
-    Ok(open(wanted.clone()).await?)
+    look().await
 }
 
 /// As many copies of the roles as of the rows: whoever can be read can be logged in for. Reading everything
@@ -180,22 +190,18 @@ async fn make_role(
 
 /// The role can log in and read.
 async fn prove(target: &CqlTarget, login: &CqlLogin) -> Result<(), SchemaError> {
-    let mut words = String::new();
-    for _ in 0..PROOFS {
-        let proven = match Connection::open(target, login).await {
-            Ok(connection) => connection.load(0).await.map_err(|error| chain(&error)),
-            Err(error) => Err(chain(&error)),
-        };
-        match proven {
-            Ok(_) => return Ok(()),
-            Err(error) => words = error,
-        }
-        tokio::time::sleep(REMEMBERED).await;
+    let look = async || {
+        let connection = Connection::open(target, login).await;
+        let connection = connection.map_err(|error| chain(&error))?;
+        connection.load(0).await.map_err(|error| chain(&error))
+    };
+    match until_known(look, |_| true).await {
+        Ok(_) => Ok(()),
+        Err(words) => Err(SchemaError::Roles {
+            attempt: "read with the role",
+            words,
+        }),
     }
-    Err(SchemaError::Roles {
-        attempt: "read with the role",
-        words,
-    })
 }
 
 fn unreadable(error: std::io::Error) -> SchemaError {
@@ -238,7 +244,31 @@ fn name(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    /// Looks that fail with each of these and then succeed: how it ends, and after how many of the times that a
+    /// database remembers.
+    async fn looks(errors: &[&'static str]) -> (Result<usize, &'static str>, u64) {
+        let begun = tokio::time::Instant::now();
+        let looked = Cell::new(0);
+        let look = async || {
+            let at = looked.get();
+            looked.set(at + 1);
+            errors.get(at).map_or(Ok(at), |error| Err(*error))
+        };
+        let end = until_known(look, |error| *error == "refused").await;
+        (end, begun.elapsed().as_secs() / REMEMBERED.as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_known_yet_is_looked_for_a_while() {
+        assert_eq!(looks(&[]).await, (Ok(0), 0));
+        assert_eq!(looks(&["refused"; 2]).await, (Ok(2), 2));
+        assert_eq!(looks(&["refused", "down"]).await, (Err("down"), 1));
+        assert_eq!(looks(&["refused"; LOOKS]).await, (Err("refused"), 4));
+    }
 
     #[test]
     fn nothing_ends_a_name_or_a_string_but_its_end() {
