@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
+use readstates_operator_api::DatabaseNode;
 
-use super::NodesStep;
 use crate::{
     build,
     engine::{Decommission, Disk, Node, NodeState},
@@ -18,6 +17,7 @@ use crate::{
 mod nature;
 mod seen;
 mod taken;
+mod turns;
 
 #[derive(Clone)]
 pub(crate) struct Sim {
@@ -44,22 +44,6 @@ pub(crate) struct Sim {
     /// Number of the records: what was decided by other ones is not recorded.
     recorded: u32,
     serial: u32,
-}
-
-/// What an operator has made up its mind to do, by what it saw then.
-#[derive(Clone)]
-pub(crate) struct Decided {
-    plan: Plan,
-    by: u32,
-}
-
-impl Decided {
-    /// How many writes and orders that is.
-    pub(crate) fn writes(&self) -> usize {
-        let step = &self.plan.database;
-        let deletions = step.pods_to_delete.len() + step.claims_to_delete.len();
-        deletions + step.orders.len() + self.plan.racks.len() + 1
-    }
 }
 
 #[derive(Clone)]
@@ -163,109 +147,6 @@ impl Sim {
         self.plan()
             .waiting
             .map_or_else(String::new, |w| w.to_string())
-    }
-
-    /// Turns until nothing has changed for a while.
-    pub(crate) fn run(&mut self) {
-        self.run_by(|sim| sim.turn(usize::MAX));
-    }
-
-    /// Such turns until nothing has changed for a while.
-    pub(crate) fn run_by(&mut self, turn: impl Fn(&mut Self)) {
-        const A_WHILE: u32 = 6;
-        let mut still = 0;
-        for _ in 0..150 {
-            let before = self.fingerprint();
-            turn(self);
-            still = if self.fingerprint() == before {
-                still + 1
-            } else {
-                0
-            };
-            if still == A_WHILE {
-                return;
-            }
-        }
-        panic!("it never comes to rest: {:?}", self.log);
-    }
-
-    /// Everything but the time.
-    fn fingerprint(&self) -> String {
-        let sets: Vec<_> = self
-            .racks
-            .values()
-            .map(|s| (s.replicas, s.partition, &s.template))
-            .collect();
-        let pods: Vec<_> = self
-            .pods
-            .values()
-            .map(|p| (&p.uid, &p.decommission))
-            .collect();
-        format!(
-            "{sets:?} {pods:?} {:?} {:?} {:?}",
-            self.ring,
-            self.records,
-            self.log.len()
-        )
-    }
-
-    /// The operator looks, decides and writes, and dies after so many writes; then the world moves on.
-    pub(crate) fn turn(&mut self, writes: usize) {
-        let decided = self.decide();
-        self.check(&decided.plan.database);
-        self.carry_out(decided, writes);
-        self.move_on();
-    }
-
-    /// Operators that die before their first, second, … write follow each other until one lives to the end; then
-    /// the world moves on.
-    pub(crate) fn deadly_turn(&mut self) {
-        for writes in 0.. {
-            let decided = self.decide();
-            self.check(&decided.plan.database);
-            let lives = writes >= decided.writes();
-            self.carry_out(decided, writes);
-            if lives {
-                break;
-            }
-        }
-        self.move_on();
-    }
-
-    /// Whether everything is as it should be and nothing goes on.
-    pub(crate) fn rests(&self) -> bool {
-        let mut next = self.clone();
-        next.turn(usize::MAX);
-        next.fingerprint() == self.fingerprint()
-    }
-
-    pub(crate) fn decide(&self) -> Decided {
-        Decided {
-            plan: self.plan(),
-            by: self.recorded,
-        }
-    }
-
-    /// What must never be, whatever was cut off before.
-    fn check(&self, step: &NodesStep) {
-        let on_its_way = |r: &&DatabaseNode| {
-            !matches!(r.state, DatabaseNodeState::Member | DatabaseNodeState::Left)
-        };
-        assert!(
-            step.records.iter().filter(on_its_way).count() <= 1,
-            "{:?}",
-            step.records
-        );
-        assert!(step.orders.len() <= 1, "{:?}", step.orders);
-        let moving = self
-            .ring
-            .iter()
-            .filter(|n| n.state != NodeState::Normal)
-            .count();
-        assert!(moving <= 1, "{:?}", self.ring);
-        // A cluster made again starts with all of them down.
-        let down = self.ring.iter().filter(|n| !n.up).count();
-        assert!(down <= 1 || self.records.is_empty(), "{:?}", self.ring);
     }
 
     /// As if another operator had made all this, which knew neither agents nor records; and now there is this one,

@@ -1,6 +1,6 @@
 //! What the world takes of what the operator does: the API server, and the agents in pods.
 
-use super::{Decided, Set, Sim};
+use super::{Set, Sim, turns::Decided};
 use crate::{
     engine::{Decommission, Disk, Node, NodeState},
     plan::database::{Order, RackStep, Template},
