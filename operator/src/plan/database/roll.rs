@@ -164,7 +164,7 @@ fn may_turn(sight: &Sight<'_>, nodes: &NodesStep) -> Result<(), String> {
     if !sight.no_pod_turns() {
         return Err("a pod is being restarted".to_owned());
     }
-    if let Some(record) = on_its_way(&nodes.records) {
+    if let Some(record) = moves(sight, nodes) {
         return Err(format!("{} is on its way in or out", record.name));
     }
     health::check(sight, &nodes.records, None)?;
@@ -175,6 +175,11 @@ fn may_turn(sight: &Sight<'_>, nodes: &NodesStep) -> Result<(), String> {
         return Err(format!("the super-disk of {pod}: {}", judged.message));
     }
     Ok(())
+}
+
+/// The node that is on its way, or was by the record: an operator that finds that one may send it on.
+fn moves<'a>(sight: &'a Sight<'_>, nodes: &'a NodesStep) -> Option<&'a DatabaseNode> {
+    on_its_way(&nodes.records).or_else(|| on_its_way(&sight.world.records))
 }
 
 fn unready<'a>(sight: &Sight<'a>) -> impl Iterator<Item = &'a PodSeen> {
@@ -205,7 +210,7 @@ fn only_broken<'a>(
         return None;
     }
     let others_are_well = health::check(sight, &nodes.records, record);
-    let others_move = on_its_way(&nodes.records).is_some_and(|r| r.name != pod.name);
+    let others_move = moves(sight, nodes).is_some_and(|r| r.name != pod.name);
     (place.name == rack.name && !pod.terminating && !others_move && others_are_well.is_ok())
         .then_some((ordinal, pod))
 }

@@ -387,6 +387,24 @@ fn a_node_that_leaves_is_not_restarted_for_a_newer_spec() {
 }
 
 #[test]
+fn a_change_waits_until_it_is_on_record_that_a_node_stays() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.respec(&spec(2, &[2, 1]));
+    sim.turn(usize::MAX);
+    assert_eq!(sim.told()[3], "chat-db-b-1 Leaving");
+    sim.log.clear();
+    // It was not told yet, and stays: but whoever finds this record, and another spec, tells it.
+    sim.respec(&format!("{}  image: cassandra:5.0.9\n", two_and_two()));
+    let both_racks = 2;
+    for _ in 0..3 {
+        sim.turn(both_racks);
+    }
+    assert_eq!(sim.log, [""; 0]);
+    sim.run();
+    assert_eq!(sim.log.len(), 4, "{:?}", sim.log);
+}
+
+#[test]
 fn another_operator_restarts_nothing_until_somebody_says_so() {
     let mut sim = Sim::up(&two_and_two());
     sim.log.clear();
