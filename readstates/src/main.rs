@@ -43,7 +43,7 @@ fn run(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> 
 async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let config = ServeConfig::from_args(args)?;
     let mut signals = Signals::new()?;
-    let listeners = Listeners::bind(&config).await?;
+    let listeners = Listeners::bind(&config)?;
     let (store, ring) = (open_store(&config)?, open_ring(&config).await?);
     let server = Server::start(&config, store, ring, listeners).await?;
     tracing::info!(

@@ -173,7 +173,7 @@ impl Server {
             config.limits.clone(),
             closed.clone(),
         ));
-        let workers = Workers::start(listeners.http, &app, &closed)?;
+        let workers = Workers::start(listeners.http, config.workers, &app, &closed)?;
         let operator = http::listen(listeners.admin, Port::Admin, Arc::clone(&app), closed);
         let operator = tokio::spawn(operator);
         if !admin_address.ip().is_unspecified() {

@@ -1,14 +1,20 @@
-//! The threads that answer clients: one per core, each with a runtime of its own.
+//! The threads that answer clients: a runtime of their own, whose threads take work from each other.
 //!
-//! Every worker listens on the same address; the kernel shares new connections out between them
-//! (`SO_REUSEPORT`). A connection stays with its worker, so nothing about it ever moves between cores.
 //! What works behind the clients' backs (loads, writes, the operator's port) has the runtime that the
-//! process started with.
+//! process started with, so that a large flush delays no answer. A runtime for each thread, with the
+//! connections shared out between them by the kernel (`SO_REUSEPORT`), was measured beside this: as many
+//! requests a second, and a longer tail, for a thread whose core does something else holds up its own
+//! connections until it is back (the README has the figures).
 
-use std::{io, net::SocketAddr, sync::Arc, thread, time::Duration};
+use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
 
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    runtime::{Builder, Runtime},
+    sync::watch,
+    task::JoinHandle,
+    time::timeout,
+};
 
 use crate::{
     config::ServeConfig,
@@ -17,8 +23,8 @@ use crate::{
 
 /// How long open connections may take to end after everything is written.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections that the kernel has made and that nobody has accepted yet, at most, for each worker.
-const BACKLOG: i32 = 1024;
+/// Connections that the kernel has made and that nobody has accepted yet, at most.
+const BACKLOG: u32 = 1024;
 
 /// An address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -36,131 +42,102 @@ pub struct Listeners {
     pub http_address: SocketAddr,
     /// Where the operator is answered.
     pub admin_address: SocketAddr,
-    /// For clients: one for each worker.
-    pub(crate) http: Vec<std::net::TcpListener>,
+    /// For clients.
+    pub(crate) http: TcpListener,
     /// For the operator.
     pub(crate) admin: TcpListener,
 }
 
 impl Listeners {
-    /// Listens.
+    /// Listens. To be called in a runtime.
     ///
     /// # Errors
     /// When an address is taken or not ours.
-    pub async fn bind(config: &ServeConfig) -> Result<Self, ListenError> {
-        let (flag, address) = ("--listen", config.listen);
-        let failed = |source| ListenError {
-            flag,
-            address,
-            source,
-        };
-        let http = share(address, config.workers.get()).map_err(failed)?;
-        let http_address = http[0].local_addr().map_err(failed)?;
-        let (flag, address) = ("--admin-listen", config.admin_listen);
-        let failed = |source| ListenError {
-            flag,
-            address,
-            source,
-        };
-        let admin = TcpListener::bind(address).await.map_err(failed)?;
+    pub fn bind(config: &ServeConfig) -> Result<Self, ListenError> {
+        let (http, http_address) = bound("--listen", config.listen)?;
+        let (admin, admin_address) = bound("--admin-listen", config.admin_listen)?;
         Ok(Self {
             http_address,
-            admin_address: admin.local_addr().map_err(failed)?,
+            admin_address,
             http,
             admin,
         })
     }
 }
 
-/// So many listeners on one address that nobody else listens on.
-fn share(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
-    // Two processes of one user could share an address without either knowing: without the option, the
-    // kernel says when somebody is there already.
-    drop(bound(address, false)?);
-    let first = bound(address, true)?;
-    // Port 0 became one that was free; the others listen there too.
-    let address = first
-        .local_addr()?
-        .as_socket()
-        .ok_or(io::ErrorKind::InvalidInput)?;
-    let mut sockets = vec![first];
-    while sockets.len() < count {
-        sockets.push(bound(address, true)?);
-    }
-    for socket in &sockets {
-        socket.listen(BACKLOG)?;
-        socket.set_nonblocking(true)?;
-    }
-    Ok(sockets.into_iter().map(Into::into).collect())
-}
-
-fn bound(address: SocketAddr, shared: bool) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    // A process that starts again finds its address free while old connections still linger.
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(shared)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
+/// A listener, and the address that port 0 has become.
+fn bound(
+    flag: &'static str,
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), ListenError> {
+    let bound = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        // A process that starts again finds its address free while old connections still linger.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    bound().map_err(|source| ListenError {
+        flag,
+        address,
+        source,
+    })
 }
 
 /// Threads that answer clients.
 #[derive(Debug)]
 pub(crate) struct Workers {
-    threads: Vec<thread::JoinHandle<()>>,
+    /// There until the end.
+    runtime: Option<Runtime>,
+    clients: JoinHandle<()>,
 }
 
 impl Workers {
-    /// Starts one for each listener. They end after `closed`.
+    /// Starts so many. They take no more connections after `closed`.
     pub(crate) fn start(
-        listeners: Vec<std::net::TcpListener>,
+        listener: TcpListener,
+        count: NonZeroUsize,
         app: &Arc<App>,
         closed: &watch::Receiver<bool>,
     ) -> io::Result<Self> {
-        let mut threads = Vec::with_capacity(listeners.len());
-        for (number, listener) in listeners.into_iter().enumerate() {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
-            let listener = {
-                let _entered = runtime.enter();
-                TcpListener::from_std(listener)?
-            };
-            let (app, mut closed) = (Arc::clone(app), closed.clone());
-            let work = move || {
-                let clients = http::listen(listener, Port::Public, app, closed.clone());
-                runtime.block_on(async {
-                    let patience = async {
-                        // An error means that the server is gone, which is as good as closed.
-                        let _ = closed.wait_for(|&closed| closed).await;
-                        tokio::time::sleep(CLOSE_TIMEOUT).await;
-                    };
-                    // What is still open after the patience is cut with the runtime.
-                    tokio::select! {
-                        () = clients => {}
-                        () = patience => {}
-                    }
-                });
-            };
-            let name = format!("worker-{number}");
-            threads.push(thread::Builder::new().name(name).spawn(work)?);
-        }
-        Ok(Self { threads })
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(count.get())
+            .thread_name("worker")
+            .enable_all()
+            .build()?;
+        // From the runtime that it was made in to that of whoever accepts.
+        let listener = listener.into_std()?;
+        let listener = {
+            let _entered = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
+        let clients = http::listen(listener, Port::Public, Arc::clone(app), closed.clone());
+        let clients = runtime.spawn(clients);
+        Ok(Self {
+            runtime: Some(runtime),
+            clients,
+        })
     }
 
-    /// Waits until the last one has ended: at most [`CLOSE_TIMEOUT`] after it was told to.
-    pub(crate) async fn join(self) {
-        let joined = tokio::task::spawn_blocking(move || {
-            for thread in self.threads {
-                if thread.join().is_err() {
-                    tracing::error!("a worker has panicked");
-                }
-            }
-        });
-        // The runtime goes down before this one only when the whole process does.
-        let _ = joined.await;
+    /// Waits until every connection has ended, for at most [`CLOSE_TIMEOUT`]: to be asked once they were told to.
+    pub(crate) async fn join(mut self) {
+        // What is still open after that is cut with the runtime.
+        if let Ok(Err(error)) = timeout(CLOSE_TIMEOUT, &mut self.clients).await {
+            tracing::error!("what accepts connections has failed: {error}");
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Nobody waits for its threads: whoever drops this may be such a task itself.
+            runtime.shutdown_background();
+        }
     }
 }

@@ -47,7 +47,7 @@ impl Member {
         };
         let runtime = Runtime::new().unwrap();
         let server = runtime.block_on(async {
-            let listeners = Listeners::bind(&config).await.unwrap();
+            let listeners = Listeners::bind(&config).unwrap();
             let store = Arc::new(MemoryStore::default());
             let ring = Arc::new(MemoryRing::default());
             Server::start(&config, store, ring, listeners)

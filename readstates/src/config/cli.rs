@@ -118,8 +118,7 @@ pub struct ServeArgs {
     )]
     pub drain_timeout: Duration,
 
-    /// Threads that answer clients, each with its own connections. Absent: one for each core that
-    /// this process may use.
+    /// Threads that answer clients. Absent: one for each core that this process may use.
     #[arg(long, env = "READSTATES_WORKERS", value_name = "N")]
     pub workers: Option<NonZeroUsize>,
 

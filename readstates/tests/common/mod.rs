@@ -99,7 +99,7 @@ pub async fn among_peers(
     peers: Arc<dyn Peers>,
     config: ServeConfig,
 ) -> Running {
-    let listeners = Listeners::bind(&config).await.unwrap();
+    let listeners = Listeners::bind(&config).unwrap();
     let server = Server::start_among(&config, store, ring, peers, listeners)
         .await
         .unwrap();

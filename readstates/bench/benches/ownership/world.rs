@@ -92,7 +92,7 @@ pub(crate) async fn members(count: usize) -> Result<Vec<Server>, Box<dyn Error>>
             workers: 1.try_into()?,
             limits: Limits::default(),
         };
-        let listeners = Listeners::bind(&config).await?;
+        let listeners = Listeners::bind(&config)?;
         let (store, ring) = (Arc::clone(&store), Arc::clone(&ring));
         members.push(Server::start(&config, store, ring, listeners).await?);
     }
