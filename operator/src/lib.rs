@@ -14,6 +14,7 @@ pub mod agents;
 pub mod apply;
 pub mod build;
 pub mod cli;
+pub mod commands;
 pub mod context;
 pub mod engine;
 pub mod error;

@@ -16,6 +16,7 @@ pub mod block;
 pub mod cache;
 pub mod clock;
 pub mod codec;
+pub mod commands;
 pub mod config;
 pub mod engine;
 pub mod flush;

@@ -1,0 +1,63 @@
+//! What the program does for its commands.
+//!
+//! Here and not in the program itself, and each behind a function that is not async: so its code is
+//! made once, with the library.
+
+use crate::{
+    config::{RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig},
+    rebalance, schema,
+    server::{Listeners, Server, open_ring, open_store},
+    signals::Signals,
+};
+
+/// Serves until it is told to stop (SIGTERM, SIGINT).
+///
+/// # Errors
+/// When it cannot start, or has stopped with changes that are not written.
+#[tokio::main]
+pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
+    let config = ServeConfig::from_args(args)?;
+    let mut signals = Signals::new()?;
+    let listeners = Listeners::bind(&config)?;
+    let (store, ring) = (open_store(&config)?, open_ring(&config).await?);
+    let server = Server::start(&config, store, ring, listeners).await?;
+    tracing::info!(
+        member = server.member(),
+        listen = %server.http_address,
+        admin = %server.admin_address,
+        store = %config.store,
+        ring = %config.ring,
+        "serving"
+    );
+    signals.stop().await;
+    let stopped = tokio::select! {
+        stopped = server.stop(config.drain_timeout) => stopped,
+        // Nothing to undo: the process ends.
+        () = signals.stop() => anyhow::bail!("stopped by a second signal before everything was written"),
+    };
+    match stopped.unwritten_users {
+        0 => Ok(()),
+        users => anyhow::bail!(
+            "{users} users were not written within {:?}; their last changes are lost",
+            config.drain_timeout
+        ),
+    }
+}
+
+/// Makes the tables in a CQL database, and who may log in to it.
+///
+/// # Errors
+/// When the database cannot be reached or refuses.
+#[tokio::main]
+pub async fn make_schema(args: SchemaArgs) -> anyhow::Result<()> {
+    Ok(schema::run(args).await?)
+}
+
+/// Asks members for moves until each owns its share.
+///
+/// # Errors
+/// When they do not come to that.
+#[tokio::main]
+pub async fn balance(args: RebalanceArgs) -> anyhow::Result<()> {
+    Ok(rebalance::run(args).await?)
+}
