@@ -162,8 +162,13 @@ async fn a_body_that_trickles_in_holds_no_place_and_is_refused() {
     })
     .await;
     let mut slow = Raw::connect(&member).await;
-    slow.send(&format!("{ACK}content-length: 19\r\n\r\n{{\"mess"))
-        .await;
+    slow.send(&format!(
+        "{ACK}expect: 100-continue\r\ncontent-length: 19\r\n\r\n"
+    ))
+    .await;
+    // Its body is waited for.
+    assert!(slow.answer().await.starts_with("HTTP/1.1 100 "));
+    slow.send("{\"mess").await;
     member.ack(1, 10, 5).await;
     let answer = slow.rest().await;
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
