@@ -203,7 +203,9 @@ impl Stripe {
         if let Some(age) = dirty_for {
             let since = now.checked_sub(age).unwrap_or(now);
             let since = shared.moment(since);
-            let due = since.after(jittered(shared.flush_interval, user));
+            // Counted from now: this process may be younger than the change.
+            let left = jittered(shared.flush_interval, user).saturating_sub(age);
+            let due = shared.moment(now).after(left);
             // Nothing here knows what is written of it; the last change is not.
             let written = version.saturating_sub(1);
             self.dirty.became_dirty(user, since, due, written);

@@ -30,9 +30,10 @@ const EVENTFUL: Duration = Duration::from_secs(25);
 const SETTLES: Duration = Duration::from_secs(60);
 /// Longer than any message or write is late.
 const EVERYTHING_ARRIVES: Duration = Duration::from_secs(9);
-/// What a member that dies may take with it: what it was told within this time before. The interval with its jitter,
-/// another one for what was handed to it dirty, and writes that failed and were tried again.
-const LAST_FLUSH: Duration = Duration::from_millis(FLUSH_INTERVAL.as_millis() as u64 * 2 + 2_500);
+/// What a member that dies may take with it: what it was told within this time before. The interval with its jitter, also
+/// of what was handed to it dirty, and writes that failed and were tried again.
+const LAST_FLUSH: Duration =
+    Duration::from_millis(FLUSH_INTERVAL.as_millis() as u64 * 11 / 10 + 2_500);
 const LEAVING: Duration = Duration::from_secs(12);
 /// The most deaths (or what looks like one to the others) of a seed: what they excuse is not all there is.
 const MOST_DEATHS: u32 = 2;

@@ -75,6 +75,26 @@ fn a_slot_goes_from_one_cache_to_another_with_what_is_dirty() {
 }
 
 #[test]
+fn a_process_younger_than_a_change_writes_it_when_the_one_before_would_have() {
+    let (now, (users, slot)) = (Instant::now(), users(20));
+    let from = cache(1000);
+    for &user in &users {
+        from.insert(user, None);
+        change(&from, user, ack(10, user), now).unwrap();
+    }
+    let blocks = exported(&from, &only(slot), now + INTERVAL * 3 / 4);
+    let to = cache(1000);
+    let started = Instant::now();
+    for block in &blocks {
+        to.import(block, started).unwrap();
+    }
+    to.serve(slot, epoch(9));
+    assert_eq!(to.begin_flushes(started, 100), []);
+    let flights = to.begin_flushes(started + INTERVAL / 2, 100);
+    assert_eq!(flights.len(), 20);
+}
+
+#[test]
 fn what_changes_while_a_slot_is_sent_is_sent_again() {
     let (now, (users, slot)) = (Instant::now(), users(5));
     let cache = cache(1000);
