@@ -80,64 +80,57 @@ fn render(clusters: &[Arc<ReadStateCluster>], now: Timestamp) -> String {
             Some((labels, cluster.status.as_ref()?))
         })
         .collect();
-    let name = "readstates_cluster_condition";
-    head(
+    family(
         &mut out,
-        name,
+        "readstates_cluster_condition",
         "Conditions: 1 is True, 0 is False, -1 is Unknown.",
+        named.iter().flat_map(|(labels, status)| {
+            let each = status.conditions.iter();
+            each.map(move |condition| {
+                let labels = format!("{labels},condition=\"{}\"", condition.type_);
+                (labels, truth(&condition.status))
+            })
+        }),
     );
-    for (labels, status) in &named {
-        for condition in &status.conditions {
-            let value = match condition.status.as_str() {
-                "True" => 1,
-                "False" => 0,
-                _ => -1,
-            };
-            let type_ = &condition.type_;
-            line(
-                &mut out,
-                name,
-                &format!("{labels},condition=\"{type_}\""),
-                value,
-            );
-        }
-    }
-    let name = "readstates_cluster_waiting_seconds";
-    head(
+    family(
         &mut out,
-        name,
+        "readstates_cluster_waiting_seconds",
         "Since when the next step has waited, by what for.",
-    );
-    for (labels, status) in &named {
-        if let Some(waiting) = &status.waiting_on {
+        named.iter().filter_map(|(labels, status)| {
+            let waiting = status.waiting_on.as_ref()?;
             let seconds = now.duration_since(waiting.since.0).as_secs();
-            let reason = &waiting.reason;
-            line(
-                &mut out,
-                name,
-                &format!("{labels},reason=\"{reason}\""),
-                seconds,
-            );
-        }
-    }
+            Some((format!("{labels},reason=\"{}\"", waiting.reason), seconds))
+        }),
+    );
     for Gauge { name, help, of } in GAUGES {
-        head(&mut out, name, help);
-        for (labels, status) in &named {
-            if let Some(value) = of(status) {
-                line(&mut out, name, labels, value);
-            }
-        }
+        let known = named
+            .iter()
+            .filter_map(|(labels, status)| Some((labels.clone(), of(status)?)));
+        family(&mut out, name, help, known);
     }
     out
 }
 
-fn head(out: &mut String, name: &str, help: &str) {
+/// A family of gauges: labels and value of each.
+fn family(
+    out: &mut String,
+    name: &str,
+    help: &str,
+    gauges: impl IntoIterator<Item = (String, i64)>,
+) {
     // Writing to a string cannot fail.
     let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+    for (labels, value) in gauges {
+        let _ = writeln!(out, "{name}{{{labels}}} {value}");
+    }
 }
 
-fn line(out: &mut String, name: &str, labels: &str, value: i64) {
-    let _ = writeln!(out, "{name}{{{labels}}} {value}");
+fn truth(condition: &str) -> i64 {
+    match condition {
+        "True" => 1,
+        "False" => 0,
+        _ => -1,
+    }
 }
 
 #[cfg(test)]

@@ -36,11 +36,7 @@ impl Known {
             Event::Init => entries.retain(|(k, _, _), _| *k != kind),
             Event::InitDone => {}
             Event::InitApply(object) | Event::Apply(object) => {
-                let key = (
-                    kind,
-                    object.namespace().unwrap_or_default(),
-                    object.name_any(),
-                );
+                let key = key(object);
                 let version = object.resource_version().unwrap_or_default();
                 match entries.get_mut(&key) {
                     Some(entry) => entry.version = version,
@@ -51,12 +47,7 @@ impl Known {
                 }
             }
             Event::Delete(object) => {
-                let key = (
-                    kind,
-                    object.namespace().unwrap_or_default(),
-                    object.name_any(),
-                );
-                entries.remove(&key);
+                entries.remove(&key(object));
             }
         }
     }
@@ -78,12 +69,7 @@ impl Known {
 
     /// It was read, and is what the wish of this hash says.
     pub fn found<K: Resource<DynamicType = ()>>(&self, object: &K, hash: &str) {
-        let key = (
-            kind::<K>(),
-            object.namespace().unwrap_or_default(),
-            object.name_any(),
-        );
-        if let Some(entry) = self.entries().get_mut(&key) {
+        if let Some(entry) = self.entries().get_mut(&key(object)) {
             entry.held = object
                 .resource_version()
                 .map(|version| (version, hash.to_owned()));
@@ -94,6 +80,14 @@ impl Known {
         // Every change to it is one call: there is no half of one.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn key<K: Resource<DynamicType = ()>>(object: &K) -> Key {
+    (
+        kind::<K>(),
+        object.namespace().unwrap_or_default(),
+        object.name_any(),
+    )
 }
 
 /// The name of a kind, which is a constant of its type.

@@ -16,9 +16,9 @@ use crate::{http::Body, limit::Permit, ownership::Peer};
 /// The other members are near: one that has not accepted by then is gone or overrun.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// More than an owner waits for its database.
-const TIMEOUT: Duration = Duration::from_secs(6);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(6);
 /// A request for many users who are not cached is many loads.
-const PART_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const PART_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections kept open to one member.
 const IDLE_PER_PEER: usize = 64;
 
@@ -53,6 +53,8 @@ pub(crate) struct Passed<'a> {
     pub(crate) path_and_query: &'a str,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: Bytes,
+    /// How long the answer is waited for, which the owner is told.
+    pub(crate) timeout: Duration,
 }
 
 impl Forwarder {
@@ -91,7 +93,7 @@ impl Forwarder {
             headers: &kept,
             ..request
         };
-        let answer = self.send(member, request, TIMEOUT).await?;
+        let answer = self.send(member, request).await?;
         let status = answer.status();
         let ring = answer.headers().get(headers::RING);
         let ring = ring.and_then(|number| number.to_str().ok()?.parse().ok());
@@ -114,14 +116,16 @@ impl Forwarder {
         path: &str,
         content_type: HeaderValue,
         body: Bytes,
+        timeout: Duration,
     ) -> Result<(StatusCode, Bytes), Problem> {
         let request = Passed {
             method: &Method::POST,
             path_and_query: path,
             headers: &HeaderMap::from_iter([(header::CONTENT_TYPE, content_type)]),
             body,
+            timeout,
         };
-        let answer = self.send(member, request, PART_TIMEOUT).await?;
+        let answer = self.send(member, request).await?;
         let status = answer.status();
         let body = answer
             .bytes()
@@ -130,12 +134,7 @@ impl Forwarder {
         Ok((status, body))
     }
 
-    async fn send(
-        &self,
-        member: &Peer,
-        request: Passed<'_>,
-        timeout: Duration,
-    ) -> Result<reqwest::Response, Problem> {
+    async fn send(&self, member: &Peer, request: Passed<'_>) -> Result<reqwest::Response, Problem> {
         let Some(_permit) = Permit::take(&member.to, 1) else {
             let detail = format!(
                 "as many requests are under way to {} as may be; try again later",
@@ -151,12 +150,19 @@ impl Forwarder {
             )
             .headers(request.headers.clone())
             .header(headers::FORWARDED, self.me.clone())
-            .timeout(timeout)
+            .header(headers::TIMEOUT, millis(request.timeout))
+            .timeout(request.timeout)
             .body(request.body)
             .send()
             .await
             .map_err(|error| silent(member, safe, &error))
     }
+}
+
+/// As the header says it, which knows no 0.
+fn millis(timeout: Duration) -> HeaderValue {
+    let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+    HeaderValue::from(millis.max(1))
 }
 
 /// The problem of a member that did not answer.
@@ -173,5 +179,63 @@ fn silent(member: &Peer, safe: bool, error: &reqwest::Error) -> Problem {
     } else {
         let detail = format!("{name} owns this user and did not answer; sending again is safe");
         Problem::new(ProblemType::OutcomeUnknown, detail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+    use readstates_ring::Incarnation;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::limit::Limit;
+
+    /// What a member is sent that answers one request.
+    async fn heard_by_the_owner(timeout: Duration) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let owner = Peer {
+            name: "chat-1".to_owned(),
+            incarnation: Incarnation::new(1),
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            to: Limit::new(1),
+            from: Limit::new(1),
+        };
+        let forwarder = Forwarder::new("chat-0").unwrap();
+        let request = Passed {
+            method: &Method::GET,
+            path_and_query: "/v1/users/1/read-states",
+            headers: &HeaderMap::new(),
+            body: Bytes::new(),
+            timeout,
+        };
+        let heard = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut head = vec![0; 4096];
+            let length = socket.read(&mut head).await.unwrap();
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+            socket.write_all(answer).await.unwrap();
+            head.truncate(length);
+            String::from_utf8(head).unwrap()
+        };
+        let (heard, answer) = tokio::join!(heard, forwarder.pass(&owner, request));
+        answer.unwrap();
+        heard
+    }
+
+    #[tokio::test]
+    async fn the_owner_is_told_for_how_long_it_is_waited_for() {
+        let heard = heard_by_the_owner(Duration::from_millis(1234)).await;
+        assert!(heard.contains("x-readstates-timeout: 1234\r\n"), "{heard}");
+        assert!(
+            heard.contains("x-readstates-forwarded: chat-0\r\n"),
+            "{heard}"
+        );
+        let heard = heard_by_the_owner(Duration::from_micros(1)).await;
+        assert!(heard.contains("x-readstates-timeout: 1\r\n"), "{heard}");
     }
 }

@@ -6,9 +6,13 @@
 
 mod common;
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use common::{Running, alone, members, owner_of};
+use common::{Running, alone, faulty::FaultyStore, members, owner_of};
 use readstates::store::MemoryStore;
 use readstates_api::RingDocument;
 use reqwest::Method;
@@ -240,4 +244,55 @@ async fn a_member_that_is_alone_never_forwards() {
             200
         );
     }
+}
+
+#[tokio::test]
+async fn nobody_works_on_for_a_client_that_has_stopped_waiting() {
+    let store = FaultyStore::new();
+    let members = members(&["chat-0", "chat-1"], Arc::clone(&store) as _).await;
+    store.slow(Duration::from_secs(2), Duration::ZERO);
+    let waits = [("x-readstates-timeout", "150")];
+    for owner in [0, 1] {
+        let user = (1..)
+            .find(|&user| owner_of(&members, user) == owner)
+            .unwrap();
+        let path = format!("/v1/users/{user}/read-states");
+        let asked = Instant::now();
+        let read = members[0].send(Method::GET, &path, &waits, None).await;
+        assert_eq!(read.status, 503, "{}", read.text);
+        let headers = [waits[0], ("content-type", "application/json")];
+        let body = json!({"message_id": "7"}).to_string().into_bytes();
+        let ack = members[0]
+            .send(
+                Method::POST,
+                &format!("{path}/10/ack"),
+                &headers,
+                Some(body),
+            )
+            .await;
+        ack.refused(504, "outcome-unknown");
+        assert!(
+            asked.elapsed() < Duration::from_secs(2),
+            "it waited for the database"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_time_to_wait_that_is_none_is_refused() {
+    let member = alone().await;
+    for none in ["0", "-1", "1.5", "600001", "soon", ""] {
+        let headers = [("x-readstates-timeout", none)];
+        let answer = member
+            .send(Method::GET, "/v1/users/1/read-states", &headers, None)
+            .await;
+        let problem = answer.refused(400, "bad-value");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("give 1 to 600000 milliseconds"), "{detail}");
+    }
+    let headers = [("x-readstates-timeout", "600000")];
+    let answer = member
+        .send(Method::GET, "/v1/users/1/read-states", &headers, None)
+        .await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
 }

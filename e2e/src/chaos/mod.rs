@@ -16,6 +16,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use readstates_api::Id;
 use readstates_client::Client;
 use readstates_ledger::{Audit, Excuse, Found, Kind, Load, Phase, Plan, Told, Verdict};
+use readstates_operator_api::{ReadStateCluster, Takeovers};
 use serde_json::{Value, json};
 use tokio::{
     task::JoinSet,
@@ -150,8 +151,11 @@ impl Chaos {
                 self.excuse(began, Instant::now());
             }
             Step::Kill(victim) => {
+                let before = self.cluster.get().await?.status.unwrap_or_default();
                 let dead = self.cluster.kill_process(victim).await?;
                 self.excuse(began, dead);
+                // In a box: what a step is made of is large enough.
+                Box::pin(self.tells_of_slots_taken_over(&before.takeovers)).await?;
             }
         }
         self.cluster.settles(self.members).await
@@ -178,6 +182,28 @@ impl Chaos {
         let as_before = json!({ "cache": { "flushInterval": null }, "image": null, "replicas": 3 });
         self.cluster.change(&as_before).await?;
         Ok(verdict)
+    }
+
+    /// Waits until the status says how many slots a crash has concerned, when it said `before` of earlier ones.
+    async fn tells_of_slots_taken_over(&self, before: &[Takeovers]) -> Result<()> {
+        let more = |cluster: &ReadStateCluster| {
+            let status = cluster.status.as_ref();
+            status.map_or(0, |status| newly_taken(before, &status.takeovers))
+        };
+        let name = &self.cluster.name;
+        let what = "tells of slots taken over";
+        let tells: ReadStateCluster = self.cluster.sees(name, what, |c| more(c) > 0).await?;
+        let condition = self.cluster.condition("TakenOver").await?;
+        ensure!(
+            condition.status == "True",
+            "TakenOver is not True: {}",
+            condition.message
+        );
+        println!(
+            "    {} slots were taken over from it, says the status",
+            more(&tells)
+        );
+        Ok(())
     }
 
     fn other_flush_interval(&mut self) -> &'static str {
@@ -213,6 +239,15 @@ impl Cluster {
         }
         self.has_members(members).await
     }
+}
+
+/// How many slots were taken over since `before`.
+fn newly_taken(before: &[Takeovers], now: &[Takeovers]) -> i64 {
+    let more = now.iter().map(|now| {
+        let then = before.iter().find(|then| then.process == now.process);
+        now.slots - then.map_or(0, |then| then.slots)
+    });
+    more.sum()
 }
 
 /// Kills whatever operator there is, for ever.

@@ -26,7 +26,7 @@ pub use database::{DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, R
 pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
 pub use status::{
     DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, SuperDiskState, SuperDiskStatus,
-    Waiting,
+    Takeovers, Waiting,
 };
 pub use super_disk::{FastLeg, Filesystem, SuperDiskSpec};
 

@@ -68,9 +68,14 @@ pub struct ReadStateClusterStatus {
     pub slots_moving: i64,
 
     /// Slots taken over from processes that ended without handing them on, since those who took them
-    /// started. Absent: not every ready pod could ever be asked.
+    /// started: the sum of `takeovers`. Absent: not every ready pod could ever be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots_taken_over: Option<i64>,
+
+    /// The processes that took slots over, with how many: what is compared to tell of new ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["process".to_owned()]))]
+    pub takeovers: Vec<Takeovers>,
 
     /// What the next step waits for. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,6 +94,17 @@ pub struct Waiting {
 
     /// Since when.
     pub since: Time,
+}
+
+/// What one process of a cache pod took over from others that had ended without handing it on.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Takeovers {
+    /// The process that took them: 16 hexadecimal digits.
+    pub process: String,
+
+    /// How many slots, since it started.
+    pub slots: i64,
 }
 
 /// One node of the database.

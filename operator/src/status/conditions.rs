@@ -46,7 +46,7 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
             .spec
             .as_ref()
             .map_or_else(|_| unseen(ConditionType::RequiresUpdate), requires_update),
-        taken_over(super::taken_over(report)),
+        taken_over(super::takeovers(report).as_deref().map(super::sum_of_slots)),
     ]
     .into_iter()
     .chain(super_disks)

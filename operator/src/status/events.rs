@@ -91,14 +91,19 @@ pub(super) fn news(
     events
 }
 
-/// How many slots more than before were taken over from the dead.
+/// How many slots more than before were taken over from the dead, by whichever process.
 pub(super) fn newly_taken_over(
     before: Option<&ReadStateClusterStatus>,
     after: &ReadStateClusterStatus,
 ) -> Option<u64> {
-    let before = before.and_then(|b| b.slots_taken_over).unwrap_or_default();
-    let more = after.slots_taken_over.unwrap_or_default() - before;
-    u64::try_from(more).ok().filter(|more| *more > 0)
+    let before = before.map_or(&[][..], |before| &before.takeovers);
+    let more = after.takeovers.iter().map(|now| {
+        let then = before.iter().find(|then| then.process == now.process);
+        now.slots - then.map_or(0, |then| then.slots)
+    });
+    u64::try_from(more.sum::<i64>())
+        .ok()
+        .filter(|more| *more > 0)
 }
 
 pub(super) fn event(type_: EventType, reason: &str, action: &str, note: &str) -> Event {

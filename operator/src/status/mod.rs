@@ -12,11 +12,11 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use readstates_operator_api::{
-    DatabaseNode, ReadStateCluster, ReadStateClusterStatus, Waiting,
+    DatabaseNode, ReadStateCluster, ReadStateClusterStatus, Takeovers, Waiting,
     conditions::Reason,
     labels::{self, Component},
 };
-use readstates_ring::SLOTS;
+use readstates_ring::{Incarnation, SLOTS};
 use serde_json::json;
 
 use crate::{
@@ -100,6 +100,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         .map(|c| c.to_metav1(old, Some(id.generation), now))
         .collect();
     let waiting = spec.as_ref().ok().and_then(Decided::waiting);
+    let takeovers = takeovers(report);
     ReadStateClusterStatus {
         observed_generation: Some(id.generation),
         conditions,
@@ -120,7 +121,8 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         super_disks: super_disks::entries(world, *before, now),
         slots: format!("{}/{SLOTS}", plan::served(world)),
         slots_moving: plan::slots_moving(world),
-        slots_taken_over: taken_over(report),
+        slots_taken_over: takeovers.as_deref().map(sum_of_slots),
+        takeovers: takeovers.unwrap_or_default(),
         waiting_on: waiting.map(|w| waiting_entry(&w, *before, now)),
     }
 }
@@ -229,10 +231,24 @@ fn sum(world: &World, of: impl Fn(&crate::observe::Member) -> i64) -> Option<i64
     Some(sum)
 }
 
-/// Slots that were taken over; what was known before, when it cannot be told now.
-fn taken_over(report: &Report<'_>) -> Option<i64> {
-    let before = report.before.and_then(|b| b.slots_taken_over);
-    plan::taken_over(report.world).or(before)
+/// Who took slots over; what was known before, when it cannot be told now.
+fn takeovers(report: &Report<'_>) -> Option<Vec<Takeovers>> {
+    let entry = |(process, slots): (Incarnation, u64)| Takeovers {
+        process: process.to_string(),
+        slots: i64::try_from(slots).unwrap_or(i64::MAX),
+    };
+    match plan::taken_over(report.world) {
+        Some(said) => Some(said.into_iter().map(entry).collect()),
+        None => {
+            let before = report.before?;
+            before.slots_taken_over.map(|_| before.takeovers.clone())
+        }
+    }
+}
+
+fn sum_of_slots(takeovers: &[Takeovers]) -> i64 {
+    let sum = |sum: i64, of: &Takeovers| sum.saturating_add(of.slots);
+    takeovers.iter().fold(0, sum)
 }
 
 /// The reason of a wait, as conditions use it.

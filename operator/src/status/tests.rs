@@ -192,6 +192,13 @@ fn slots_taken_over_are_told_once_each_time_and_stay_known() {
     assert_eq!(news(Some(&more), &took(0)(Some(&more))), []);
     let silent = told(&complete().silent("chat-0"), &Applied::All, Some(&more));
     assert_eq!(silent.slots_taken_over, Some(47));
+    assert_eq!(events::newly_taken_over(Some(&more), &silent), None);
+    // Another takes its slots when it dies: fewer than it had taken itself, and news all the same.
+    let other = complete().says("chat-1", |m| m.ownership.taken_from_the_dead = 11);
+    let fewer = told(&other, &Applied::All, Some(&more));
+    assert_eq!(fewer.slots_taken_over, Some(11));
+    assert_eq!(events::newly_taken_over(Some(&more), &fewer), Some(11));
+    assert_eq!(news(Some(&more), &fewer), told_so);
 }
 
 #[test]

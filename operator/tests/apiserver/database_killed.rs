@@ -205,7 +205,7 @@ fn a_node_that_joined_meanwhile_is_not_dropped_by_what_was_decided_before() {
         let operator = world.operator_behind(&gate);
         let late = world.reconcile_by(&operator);
         let meanwhile = async {
-            tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+            gate.is_reached().await;
             at_rest(&world).await;
             world.replace(with_members(1, 2)).await.unwrap();
             let chat = at_rest(&world).await;

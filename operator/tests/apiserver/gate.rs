@@ -12,13 +12,14 @@ use std::{
 };
 
 use http::{Method, Request};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tower::{BoxError, Layer, Service};
 
 #[derive(Clone)]
 pub(crate) struct Gate {
     left: Arc<AtomicUsize>,
     held: Arc<Semaphore>,
+    reached: Arc<Notify>,
 }
 
 impl Gate {
@@ -27,6 +28,7 @@ impl Gate {
         Self {
             left: Arc::new(AtomicUsize::new(usize::MAX)),
             held: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+            reached: Arc::default(),
         }
     }
 
@@ -40,7 +42,13 @@ impl Gate {
         Self {
             left: Arc::new(AtomicUsize::new(usize::MAX)),
             held: Arc::new(Semaphore::new(0)),
+            reached: Arc::default(),
         }
+    }
+
+    /// Waits until a write has come to the gate.
+    pub(crate) async fn is_reached(&self) {
+        self.reached.notified().await;
     }
 
     pub(crate) fn open(&self) {
@@ -82,6 +90,7 @@ where
         let response = self.inner.call(request);
         Box::pin(async move {
             if writes {
+                gate.reached.notify_one();
                 drop(gate.held.acquire().await?);
                 let take = |left: usize| left.checked_sub(1);
                 let passed = gate

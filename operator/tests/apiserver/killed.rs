@@ -140,7 +140,7 @@ fn what_was_decided_by_an_old_state_is_not_written() {
         let operator = world.operator_behind(&gate);
         let late = world.reconcile_by(&operator);
         let meanwhile = async {
-            tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+            gate.is_reached().await;
             // More are wanted by now, and another operator has seen to it.
             resize(&world, 5).await;
             world.reconcile("chat").await;

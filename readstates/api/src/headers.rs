@@ -1,11 +1,20 @@
 //! Names of the headers that are our own.
 
+use std::time::Duration;
+
 /// On every response: the number of the ring the member works by.
 pub const RING: &str = "x-readstates-ring";
 
 /// On a request, with the value `1`: the client chose the owner itself; answer 421 instead of
 /// forwarding when it chose wrong.
 pub const DIRECT: &str = "x-readstates-direct";
+
+/// On a request: for how many milliseconds whoever sends it waits for the answer, 1 to
+/// [`MAX_TIMEOUT`]. A member that passes it on says what is left of them; it is not worked on for longer.
+pub const TIMEOUT: &str = "x-readstates-timeout";
+
+/// The longest that a request can say it waits.
+pub const MAX_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// On a message about slots from one member to another: the process that it is meant for, 16
 /// hexadecimal digits.

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use readstates_api::headers as ours;
 use serde::Serialize;
 use tokio::{
@@ -129,13 +129,15 @@ impl Exchanges {
     ) -> Result<Answer, Silence> {
         let _turns = self.turn(to, deadline).await?;
         let left = deadline.saturating_duration_since(Instant::now());
+        let waits = left.min(self.attempt_timeout);
         let mut building = self
             .http
             .request(
                 request.method.clone(),
                 format!("{}{}", to.url, request.path),
             )
-            .timeout(left.min(self.attempt_timeout));
+            .timeout(waits)
+            .header(ours::TIMEOUT, millis(waits));
         if direct {
             building = building.header(ours::DIRECT, "1");
         }
@@ -181,6 +183,12 @@ impl Exchanges {
         let url = format!("{}/v1/ring{query}", from.url);
         answer_of(self.http.get(url).timeout(timeout)).await
     }
+}
+
+/// As the header says it, which knows neither 0 nor more than it allows.
+fn millis(waits: Duration) -> HeaderValue {
+    let waits = waits.min(ours::MAX_TIMEOUT).as_millis();
+    HeaderValue::from(u64::try_from(waits).unwrap_or(u64::MAX).max(1))
 }
 
 async fn answer_of(request: reqwest::RequestBuilder) -> Result<Answer, Silence> {

@@ -85,6 +85,20 @@ async fn a_member_that_always_hangs_up_leaves_the_outcome_open() {
 }
 
 #[tokio::test]
+async fn a_member_is_told_for_how_long_it_is_waited_for() {
+    let member = Fake::start(first(2, Reply::HangUp, Reply::acked())).await;
+    let client = plain(&member).within(900 * MILLISECOND);
+    client.ack(id(1), id(2), &read_up_to(3)).await.unwrap();
+    let asked = member.asked("/v1/users/1/read-states/2/ack");
+    let told: Vec<u64> = asked
+        .iter()
+        .map(|one| one.headers["x-readstates-timeout"].parse().unwrap())
+        .collect();
+    assert_eq!(told.len(), 3);
+    assert!(told[0] <= 900 && told[2] < told[0], "{told:?}");
+}
+
+#[tokio::test]
 async fn nobody_there_means_that_nothing_was_done() {
     let gone = Fake::start(|_: &fake::Asked| Reply::HangUp).await;
     let config = config(&gone.url).routing(Routing::Seeds);

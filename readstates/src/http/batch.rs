@@ -4,6 +4,8 @@
 //! request with its part, in the order in which the records came. A part that fails fails for its
 //! records alone, and says so in the answer.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures::future::{join, join_all};
 use http::{HeaderValue, StatusCode, request::Parts};
@@ -19,7 +21,7 @@ use readstates_api::{
 use readstates_ring::Slot;
 
 use super::{
-    App, body,
+    App, body, deadline,
     fan_out::{self, Part, Passes, Split},
     owner,
     problem::{Refusal, problem_type},
@@ -30,6 +32,7 @@ use crate::{
     block::{Operation, Outcome, Visit},
     cache::Touch,
     engine::NotDone,
+    forward::PART_TIMEOUT,
     ownership::Peer,
 };
 
@@ -122,7 +125,8 @@ async fn round(
         waiting.extend(here(app, mine, passes, outcomes).await);
         return Ok(waiting);
     }
-    let there = join_all(others.iter().map(|part| pass(app, part, raw)));
+    let timeout = deadline::left(parts, PART_TIMEOUT);
+    let there = join_all(others.iter().map(|part| pass(app, part, raw, timeout)));
     let (there, moved) = Box::pin(join(there, here(app, mine, passes, outcomes))).await;
     for (part, answered) in others.iter().zip(there) {
         for ((place, _), outcome) in part.items.iter().zip(answered) {
@@ -208,7 +212,12 @@ fn outcome_of_problem(problem: ProblemType) -> RecordOutcome {
 }
 
 /// Sends a part to its owner, as its records came.
-async fn pass(app: &App, part: &Part<Placed>, raw: &[RawRecord]) -> Vec<RecordOutcome> {
+async fn pass(
+    app: &App,
+    part: &Part<Placed>,
+    raw: &[RawRecord],
+    timeout: Duration,
+) -> Vec<RecordOutcome> {
     let mut frame = BatchEncoder::with_capacity(part.items.len());
     for (place, _) in &part.items {
         frame.push_raw(&raw[*place]);
@@ -216,7 +225,13 @@ async fn pass(app: &App, part: &Part<Placed>, raw: &[RawRecord]) -> Vec<RecordOu
     let media_type = HeaderValue::from_static(MEDIA_TYPE);
     let sent = app
         .forwarder
-        .part(&part.owner, "/v1/batch", media_type, frame.finish().into())
+        .part(
+            &part.owner,
+            "/v1/batch",
+            media_type,
+            frame.finish().into(),
+            timeout,
+        )
         .await;
     let answered = sent
         .map_err(|problem| problem.problem)

@@ -3,6 +3,8 @@
 //! Users are grouped by owner. Those of this member are applied here; every other owner gets one
 //! request with its part. A part that fails fails for its users alone, and says so in the answer.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures::future::{join, join_all};
 use http::{HeaderValue, StatusCode, request::Parts};
@@ -13,7 +15,7 @@ use readstates_api::{
 use readstates_ring::Slot;
 
 use super::{
-    App, body,
+    App, body, deadline,
     fan_out::{self, Part, Passes, Split},
     owner,
     problem::{Refusal, problem_type},
@@ -23,6 +25,7 @@ use super::{
 use crate::{
     block::{Operation, Outcome},
     cache::Touch,
+    forward::PART_TIMEOUT,
 };
 
 /// A message mentions users
@@ -79,7 +82,11 @@ async fn round(
         others.clear();
     }
     let here = apply(app, mention, mine, passes);
-    let there = join_all(others.into_iter().map(|part| pass(app, mention, part)));
+    let timeout = deadline::left(parts, PART_TIMEOUT);
+    let there = others
+        .into_iter()
+        .map(|part| pass(app, mention, part, timeout));
+    let there = join_all(there);
     let ((here, moved), there) = join(here, there).await;
     for part in std::iter::once(here).chain(there) {
         add(answer, part);
@@ -176,7 +183,7 @@ async fn apply(
 }
 
 /// Sends a part to its owner.
-async fn pass(app: &App, mention: &Mention, part: Part<Id>) -> MentionsAnswer {
+async fn pass(app: &App, mention: &Mention, part: Part<Id>, timeout: Duration) -> MentionsAnswer {
     let mut answer = MentionsAnswer::default();
     let request = MentionsRequest {
         channel_id: mention.channel,
@@ -188,7 +195,7 @@ async fn pass(app: &App, mention: &Mention, part: Part<Id>) -> MentionsAnswer {
     let sent = match serde_json::to_vec(&request) {
         Ok(body) => {
             app.forwarder
-                .part(&part.owner, "/v1/mentions", json, body.into())
+                .part(&part.owner, "/v1/mentions", json, body.into(), timeout)
                 .await
         }
         Err(error) => Err(Problem::new(ProblemType::MalformedBody, error.to_string())),

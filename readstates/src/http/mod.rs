@@ -12,6 +12,7 @@ mod admin;
 mod batch;
 mod body;
 mod connection;
+mod deadline;
 mod fan_out;
 mod gates;
 mod handoff;
@@ -29,6 +30,7 @@ mod route;
 use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
+use deadline::Deadline;
 use gates::Gates;
 use http::{HeaderName, Method, Request, Response, Uri, request::Parts};
 use hyper::body::Incoming;
@@ -97,10 +99,21 @@ impl std::fmt::Debug for App {
 /// Answers one request, books it, and says the ring's number in the answer.
 async fn answer(app: Arc<App>, port: Port, request: Request<Incoming>) -> Response<Body> {
     let started = Instant::now();
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    let waits = Deadline::of(&parts.headers);
+    if let Ok(Some(deadline)) = waits {
+        // Whoever passes the request on says what is left.
+        parts.extensions.insert(deadline);
+    }
     let (operation, answered) = match routed(port, &parts) {
         Ok((operation, resource)) => {
-            let work = handle(&app, operation, resource, &parts, body);
+            let work = async {
+                let work = handle(&app, operation, resource, &parts, body);
+                match waits? {
+                    Some(deadline) => deadline.within(&parts.method, work).await,
+                    None => work.await,
+                }
+            };
             // A span that nobody looks at would be made and entered all the same.
             let answered = if tracing::enabled!(tracing::Level::DEBUG) {
                 let span =

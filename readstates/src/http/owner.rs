@@ -10,13 +10,14 @@ use readstates_ring::Slot;
 use super::{
     App,
     body::{self, Arrived},
+    deadline,
     problem::Refusal,
     read_states,
     reply::{Answer, Body},
     route::{Operation, Resource},
 };
 use crate::{
-    forward::Passed,
+    forward::{self, Passed},
     ownership::{Pass, Peer, Routes, Way},
 };
 
@@ -153,6 +154,7 @@ async fn forward(
         path_and_query: parts.uri.path_and_query().map_or("/", |path| path.as_str()),
         headers: &parts.headers,
         body: body.map_or_else(Default::default, |body| body.bytes.clone()),
+        timeout: deadline::left(parts, forward::TIMEOUT),
     };
     match app.forwarder.pass(peer, passed).await {
         Ok(answer) => {

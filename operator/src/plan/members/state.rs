@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use readstates_operator_api::conditions::Reason;
-use readstates_ring::{SLOTS, Slot};
+use readstates_ring::{Incarnation, SLOTS, Slot};
 
 use super::{spread, view::View};
 use crate::{
@@ -134,18 +134,22 @@ pub fn slots_moving(world: &World) -> i64 {
     streams.map(|stream| i64::from(stream.slots)).sum()
 }
 
-/// Slots taken over from processes that had not handed them on, since those who took them started.
-/// `None`: a member that is ready did not say.
+/// The processes that took slots over from others that had not handed them on, and how many each since it
+/// started. `None`: a member that is ready did not say.
 #[must_use]
-pub fn taken_over(world: &World) -> Option<i64> {
+pub fn taken_over(world: &World) -> Option<Vec<(Incarnation, u64)>> {
     let ready = world.cache_pods.iter().filter(|p| p.ready);
-    ready
+    let said: Option<Vec<_>> = ready
         .map(|pod| match world.members.get(&pod.name) {
-            Some(Seen::Known(member)) => Some(member.ownership.taken_from_the_dead),
+            Some(Seen::Known(member)) => {
+                Some((member.incarnation, member.ownership.taken_from_the_dead))
+            }
             Some(Seen::Unknown(_)) | None => None,
         })
-        .sum::<Option<u64>>()
-        .map(|slots| i64::try_from(slots).unwrap_or(i64::MAX))
+        .collect();
+    let mut said = said?;
+    said.retain(|&(_, slots)| slots > 0);
+    Some(said)
 }
 
 fn known(world: &World) -> impl Iterator<Item = (&str, &Member)> {

@@ -1,10 +1,11 @@
 //! What it costs that users are owned: to find a user's owner, beside what one would take instead; to go
-//! through the door of its slot; to mention tens of thousands of users of many members.
+//! through the door of its slot; to pass a request on; to mention tens of thousands of users of many members.
 //!
 //! Everything is in this process. What hand-offs cost is measured with members of their own processes: see
 //! `hack/bench-ownership`.
 
 mod doors;
+mod forwarding;
 mod lookups;
 mod mention;
 mod rings;
@@ -46,6 +47,8 @@ fn run(quick: bool) -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", lookups::compare(&runtime, rounds)?);
     println!("### The door of a slot\n");
     println!("{}", doors::compare(&runtime, rounds)?);
+    println!("### From one member to another\n");
+    println!("{}", forwarding::measure(&runtime, rounds)?);
     println!("### A mention of 30,000 users\n");
     println!("{}", mention::measure(&runtime, rounds)?);
     Ok(())
