@@ -86,11 +86,14 @@ fn collections(report: &Report) -> Option<(u64, Vec<&Second>, Vec<&Second>)> {
         );
         matches!(pair, (Some(before), Some(after)) if after > before)
     };
-    let seconds = report.windows.iter().enumerate();
-    let (with, without): (Vec<_>, Vec<_>) =
-        seconds.partition(|(place, _)| ended(*place) || ended(place + 1));
-    let only = |pairs: Vec<(usize, &'_ _)>| pairs.into_iter().map(|(_, second)| second).collect();
-    Some(((last - first) as u64, only(with), only(without)))
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for (place, second) in report.windows.iter().enumerate() {
+        match ended(place) || ended(place + 1) {
+            true => with.push(second),
+            false => without.push(second),
+        }
+    }
+    Some(((last - first) as u64, with, without))
 }
 
 fn by_second(report: &Report, value: fn(&Latency) -> f64) -> Vec<f64> {
