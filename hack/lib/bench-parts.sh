@@ -9,11 +9,12 @@ choose_sizes() {
     no)
         users=500000 seconds=20 flat_seconds=600 scaling_seconds=30 quick_flag=()
         weights="1000000 10000000 20000000" growth="1000000 2000000 5000000 10000000 20000000 40000000"
+        connections="10 30 100 300 1000"
         clusters=1,50,500
         ;;
     yes)
-        users=50000 seconds=5 flat_seconds=25 scaling_seconds=12 quick_flag=(--quick)
-        weights=1000000 growth="100000 1000000 2000000"
+        users=25000 seconds=4 flat_seconds=20 scaling_seconds=12 quick_flag=(--quick)
+        weights=1000000 growth="100000 1000000" connections="10 100 1000"
         clusters=1,10
         ;;
     esac
@@ -31,8 +32,8 @@ with_server() {
     shift
     trap stop_server EXIT
     start_server "$name" $((states * 2)) "$to/$name.log"
-    bench --check --users 1000 --rate 2000 --duration 2s --connections 16
-    bench --check --users 1000 --rate 8000 --duration 2s --connections 4 --batch
+    bench --check --users 1000 --rate 2000 --warmup 0s --duration 2s --connections 16
+    bench --check --users 1000 --rate 8000 --warmup 0s --duration 2s --connections 4 --batch
     "$@"
     stop_server
     trap - EXIT
@@ -226,7 +227,7 @@ handed_on() {
 }
 
 measure_growth() {
-    local count connections number=10
+    local count number=10
     for count in $growth; do
         # A state takes less than 40 bytes; an eighth of the memory is for everything else.
         if [ $((count * 40)) -gt $(($(available_bytes) * 7 / 8)) ]; then continue; fi
@@ -236,14 +237,15 @@ measure_growth() {
     trap stop_server EXIT
     start_server ours $((states * 2)) "$to/ours.log"
     bench --fill --users "$users" --channels "$channels" --rate 100 --duration 1s
-    for connections in 10 30 100 300 1000; do
-        load "growth-$number-connections-$connections" --saturate --connections "$connections" --duration "${seconds}s"
-        load "growth-$((number + 1))-connections-$connections-steady" --rate 10000 --connections "$connections" --duration "${seconds}s"
+    for count in $connections; do
+        load "growth-$number-connections-$count" --saturate --connections "$count" --duration "${seconds}s"
+        load "growth-$((number + 1))-connections-$count-steady" --rate 10000 --connections "$count" --duration "${seconds}s"
         number=$((number + 10))
     done
     stop_server
     trap - EXIT
 }
 
-measure_disk() { "$ROOT/hack/disk-machine" bench | tee /dev/stderr | sed -n '/==>/d; /^    /d; p' >"$to/disk.txt"; }
+measure_disk() { "$ROOT/hack/disk-machine" bench | tee /dev/stderr | sed -n '/^Random reads/,$p' >"$to/disk.txt"; }
+
 measure_operator() { "$ROOT/hack/bench-operator" --clusters "$clusters" --to "$to/operator.md"; }

@@ -270,9 +270,20 @@ fn tail(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
     )))
 }
 
+/// Its table as it is, and every line beside it as a paragraph.
 fn disk_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
-    let printed = folder.text("disk.txt")?;
-    Ok(printed.map(|printed| format!("## Super-disk\n\n```text\n{}\n```\n", printed.trim())))
+    let Some(printed) = folder.text("disk.txt")? else {
+        return Ok(None);
+    };
+    let mut out = "## Super-disk\n".to_owned();
+    let mut in_table = false;
+    for line in printed.lines().filter(|line| !line.is_empty()) {
+        let is_row = line.starts_with('|');
+        let gap = if is_row && in_table { "" } else { "\n" };
+        out += &format!("{gap}{line}\n");
+        in_table = is_row;
+    }
+    Ok(Some(out))
 }
 
 /// Its own head tells the machine once more.
