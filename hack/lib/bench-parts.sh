@@ -32,8 +32,7 @@ with_server() {
     shift
     trap stop_server EXIT
     start_server "$name" $((states * 2)) "$to/$name.log"
-    bench --check --users 1000 --rate 2000 --warmup 0s --duration 2s --connections 16
-    bench --check --users 1000 --rate 8000 --warmup 0s --duration 2s --connections 4 --batch
+    loses_nothing
     "$@"
     stop_server
     trap - EXIT

@@ -9,18 +9,20 @@ BENCH_PORT=17400
 # The process of the server that runs.
 SERVER=
 
-readstates_program() { echo "$CARGO_TARGET_DIR/release/readstates"; }
+BENCH_PROFILE=release
+
+readstates_program() { echo "$CARGO_TARGET_DIR/$BENCH_PROFILE/readstates"; }
+go_servers() { echo "$CARGO_TARGET_DIR/bench-go"; }
 
 compile_benchmarks() {
     claim_target_folder
     cd "$ROOT" || return
     cargo build --release --locked --package readstates
     cargo bench --locked --package readstates-bench --no-run
-    cd hack/bench-go || return
-    go build -o "$(go_servers)" .
+    compile_go_servers
 }
 
-go_servers() { echo "$CARGO_TARGET_DIR/release/bench-go"; }
+compile_go_servers() { (cd "$ROOT/hack/bench-go" && go build -o "$(go_servers)" .); }
 
 # bench_target NAME FLAG…
 bench_target() {
@@ -79,6 +81,12 @@ stop_server() {
     # What it could not write in time is of no use to anybody.
     wait "$SERVER" || true
     SERVER=
+}
+
+# loses_nothing: the server that runs, by the generator's own check: one by one and in batches.
+loses_nothing() {
+    bench --check --users 1000 --rate 2000 --warmup 0s --duration 2s --connections 16
+    bench --check --users 1000 --rate 8000 --warmup 0s --duration 2s --connections 4 --batch
 }
 
 # resident PID: bytes of its memory.

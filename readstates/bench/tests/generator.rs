@@ -11,7 +11,10 @@ use readstates::{
     server::{Listeners, Server},
     store::{CqlLogin, MemoryStore},
 };
-use readstates_bench::{BenchArgs, BenchError, measure, metrics, report::Report};
+use readstates_bench::{
+    BenchArgs, BenchError, measure, metrics,
+    report::{Report, usage},
+};
 use tokio::runtime::Runtime;
 
 #[derive(Debug, Parser)]
@@ -96,6 +99,8 @@ fn what_it_counts_is_what_the_member_counts() {
             "--mix",
             "ack=3,mention=1,read=1",
             "--metrics",
+            "--process",
+            &std::process::id().to_string(),
         ])
         .unwrap();
     assert_eq!(
@@ -125,6 +130,12 @@ fn what_it_counts_is_what_the_member_counts() {
     assert!(report.latency.p50 > 0.0 && report.latency.max >= report.latency.p999);
     let sampled = report.windows[0].metrics.as_ref().unwrap();
     assert!(sampled["readstates_operations_applied_total"] > 0.0);
+    // Generator and member are this process.
+    let taken = usage(&report).unwrap();
+    assert!(
+        taken.cpu_seconds_per_million > 0.0 && taken.resident_bytes > 1e6,
+        "{taken:?}"
+    );
 }
 
 #[test]
