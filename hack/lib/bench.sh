@@ -17,7 +17,8 @@ go_servers() { echo "$CARGO_TARGET_DIR/bench-go"; }
 compile_benchmarks() {
     claim_target_folder
     cd "$ROOT" || return
-    cargo build --release --locked --package readstates
+    # Of the whole workspace, as the programs of the images are: what these share is built once.
+    cargo build --release --locked --workspace --bin readstates
     cargo bench --locked --package readstates-bench --no-run
     compile_go_servers
 }

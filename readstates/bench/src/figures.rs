@@ -65,14 +65,23 @@ fn add_row(
         .collect();
     let names = names.join(", ");
     for (place, (column, cell)) in columns.iter().zip(row).enumerate() {
-        let number = cell.replace([',', ' '], "").parse::<f64>();
-        if let (false, false, Ok(value)) = (is_name(place), column.contains('×'), number)
-            && value.is_finite()
+        if let (false, false, Some((value, unit))) =
+            (is_name(place), column.contains('×'), number(cell))
         {
-            let name = format!("{section} / {names} / {column}");
+            let name = format!("{section} / {names} / {column}{unit}");
             figures.push(Figure { name, value });
         }
     }
+}
+
+/// A number, and the unit behind it where the column does not say it, as ` unit`.
+fn number(cell: &str) -> Option<(f64, String)> {
+    let (number, unit) = match cell.split_once(' ') {
+        Some((number, unit)) => (number, format!(" {unit}")),
+        None => (cell, String::new()),
+    };
+    let value: f64 = number.replace(',', "").parse().ok()?;
+    value.is_finite().then_some((value, unit))
 }
 
 /// A figure that became worse by more than chance.
@@ -166,7 +175,7 @@ mod tests {
     const PAGE: &str = "# Head\n\n| not | a table |\n\n## Load\n\nText.\n\n\
         | run | operations/s | × ours | p99.9 ms | failed |\n|---|--:|--:|--:|--:|\n\
         | **ours** | 1,000 | 1.00 | 2.5 | 0 |\n| `go` list | 500 | 0.50 | – | 0 |\n\n\
-        ### Memory\n\n| structure | states | bytes |\n|---|---|--:|\n| ours | 10 | 27.5 |\n| ours | 20 | 26 |\n";
+        ### Memory\n\n| structure | states | bytes |\n|---|---|--:|\n| ours | 10 | 27.5 |\n| ours | 20 | 26 MiB |\n";
 
     fn figure(name: &str, value: f64) -> Figure {
         let name = name.to_owned();
@@ -182,7 +191,7 @@ mod tests {
             figure("Load / go list / operations/s", 500.0),
             figure("Load / go list / failed", 0.0),
             figure("Memory / ours, 10 / bytes", 27.5),
-            figure("Memory / ours, 20 / bytes", 26.0),
+            figure("Memory / ours, 20 / bytes MiB", 26.0),
         ];
         assert_eq!(of_page(PAGE), expected);
     }
