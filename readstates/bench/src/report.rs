@@ -301,7 +301,7 @@ pub fn usage(report: &Report) -> Option<Usage> {
         })
     };
     let (first, before, _) = sampled().next()?;
-    let (last, after, _) = sampled().last()?;
+    let (last, after, _) = sampled().next_back()?;
     let between = report
         .windows
         .iter()
