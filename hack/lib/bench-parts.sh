@@ -170,7 +170,7 @@ measure_scaling() {
     during start_fourth "$folder" load_ring scaling-11-three-to-four "$three"
     load_ring scaling-12-four-members "$four"
     during stop_fourth "$folder" load_ring scaling-13-four-to-three "$three"
-    handed_on "$folder" >"$to/handoffs.md"
+    handed_on "$folder" >"$to/scaling-handoffs.md"
 }
 
 # load_ring FILE URLS

@@ -7,6 +7,7 @@ use crate::{
     plot::{Chart, Series},
     report::{Latency, Report, Second, Usage, usage},
     summary::Named,
+    weight::OURS,
 };
 
 /// What Go servers count.
@@ -15,22 +16,37 @@ const COLLECTIONS: &str = "go_gc_cycles_total";
 /// Two tables: of all seconds, and of those with a collection beside the others.
 #[must_use]
 pub fn section(runs: &[Named]) -> String {
+    format!("{}\n{}", all_seconds(runs), with_collections(runs))
+}
+
+fn all_seconds(runs: &[Named]) -> String {
     let mut out = String::from(
         "| server | operations/s | p50 ms | p99.9 ms, median of the seconds | worst | p99.99 ms, median of the seconds | \
-         worst p99.99 | max ms | seconds above twice the median | processor µs an operation | memory MiB |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+         worst p99.99 | max ms | seconds above twice the median | processor µs an operation | × ours | memory MiB | × ours |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
+    let ours = runs.iter().find(|run| run.name == OURS);
+    let ours = ours.and_then(|run| usage(&run.report));
     for Named { name, report } in runs {
         let p9999 = by_second(report, |latency| latency.p9999);
         let [cpu, memory] = match usage(report) {
             Some(Usage {
-                cpu_seconds_per_million,
-                resident_bytes,
-            }) => [
-                format!("{cpu_seconds_per_million:.2}"),
-                format!("{:.0}", resident_bytes / f64::from(1 << 20)),
-            ],
-            None => ["–", "–"].map(str::to_owned),
+                cpu_seconds_per_million: cpu,
+                resident_bytes: memory,
+            }) => {
+                let ratio = |value: f64, of_ours: fn(&Usage) -> f64| match &ours {
+                    Some(ours) => format!("{:.2}", value / of_ours(ours)),
+                    None => "–".to_owned(),
+                };
+                let cpu_ratio = ratio(cpu, |ours| ours.cpu_seconds_per_million);
+                let memory_ratio = ratio(memory, |ours| ours.resident_bytes);
+                let mib = memory / f64::from(1 << 20);
+                [
+                    format!("{cpu:.2} | {cpu_ratio}"),
+                    format!("{mib:.0} | {memory_ratio}"),
+                ]
+            }
+            None => ["– | –", "– | –"].map(str::to_owned),
         };
         let evenness = report.evenness;
         // Into a string, which takes everything.
@@ -47,8 +63,12 @@ pub fn section(runs: &[Named]) -> String {
             evenness.seconds_above_twice_median,
         );
     }
-    out.push_str(
-        "\n| server | collections | seconds with one | p99.9 ms in these, median | max ms in these | p99.9 ms in the \
+    out
+}
+
+fn with_collections(runs: &[Named]) -> String {
+    let mut out = String::from(
+        "| server | collections | seconds with one | p99.9 ms in these, median | max ms in these | p99.9 ms in the \
          others, median | max ms in the others |\n|---|--:|--:|--:|--:|--:|--:|\n",
     );
     for Named { name, report } in runs {

@@ -221,7 +221,7 @@ fn scaling_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
         settings.rate.unwrap_or(0.0),
         moves::table(&runs)
     );
-    if let Some(table) = folder.text("handoffs.md")? {
+    if let Some(table) = folder.text("scaling-handoffs.md")? {
         out += "\n### What was handed on\n\n";
         out += &table;
     }
