@@ -1,4 +1,4 @@
-# A member of our own to put load on, and what a report says about the machine it was made on.
+# Servers to put load on, and what a report says about the machine it was made on.
 # shellcheck shell=bash
 
 BENCH_TOOLS="
@@ -6,16 +6,24 @@ fc-list      fontconfig        your distribution
 redis-server redis-server      https://redis.io/docs/latest/operate/oss_and_stack/install/
 "
 BENCH_PORT=17400
-BENCH_MEMBER=
+# The process of the server that runs.
+SERVER=
 
-readstates_program() { echo "$CARGO_TARGET_DIR/release/readstates"; }
+BENCH_PROFILE=release
+
+readstates_program() { echo "$CARGO_TARGET_DIR/$BENCH_PROFILE/readstates"; }
+go_servers() { echo "$CARGO_TARGET_DIR/bench-go"; }
 
 compile_benchmarks() {
     claim_target_folder
     cd "$ROOT" || return
-    cargo build --release --locked --package readstates
+    # Of the whole workspace, as the programs of the images are: what these share is built once.
+    cargo build --release --locked --workspace --bin readstates
     cargo bench --locked --package readstates-bench --no-run
+    compile_go_servers
 }
+
+compile_go_servers() { (cd "$ROOT/hack/bench-go" && go build -o "$(go_servers)" .); }
 
 # bench_target NAME FLAG…
 bench_target() {
@@ -24,14 +32,34 @@ bench_target() {
     (cd "$ROOT" && cargo bench --quiet --locked --package readstates-bench --bench "$name" -- "$@")
 }
 
-# start_member LOG FLAG…: a member on a port of its own, until stop_member.
+# start_server NAME STATES LOG: ours, go-list or go-flat with room for so many, until stop_server.
+start_server() {
+    local name=$1 states=$2 log=$3
+    case $name in
+    ours) start_member "$log" --store memory --capacity-states "$states" ;;
+    # Go's own setting.
+    go-list) start_program "$log" env GOGC=100 "$(go_servers)" --listen "127.0.0.1:$BENCH_PORT" --layout list --capacity-states "$states" ;;
+    # As Go's guide says for a program that has its memory for itself, https://go.dev/doc/gc-guide#Memory_limit:
+    # room for what it holds and as much for what it does not need yet.
+    go-flat) start_program "$log" env GOGC=off GOMEMLIMIT=$((states * 32 / 1048576 + 256))MiB "$(go_servers)" \
+        --listen "127.0.0.1:$BENCH_PORT" --layout flat --capacity-states "$states" ;;
+    esac
+}
+
+# start_member LOG FLAG…: one of ours.
 start_member() {
     local log=$1
     shift
-    "$(readstates_program)" serve --listen "127.0.0.1:$BENCH_PORT" --admin-listen "127.0.0.1:$((BENCH_PORT + 1))" "$@" >"$log" 2>&1 &
-    BENCH_MEMBER=$!
-    until_ready "$BENCH_MEMBER" "$BENCH_PORT" "$log" && return
-    stop_member
+    start_program "$log" "$(readstates_program)" serve --listen "127.0.0.1:$BENCH_PORT" --admin-listen "127.0.0.1:$((BENCH_PORT + 1))" "$@"
+}
+
+start_program() {
+    local log=$1
+    shift
+    "$@" >"$log" 2>&1 &
+    SERVER=$!
+    until_ready "$SERVER" "$BENCH_PORT" "$log" && return
+    stop_server
     return 1
 }
 
@@ -48,13 +76,23 @@ until_ready() {
     return 1
 }
 
-stop_member() {
-    [ -n "$BENCH_MEMBER" ] || return 0
-    kill "$BENCH_MEMBER" 2>/dev/null || true
+stop_server() {
+    [ -n "$SERVER" ] || return 0
+    kill "$SERVER" 2>/dev/null || true
     # What it could not write in time is of no use to anybody.
-    wait "$BENCH_MEMBER" || true
-    BENCH_MEMBER=
+    wait "$SERVER" || true
+    SERVER=
 }
+
+# loses_nothing: the server that runs, by the generator's own check: one by one and in batches.
+loses_nothing() {
+    bench --check --users 1000 --rate 2000 --warmup 0s --duration 2s --connections 16
+    bench --check --users 1000 --rate 8000 --warmup 0s --duration 2s --connections 4 --batch
+}
+
+# resident PID: bytes of its memory.
+resident() { awk '/^VmRSS/ {print $2 * 1024}' "/proc/$1/status"; }
+available_bytes() { awk '/^MemAvailable/ {print $2 * 1024}' /proc/meminfo; }
 
 # Members of one ring in a folder, by name; the number at its end is that of the port.
 declare -A RING_MEMBERS=()
@@ -100,7 +138,7 @@ describe_machine() {
     echo
     echo "- $(date --utc '+%Y-%m-%d %H:%M UTC'), commit $(git -C "$ROOT" rev-parse --short=12 HEAD)"
     echo "- ${model:-processor unknown}, $(nproc) processors, $(awk '/^MemTotal/ {printf "%.0f", $2 / 1048576}' /proc/meminfo) GiB, Linux $(uname -r)"
-    echo "- $(rustc --version); $(redis-server --version 2>/dev/null | cut -d' ' -f1-3)"
+    echo "- $(rustc --version); $(go version); $(redis-server --version 2>/dev/null | cut -d' ' -f1-3)"
     echo "- load average before: $(cut -d' ' -f1-3 /proc/loadavg). What other programs did meanwhile is in the figures:"
     echo "  compare within this page, as ratios. Generator and service share the processors."
 }

@@ -74,6 +74,10 @@ pub struct LoadArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
 
+    /// Once a second, also read what these processes of this machine take: processor time and memory.
+    #[arg(long, value_delimiter = ',', value_name = "PID,...")]
+    pub process: Vec<u32>,
+
     /// What to print: `text` for people, `json` with everything, `csv` with a line per second.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,

@@ -1,9 +1,6 @@
 //! `readstates bench`, from its flags to its report.
 
-use std::{
-    sync::{Arc, mpsc},
-    thread,
-};
+use std::{net::SocketAddr, sync::Arc};
 
 use crate::{
     args::BenchArgs,
@@ -13,9 +10,8 @@ use crate::{
     drive::{self, Service},
     error::BenchError,
     http::Http,
-    metrics::{self, Sample},
+    metrics::Watched,
     report::Report,
-    run::{Plan, Ran, run},
     settle,
     source::Source,
 };
@@ -83,13 +79,14 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         }
     };
     let started = std::time::SystemTime::now();
-    let (ran, samples) = match metrics {
-        true => run_and_sample(&plan, source, &targets)?,
-        false => (
-            run(&plan, source, |_| ()).map_err(BenchError::Run)?,
-            Vec::new(),
-        ),
+    let watched = Watched {
+        members: match metrics {
+            true => members(&targets),
+            false => Vec::new(),
+        },
+        processes: args.load.process.clone(),
     };
+    let ran = drive::run_watched(&plan, source, watched)?;
     let found = match check {
         true => Some(settle::check(&ran, &targets)?),
         false => None,
@@ -98,11 +95,17 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
     if check {
         "checked".clone_into(&mut report.settings.mix);
     }
-    for (second, sample) in report.windows.iter_mut().zip(samples) {
-        second.metrics = sample;
-    }
     report.check = found;
     Ok(report)
+}
+
+fn members(targets: &[Target]) -> Vec<(SocketAddr, String)> {
+    let of = |Target { host, addresses }: &Target| {
+        let host = host.clone();
+        let named = move |at: &SocketAddr| (*at, host.clone());
+        addresses.iter().map(named).collect::<Vec<_>>()
+    };
+    targets.iter().flat_map(of).collect()
 }
 
 fn routes(targets: &[Target], batch: bool) -> Vec<Route> {
@@ -115,25 +118,4 @@ fn routes(targets: &[Target], batch: bool) -> Vec<Route> {
         }));
     }
     routes
-}
-
-fn run_and_sample(
-    plan: &Plan,
-    source: impl Fn(u64, u64) -> Box<dyn Source>,
-    targets: &[Target],
-) -> Result<(Ran, Vec<Option<Sample>>), BenchError> {
-    let members: Vec<_> = targets
-        .iter()
-        .flat_map(|Target { host, addresses }| addresses.iter().map(|at| (*at, host.clone())))
-        .collect();
-    let (stop, stopped) = mpsc::channel();
-    let mut sampler = None;
-    let ran = run(plan, source, |first_second| {
-        sampler = Some(thread::spawn(move || {
-            metrics::sample(&members, first_second, &stopped)
-        }));
-    });
-    drop(stop);
-    let samples = sampler.and_then(|sampler| sampler.join().ok());
-    Ok((ran.map_err(BenchError::Run)?, samples.unwrap_or_default()))
 }

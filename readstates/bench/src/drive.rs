@@ -3,6 +3,8 @@
 use std::{
     fs,
     io::{self, Write as _},
+    sync::mpsc,
+    thread,
     time::{Duration, SystemTime},
 };
 
@@ -12,6 +14,7 @@ use crate::{
     connection::Route,
     error::BenchError,
     keys::Random,
+    metrics::{self, Watched},
     plot::{Chart, Series, svg},
     report::{self, Evenness, Generator, Latency, Operations, Report, Settings},
     run::{Plan, Ran, run},
@@ -54,8 +57,37 @@ pub fn drive(load: &Load, args: &LoadArgs, service: &Service) -> Result<Report, 
         Box::new(mixed(load, service.per_request, lane, lanes))
     };
     let started = SystemTime::now();
-    let ran = run(&plan, source, |_| ()).map_err(BenchError::Run)?;
+    let watched = Watched {
+        members: Vec::new(),
+        processes: args.process.clone(),
+    };
+    let ran = run_watched(&plan, source, watched)?;
     report(service, started, &plan, args, &ran)
+}
+
+/// Runs, and puts into every second what those who are watched said at its end.
+pub(crate) fn run_watched(
+    plan: &Plan,
+    source: impl Fn(u64, u64) -> Box<dyn Source>,
+    watched: Watched,
+) -> Result<Ran, BenchError> {
+    if watched.is_empty() {
+        return run(plan, source, |_| ()).map_err(BenchError::Run);
+    }
+    let (stop, stopped) = mpsc::channel();
+    let mut sampler = None;
+    let ran = run(plan, source, |first_second| {
+        sampler = Some(thread::spawn(move || {
+            metrics::sample(&watched, first_second, &stopped)
+        }));
+    });
+    drop(stop);
+    let samples = sampler.and_then(|sampler| sampler.join().ok());
+    let mut ran = ran.map_err(BenchError::Run)?;
+    for (second, sample) in ran.seconds.iter_mut().zip(samples.unwrap_or_default()) {
+        second.metrics = sample;
+    }
+    Ok(ran)
 }
 
 pub(crate) fn mixed(load: &Load, per_request: usize, lane: u64, lanes: u64) -> Mixed {

@@ -1,4 +1,4 @@
-//! The service's own metrics, once a second: what it was doing when latencies rose.
+//! The service's own metrics and what its processes take, once a second: what it was doing when latencies rose.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::get::get;
+use crate::{get::get, process};
 
 /// Metrics without labels, by name, summed over the members.
 pub type Sample = BTreeMap<String, f64>;
@@ -15,9 +15,34 @@ pub type Sample = BTreeMap<String, f64>;
 /// Longest: a sample that takes longer is missing.
 const PATIENCE: Duration = Duration::from_millis(900);
 
+/// Whom to ask.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watched {
+    /// Members, by address and the name they are asked by.
+    pub(crate) members: Vec<(SocketAddr, String)>,
+    /// Processes of this machine.
+    pub(crate) processes: Vec<u32>,
+}
+
+impl Watched {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.processes.is_empty()
+    }
+
+    /// The sum over all of them; `None` when one does not answer.
+    fn sample(&self) -> Option<Sample> {
+        let mut sum = Sample::new();
+        for (address, host) in &self.members {
+            let text = get(*address, host, "/metrics", PATIENCE).ok()?;
+            sum = add(sum, &parse(&String::from_utf8_lossy(&text)));
+        }
+        Some(add(sum, &process::sum(&self.processes).ok()?))
+    }
+}
+
 /// Samples at the end of every second until `stop` is dropped: `samples[n]` is of the end of second n.
 pub(crate) fn sample(
-    members: &[(SocketAddr, String)],
+    watched: &Watched,
     first_second: Instant,
     stop: &Receiver<()>,
 ) -> Vec<Option<Sample>> {
@@ -28,15 +53,7 @@ pub(crate) fn sample(
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return samples,
         }
-        let mut sum = Some(Sample::new());
-        for (address, host) in members {
-            let text = get(*address, host, "/metrics", PATIENCE);
-            sum = match (sum, text) {
-                (Some(sum), Ok(text)) => Some(add(sum, &parse(&String::from_utf8_lossy(&text)))),
-                (_, _) => None,
-            };
-        }
-        samples.push(sum);
+        samples.push(watched.sample());
     }
 }
 

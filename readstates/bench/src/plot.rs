@@ -1,4 +1,4 @@
-//! A line chart as SVG: series over time, logarithmic upwards, legible without anything but a browser.
+//! Charts as SVG, legible without anything but a browser: lines over time, logarithmic upwards, and bars.
 //! Written by hand: the crate that draws charts has had no release for two years, and this is all of it that is used.
 
 use std::fmt::Write as _;
@@ -38,6 +38,61 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// Dashed lines across, with their names.
     pub marks: Vec<(String, f64)>,
+}
+
+/// One bar.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bar {
+    /// What stands beside it.
+    pub name: String,
+    /// Its length, from 0.
+    pub value: f64,
+}
+
+const BAR_HEIGHT: f64 = 24.0;
+const NAMES: f64 = 220.0;
+/// For the value behind the longest bar.
+const VALUES: f64 = 70.0;
+
+/// Bars below each other as an SVG document, each with its name and value; the unit is part of the title.
+#[must_use]
+pub fn bars(title: &str, subtitle: &str, bars: &[Bar]) -> String {
+    let mut out = String::new();
+    // Into a string, which takes everything.
+    let _ = draw_bars(title, subtitle, bars, &mut out);
+    out
+}
+
+fn draw_bars(title: &str, subtitle: &str, bars: &[Bar], out: &mut String) -> std::fmt::Result {
+    head(out, TOP + BAR_HEIGHT * bars.len() as f64)?;
+    text(out, 20.0, 20.0, "start", 15.0, title)?;
+    text(out, 20.0, 37.0, "start", 11.0, subtitle)?;
+    let longest = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
+    let unit = (WIDTH - NAMES - VALUES) / longest.max(f64::MIN_POSITIVE);
+    for (place, bar) in bars.iter().enumerate() {
+        let y = TOP - 8.0 + BAR_HEIGHT * place as f64;
+        let (length, colour) = (bar.value * unit, COLOURS[0]);
+        let thickness = BAR_HEIGHT - 7.0;
+        writeln!(
+            out,
+            r#"<rect x="{NAMES}" y="{y:.1}" width="{length:.1}" height="{thickness}" fill="{colour}"/>"#
+        )?;
+        text(out, NAMES - 8.0, y + 13.0, "end", 12.0, &bar.name)?;
+        let value = format!("{:.1}", bar.value);
+        text(out, NAMES + length + 6.0, y + 13.0, "start", 12.0, &value)?;
+    }
+    writeln!(out, "</svg>")
+}
+
+fn head(out: &mut String, height: f64) -> std::fmt::Result {
+    writeln!(
+        out,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="12">"#
+    )?;
+    writeln!(
+        out,
+        r##"<rect width="100%" height="100%" fill="#ffffff"/>"##
+    )
 }
 
 /// The chart as an SVG document.
@@ -91,14 +146,7 @@ impl Scale {
 
 fn draw(chart: &Chart, out: &mut String) -> std::fmt::Result {
     let scale = Scale::of(chart);
-    writeln!(
-        out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="12">"#
-    )?;
-    writeln!(
-        out,
-        r##"<rect width="100%" height="100%" fill="#ffffff"/>"##
-    )?;
+    head(out, HEIGHT)?;
     text(out, LEFT, 20.0, "start", 15.0, &chart.title)?;
     text(out, LEFT, 37.0, "start", 11.0, &chart.subtitle)?;
     axes(chart, &scale, out)?;
@@ -259,6 +307,25 @@ mod tests {
             (2, 2),
             "{path}"
         );
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_values_and_fit_beside_their_names() {
+        let bar = |name: &str, value| Bar {
+            name: name.to_owned(),
+            value,
+        };
+        let svg = bars("Bytes", "here", &[bar("a<b", 10.0), bar("c", 40.0)]);
+        for part in [
+            "a&lt;b",
+            ">10.0<",
+            ">40.0<",
+            r#"width="167.5""#,
+            r#"width="670.0""#,
+        ] {
+            assert!(svg.contains(part), "{part}: {svg}");
+        }
+        assert!(!bars("Bytes", "here", &[]).contains("NaN"));
     }
 
     #[test]

@@ -5,7 +5,13 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::{answer::Counts, check::CheckReport, metrics::Sample, windows::Window};
+use crate::{
+    answer::Counts,
+    check::CheckReport,
+    metrics::Sample,
+    process::{CPU_SECONDS, RESIDENT_BYTES},
+    windows::Window,
+};
 
 /// Everything about a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -274,6 +280,39 @@ pub fn suspects(report: &Report) -> Vec<Suspect> {
     suspects
 }
 
+/// What the service's processes took, where they were watched.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Usage {
+    /// Processor seconds of a million operations that succeeded.
+    pub cpu_seconds_per_million: f64,
+    /// The most memory they had, in bytes.
+    pub resident_bytes: f64,
+}
+
+/// From the end of the first second that was sampled to the end of the last; `None` when there are not two, or
+/// nothing was done between them.
+#[must_use]
+pub fn usage(report: &Report) -> Option<Usage> {
+    let sampled = || {
+        report.windows.iter().filter_map(|second| {
+            let sample = second.metrics.as_ref()?;
+            let (cpu, resident) = (sample.get(CPU_SECONDS)?, sample.get(RESIDENT_BYTES)?);
+            Some((second.second, *cpu, *resident))
+        })
+    };
+    let (first, before, _) = sampled().next()?;
+    let (last, after, _) = sampled().next_back()?;
+    let between = report
+        .windows
+        .iter()
+        .filter(|second| second.second > first && second.second <= last);
+    let done: u64 = between.map(|second| second.succeeded).sum();
+    (done > 0).then(|| Usage {
+        cpu_seconds_per_million: (after - before) / done as f64 * 1e6,
+        resident_bytes: sampled().map(|(_, _, bytes)| bytes).fold(0.0, f64::max),
+    })
+}
+
 /// The report for people.
 #[must_use]
 pub fn text(report: &Report) -> String {
@@ -338,6 +377,17 @@ fn write_text(report: &Report, out: &mut String) -> std::fmt::Result {
          {seconds_above_twice_median} of {} above twice the median",
         report.windows.len()
     )?;
+    if let Some(usage) = usage(report) {
+        let Usage {
+            cpu_seconds_per_million,
+            resident_bytes,
+        } = usage;
+        let mib = resident_bytes / f64::from(1 << 20);
+        writeln!(
+            out,
+            "  the service: {cpu_seconds_per_million:.2} processor seconds per million operations, {mib:.0} MiB at most"
+        )?;
+    }
     for suspect in suspects(report).iter().take(5) {
         let Suspect { name, slow, others } = suspect;
         writeln!(
@@ -384,7 +434,8 @@ pub fn csv(report: &Report) -> String {
         .iter()
         .filter_map(|second| second.metrics.as_ref());
     let names: std::collections::BTreeSet<&String> = sampled.flat_map(BTreeMap::keys).collect();
-    let mut out = "second,requests,succeeded,failed,p50_ms,p99_ms,p999_ms,max_ms".to_owned();
+    let mut out =
+        "second,requests,succeeded,failed,p50_ms,p99_ms,p999_ms,p9999_ms,max_ms".to_owned();
     for name in &names {
         let _ = write!(out, ",{name}");
     }
@@ -402,12 +453,13 @@ pub fn csv(report: &Report) -> String {
             p50,
             p99,
             p999,
+            p9999,
             max,
             ..
         } = latency;
         let _ = write!(
             out,
-            "{number},{requests},{succeeded},{failed},{p50},{p99},{p999},{max}"
+            "{number},{requests},{succeeded},{failed},{p50},{p99},{p999},{p9999},{max}"
         );
         for name in &names {
             let value = metrics.as_ref().and_then(|metrics| metrics.get(*name));
@@ -486,6 +538,25 @@ pub(crate) mod tests {
         for part in ["2 of 10 above", "flushes_total was 90.0", "note: Told."] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn what_processes_took_is_told_by_operation_where_they_were_watched() {
+        let mut report = report(&[]);
+        assert_eq!(usage(&report), None);
+        for second in &mut report.windows[2..=7] {
+            let cpu = second.second as f64 * 0.5;
+            let bytes = 1000.0 - second.second as f64;
+            second.succeeded = 100;
+            second.metrics = Some(Sample::from([
+                (CPU_SECONDS.to_owned(), cpu),
+                (RESIDENT_BYTES.to_owned(), bytes),
+            ]));
+        }
+        let usage = usage(&report).unwrap();
+        // Half a second for a hundred, from the end of second 2 to that of second 7.
+        assert_eq!(usage.cpu_seconds_per_million, 5000.0);
+        assert_eq!(usage.resident_bytes, 998.0);
     }
 
     #[test]

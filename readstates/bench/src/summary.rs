@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::report::{Latency, Report, Suspect, suspects};
+use crate::report::{Latency, Report, Suspect, Usage, suspects, usage};
 
 /// A report and what it is called in tables.
 #[derive(Debug, Clone)]
@@ -20,7 +20,8 @@ pub fn load_table(runs: &[Named], base: &str) -> String {
     let base_rate = runs.iter().find(|run| run.name == base).map(rate);
     let mut out = format!(
         "| run | operations/s | × {base} | requests/s | p50 ms | p99 ms | p99.9 ms | p99.99 ms | max ms | failed | \
-         generator s per 10⁶ |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+         processor s per 10⁶ | memory MiB | generator s per 10⁶ |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
     );
     for run in runs {
         let Named { name, report } = run;
@@ -38,11 +39,21 @@ pub fn load_table(runs: &[Named], base: &str) -> String {
         let failed: u64 = report.operations.failed.values().sum();
         let operations = rate(run) * report.seconds;
         let cost = report.generator.processor_seconds / operations * 1e6;
+        let [service, memory] = match usage(report) {
+            Some(Usage {
+                cpu_seconds_per_million,
+                resident_bytes,
+            }) => [
+                format!("{cpu_seconds_per_million:.2}"),
+                format!("{:.0}", resident_bytes / f64::from(1 << 20)),
+            ],
+            None => ["–", "–"].map(str::to_owned),
+        };
         // Into a string, which takes everything.
         let _ = writeln!(
             out,
             "| {name} | {:.0} | {ratio} | {requests:.0} | {p50:.3} | {p99:.3} | {p999:.3} | {p9999:.3} | {max:.2} | \
-             {failed} | {cost:.2} |",
+             {failed} | {service} | {memory} | {cost:.2} |",
             rate(run)
         );
     }

@@ -11,7 +11,11 @@ use readstates::{
     server::{Listeners, Server},
     store::{CqlLogin, MemoryStore},
 };
-use readstates_bench::{BenchArgs, BenchError, measure, metrics, report::Report};
+use readstates_bench::{
+    BenchArgs, BenchError, measure, metrics,
+    process::{CPU_SECONDS, RESIDENT_BYTES},
+    report::Report,
+};
 use tokio::runtime::Runtime;
 
 #[derive(Debug, Parser)]
@@ -96,6 +100,8 @@ fn what_it_counts_is_what_the_member_counts() {
             "--mix",
             "ack=3,mention=1,read=1",
             "--metrics",
+            "--process",
+            &std::process::id().to_string(),
         ])
         .unwrap();
     assert_eq!(
@@ -125,6 +131,9 @@ fn what_it_counts_is_what_the_member_counts() {
     assert!(report.latency.p50 > 0.0 && report.latency.max >= report.latency.p999);
     let sampled = report.windows[0].metrics.as_ref().unwrap();
     assert!(sampled["readstates_operations_applied_total"] > 0.0);
+    // Generator and member are this process.
+    assert!(sampled[RESIDENT_BYTES] > 1e6);
+    assert!(sampled.contains_key(CPU_SECONDS));
 }
 
 #[test]

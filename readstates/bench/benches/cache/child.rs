@@ -1,16 +1,14 @@
 //! One structure: filled, weighed, and timed.
 
-use std::{
-    fs,
-    io::{self, Error},
-    thread,
-    time::Instant,
-};
+use std::{io, thread, time::Instant};
 
 use hdrhistogram::Histogram;
-use readstates_bench::keys::Random;
-use readstates_ring::slot::mix64;
-use serde::{Deserialize, Serialize};
+use readstates_bench::{
+    keys::Random,
+    population::Population,
+    process::{self, RESIDENT_BYTES},
+    weight::{Measured, Speed, Weight},
+};
 
 use crate::structures::{Kind, Structure};
 
@@ -19,78 +17,15 @@ const CHUNK: u64 = 256;
 /// Users between two chances to write back while filling: each may have many states.
 const FILL_CHUNK: u64 = 16;
 
-/// What was measured of one structure.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Measured {
-    pub(crate) structure: String,
-    pub(crate) per_user: u64,
-    /// States that it holds: a bounded cache may have dropped some.
-    pub(crate) states: u64,
-    /// Growth of the resident set while it was filled, by the states that it holds.
-    pub(crate) bytes_per_state: f64,
-    pub(crate) update: Speed,
-    pub(crate) read: Speed,
+pub(crate) fn weigh(kind: Kind, states: u64, per_user: u64) -> io::Result<Weight> {
+    fill(kind, &Population::of(states, per_user), states).map(|(_, weight)| weight)
 }
 
-/// Nanoseconds. Percentiles hold two looks at the clock each; the means do not.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Speed {
-    /// Per operation, one thread.
-    pub(crate) nanos: f64,
-    pub(crate) p50: u64,
-    pub(crate) p999: u64,
-    pub(crate) max: u64,
-    /// Wall time by operations of both, two threads.
-    pub(crate) nanos_of_two: f64,
-}
-
-/// Who has how many states.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Population {
-    users: u64,
-    per_user: u64,
-}
-
-impl Population {
-    /// As many users as it takes.
-    fn of(states: u64, per_user: u64) -> Self {
-        let mut population = Self { users: 0, per_user };
-        let mut there = 0;
-        while there < states {
-            there += population.size(population.users);
-            population.users += 1;
-        }
-        population
-    }
-
-    fn size(&self, number: u64) -> u64 {
-        1 + mix64(number) % (2 * self.per_user - 1)
-    }
-
-    fn user(number: u64) -> u64 {
-        (number + 1) << 22
-    }
-
-    fn channel(number: u64, index: u64) -> u64 {
-        (mix64((number << 16) ^ index) >> 4) | 1
-    }
-
-    /// A random state: the user, the channel, and the user's number of states.
-    pub(crate) fn draw(&self, random: &mut Random) -> (u64, u64, u64) {
-        let number = random.below(self.users);
-        let size = self.size(number);
-        let index = random.below(size);
-        (Self::user(number), Self::channel(number, index), number)
-    }
-
-    /// All channels of the user of this number.
-    pub(crate) fn channels(&self, number: u64) -> impl Iterator<Item = u64> {
-        (0..self.size(number)).map(move |index| Self::channel(number, index))
-    }
-}
-
-pub(crate) fn measure(kind: Kind, states: u64, per_user: u64, quick: bool) -> io::Result<Measured> {
-    let population = Population::of(states, per_user);
+fn fill(
+    kind: Kind,
+    population: &Population,
+    states: u64,
+) -> io::Result<(Box<dyn Structure>, Weight)> {
     let before = resident()?;
     let structure = kind.make(states);
     let mut channels = Vec::new();
@@ -105,6 +40,18 @@ pub(crate) fn measure(kind: Kind, states: u64, per_user: u64, quick: bool) -> io
     structure.settle();
     let bytes = resident()?.saturating_sub(before);
     let states = structure.states();
+    let weight = Weight {
+        structure: kind.name().to_owned(),
+        per_user: population.per_user,
+        states,
+        bytes_per_state: bytes as f64 / states as f64,
+    };
+    Ok((structure, weight))
+}
+
+pub(crate) fn measure(kind: Kind, states: u64, per_user: u64, quick: bool) -> io::Result<Measured> {
+    let population = Population::of(states, per_user);
+    let (structure, weight) = fill(kind, &population, states)?;
     let operations = if quick { 400_000 } else { 4_000_000 };
     let update = |random: &mut Random, message: u64| {
         let (user, channel, _) = population.draw(random);
@@ -115,10 +62,7 @@ pub(crate) fn measure(kind: Kind, states: u64, per_user: u64, quick: bool) -> io
         std::hint::black_box(structure.read(user, &mut population.channels(number)));
     };
     Ok(Measured {
-        structure: kind.name().to_owned(),
-        per_user,
-        states,
-        bytes_per_state: bytes as f64 / states as f64,
+        weight,
         update: speed(operations, structure.as_ref(), &update),
         read: speed(operations / 4, structure.as_ref(), &read),
     })
@@ -182,9 +126,6 @@ fn in_chunks(
 
 /// Bytes of memory that this process has.
 fn resident() -> io::Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kib.map(|kib| kib * 1024)
-        .ok_or_else(|| Error::other("the kernel does not tell the resident set"))
+    let sample = process::sample(std::process::id())?;
+    Ok(sample.get(RESIDENT_BYTES).copied().unwrap_or(0.0) as u64)
 }

@@ -16,8 +16,9 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-use child::Measured;
 use clap::Parser;
+use readstates_bench::weight::{Measured, Weight};
+use serde::Serialize;
 use structures::Kind;
 
 /// Memory and speed of the cache, beside other structures.
@@ -31,9 +32,17 @@ struct Flags {
     #[arg(long)]
     quick: bool,
 
+    /// Only this structure, with 20 states for each user on average.
+    #[arg(long, value_name = "STRUCTURE")]
+    only: Option<Kind>,
+
     /// Also write what was measured here, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Only fill this structure, and print what a state takes in memory as JSON.
+    #[arg(long, value_name = "STRUCTURE", conflicts_with_all = ["only", "json", "quick"])]
+    weigh: Option<Kind>,
 
     /// Measure one structure in this process and print what came of it.
     #[arg(long, hide = true)]
@@ -54,11 +63,13 @@ fn main() -> ExitCode {
     } else {
         flags.states
     };
-    let done = match flags.child {
-        Some(kind) => child::measure(kind, states, flags.per_user, flags.quick).map(|measured| {
-            println!("{}", serde_json::to_string(&measured).unwrap_or_default());
-        }),
-        None => compare(&flags, states),
+    let done = match (flags.weigh, flags.child) {
+        (Some(kind), _) => {
+            child::weigh(kind, states, flags.per_user).map(|weight| print(&[weight]))
+        }
+        (None, Some(kind)) => child::measure(kind, states, flags.per_user, flags.quick)
+            .map(|measured| print(&measured)),
+        (None, None) => compare(&flags, states),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -69,13 +80,22 @@ fn main() -> ExitCode {
     }
 }
 
+fn print(value: &impl Serialize) {
+    // Numbers and names: nothing that JSON cannot say.
+    println!("{}", serde_json::to_string(value).unwrap_or_default());
+}
+
 fn compare(flags: &Flags, states: u64) -> io::Result<()> {
     let others = Kind::OTHERS.into_iter().map(|kind| (kind, 20));
     let ours = [20, 5, 100]
         .into_iter()
         .map(|per_user| (Kind::Ours, per_user));
+    let asked: Vec<_> = match flags.only {
+        Some(kind) => vec![(kind, 20)],
+        None => ours.chain(others).collect(),
+    };
     let mut all = Vec::new();
-    for (kind, per_user) in ours.chain(others) {
+    for (kind, per_user) in asked {
         eprintln!(
             "measuring {} with {states} states, {per_user} per user",
             kind.name()
@@ -116,18 +136,21 @@ fn in_a_child(kind: Kind, states: u64, per_user: u64, quick: bool) -> io::Result
 /// As Markdown. Ratios are of what a structure takes to what ours takes.
 fn table(all: &[Measured]) -> String {
     let mut out = String::from(
-        "| structure | states per user | bytes per state | × ours | update ns | p50 | p99.9 | max µs | two threads | \
-         read a user ns | p50 | p99.9 | max µs | two threads |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+        "| structure | states per user | bytes per state | × ours | update ns | its p50 | its p99.9 | its max µs | by two \
+         threads | read a user ns | its p50 | its p99.9 | its max µs | by two threads |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
-    let ours = all.first().map_or(1.0, |ours| ours.bytes_per_state);
+    let ours = all.first().map_or(1.0, |ours| ours.weight.bytes_per_state);
     for measured in all {
         let Measured {
-            structure,
-            per_user,
-            bytes_per_state,
+            weight:
+                Weight {
+                    structure,
+                    per_user,
+                    states: _,
+                    bytes_per_state,
+                },
             update,
             read,
-            ..
         } = measured;
         let _ = write!(
             out,

@@ -71,7 +71,7 @@ pub(crate) fn measure(runtime: &Runtime, rounds: usize) -> Result<String, Box<dy
     let mut out = String::from(
         "One request after the other for each that is under way; microseconds of processor for a request, client \
          and server together, and requests per second: medians of the rounds, which take turns.\n\n\
-         | protocol | under way | requests/s | CPU µs | beside HTTP/1.1 |\n|---|--:|--:|--:|--:|\n",
+         | protocol | under way | requests/s | CPU µs | × HTTP/1.1 |\n|---|---|--:|--:|--:|\n",
     );
     for at_once in AT_ONCE {
         let mut seen = WAYS.map(|_| (Vec::new(), Vec::new()));
@@ -88,7 +88,7 @@ pub(crate) fn measure(runtime: &Runtime, rounds: usize) -> Result<String, Box<dy
             let (name, ratio) = (way.name(), cost / first);
             writeln!(
                 out,
-                "| {name} | {at_once} | {rate:.0} | {cost:.1} | {ratio:.2} × |"
+                "| {name} | {at_once} | {rate:.0} | {cost:.1} | {ratio:.2} |"
             )?;
         }
     }

@@ -18,10 +18,13 @@ use super::{
 
 /// As many as Discord has told of: 30 s there before its ring was rewritten, 0.75 s after.
 const LOOKUPS: usize = 2_500_000;
-const MEMBERS: [u16; 4] = [3, 16, 64, 1024];
 
 /// A table; ratios are of what a ring takes to what ours takes.
-pub(crate) fn compare(runtime: &Runtime, rounds: usize) -> Result<String, Box<dyn Error>> {
+pub(crate) fn compare(
+    runtime: &Runtime,
+    rounds: usize,
+    numbers: &[u16],
+) -> Result<String, Box<dyn Error>> {
     // Random ids of 63 bits.
     let users: Vec<u64> = (1..=LOOKUPS as u64).map(|user| mix64(user) >> 1).collect();
     let mut out = String::from(
@@ -31,7 +34,7 @@ pub(crate) fn compare(runtime: &Runtime, rounds: usize) -> Result<String, Box<dy
          | members | ours, request | ours, held | 2.5 million, s | jump hash | × ours | `hashring` | × ours | \
          MD5 ring | × ours |\n|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
-    for members in MEMBERS {
+    for &members in numbers {
         let ownership = runtime.block_on(async {
             let ring = ring_of(members).await?;
             let ownership = world::ownership(ring, true)?;

@@ -2,7 +2,7 @@
 //! through the door of its slot; to pass a request on; to mention tens of thousands of users of many members.
 //!
 //! Everything is in this process. What hand-offs cost is measured with members of their own processes: see
-//! `hack/bench-ownership`.
+//! `hack/bench --only scaling`.
 
 mod doors;
 mod forwarding;
@@ -15,12 +15,21 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// Members among which users are looked up.
+const LOOKUPS: [u16; 4] = [3, 16, 64, 1024];
+/// Members over which a mention goes.
+const MENTIONS: [u16; 2] = [16, 1];
+
 /// The cost of ownership, as Markdown.
 #[derive(Debug, Parser)]
 struct Flags {
     /// Fewer rounds.
     #[arg(long)]
     quick: bool,
+
+    /// Only how look-ups and mentions grow with the members, for these numbers of them.
+    #[arg(long, value_delimiter = ',', value_name = "N,...")]
+    members: Vec<u16>,
 
     /// What cargo says to every benchmark.
     #[arg(long, hide = true)]
@@ -29,7 +38,7 @@ struct Flags {
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
-    match run(flags.quick) {
+    match run(&flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ownership: {error}");
@@ -38,19 +47,26 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(quick: bool) -> Result<(), Box<dyn std::error::Error>> {
-    let rounds = if quick { 3 } else { 7 };
+fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
+    let rounds = if flags.quick { 3 } else { 7 };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
+    let growth = !flags.members.is_empty();
+    let (lookups, mentions) = match growth {
+        true => (&flags.members[..], &flags.members[..]),
+        false => (&LOOKUPS[..], &MENTIONS[..]),
+    };
     println!("### Finding a user's owner\n");
-    println!("{}", lookups::compare(&runtime, rounds)?);
-    println!("### The door of a slot\n");
-    println!("{}", doors::compare(&runtime, rounds)?);
-    println!("### From one member to another\n");
-    println!("{}", forwarding::measure(&runtime, rounds)?);
+    println!("{}", lookups::compare(&runtime, rounds, lookups)?);
+    if !growth {
+        println!("### The door of a slot\n");
+        println!("{}", doors::compare(&runtime, rounds)?);
+        println!("### From one member to another\n");
+        println!("{}", forwarding::measure(&runtime, rounds)?);
+    }
     println!("### A mention of 30,000 users\n");
-    println!("{}", mention::measure(&runtime, rounds)?);
+    println!("{}", mention::measure(&runtime, rounds, mentions)?);
     Ok(())
 }
 

@@ -14,20 +14,24 @@ use tokio::runtime::Runtime;
 use super::{median, world};
 
 const USERS: u32 = 30_000;
-const MEMBERS: [usize; 2] = [16, 1];
 /// Messages to users who are in memory, for each round.
 const MESSAGES: u64 = 10;
 
 /// A table.
-pub(crate) fn measure(runtime: &Runtime, rounds: usize) -> Result<String, Box<dyn Error>> {
+pub(crate) fn measure(
+    runtime: &Runtime,
+    rounds: usize,
+    numbers: &[u16],
+) -> Result<String, Box<dyn Error>> {
     let mut out = String::from(
         "Members in this process, over HTTP on the loopback; ms until the answer that all 30,000 are counted. \
          *first*: nobody is in memory, and the store in memory is asked for each. (Discord has told of 0.9 to 2.1 s \
          for a fan-out to 30,000 in its chat servers: other work, for scale only.)\n\n\
-         | members | first | then, p50 | max | messages |\n|--:|--:|--:|--:|--:|\n",
+         | members | first, ms | then, p50 ms | max ms | messages |\n|--:|--:|--:|--:|--:|\n",
     );
-    for members in MEMBERS {
-        let (first, then) = runtime.block_on(mentions(members, MESSAGES * rounds as u64))?;
+    for &members in numbers {
+        let messages = MESSAGES * rounds as u64;
+        let (first, then) = runtime.block_on(mentions(members.into(), messages))?;
         let max = then.iter().copied().fold(0.0, f64::max);
         let count = then.len();
         writeln!(

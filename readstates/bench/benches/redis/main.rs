@@ -1,6 +1,8 @@
 //! A Redis server under the load that `readstates bench` makes: the same loop, the same users, the same meaning
 //! of the operations in a Lua script. The server is started for the run, on a free port of the loopback
-//! interface, without persistence, and ended afterwards.
+//! interface, without persistence, and ended afterwards. Or what states take in its memory.
+
+mod memory;
 
 use std::{
     io,
@@ -13,6 +15,7 @@ use std::{
 };
 
 use clap::Parser;
+use memory::Layout;
 use readstates_bench::{
     Route,
     args::LoadArgs,
@@ -37,6 +40,14 @@ struct Flags {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pipeline: usize,
 
+    /// Of how many states memory is measured.
+    #[arg(long, default_value_t = 20_000_000, requires = "weigh")]
+    states: u64,
+
+    /// Instead of load: keep states so, and print what each takes in memory as JSON.
+    #[arg(long, value_name = "LAYOUT")]
+    weigh: Option<Layout>,
+
     /// The server's program.
     #[arg(long, default_value = SERVER, value_name = "FILE")]
     server: PathBuf,
@@ -57,8 +68,17 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
-    let load = Load::from_args(&flags.load)?;
     let server = Server::start(&flags.server)?;
+    if let Some(layout) = flags.weigh {
+        let weight = memory::weigh(layout, flags.states, server.child.id(), server.address)?;
+        println!("{}", serde_json::to_string(&[weight])?);
+        return Ok(());
+    }
+    let load = Load::from_args(&flags.load)?;
+    let args = LoadArgs {
+        process: vec![server.child.id()],
+        ..flags.load.clone()
+    };
     let service = Service {
         urls: "redis-server, EVALSHA".to_owned(),
         routes: vec![Route {
@@ -68,8 +88,8 @@ fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
         depth: flags.pipeline.max(1),
         per_request: 1,
     };
-    let report = drive(&load, &flags.load, &service)?;
-    print(&report, &flags.load)?;
+    let report = drive(&load, &args, &service)?;
+    print(&report, &args)?;
     Ok(())
 }
 

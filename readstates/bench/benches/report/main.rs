@@ -1,31 +1,24 @@
-//! What the other measurements wrote into a folder, as one page: `report.md`, with a plot of the tail as SVG and
-//! PNG. Reads `machine.md`, `cache.md`, `ownership.md`, `load-*.json` (named by what is between), `handoffs.md` and
-//! `tail.json`, whichever are there.
+//! What the parts of `hack/bench` wrote into a folder, as one page: `report.md`, its plots as SVG and PNG, every second
+//! of every run as CSV, and every figure of every table in `figures.json`. What is not there is left out. Or how a
+//! report compares with an earlier one.
 
-use std::{
-    error::Error,
-    fs, io,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-};
+mod draw;
+mod folder;
+
+use std::{error::Error, fs, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
+use draw::{draw, draw_bars};
+use folder::Folder;
 use readstates_bench::{
     drive::{runs_chart, tail_chart},
-    plot::{Chart, svg},
-    report::{Report, csv},
+    figures::{self, Figure},
+    flat, moves,
+    paper::{self, Measured},
+    report::{csv, usage},
     summary::{Named, load_table, tail_section},
+    weight::{self, OURS, Weight},
 };
-use resvg::{
-    tiny_skia::{Pixmap, Transform},
-    usvg::{Options, Tree, fontdb::Database},
-};
-
-/// The run to which others are compared.
-const BASE: &str = "redis-ack";
-/// Dots per unit of the SVG: legible on a dense screen.
-const SCALE: f32 = 2.0;
 
 /// One page of what was measured.
 #[derive(Debug, Parser)]
@@ -33,13 +26,22 @@ struct Flags {
     /// The folder with what was measured; the page goes there too.
     folder: PathBuf,
 
+    /// Write nothing: print what is slower or larger here than in the report of this folder.
+    #[arg(long, value_name = "OLD")]
+    compare: Option<PathBuf>,
+
     /// What cargo says to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
 fn main() -> ExitCode {
-    match run(&Flags::parse().folder) {
+    let flags = Flags::parse();
+    let done = match &flags.compare {
+        None => write(&Folder(flags.folder)),
+        Some(old) => compare(old, &flags.folder),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("report: {error}");
@@ -48,106 +50,271 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(folder: &Path) -> Result<(), Box<dyn Error>> {
-    let mut page = read(&folder.join("machine.md"))?.unwrap_or_default();
-    if let Some(table) = read(&folder.join("cache.md"))? {
-        page += "\n## Memory and speed of structures\n\n";
-        page += &table;
-    }
-    let runs = loads(folder)?;
-    if !runs.is_empty() {
-        page += "\n## Load over loopback\n\n";
-        page += &load_table(&runs, BASE);
-    }
-    if let Some(table) = read(&folder.join("handoffs.md"))? {
-        page += "\n### What was handed on\n\n";
-        page += &table;
-        page += "\n![Latency by the second, run after run](handoffs.svg)\n";
-        draw(folder, "handoffs", &runs_chart(&runs))?;
-    }
-    if let Some(tables) = read(&folder.join("ownership.md"))? {
-        page += "\n## Ownership\n\n";
-        page += &tables;
-    }
-    if let Some(json) = read(&folder.join("tail.json"))? {
-        let report: Report = serde_json::from_str(&json)?;
-        page += "\n## Tail by the second\n\n";
-        page += &tail_section(&report);
-        page += "\n![Latency by the second](tail.svg)\n";
-        draw(folder, "tail", &tail_chart(&report))?;
-        fs::write(folder.join("tail.csv"), csv(&report))?;
-    }
-    fs::write(folder.join("report.md"), page)?;
-    Ok(())
-}
-
-/// As SVG and as PNG.
-fn draw(folder: &Path, name: &str, chart: &Chart) -> Result<(), Box<dyn Error>> {
-    let plot = svg(chart);
-    fs::write(folder.join(name).with_extension("png"), png(&plot)?)?;
-    fs::write(folder.join(name).with_extension("svg"), plot)?;
-    Ok(())
-}
-
-/// `None` for a file that is not there.
-fn read(file: &Path) -> io::Result<Option<String>> {
-    match fs::read_to_string(file) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// In the order of their files' names, which begin with a number; shown without it.
-fn loads(folder: &Path) -> Result<Vec<Named>, Box<dyn Error>> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<_, _>>()?;
-    files.sort();
-    let mut runs = Vec::new();
-    for file in files {
-        let name = file
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
-        let Some(name) = name
-            .strip_prefix("load-")
-            .and_then(|it| it.strip_suffix(".json"))
-        else {
-            continue;
-        };
-        let name = name
-            .split_once('-')
-            .map_or(name, |(_, name)| name)
-            .to_owned();
-        let report: Report = serde_json::from_str(&fs::read_to_string(&file)?)?;
-        fs::write(file.with_extension("csv"), csv(&report))?;
-        runs.push(Named { name, report });
-    }
-    Ok(runs)
-}
-
-fn png(svg: &str) -> Result<Vec<u8>, Box<dyn Error>> {
-    let mut fonts = Database::new();
-    fonts.load_system_fonts();
-    if fonts.is_empty() {
-        return Err("no fonts to draw a PNG with; apt-get install fonts-dejavu-core".into());
-    }
-    let options = Options {
-        fontdb: Arc::new(fonts),
-        ..Options::default()
+fn compare(old: &std::path::Path, new: &std::path::Path) -> Result<(), Box<dyn Error>> {
+    let read = |folder: &std::path::Path| -> Result<Vec<Figure>, Box<dyn Error>> {
+        let file = folder.join("figures.json");
+        let text =
+            fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(serde_json::from_str(&text)?)
     };
-    let tree = Tree::from_str(svg, &options)?;
-    let size = tree
-        .size()
-        .to_int_size()
-        .scale_by(SCALE)
-        .ok_or("an empty plot")?;
-    let mut pixels = Pixmap::new(size.width(), size.height()).ok_or("an empty plot")?;
-    resvg::render(
-        &tree,
-        Transform::from_scale(SCALE, SCALE),
-        &mut pixels.as_mut(),
+    let (old, new) = (read(old)?, read(new)?);
+    let both = new
+        .iter()
+        .filter(|figure| old.iter().any(|it| it.name == figure.name));
+    print!(
+        "{}",
+        figures::text(&figures::compare(&old, &new), both.count())
     );
-    Ok(pixels.encode_png()?)
+    Ok(())
+}
+
+fn write(folder: &Folder) -> Result<(), Box<dyn Error>> {
+    let machine = folder.text("machine.md")?.unwrap_or_default();
+    let mut page = machine.clone();
+    let subtitle = machine_line(&machine);
+    for section in [
+        flat_section(folder, &subtitle)?,
+        memory_section(folder, &subtitle)?,
+        table_section(folder, "structures.md", STRUCTURES)?,
+        throughput_section(folder)?,
+        cassandra_section(folder)?,
+        table_section(folder, "ring.md", "## Ring and fan-out\n\n")?,
+        scaling_section(folder)?,
+        growth_section(folder)?,
+        tail(folder)?,
+        disk_section(folder)?,
+        operator_section(folder)?,
+        paper_section(folder)?,
+    ]
+    .into_iter()
+    .flatten()
+    {
+        page += "\n";
+        page += &section;
+    }
+    let figures = figures::of_page(&page);
+    fs::write(folder.0.join("report.md"), page)?;
+    fs::write(
+        folder.0.join("figures.json"),
+        serde_json::to_string_pretty(&figures)? + "\n",
+    )?;
+    Ok(())
+}
+
+/// The date, the commit and the machine, for below a plot's title.
+fn machine_line(machine: &str) -> String {
+    let items = machine.lines().filter_map(|line| line.strip_prefix("- "));
+    items.take(2).collect::<Vec<_>>().join("; ")
+}
+
+/// The seconds of every run, beside its JSON.
+fn write_seconds(folder: &Folder, part: &str, runs: &[Named]) -> Result<(), Box<dyn Error>> {
+    for Named { name, report } in runs {
+        fs::write(folder.0.join(format!("{part}-{name}.csv")), csv(report))?;
+    }
+    Ok(())
+}
+
+const STRUCTURES: &str = "## What an operation takes inside of a process\n\n\
+    Each structure in a process of its own; maps that have no locks of their own are in 64 stripes of one mutex each. An \
+    update of ours also notes what must be written and when, which none of the others does.\n\n";
+
+fn table_section(
+    folder: &Folder,
+    file: &str,
+    head: &str,
+) -> Result<Option<String>, Box<dyn Error>> {
+    Ok(folder.text(file)?.map(|table| head.to_owned() + &table))
+}
+
+fn flat_section(folder: &Folder, subtitle: &str) -> Result<Option<String>, Box<dyn Error>> {
+    let runs = folder.runs("flat")?;
+    let Some(first) = runs.first() else {
+        return Ok(None);
+    };
+    write_seconds(folder, "flat", &runs)?;
+    let seconds = first.report.seconds;
+    let states = first.report.settings.users * first.report.settings.channels;
+    let mut out = format!(
+        "## Flat against sawtooth\n\n{states} states, all in memory; {} at half of what the slowest of the servers answers, the \
+         same for all, open loop, for {seconds:.0} s. *go-list*: maps and container/lists of pointers, GOGC=100. *go-flat*: \
+         slabs without pointers, GOGC=off and GOMEMLIMIT. *ours* also writes what changed into a store in memory every \
+         30 s, and its memory holds that store, too; the others write nothing.\n",
+        first.report.settings.mix
+    );
+    if seconds < 480.0 {
+        out += "\n**Too short for Go's forced collections, which come every two minutes: this says nothing of them.**\n";
+    }
+    out += "\n";
+    out += &flat::section(&runs);
+    for (name, chart) in flat::charts(&runs, subtitle) {
+        draw(&folder.0, name, &chart)?;
+        out += &format!("\n![{}]({name}.svg)\n", chart.title);
+    }
+    Ok(Some(out))
+}
+
+fn weights(folder: &Folder) -> Result<Vec<Weight>, Box<dyn Error>> {
+    let lists: Vec<Vec<Weight>> = folder.json("memory-")?;
+    Ok(lists.into_iter().flatten().collect())
+}
+
+fn memory_section(folder: &Folder, subtitle: &str) -> Result<Option<String>, Box<dyn Error>> {
+    let weights = weights(folder)?;
+    if weights.is_empty() {
+        return Ok(None);
+    }
+    draw_bars(
+        &folder.0,
+        "memory",
+        "Bytes of memory for each read state, with the most states measured",
+        subtitle,
+        &weight::bars(&weights),
+    )?;
+    Ok(Some(format!(
+        "## Memory per state\n\nWhat the resident set of a process grows by, while so many states come in, allocator and all. \
+         Users have 1 to 39 states; those of the Go servers exactly 20, which suits slabs best. Redis keeps 8 bytes for an \
+         id and 16 for a state.\n\n{}\n![Bytes per state](memory.svg)\n",
+        weight::table(&weights)
+    )))
+}
+
+fn throughput_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
+    let runs = folder.runs("throughput")?;
+    write_seconds(folder, "throughput", &runs)?;
+    Ok((!runs.is_empty()).then(|| {
+        format!(
+            "## Throughput and tail over loopback\n\nOne process each, on the processors that it shares with the generator. \
+             *half-load*: open loop, at half of the rate of the run of that name. Redis without persistence, one thread, as it \
+             comes; its Lua script means the same. Processor time is the service's.\n\n{}",
+            load_table(&runs, "redis-ack")
+        )
+    }))
+}
+
+fn cassandra_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
+    let runs = folder.runs("cassandra")?;
+    write_seconds(folder, "cassandra", &runs)?;
+    Ok((!runs.is_empty()).then(|| {
+        format!(
+            "## Straight to Cassandra\n\nWhat the same acknowledgements take without a service in between, by the scylla driver on \
+             one node. *rmw*: a row for each state is read, and written when the message is newer; without a lightweight \
+             transaction, so that two at once may lose one. *counter*: a mention is counted in a counter column, and twice \
+             when it is sent again.\n\n{}",
+            load_table(&runs, "rmw")
+        )
+    }))
+}
+
+fn scaling_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
+    let runs = folder.runs("scaling")?;
+    let Some(first) = runs.first() else {
+        return Ok(None);
+    };
+    write_seconds(folder, "scaling", &runs)?;
+    draw(&folder.0, "scaling", &runs_chart(&runs))?;
+    let settings = &first.report.settings;
+    let mut out = format!(
+        "## Three members, four, and three again\n\n{} states in members of a process each; {} operations a second.\n\n{}\n\
+         ![Latency by the second, run after run](scaling.svg)\n",
+        settings.users * settings.channels,
+        settings.rate.unwrap_or(0.0),
+        moves::table(&runs)
+    );
+    if let Some(table) = folder.text("scaling-handoffs.md")? {
+        out += "\n### What was handed on\n\n";
+        out += &table;
+    }
+    Ok(Some(out))
+}
+
+fn growth_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
+    let sizes: Vec<Vec<weight::Measured>> = folder.json("growth-states-")?;
+    let sizes: Vec<_> = sizes.into_iter().flatten().collect();
+    let runs = folder.runs("growth")?;
+    write_seconds(folder, "growth", &runs)?;
+    let members = folder.text("growth-members.md")?;
+    if sizes.is_empty() && runs.is_empty() && members.is_none() {
+        return Ok(None);
+    }
+    let mut out = "## Growth\n".to_owned();
+    if !sizes.is_empty() {
+        out += "\n### With the states of a member\n\n";
+        out += &weight::growth_table(&sizes);
+    }
+    if let Some(members) = members {
+        out += "\n### With the members of a ring, all in one process\n\n";
+        // Its headings are below this one.
+        out += &members
+            .replace("### ", "#### ")
+            .replace("user's owner", "user's owner, by members")
+            .replace("30,000 users", "30,000 users, by members");
+    }
+    if !runs.is_empty() {
+        out +=
+            "\n### With the connections to a member\n\n*steady*: 10,000 a second, open loop.\n\n";
+        out += &load_table(&runs, "connections-10");
+    }
+    Ok(Some(out))
+}
+
+fn tail(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
+    let Some(report) = folder.report("tail.json")? else {
+        return Ok(None);
+    };
+    draw(&folder.0, "tail", &tail_chart(&report))?;
+    fs::write(folder.0.join("tail.csv"), csv(&report))?;
+    Ok(Some(format!(
+        "## Tail by the second on a real Cassandra\n\n{}\n![Latency by the second](tail.svg)\n",
+        tail_section(&report)
+    )))
+}
+
+/// Its table as it is, and every line beside it as a paragraph.
+fn disk_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
+    let Some(printed) = folder.text("disk.txt")? else {
+        return Ok(None);
+    };
+    let mut out = "## Super-disk\n".to_owned();
+    let mut in_table = false;
+    for line in printed.lines().filter(|line| !line.is_empty()) {
+        let is_row = line.starts_with('|');
+        let gap = if is_row && in_table { "" } else { "\n" };
+        out += &format!("{gap}{line}\n");
+        in_table = is_row;
+    }
+    Ok(Some(out))
+}
+
+/// Its own head tells the machine once more.
+fn operator_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
+    let table = |text: String| {
+        let rows = text.lines().filter(|line| line.starts_with('|'));
+        format!("## Operator\n\n{}\n", rows.collect::<Vec<_>>().join("\n"))
+    };
+    Ok(folder.text("operator.md")?.map(table))
+}
+
+/// Only from figures that are all of this folder.
+fn paper_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
+    let runs = folder.runs("throughput")?;
+    let cpu = |name: &str| {
+        let run = runs.iter().find(|run| run.name == name)?;
+        usage(&run.report).map(|usage| usage.cpu_seconds_per_million)
+    };
+    let weights = weights(folder)?;
+    let ours = weights.iter().filter(|weight| weight.structure == OURS);
+    let most = ours.max_by_key(|weight| weight.states);
+    let (Some(weight), Some(single), Some(batched)) = (most, cpu("ours-ack"), cpu("ours-batch-64"))
+    else {
+        return Ok(None);
+    };
+    let page = paper::page(Measured {
+        bytes_per_state: weight.bytes_per_state,
+        single,
+        batched,
+    });
+    Ok(Some(format!(
+        "## Ten billion states and ten million updates a second, on paper\n\n{page}"
+    )))
 }

@@ -49,9 +49,17 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{:16} {:>9} {:>9} {:>9}   {:>9} {:>9} {:>9}   {:>13}",
-            "", "1 deep/s", "mean us", "p99 us", "16 deep/s", "mean us", "p99 us", "network reads"
+            "\n| {:16} | {:>9} | {:>9} | {:>9} | {:>9} | {:>15} | {:>14} | {:>13} |",
+            "",
+            "1 deep/s",
+            "mean us",
+            "p99 us",
+            "16 deep/s",
+            "16 deep mean us",
+            "16 deep p99 us",
+            "network reads"
         )?;
+        writeln!(f, "|---|--:|--:|--:|--:|--:|--:|--:|")?;
         for row in &self.rows {
             let Row {
                 name,
@@ -59,16 +67,19 @@ impl fmt::Display for Report {
                 depth_16,
                 durable_reads,
             } = row;
-            write!(f, "{name:16}")?;
-            for reads in [depth_1, depth_16] {
+            write!(f, "| {name:16} |")?;
+            for (reads, (mean, p99)) in [(depth_1, (9, 9)), (depth_16, (15, 14))] {
                 let Reads {
                     per_second,
                     mean_us,
                     p99_us,
                 } = reads;
-                write!(f, " {per_second:9.0} {mean_us:9.0} {p99_us:9.0}  ")?;
+                write!(
+                    f,
+                    " {per_second:9.0} | {mean_us:mean$.0} | {p99_us:p99$.0} |"
+                )?;
             }
-            writeln!(f, " {durable_reads:13}")?;
+            writeln!(f, " {durable_reads:13} |")?;
         }
         writeln!(f, "\nOne sector of a local disk lost, read twelve times")?;
         for sickness in &self.sicknesses {

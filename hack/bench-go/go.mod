@@ -1,0 +1,3 @@
+module readstates.dev/bench-go
+
+go 1.26.0
