@@ -3,10 +3,10 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use aws_lc_rs::hmac;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, Client};
 use readstates_operator_api::DatabaseSpec;
-use ring::hmac;
 
 use crate::{error::Error, validate::Identity};
 
