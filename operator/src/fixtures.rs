@@ -16,11 +16,15 @@ use crate::{
     build,
     context::Images,
     observe::{
-        JobOutcome, JobSeen, Member, PodSeen, RingSeen, SecretSeen, Seen, StatefulSetSeen, World,
+        CertificatesSeen, JobOutcome, JobSeen, Member, PodSeen, RingSeen, SecretSeen, Seen,
+        StatefulSetSeen, World,
     },
     plan::{Plan, plan},
     super_disk::{Answer, Condition, SuperDiskSeen},
-    validate::{Database, Identity, InvalidSpec, Login, Rack, Store, ValidatedCluster, validate},
+    validate::{
+        Certificates, Database, Identity, InvalidSpec, Login, Rack, Store, ValidatedCluster,
+        validate,
+    },
 };
 
 pub(crate) const CASSANDRA: &str = "
@@ -32,6 +36,11 @@ database:
   storage: { size: 1Ti, storageClassName: fast }
   resources: { limits: { cpu: '2', memory: 8Gi } }
 ";
+
+/// [`CASSANDRA`] with certificates in the Secret `certs`.
+pub(crate) fn with_tls(spec: &str) -> String {
+    spec.replace("database:\n", "database:\n  tls: { secretName: certs }\n")
+}
 
 pub(crate) const EXTERNAL: &str = "
 replicas: 2
@@ -70,13 +79,16 @@ pub(crate) fn try_cluster(spec: &str) -> Result<ValidatedCluster, InvalidSpec> {
 }
 
 pub(crate) fn cluster(spec: &str) -> ValidatedCluster {
-    ValidatedCluster {
-        login: Login {
-            version: Some("1".to_owned()),
-            asked_for: true,
-        },
-        ..try_cluster(spec).unwrap()
-    }
+    let cluster = try_cluster(spec).unwrap();
+    let certificates = Certificates {
+        mark: cluster.certificate_secret().map(|_| "m1".to_owned()),
+        client: false,
+    };
+    let login = Login {
+        version: Some("1".to_owned()),
+        asked_for: true,
+    };
+    cluster.seen(login, certificates)
 }
 
 pub(crate) fn now() -> Timestamp {
@@ -145,17 +157,30 @@ pub(crate) struct Scene {
 }
 
 pub(crate) fn scene(spec: &str) -> Scene {
+    let cluster = cluster(spec);
+    let mark = cluster.certificates.mark.clone();
     Scene {
-        cluster: cluster(spec),
         world: World {
+            certificates: mark.map(|mark| CertificatesSeen::Complete {
+                mark,
+                client: false,
+            }),
             secret: Some(SecretSeen::Complete),
             superuser: Some(SecretSeen::Complete),
             ..World::default()
         },
+        cluster,
     }
 }
 
 impl Scene {
+    /// The certificates are seen to be like this, which is not as they should be.
+    pub(crate) fn certificates(mut self, seen: CertificatesSeen) -> Self {
+        self.world.certificates = Some(seen);
+        self.cluster.certificates = self.world.certificates();
+        self
+    }
+
     /// The rack is as wanted, with this many members ready.
     pub(crate) fn rack(mut self, name: &str, ready: i32) -> Self {
         let (database, rack) = self.managed(name);

@@ -13,6 +13,8 @@ pub mod agent;
 pub mod agents;
 pub mod apply;
 pub mod build;
+pub mod cert_manager;
+mod certificates;
 pub mod cli;
 pub mod commands;
 pub mod context;

@@ -19,7 +19,7 @@ use crate::{
     plan::{Plan, WaitingOn, plan},
     status::{self, Decided, Report},
     telemetry::{self, Step},
-    validate::{Identity, ValidatedCluster, validate},
+    validate::{Identity, validate},
 };
 
 /// How often a cluster is looked at when nothing happens: the columns show what cache pods say, and
@@ -49,10 +49,8 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
     let world = observe::observe(&ctx, &id, &cluster).await?;
     let observed = telemetry::stepped(Step::Observe, started);
     let now = Timestamp::now();
-    let valid = validate(id.clone(), &cluster.spec, &ctx.images).map(|valid| ValidatedCluster {
-        login: world.login(),
-        ..valid
-    });
+    let valid = validate(id.clone(), &cluster.spec, &ctx.images);
+    let valid = valid.map(|valid| valid.seen(world.login(), world.certificates()));
 
     // What a member does not do is said after the status, which tells how far things are.
     let mut asked = Ok(());

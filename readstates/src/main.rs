@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = start_logging(&cli.log_level).and_then(|()| match cli.command {
         Command::Serve(args) => commands::serve(*args),
-        Command::Schema(args) => commands::make_schema(args),
+        Command::Schema(args) => commands::make_schema(*args),
         Command::Rebalance(args) => commands::balance(args),
         Command::Bench(args) => Ok(readstates_bench::main(&args)?),
         Command::Openapi => {

@@ -91,7 +91,7 @@ async fn a_database_gets_its_roles_however_often_the_command_is_killed() {
     let target: CqlTarget = format!("{address}/readstates_roles").parse().unwrap();
     let login = |password: &str| CqlLogin {
         credentials: Some(Credentials::new("chat", password)),
-        local_datacenter: None,
+        ..CqlLogin::default()
     };
     let store = connected(&target, login(password)).await;
     store

@@ -52,7 +52,7 @@ pods it deletes hold nothing any more; each by its UID.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [list{{ if .Values.rbac.deleteVolumeClaims }}, delete{{ end }}]
-# By name, no list: the logins of databases, and the token that the agents in database pods take orders by. What it
+# By name, no list: the logins and certificates of databases, and the token that the agents in database pods take orders by. What it
 # makes of them, it makes once and never changes.
 - apiGroups: [""]
   resources: [secrets]
@@ -60,4 +60,10 @@ pods it deletes hold nothing any more; each by its UID.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
+{{- if .Values.rbac.certificates }}
+# Asked of cert-manager, which makes the Secret.
+- apiGroups: [cert-manager.io]
+  resources: [certificates]
+  verbs: [get, create, patch]
+{{- end }}
 {{- end }}

@@ -97,6 +97,12 @@ pub enum Reason {
     SchemaPending,
     /// Waiting for a Secret, or a key in it.
     SecretMissing,
+    /// Waiting for cert-manager to make a certificate.
+    CertificatePending,
+    /// The certificates for CQL cannot be used; the message says what is wrong and what to do.
+    CertificateInvalid,
+    /// A certificate is to be made by cert-manager, and there is no way to it.
+    CertManagerMissing,
     /// Waiting for cache pods to write what they hold and stop.
     CacheStopping,
     /// Waiting for cache pods to become ready.
@@ -272,6 +278,9 @@ impl Reason {
             Self::DatabaseNotReady => "DatabaseNotReady",
             Self::SchemaPending => "SchemaPending",
             Self::SecretMissing => "SecretMissing",
+            Self::CertificatePending => "CertificatePending",
+            Self::CertificateInvalid => "CertificateInvalid",
+            Self::CertManagerMissing => "CertManagerMissing",
             Self::CacheStopping => "CacheStopping",
             Self::CacheNotReady => "CacheNotReady",
             Self::UnsafeToStop => "UnsafeToStop",

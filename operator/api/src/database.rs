@@ -8,7 +8,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::SuperDiskSpec;
+use crate::{SuperDiskSpec, TlsSpec};
 
 /// Where read states are kept: in a database the operator runs (`engine`, with `replicationFactor`,
 /// `racks` and `storage`), in one that is there already (`external`), or, for a single cache pod, on that
@@ -68,7 +68,20 @@ use crate::SuperDiskSpec;
         .message(
             "superDisk cannot be added or removed: the volumes are made with it or without it. Make a new \
              ReadStateCluster"
-        ).reason(Reason::FieldValueForbidden)
+        ).reason(Reason::FieldValueForbidden),
+    validation = Rule::new("!has(self.tls) || !has(self.embedded)")
+        .message("tls goes with engine and external only: an embedded store is spoken to by nobody")
+        .field_path(".tls"),
+    validation = Rule::new("!has(self.tls) || !has(self.external) || has(self.tls.secretName)")
+        .message(
+            "an external database has its certificates: name the Secret with the CA that signed them in tls.secretName"
+        ).field_path(".tls"),
+    validation = Rule::new(
+        "!has(self.engine) || (has(self.tls) == has(oldSelf.tls) && (!has(self.tls) || self.tls == oldSelf.tls))"
+    ).message(
+        "tls cannot change with engine: while members change one after another, cache pods would reach only some of \
+         them. Put other certificates into the same Secret; to begin or end TLS make a new ReadStateCluster"
+    ).reason(Reason::FieldValueForbidden)
 )]
 pub struct DatabaseSpec {
     /// The database the operator runs: `Cassandra` or `Scylla`.
@@ -133,6 +146,10 @@ pub struct DatabaseSpec {
         validation = Rule::new("self.name != ''").message("secretRef.name must not be empty")
     )]
     pub secret_ref: Option<LocalObjectReference>,
+
+    /// Speak CQL over TLS, and over nothing else. Default: in the clear. With `engine` it cannot be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsSpec>,
 
     /// Who may speak CQL with the members beside the cache pods, as peers of a NetworkPolicy. Default:
     /// nobody.

@@ -23,6 +23,8 @@ pub const SPEC_HASH: &str = "readstates.dev/spec-hash";
 pub const AUTHENTICATION: &str = "readstates.dev/authentication";
 /// On pods that log in to the database: another one whenever the login is another one (annotation).
 pub const LOGIN: &str = "readstates.dev/login";
+/// On database pods: another one whenever the certificate that they show is (annotation).
+pub const CERTIFICATES: &str = "readstates.dev/certificates";
 /// On a `ReadStateCluster`: the update of the database pods, by the name that the condition `RequiresUpdate`
 /// tells, that may go ahead (annotation).
 pub const UPDATE_DATABASE: &str = "readstates.dev/update-database";

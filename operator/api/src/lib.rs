@@ -19,6 +19,7 @@ mod database;
 mod ring;
 mod status;
 mod super_disk;
+mod tls;
 
 pub use cluster::{CacheSpec, PullPolicy, ReadStateCluster, ReadStateClusterSpec};
 pub use crds::{CrdFile, crd_files};
@@ -29,6 +30,7 @@ pub use status::{
     Takeovers, Waiting,
 };
 pub use super_disk::{FastLeg, Filesystem, SuperDiskSpec};
+pub use tls::{IssuerRef, TlsSpec};
 
 /// The API group of every kind here.
 pub const GROUP: &str = "readstates.dev";

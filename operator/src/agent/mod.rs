@@ -11,6 +11,7 @@
 //! node, can tell, and an order names the pod that it means by UID.
 
 mod disk;
+mod keystore;
 mod layout;
 mod order;
 mod prepare;
@@ -87,6 +88,14 @@ pub struct PrepareArgs {
     /// The data is on a super-disk: whatever else is there is not this node's disk.
     #[arg(long)]
     pub super_disk: bool,
+
+    /// Folder with the certificate (`tls.crt`) and the key (`tls.key`) that Cassandra shows to who speaks CQL.
+    #[arg(long, value_name = "DIR", requires = "keystore")]
+    pub certificates: Option<PathBuf>,
+
+    /// The one file from which Cassandra reads both: written anew.
+    #[arg(long, value_name = "FILE", requires = "certificates")]
+    pub keystore: Option<PathBuf>,
 }
 
 /// How `operator agent serve` works.

@@ -13,7 +13,7 @@ use axum::{
 use tokio::{net::TcpListener, sync::watch};
 
 use super::{
-    Common, EngineName, PrepareArgs, disk, layout,
+    Common, EngineName, PrepareArgs, disk, keystore, layout,
     order::{self, Refusal},
     start,
 };
@@ -30,6 +30,9 @@ const START: &str = "start";
 /// When the disk or the shared folder cannot be used.
 pub async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
     hand_on(&args.shared).context("failed to copy the program")?;
+    if let (Some(folder), Some(file)) = (&args.certificates, &args.keystore) {
+        keystore::write(folder, file).context("failed to hand on the certificates")?;
+    }
     if args.super_disk {
         disk::on_super_disk(&args.common.data).context("the super-disk is not there")?;
     }

@@ -83,6 +83,7 @@ pub async fn apply(
 ) -> Result<Applied, Error> {
     for object in objects {
         let applied = match object {
+            Object::Certificate(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::ConfigMap(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::Job(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::NetworkPolicy(o) => apply_one(client, known, id, o.as_ref()).await?,

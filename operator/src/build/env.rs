@@ -21,6 +21,11 @@ pub(super) const DRAIN_TIMEOUT: &str = "READSTATES_DRAIN_TIMEOUT";
 pub(super) const CQL_LOCAL_DC: &str = "READSTATES_CQL_LOCAL_DC";
 pub(super) const CQL_USER: &str = "READSTATES_CQL_USER";
 pub(super) const CQL_PASSWORD_FILE: &str = "READSTATES_CQL_PASSWORD_FILE";
+/// `--cql-ca-file`, and with it TLS.
+pub(super) const CQL_CA_FILE: &str = "READSTATES_CQL_CA_FILE";
+/// `--cql-cert-file` and `--cql-key-file`: what is shown to a database that asks for it.
+pub(super) const CQL_CERT_FILE: &str = "READSTATES_CQL_CERT_FILE";
+pub(super) const CQL_KEY_FILE: &str = "READSTATES_CQL_KEY_FILE";
 
 pub(super) const SUPERUSER_PASSWORD_FILE: &str = "READSTATES_SUPERUSER_PASSWORD_FILE";
 

@@ -2,6 +2,7 @@
 //! in the order in which to write them. Pure, and cannot fail.
 
 mod cache;
+mod certificate;
 mod database;
 pub mod env;
 mod network_policy;
@@ -38,6 +39,7 @@ pub use self::{
     schema_job::{job_name as schema_job_name, schema_job},
 };
 use crate::{
+    cert_manager::Certificate,
     plan::Plan,
     validate::{Store, ValidatedCluster},
 };
@@ -45,6 +47,8 @@ use crate::{
 /// A desired object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
+    /// What cert-manager is to make.
+    Certificate(Box<Certificate>),
     /// Settings of database members.
     ConfigMap(Box<ConfigMap>),
     /// The schema Job.
@@ -77,12 +81,17 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         schema_job,
         cache,
         hold_evictions,
+        certificate,
         secrets: _,
         jobs_to_delete: _,
         waiting: _,
         problem: _,
         database: _,
     } = plan;
+    if *certificate {
+        let wanted = certificate::certificate(cluster);
+        out.extend(wanted.map(Box::new).map(Object::Certificate));
+    }
     if let Store::Managed(database) = &cluster.store {
         out.extend([
             Object::ServiceAccount(Box::new(service_account::of(cluster, Component::Database))),

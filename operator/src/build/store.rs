@@ -7,6 +7,7 @@ use readstates_operator_api::labels;
 
 use super::{database::DATACENTER, env, pod, ports};
 use crate::{
+    certificates::{CA, CERTIFICATE, KEY},
     observe::{PASSWORD_KEY, USERNAME_KEY},
     validate::{External, Store, ValidatedCluster},
 };
@@ -16,6 +17,8 @@ pub(super) const EMBEDDED_PATH: &str = "/var/lib/readstates";
 
 const LOGIN: &str = "login";
 const LOGIN_PATH: &str = "/etc/readstates/login";
+const CERTIFICATES: &str = "certificates";
+const CERTIFICATES_PATH: &str = "/etc/readstates/certificates";
 const SUPERUSER: &str = "superuser";
 const SUPERUSER_PATH: &str = "/etc/readstates/superuser";
 
@@ -23,9 +26,8 @@ const SUPERUSER_PATH: &str = "/etc/readstates/superuser";
 pub(super) fn url(cluster: &ValidatedCluster) -> String {
     match &cluster.store {
         Store::Managed(database) => format!(
-            "cql://{}.{}.svc:{}/{}",
-            cluster.id.database(),
-            cluster.id.namespace,
+            "cql://{}:{}/{}",
+            cluster.id.database_host(),
             ports::CQL,
             database.keyspace
         ),
@@ -62,6 +64,25 @@ pub(super) struct Access {
 }
 
 pub(super) fn access(cluster: &ValidatedCluster) -> Access {
+    let Access {
+        mut env,
+        mut volumes,
+        mut mounts,
+    } = access_in_the_clear(cluster);
+    if let Some(secret) = cluster.certificate_secret() {
+        let tls = over_tls(&secret, cluster.certificates.client);
+        env.extend(tls.env);
+        volumes.extend(tls.volumes);
+        mounts.extend(tls.mounts);
+    }
+    Access {
+        env,
+        volumes,
+        mounts,
+    }
+}
+
+fn access_in_the_clear(cluster: &ValidatedCluster) -> Access {
     match &cluster.store {
         Store::Managed(database) => {
             let own = || cluster.id.login_secret();
@@ -120,17 +141,45 @@ fn login(secret: &str) -> Access {
     }
 }
 
+/// Files that are read again for each connection: other certificates make no other pods.
+fn over_tls(secret: &str, client: bool) -> Access {
+    let own = [(env::CQL_CERT_FILE, CERTIFICATE), (env::CQL_KEY_FILE, KEY)];
+    let own = own.into_iter().filter(|_| client);
+    let files: Vec<_> = [(env::CQL_CA_FILE, CA)].into_iter().chain(own).collect();
+    let keys: Vec<_> = files.iter().map(|(_, key)| *key).collect();
+    let (volume, mount) = keys_of(CERTIFICATES, CERTIFICATES_PATH, secret, &keys);
+    let file = |key: &str| format!("{CERTIFICATES_PATH}/{key}");
+    Access {
+        env: files
+            .into_iter()
+            .map(|(name, key)| env::value(name, file(key)))
+            .collect(),
+        volumes: vec![volume],
+        mounts: vec![mount],
+    }
+}
+
 fn password(name: &str, path: &str, secret: &str) -> (Volume, VolumeMount) {
-    let key = KeyToPath {
-        key: PASSWORD_KEY.to_owned(),
-        path: PASSWORD_KEY.to_owned(),
+    keys_of(name, path, secret, &[PASSWORD_KEY])
+}
+
+/// A volume with nothing of a Secret but these keys.
+pub(super) fn keys_of(
+    name: &str,
+    path: &str,
+    secret: &str,
+    keys: &[&str],
+) -> (Volume, VolumeMount) {
+    let item = |key: &&str| KeyToPath {
+        key: (*key).to_owned(),
+        path: (*key).to_owned(),
         mode: None,
     };
     let volume = Volume {
         name: name.to_owned(),
         secret: Some(SecretVolumeSource {
             secret_name: Some(secret.to_owned()),
-            items: Some(vec![key]),
+            items: Some(keys.iter().map(item).collect()),
             // Readable by the pod's group, which is the process' own, and nobody else.
             default_mode: Some(0o440),
             ..SecretVolumeSource::default()

@@ -9,6 +9,8 @@ use crate::{
     validate::{Store, ValidatedCluster},
 };
 
+mod certificates;
+
 pub(in crate::build) const SCYLLA: &str = "
 replicas: 3
 database:
@@ -43,6 +45,7 @@ pub(in crate::build) fn all(cluster: &ValidatedCluster) -> Vec<Object> {
 
 fn name(object: &Object) -> String {
     match object {
+        Object::Certificate(o) => format!("Certificate {}", o.name_any()),
         Object::ConfigMap(o) => format!("ConfigMap {}", o.name_any()),
         Object::Job(o) => format!("Job {}", o.name_any()),
         Object::NetworkPolicy(o) => format!("NetworkPolicy {}", o.name_any()),
@@ -514,6 +517,7 @@ fn a_database_pod_is_prepared_then_watched_and_starts_from_the_start_file() {
 fn every_object_belongs_to_its_cluster_and_says_so() {
     for object in all(&cluster(SCYLLA)) {
         let value = match &object {
+            Object::Certificate(o) => serde_json::to_value(o),
             Object::ConfigMap(o) => serde_json::to_value(o),
             Object::Job(o) => serde_json::to_value(o),
             Object::NetworkPolicy(o) => serde_json::to_value(o),

@@ -3,10 +3,10 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use aws_lc_rs::hmac;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, Client};
 use readstates_operator_api::DatabaseSpec;
-use ring::hmac;
 
 use crate::{error::Error, validate::Identity};
 
@@ -67,10 +67,14 @@ pub(super) async fn observe(
     })
 }
 
-type Content = BTreeMap<String, ByteString>;
+pub(super) type Content = BTreeMap<String, ByteString>;
 
 /// What is in a Secret; `None` when there is none of this name.
-async fn read(client: &Client, id: &Identity, name: &str) -> Result<Option<Content>, Error> {
+pub(super) async fn read(
+    client: &Client,
+    id: &Identity,
+    name: &str,
+) -> Result<Option<Content>, Error> {
     let api: Api<Secret> = Api::namespaced(client.clone(), &id.namespace);
     let found = api.get_opt(name).await.map_err(|source| Error::Read {
         what: format!("Secret {name}"),

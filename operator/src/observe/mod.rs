@@ -4,6 +4,7 @@
 //! Children are read by name, since names are what writes act on; pods by label, and every pod that
 //! has the label counts, whoever made it: a pod that is not ours may still hold read states.
 
+mod certificates;
 mod children;
 mod credentials;
 mod members;
@@ -29,6 +30,7 @@ use readstates_operator_api::{
 };
 
 pub use self::{
+    certificates::CertificatesSeen,
     credentials::{PASSWORD_KEY, SECRET_KEYS, SecretSeen, USERNAME_KEY},
     members::Member,
     nodes::{ClaimSeen, Nodes, TOKEN_KEY, Token},
@@ -39,7 +41,7 @@ use crate::{
     context::Context,
     error::Error,
     super_disk::SuperDiskSeen,
-    validate::{Identity, Login},
+    validate::{Certificates, Identity, Login},
 };
 
 /// What was seen of one cluster.
@@ -76,6 +78,8 @@ pub struct World {
     pub superuser: Option<SecretSeen>,
     /// Another one whenever the login is another one.
     pub login_version: Option<String>,
+    /// The Secret with the certificates for CQL, where the spec wants them.
+    pub certificates: Option<CertificatesSeen>,
 }
 
 /// What somebody has allowed, each by the name of the very thing that it is about.
@@ -191,6 +195,24 @@ pub enum JobOutcome {
 }
 
 impl World {
+    /// What there is to know of the certificates for CQL, as far as they can be used.
+    #[must_use]
+    pub fn certificates(&self) -> Certificates {
+        match &self.certificates {
+            Some(CertificatesSeen::Complete { mark, client }) => Certificates {
+                mark: Some(mark.clone()),
+                client: *client,
+            },
+            Some(
+                CertificatesSeen::Absent { .. }
+                | CertificatesSeen::Incomplete(_)
+                | CertificatesSeen::Broken(_)
+                | CertificatesSeen::NoManager(_),
+            )
+            | None => Certificates::default(),
+        }
+    }
+
     /// What there is to know of the login to a database of our own.
     #[must_use]
     pub fn login(&self) -> Login {
@@ -282,6 +304,7 @@ pub async fn observe(
         secret: credentials.login,
         superuser: credentials.superuser,
         login_version: credentials.version,
+        certificates: certificates::observe(&ctx.client, id, &cluster.spec.database).await?,
     })
 }
 

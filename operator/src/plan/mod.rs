@@ -2,10 +2,11 @@
 //! Pure: the same world gives the same plan, and nothing is kept between two plans.
 //!
 //! ```text
-//! racks ready, one after another ─▶ Secrets there ─▶ schema Job succeeded ─▶ members of the cache
+//! certificates good ─▶ racks ready, one after another ─▶ Secrets there ─▶ schema Job succeeded ─▶ members of the cache
 //! ```
 //! Each arrow waits; what it waits for is a value, [`WaitingOn`].
 
+mod certificates;
 mod credentials;
 mod database;
 mod members;
@@ -44,6 +45,8 @@ pub struct Plan {
     pub database: NodesStep,
     /// Secrets to make.
     pub secrets: SecretsToMake,
+    /// Whether cert-manager is to be asked for certificates.
+    pub certificate: bool,
     /// What to do about super-disks.
     pub super_disks: SuperDisksStep,
     /// Whether the schema Job should exist.
@@ -104,30 +107,34 @@ impl Plan {
 #[must_use]
 pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
+    let certificates = certificates::decide(cluster, world);
     let credentials = credentials::decide(cluster, world);
     let racks = database::decide(cluster, world, now);
-    let schema = schema(
-        cluster,
-        world,
-        credentials.waiting.is_none() && racks.waiting.is_none(),
-        now,
-    );
+    let schema = if certificates.waiting.is_some() {
+        // What a Job would be given is not known, so none is another one's successor.
+        SchemaStep::default()
+    } else {
+        let may_start = credentials.waiting.is_none() && racks.waiting.is_none();
+        schema(cluster, world, may_start, now)
+    };
     plan.racks = racks.racks;
     plan.database = racks.nodes;
     plan.secrets = credentials.make;
+    plan.certificate = certificates.ask;
     plan.super_disks = racks.super_disks;
     plan.schema_job = schema.job;
     plan.jobs_to_delete = schema.delete;
     plan.problem = schema.problem;
     let mut members_wait = None;
-    if credentials.waiting.is_none() && schema.done {
+    if certificates.waiting.is_none() && credentials.waiting.is_none() && schema.done {
         let decision = members::decide(cluster, world, now);
         plan.cache = decision.plan;
         members_wait = decision.waiting;
     }
     plan.hold_evictions = members::hold_evictions(world);
-    plan.waiting = racks
+    plan.waiting = certificates
         .waiting
+        .or(racks.waiting)
         .or(credentials.waiting)
         .or(schema.waiting)
         .or(members_wait);

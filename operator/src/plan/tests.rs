@@ -1,3 +1,5 @@
+mod certificates;
+
 use std::time::Duration;
 
 use super::{

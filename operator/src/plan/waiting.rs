@@ -16,6 +16,25 @@ pub enum WaitingOn {
         /// Keys that it lacks; none: the Secret itself is missing.
         missing: Vec<&'static str>,
     },
+    /// A certificate that cert-manager is to make.
+    CertificateIssued {
+        /// Its name, and that of its Secret.
+        name: String,
+        /// What cert-manager says of it.
+        words: Option<String>,
+    },
+    /// Certificates that can be used.
+    CertificateUsable {
+        /// The Secret that holds others.
+        name: String,
+        /// What is wrong with them, and what to do.
+        why: String,
+    },
+    /// A way to cert-manager.
+    CertManager {
+        /// Why there is none, and what to do.
+        why: String,
+    },
     /// Members of a rack.
     Rack {
         /// The rack.
@@ -120,6 +139,9 @@ impl WaitingOn {
             | Self::Unowned { .. }
             | Self::Moving { .. } => true,
             Self::Secret { .. }
+            | Self::CertificateIssued { .. }
+            | Self::CertificateUsable { .. }
+            | Self::CertManager { .. }
             | Self::Rack { .. }
             | Self::Database(_)
             | Self::Schema { .. }
@@ -138,6 +160,9 @@ impl WaitingOn {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Secret { .. } => Reason::SecretMissing,
+            Self::CertificateIssued { .. } => Reason::CertificatePending,
+            Self::CertificateUsable { .. } => Reason::CertificateInvalid,
+            Self::CertManager { .. } => Reason::CertManagerMissing,
             Self::Rack { .. } => Reason::DatabaseNotReady,
             Self::Database(wait) => wait.reason(),
             Self::Schema { .. } => Reason::SchemaPending,
@@ -165,6 +190,12 @@ impl fmt::Display for WaitingOn {
             Self::Secret { name, missing } => {
                 write!(f, "Secret {name} has no {}", missing.join(" and no "))
             }
+            Self::CertificateIssued { name, words } => {
+                write!(f, "cert-manager has not made Certificate {name} yet")?;
+                append(f, words.as_deref())
+            }
+            Self::CertificateUsable { name, why } => write!(f, "Secret {name}: {why}"),
+            Self::CertManager { why } => f.write_str(why),
             Self::Rack {
                 rack,
                 ready,

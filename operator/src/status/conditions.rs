@@ -135,6 +135,7 @@ pub(super) fn degraded(report: &Report<'_>) -> Option<Condition> {
     let (reason, message) = match &report.spec {
         Err(invalid) => (Reason::InvalidSpec, invalid.to_string()),
         Ok(decided) => blocked(decided)
+            .or_else(|| certificates_trouble(decided))
             .or_else(|| database_trouble(decided))
             .or_else(|| super_disks::trouble(report.world))
             .or_else(|| schema_failed(decided))
@@ -163,6 +164,16 @@ fn blocked(decided: &Decided<'_>) -> Option<(Reason, String)> {
             Reason::ApplyRejected,
             format!("the API server refused {object}: {message}"),
         )),
+    }
+}
+
+/// Certificates that a person has to put right. One that is still to be made is only waited for.
+fn certificates_trouble(decided: &Decided<'_>) -> Option<(Reason, String)> {
+    match &decided.plan.waiting {
+        Some(wait @ (WaitingOn::CertificateUsable { .. } | WaitingOn::CertManager { .. })) => {
+            Some((wait.reason(), wait.to_string()))
+        }
+        _ => None,
     }
 }
 

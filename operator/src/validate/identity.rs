@@ -114,6 +114,18 @@ impl Identity {
         format!("{}-db-superuser", self.name)
     }
 
+    /// Certificate for CQL where cert-manager makes it, and its Secret.
+    #[must_use]
+    pub fn certificate(&self) -> String {
+        format!("{}-db-tls", self.name)
+    }
+
+    /// Host name, within the Kubernetes cluster, of all members of the database.
+    #[must_use]
+    pub fn database_host(&self) -> String {
+        format!("{}.{}.svc", self.database(), self.namespace)
+    }
+
     /// Claim of the volume of one database pod.
     #[must_use]
     pub fn claim(&self, pod: &str) -> String {

@@ -16,13 +16,15 @@ use k8s_openapi::{
     api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_operator_api::{
-    DEFAULT_KEYSPACE, DatabaseSpec, Engine, ExternalSpec, ReadStateClusterSpec, Storage,
+    DEFAULT_KEYSPACE, DatabaseSpec, Engine, ExternalSpec, ReadStateClusterSpec, Storage, TlsSpec,
 };
 
 pub use self::{
     identity::Identity,
     quantity::Amount,
-    spec::{Cache, Database, External, Login, Rack, Store, ValidatedCluster, Volume},
+    spec::{
+        Cache, Certificates, Database, External, Login, Rack, Store, Tls, ValidatedCluster, Volume,
+    },
     super_disk::SuperDisk,
 };
 use crate::{build::fingerprint, context::Images};
@@ -119,6 +121,7 @@ pub fn validate(
             cache,
             store,
             login: Login::default(),
+            certificates: Certificates::default(),
         }),
         _ => Err(InvalidSpec {
             problems: check.problems,
@@ -143,7 +146,9 @@ impl Checker {
     fn store(&mut self, spec: &DatabaseSpec, images: &Images) -> Option<Store> {
         match (spec.engine, &spec.external, &spec.embedded) {
             (Some(engine), None, None) => self.managed(engine, spec, images).map(Store::Managed),
-            (None, Some(external), None) => self.external(external).map(Store::External),
+            (None, Some(external), None) => self
+                .external(external, spec.tls.as_ref())
+                .map(Store::External),
             (None, None, Some(embedded)) => self
                 .volume("spec.database.embedded.storage", Some(&embedded.storage))
                 .map(Store::Embedded),
@@ -226,13 +231,37 @@ impl Checker {
                 .clone()
                 .unwrap_or_else(|| DEFAULT_KEYSPACE.to_owned()),
             secret: spec.secret_ref.as_ref().map(|r| r.name.clone()),
+            tls: spec
+                .tls
+                .as_ref()
+                .and_then(|tls| self.tls(tls))
+                .map(Box::new),
             clients: spec.clients.clone().unwrap_or_default(),
             reclaim: spec.reclaim.unwrap_or_default(),
             spec_hash: String::new(),
         })
     }
 
-    fn external(&mut self, spec: &ExternalSpec) -> Option<External> {
+    /// Where certificates come from, or `None` once a problem is on the list.
+    fn tls(&mut self, spec: &TlsSpec) -> Option<Tls> {
+        let TlsSpec {
+            secret_name,
+            issuer_ref,
+        } = spec;
+        match (secret_name, issuer_ref) {
+            (Some(name), None) => Some(Tls::Secret(name.clone())),
+            (None, Some(issuer)) => Some(Tls::Issuer(issuer.clone())),
+            (Some(_), Some(_)) | (None, None) => {
+                self.wrong(
+                    "spec.database.tls",
+                    "exactly one of secretName and issuerRef must be set",
+                );
+                None
+            }
+        }
+    }
+
+    fn external(&mut self, spec: &ExternalSpec, tls: Option<&TlsSpec>) -> Option<External> {
         let ExternalSpec {
             contact_points,
             port,
@@ -248,6 +277,16 @@ impl Checker {
             );
             return None;
         }
+        let tls = match tls.map(|tls| tls.secret_name.clone()) {
+            Some(None) => {
+                self.wrong(
+                    "spec.database.tls.secretName",
+                    "is needed with an external database",
+                );
+                None
+            }
+            given => given.flatten(),
+        };
         Some(External {
             contact_points: contact_points.clone(),
             port: *port,
@@ -255,6 +294,7 @@ impl Checker {
             local_datacenter: local_datacenter.clone(),
             replication_factor: *replication_factor,
             secret: secret_ref.as_ref().map(|r| r.name.clone()),
+            tls,
         })
     }
 

@@ -9,9 +9,10 @@ use k8s_openapi::{
     },
     apimachinery::pkg::api::resource::Quantity,
 };
-use readstates_operator_api::{Engine, Reclaim};
+use readstates_operator_api::{Engine, IssuerRef, Reclaim};
 
 use super::{Identity, SuperDisk};
+use crate::build::fingerprint;
 
 /// A `ReadStateCluster` that can be carried out.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +37,61 @@ pub struct ValidatedCluster {
     pub store: Store,
     /// What was seen of the login to the database.
     pub login: Login,
+    /// What was seen of the certificates for CQL.
+    pub certificates: Certificates,
+}
+
+impl ValidatedCluster {
+    /// With what was seen of Secrets.
+    #[must_use]
+    pub fn seen(mut self, login: Login, certificates: Certificates) -> Self {
+        if let (Store::Managed(database), Some(mark)) = (&mut self.store, &certificates.mark) {
+            // Whoever puts other certificates into the Secret wishes for pods that have them.
+            database.spec_hash = fingerprint(&(&database.spec_hash, mark));
+        }
+        Self {
+            login,
+            certificates,
+            ..self
+        }
+    }
+
+    /// The Secret with the certificates for CQL; none: CQL is spoken in the clear.
+    #[must_use]
+    pub fn certificate_secret(&self) -> Option<String> {
+        match &self.store {
+            Store::Managed(database) => database.tls.as_deref().map(|tls| match tls {
+                Tls::Secret(name) => name.clone(),
+                Tls::Issuer(_) => self.id.certificate(),
+            }),
+            Store::External(external) => external.tls.clone(),
+            Store::Embedded(_) => None,
+        }
+    }
+
+    /// Whether certificates are wanted that are not there, or cannot be used.
+    #[must_use]
+    pub fn lacks_certificates(&self) -> bool {
+        self.certificate_secret().is_some() && self.certificates.mark.is_none()
+    }
+}
+
+/// What was seen of the certificates for CQL: no part of the spec, and yet of what is built.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Certificates {
+    /// Another one whenever what members show is; none while they cannot be used.
+    pub mark: Option<String>,
+    /// Whether there is one to show to a database that somebody else runs.
+    pub client: bool,
+}
+
+/// Where the certificates of a database that the operator runs come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// A Secret that is there.
+    Secret(String),
+    /// An issuer of cert-manager.
+    Issuer(IssuerRef),
 }
 
 /// What was seen of the login to a database that the operator runs: no part of the spec, and yet of what is
@@ -97,6 +153,8 @@ pub struct Database {
     pub keyspace: String,
     /// The user's Secret with the login of cache pods; none: one of our own.
     pub secret: Option<String>,
+    /// Where the certificates for CQL come from; none: it is spoken in the clear.
+    pub tls: Option<Box<Tls>>,
     /// Who may speak CQL beside cache pods.
     pub clients: Vec<NetworkPolicyPeer>,
     /// What becomes of the volume of a member that left.
@@ -140,4 +198,6 @@ pub struct External {
     pub replication_factor: i32,
     /// Secret with the login.
     pub secret: Option<String>,
+    /// Secret with the CA of its certificates; none: CQL is spoken in the clear.
+    pub tls: Option<String>,
 }

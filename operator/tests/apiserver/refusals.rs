@@ -313,6 +313,51 @@ fn a_change_that_would_leave_data_behind_is_refused() {
 }
 
 #[test]
+fn certificates_come_from_one_place_and_go_with_a_database_that_is_spoken_to() {
+    let secret = json!({ "secretName": "certs" });
+    let issuer = json!({ "issuerRef": { "name": "ours" } });
+    let both = json!({ "secretName": "certs", "issuerRef": { "name": "ours" } });
+    let one: &[&str] = &[
+        "spec.database.tls",
+        "exactly one of secretName and issuerRef",
+    ];
+    let theirs = with(external(), "/spec/database/tls", issuer.clone());
+    refused(vec![
+        (db("tls", both), one),
+        (db("tls", json!({})), one),
+        (
+            db("tls", json!({ "secretName": "Certs" })),
+            &["spec.database.tls.secretName"],
+        ),
+        (
+            theirs,
+            &["spec.database.tls", "name the Secret with the CA"],
+        ),
+        (
+            with(embedded(), "/spec/database/tls", secret.clone()),
+            &["spec.database.tls", "engine and external only"],
+        ),
+    ]);
+    let cannot: &[&str] = &[
+        "spec.database",
+        "tls cannot change with engine",
+        "Put other certificates into the same Secret",
+        "make a new ReadStateCluster",
+    ];
+    change_refused(vec![
+        (managed(), db("tls", secret.clone()), cannot),
+        (db("tls", secret.clone()), managed(), cannot),
+        (db("tls", secret.clone()), db("tls", issuer), cannot),
+    ]);
+    // A database of somebody else may begin with it.
+    with_world(async |world| {
+        world.create(&external()).await.unwrap();
+        let begun = with(external(), "/spec/database/tls", secret);
+        world.replace(begun).await.unwrap();
+    });
+}
+
+#[test]
 fn a_change_that_would_lose_copies_is_refused() {
     let swapped = json!([
         { "name": "b", "members": 2 }, { "name": "a", "members": 1, "zone": "z1" },

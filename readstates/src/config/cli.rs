@@ -37,7 +37,7 @@ pub enum Command {
     /// Answer requests.
     Serve(Box<ServeArgs>),
     /// Make or verify the keyspace and the table of a CQL database.
-    Schema(SchemaArgs),
+    Schema(Box<SchemaArgs>),
     /// Have the members of a ring in a folder hand slots on until all own as many.
     Rebalance(RebalanceArgs),
     /// Put load on members, and measure or check what comes of it.
@@ -135,7 +135,7 @@ pub struct RebalanceArgs {
     pub ring: RingPlace,
 }
 
-/// How to log in to a CQL database.
+/// How to reach a CQL database, and to log in to it.
 #[derive(Debug, Default, Args)]
 pub struct CqlArgs {
     /// The data centre whose nodes are asked; absent: any node.
@@ -159,6 +159,32 @@ pub struct CqlArgs {
         value_name = "FILE"
     )]
     pub cql_password_file: Option<PathBuf>,
+
+    /// A file with the certificates (PEM) of the CAs that sign those of the database's nodes. With it every
+    /// connection is over TLS, and a node is believed only when its certificate is for its address or for a
+    /// host of --store. The files of certificates are read again for every new connection; connections that
+    /// are open stay as they are.
+    #[arg(long, env = "READSTATES_CQL_CA_FILE", value_name = "FILE")]
+    pub cql_ca_file: Option<PathBuf>,
+
+    /// The certificate (PEM, with those between it and its CA) that is shown to a database which asks
+    /// for one.
+    #[arg(
+        long,
+        env = "READSTATES_CQL_CERT_FILE",
+        requires_all = ["cql_ca_file", "cql_key_file"],
+        value_name = "FILE"
+    )]
+    pub cql_cert_file: Option<PathBuf>,
+
+    /// Its private key (PEM, not encrypted).
+    #[arg(
+        long,
+        env = "READSTATES_CQL_KEY_FILE",
+        requires = "cql_cert_file",
+        value_name = "FILE"
+    )]
+    pub cql_key_file: Option<PathBuf>,
 }
 
 /// Flags of `readstates schema`.
@@ -210,6 +236,8 @@ Examples:
     curl localhost:7400/v1/users/1/read-states
   On Cassandra or ScyllaDB (run `readstates schema` first):
     readstates serve --store cql://db-0,db-1:9042/readstates --cql-local-dc dc1
+  Over TLS, its nodes' certificates being for db-0 or db-1:
+    readstates serve --store cql://db-0,db-1:9042/readstates --cql-ca-file ca.crt
   Two members that share the users between them:
     readstates serve --ring file:ring --member a --store cql://db/readstates
     readstates serve --ring file:ring --member b --store cql://db/readstates \\

@@ -7,7 +7,7 @@ use std::{
 use super::{Limits, RingArgs, RingConfig, ServeArgs, cli::CqlArgs};
 use crate::{
     ownership::Timing,
-    store::{CqlLogin, CqlTarget, Credentials},
+    store::{CqlLogin, CqlTarget, CqlTls, Credentials, TlsFile, TlsFileError},
 };
 
 /// Below this a write-behind is none; above, a crash loses more than anybody wants.
@@ -111,6 +111,14 @@ pub enum ConfigError {
         /// The cause.
         source: io::Error,
     },
+    /// A file of TLS cannot be used.
+    #[error("{flag}")]
+    Tls {
+        /// The flag that names the file.
+        flag: &'static str,
+        /// The file, and what is wrong with it.
+        source: TlsFileError,
+    },
 }
 
 impl ServeConfig {
@@ -180,10 +188,10 @@ fn cores() -> NonZeroUsize {
 }
 
 impl CqlArgs {
-    /// Reads the password.
+    /// Reads the files.
     ///
     /// # Errors
-    /// When its file cannot be read.
+    /// When one cannot be used.
     pub fn login(&self) -> Result<CqlLogin, ConfigError> {
         let credentials = match (&self.cql_user, &self.cql_password_file) {
             (Some(user), Some(file)) => {
@@ -200,7 +208,27 @@ impl CqlArgs {
         Ok(CqlLogin {
             credentials,
             local_datacenter: self.cql_local_dc.clone(),
+            tls: self.tls()?,
         })
+    }
+
+    fn tls(&self) -> Result<Option<CqlTls>, ConfigError> {
+        let Some(ca) = &self.cql_ca_file else {
+            return Ok(None);
+        };
+        let own = self
+            .cql_cert_file
+            .as_deref()
+            .zip(self.cql_key_file.as_deref());
+        let tls = CqlTls::from_files(ca, own).map_err(|source| {
+            let flag = match source.of() {
+                TlsFile::Ca => "--cql-ca-file",
+                TlsFile::Certificate => "--cql-cert-file",
+                TlsFile::Key => "--cql-key-file",
+            };
+            ConfigError::Tls { flag, source }
+        })?;
+        Ok(Some(tls))
     }
 }
 
@@ -209,7 +237,10 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::config::{Cli, Command};
+    use crate::{
+        config::{Cli, Command},
+        store::chain,
+    };
 
     fn config(flags: &[&str]) -> Result<ServeConfig, String> {
         let words = ["readstates", "serve"].iter().chain(flags);
@@ -217,7 +248,7 @@ mod tests {
         let Command::Serve(args) = cli.command else {
             unreachable!()
         };
-        ServeConfig::from_args(*args).map_err(|error| error.to_string())
+        ServeConfig::from_args(*args).map_err(|error| chain(&error))
     }
 
     #[test]
@@ -320,6 +351,22 @@ mod tests {
                 &["--cql-user", "u", "--cql-password-file", "/no/such/file"],
                 &["--cql-password-file", "/no/such/file"],
             ),
+            (
+                &["--cql-ca-file", "/no/such/file"],
+                &["--cql-ca-file: failed to read \"/no/such/file\": No such file"],
+            ),
+            (
+                &["--cql-ca-file", "/dev/null"],
+                &[
+                    "--cql-ca-file",
+                    "\"/dev/null\" holds no certificate in PEM form; give",
+                ],
+            ),
+            (
+                &["--cql-cert-file", "c"],
+                &["--cql-ca-file", "--cql-key-file"],
+            ),
+            (&["--cql-key-file", "k"], &["--cql-cert-file"]),
             (&["--no-such-flag"], &["--no-such-flag"]),
         ] {
             let refusal = config(flags).unwrap_err();

@@ -13,8 +13,8 @@ mod memory;
 use std::fmt;
 
 pub use cql::{
-    CqlLogin, CqlStore, CqlTarget, Credentials, Replication, SUPERUSER, SchemaError, apply_schema,
-    apply_schema_with_roles,
+    CqlLogin, CqlStore, CqlTarget, CqlTls, Credentials, Replication, SUPERUSER, SchemaError,
+    SessionError, TlsFile, TlsFileError, TlsRefusal, apply_schema, apply_schema_with_roles,
 };
 pub use embedded::{EmbeddedStore, OpenError};
 use futures::future::BoxFuture;

@@ -35,6 +35,8 @@ fn pod(on_disk: &[&str]) -> Pod {
         shared,
         peers: "localhost".to_owned(),
         super_disk: false,
+        certificates: None,
+        keystore: None,
     };
     Pod {
         args,

@@ -15,7 +15,7 @@ use k8s_openapi::{
 };
 use readstates_operator_api::Engine;
 
-use super::{Members, Place, scylla, super_disk};
+use super::{Members, Place, certificates, scylla, super_disk};
 use crate::{
     build::{AGENT, env, pod, ports},
     observe::TOKEN_KEY,
@@ -89,18 +89,23 @@ pub(super) fn containers(
     cluster: &ValidatedCluster,
     engine: &dyn Members,
     place: &Place<'_>,
+    certificates: Vec<VolumeMount>,
 ) -> Vec<Container> {
-    let peers = format!("{}.{}.svc", cluster.id.database(), cluster.id.namespace);
+    let peers = cluster.id.database_host();
     let mut preparing = vec!["--shared", RUN_PATH, "--peers", &peers];
     if place.database.super_disk.is_some() {
         preparing.push("--super-disk");
+    }
+    if !certificates.is_empty() {
+        preparing.extend(["--certificates", certificates::PATH]);
+        preparing.extend(["--keystore", certificates::KEYSTORE_FILE]);
     }
     let prepare = Container {
         args: Some(arguments(place, engine, "prepare", &preparing)),
         image: Some(cluster.agent_image.clone()),
         resources: Some(resources(place, "32Mi", "64Mi")),
         security_context: Some(pod::restricted_container(true)),
-        volume_mounts: Some(mounts(engine, place, false)),
+        volume_mounts: Some([mounts(engine, place, false), certificates].concat()),
         ..common(cluster, "prepare")
     };
     let (image, read_only_root, memory) = match place.database.engine {

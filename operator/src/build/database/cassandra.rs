@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSecurityContext};
 
-use super::{Config, DATACENTER, Members, Place, agent};
+use super::{Config, DATACENTER, Members, Place, agent, certificates};
 use crate::{
     build::{env, pod},
     validate::Amount,
@@ -14,6 +14,30 @@ const LOGIN: &str = "-Dcassandra.config.allow_system_properties=true \
                      -Dcassandra.settings.authenticator=PasswordAuthenticator \
                      -Dcassandra.settings.authorizer=CassandraAuthorizer";
 
+/// CQL over TLS and no other way, from a file in PEM form. No password: the key is not encrypted.
+fn tls() -> String {
+    let option = |name: &str, value: &str| {
+        format!(" -Dcassandra.settings.client_encryption_options.{name}={value}")
+    };
+    [
+        ("enabled", "true"),
+        ("optional", "false"),
+        ("keystore", certificates::KEYSTORE_FILE),
+        ("ssl_context_factory.class_name", PEM),
+    ]
+    .map(|(name, value)| option(name, value))
+    .concat()
+}
+
+const PEM: &str = "org.apache.cassandra.security.PEMBasedSslContextFactory";
+
+/// The settings of the official image have a password for a keystore, and no property can take it away: with one,
+/// Cassandra would take the key for encrypted. The lines mean nothing else here: between nodes there is no TLS.
+const NO_PASSWORD: &str = "\
+settings=${CASSANDRA_CONF:-/etc/cassandra}/cassandra.yaml
+if [ -e \"$settings\" ]; then sed -i '/^ *keystore_password:/d' \"$settings\" || exit 1; fi
+";
+
 /// The user `cassandra` of the image.
 const USER: i64 = 999;
 
@@ -21,6 +45,10 @@ pub(super) struct Cassandra;
 
 impl Members for Cassandra {
     fn container(&self, place: &Place<'_>) -> Container {
+        let (options, edit) = match place.database.tls {
+            Some(_) => (format!("{LOGIN}{}", tls()), NO_PASSWORD),
+            None => (LOGIN.to_owned(), ""),
+        };
         let mut vars = vec![
             env::field("POD_IP", "status.podIP"),
             env::value("CASSANDRA_CLUSTER_NAME", &place.cluster_name),
@@ -31,7 +59,7 @@ impl Members for Cassandra {
             env::value("CASSANDRA_BROADCAST_ADDRESS", "$(POD_IP)"),
             env::value("CASSANDRA_RPC_ADDRESS", "0.0.0.0"),
             env::value("CASSANDRA_BROADCAST_RPC_ADDRESS", "$(POD_IP)"),
-            env::value("JVM_EXTRA_OPTS", LOGIN),
+            env::value("JVM_EXTRA_OPTS", options),
         ];
         if let Some(heap) = heap(place) {
             vars.push(env::value("MAX_HEAP_SIZE", format!("{}M", heap.max_mib)));
@@ -41,7 +69,7 @@ impl Members for Cassandra {
             command: Some(agent::start_with(
                 place,
                 self.data_path(),
-                "exec docker-entrypoint.sh cassandra -f",
+                &format!("{edit}exec docker-entrypoint.sh cassandra -f"),
             )),
             env: Some(vars),
             // The image writes its settings below /etc/cassandra when it starts.

@@ -3,8 +3,11 @@
 
 mod agent;
 mod cassandra;
+mod certificates;
 mod scylla;
 pub(super) mod super_disk;
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::{
@@ -15,6 +18,7 @@ use k8s_openapi::{
         core::v1::{
             ConfigMap, Container, ContainerPort, ExecAction, Lifecycle, LifecycleHandler,
             PersistentVolumeClaim, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
+            VolumeMount,
         },
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -175,10 +179,7 @@ fn claim(database: &Database) -> PersistentVolumeClaim {
     }
 }
 
-fn with_rack(
-    mut labels: std::collections::BTreeMap<String, String>,
-    rack: &Rack,
-) -> std::collections::BTreeMap<String, String> {
+fn with_rack(mut labels: BTreeMap<String, String>, rack: &Rack) -> BTreeMap<String, String> {
     labels.insert(labels::RACK.to_owned(), rack.name.clone());
     labels
 }
@@ -191,11 +192,19 @@ fn pod_template(cluster: &ValidatedCluster, database: &Database, rack: &Rack) ->
                 labels::all(&cluster.id.name, Component::Database),
                 rack,
             )),
-            annotations: Some([(labels::AUTHENTICATION.to_owned(), "password".to_owned())].into()),
+            annotations: Some(annotations(cluster)),
             ..ObjectMeta::default()
         }),
         spec: Some(pod_spec(cluster, members(database.engine), &place)),
     }
+}
+
+fn annotations(cluster: &ValidatedCluster) -> BTreeMap<String, String> {
+    let mark = cluster.certificates.mark.clone();
+    [(labels::AUTHENTICATION.to_owned(), "password".to_owned())]
+        .into_iter()
+        .chain(mark.map(|mark| (labels::CERTIFICATES.to_owned(), mark)))
+        .collect()
 }
 
 /// Hash of the pods of a rack as they should be, with the files they read.
@@ -247,6 +256,8 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Members, place: &Place<'_>)
         container.resources = Some(agent::resources(place, "32Mi", "256Mi"));
     }
     let disk_volumes = disk.map(|_| super_disk::volumes(&cluster.id));
+    let secret = cluster.certificate_secret();
+    let certificates = certificates::of(place, secret.as_deref());
     let disk_grace = disk.map_or(0, |_| super_disk::GRACE_SECONDS);
     PodSpec {
         service_account_name: Some(service_account::name(cluster, Component::Database)),
@@ -264,12 +275,23 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Members, place: &Place<'_>)
                 .into_iter()
                 .chain(config.as_ref().map(|_| config_volume(place)))
                 .chain(disk_volumes.into_iter().flatten())
+                .chain(certificates.volumes)
                 .collect(),
         ),
         init_containers: Some(
-            [disk_containers, agent::containers(cluster, engine, place)].concat(),
+            [
+                disk_containers,
+                agent::containers(cluster, engine, place, certificates.prepare),
+            ]
+            .concat(),
         ),
-        containers: vec![container(cluster, engine, place, config.as_ref())],
+        containers: vec![container(
+            cluster,
+            engine,
+            place,
+            config.as_ref(),
+            certificates.database,
+        )],
         node_selector: disk
             .map(|d| d.node_selector.clone())
             .filter(|s| !s.is_empty()),
@@ -285,6 +307,7 @@ fn container(
     engine: &dyn Members,
     place: &Place<'_>,
     config: Option<&Config>,
+    certificates: Vec<VolumeMount>,
 ) -> Container {
     let agent = |path, period_seconds, failures| -> Option<Probe> {
         let patience = Patience {
@@ -299,7 +322,8 @@ fn container(
     ];
     own_ports.extend(engine.ports());
     let mut mounts = vec![agent::data_mount(engine, place), agent::run_mount()];
-    mounts.extend(config.map(|c| k8s_openapi::api::core::v1::VolumeMount {
+    mounts.extend(certificates);
+    mounts.extend(config.map(|c| VolumeMount {
         sub_path: Some(c.file.to_owned()),
         read_only: Some(true),
         ..pod::mount(CONFIG, c.path)

@@ -5,9 +5,10 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 
-use super::{Config, DATACENTER, Members, Place, agent};
+use super::{Config, DATACENTER, Members, Place, agent, certificates};
 use crate::{
     build::{env, pod, ports},
+    certificates::{CERTIFICATE, KEY},
     validate::Amount,
 };
 
@@ -32,6 +33,20 @@ if [ \"$(nproc)\" = \"$shards\" ]; then
 fi
 ";
 
+/// CQL over TLS and no other way, on all its ports. The image's own settings have no such section.
+fn tls() -> String {
+    let path = certificates::PATH;
+    format!(
+        "cat >>/etc/scylla/scylla.yaml <<'TLS' || exit 1
+client_encryption_options:
+  enabled: true
+  certificate: {path}/{CERTIFICATE}
+  keyfile: {path}/{KEY}
+TLS
+"
+    )
+}
+
 pub(super) struct Scylla;
 
 impl Members for Scylla {
@@ -41,7 +56,13 @@ impl Members for Scylla {
         let overprovisioned = if guaranteed { "0" } else { "1" };
         let shards = shards(resources);
         let pin = if guaranteed { PIN } else { "" };
-        let start = format!("shards={shards}\ncpus=\"--smp $shards\"\n{pin}{START}");
+        let tls = place
+            .database
+            .tls
+            .as_ref()
+            .map(|_| tls())
+            .unwrap_or_default();
+        let start = format!("shards={shards}\ncpus=\"--smp $shards\"\n{pin}{tls}{START}");
         let mut args = vec![
             "--cluster-name".to_owned(),
             place.cluster_name.clone(),

@@ -194,7 +194,7 @@ fn racks(
     };
     for rack in &sight.database.racks {
         let Some(seen) = sight.world.racks.get(&rack.name) else {
-            if turns.all_before {
+            if turns.all_before && !sight.cluster.lacks_certificates() {
                 let (members, wait) = leave::room(sight, nodes, rack, 0);
                 out.push(RackStep {
                     rack: rack.name.clone(),

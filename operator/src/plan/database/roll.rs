@@ -29,9 +29,6 @@ pub(super) fn decide(
     seen: &StatefulSetSeen,
     turns: &mut Turns,
 ) -> Roll {
-    if as_wanted(sight, rack, seen) {
-        return go_on(sight, nodes, rack, seen, turns);
-    }
     let held = |complete, waiting| Roll {
         template: seen
             .template
@@ -45,6 +42,13 @@ pub(super) fn decide(
         complete,
         waiting,
     };
+    if sight.cluster.lacks_certificates() {
+        // What pods would be given is not known: they stay as they are.
+        return held(false, None);
+    }
+    if as_wanted(sight, rack, seen) {
+        return go_on(sight, nodes, rack, seen, turns);
+    }
     // The user's wish is the same: it is the operator that is another one.
     let ours = seen
         .spec_hash

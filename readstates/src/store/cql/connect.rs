@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use readstates_ring::Stamp;
+use rustls::ClientConfig;
 use scylla::{
     client::{
         execution_profile::{ExecutionProfile, ExecutionProfileHandle},
@@ -10,9 +11,10 @@ use scylla::{
         session_builder::SessionBuilder,
     },
     errors::{
-        ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError,
-        MetadataError, NewSessionError, PrepareError,
+        BrokenConnectionError, BrokenConnectionErrorKind, ConnectionError, ConnectionPoolError,
+        ConnectionSetupRequestErrorKind, DbError, MetadataError, NewSessionError, PrepareError,
     },
+    frame::frame_errors::FrameHeaderParseError,
     policies::{
         load_balancing::DefaultPolicy,
         speculative_execution::{Context, SpeculativeExecutionPolicy},
@@ -20,12 +22,26 @@ use scylla::{
     statement::{Consistency, prepared::PreparedStatement},
 };
 
-use super::{CqlLogin, CqlTarget, READ_TIMEOUT, StoreError, Stored, TABLE, WRITE_TIMEOUT, schema};
+use super::{
+    CqlLogin, CqlTarget, READ_TIMEOUT, StoreError, Stored, TABLE, TlsRefusal, WRITE_TIMEOUT,
+    schema, tls,
+};
 
 /// Until a node accepts a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A second read is not sent before this, however fast most reads are.
 const LEAST_SPECULATION_DELAY_MS: u64 = 5;
+
+/// Why there is no session with the database.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// TLS, or the want of it, stands between.
+    #[error(transparent)]
+    Tls(#[from] TlsRefusal),
+    /// Anything else.
+    #[error(transparent)]
+    Driver(NewSessionError),
+}
 
 /// A session that has found the table.
 pub(super) struct Connection {
@@ -39,7 +55,7 @@ pub(super) struct Connection {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
     #[error("failed to open a session")]
-    Session(#[from] NewSessionError),
+    Session(#[from] SessionError),
     #[error(
         "the database has no table {keyspace}.{TABLE}; create it with: readstates schema --store {target} --replication DC=N"
     )]
@@ -135,10 +151,7 @@ fn as_bigint(user: u64) -> i64 {
 }
 
 /// A session that writes at LOCAL_QUORUM in the local data centre.
-pub(super) async fn session(
-    target: &CqlTarget,
-    login: &CqlLogin,
-) -> Result<Session, NewSessionError> {
+pub(super) async fn session(target: &CqlTarget, login: &CqlLogin) -> Result<Session, SessionError> {
     let nodes = target
         .hosts
         .iter()
@@ -151,18 +164,65 @@ pub(super) async fn session(
     if let Some(credentials) = &login.credentials {
         builder = builder.authenticator_provider(credentials.authenticator());
     }
-    builder.build().await
+    if let Some(tls) = &login.tls {
+        let config: Arc<ClientConfig> = tls.client_config(&target.hosts)?;
+        builder = builder.tls_context(Some(config));
+    }
+    let built = builder.build().await;
+    built.map_err(|error| match of_tls(&error, login.tls.is_some()) {
+        Some(refusal) => refusal.into(),
+        None => SessionError::Driver(error),
+    })
+}
+
+/// What a failure has to do with TLS, if anything.
+fn of_tls(error: &NewSessionError, with_tls: bool) -> Option<TlsRefusal> {
+    let broken = match last_connection(error)? {
+        ConnectionError::IoError(error) => return tls::refusal(error),
+        ConnectionError::BrokenConnection(broken) => broken,
+        ConnectionError::ConnectionSetupRequestError(setup) => match &setup.error {
+            ConnectionSetupRequestErrorKind::BrokenConnection(broken) => broken,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    if with_tls {
+        return tls::refusal(io_error(broken)?);
+    }
+    // Before anything was said: a node that took the first message for the beginning of TLS does this.
+    Some(TlsRefusal::Plain {
+        words: broken.to_string(),
+    })
+}
+
+fn io_error(broken: &BrokenConnectionError) -> Option<&std::io::Error> {
+    match broken.downcast_ref::<BrokenConnectionErrorKind>()? {
+        BrokenConnectionErrorKind::FrameHeaderParseError(FrameHeaderParseError::HeaderIoError(
+            error,
+        ))
+        | BrokenConnectionErrorKind::WriteError(error) => Some(error),
+        _ => None,
+    }
+}
+
+fn last_connection(error: &NewSessionError) -> Option<&ConnectionError> {
+    match error {
+        NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
+            ConnectionPoolError::Broken {
+                last_connection_error,
+                ..
+            },
+        )) => Some(last_connection_error),
+        _ => None,
+    }
 }
 
 /// Whether the database was reached and did not let this user in.
-pub(super) fn login_refused(error: &NewSessionError) -> bool {
-    let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
-        ConnectionPoolError::Broken {
-            last_connection_error: ConnectionError::ConnectionSetupRequestError(setup),
-            ..
-        },
-    )) = error
-    else {
+pub(super) fn login_refused(error: &SessionError) -> bool {
+    let SessionError::Driver(error) = error else {
+        return false;
+    };
+    let Some(ConnectionError::ConnectionSetupRequestError(setup)) = last_connection(error) else {
         return false;
     };
     matches!(

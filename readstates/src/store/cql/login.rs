@@ -12,6 +12,8 @@ use scylla::authentication::{
     AuthError, AuthenticatorProvider, AuthenticatorSession, PlainTextAuthenticator,
 };
 
+use super::CqlTls;
+
 /// How to log in, and from where.
 #[derive(Clone, Debug, Default)]
 pub struct CqlLogin {
@@ -19,6 +21,8 @@ pub struct CqlLogin {
     pub credentials: Option<Credentials>,
     /// The data centre whose nodes are asked; `None`: whichever node is asked chooses its own.
     pub local_datacenter: Option<String>,
+    /// TLS; `None`: in the clear.
+    pub tls: Option<CqlTls>,
 }
 
 /// A user and where the password is. A database that does not ask for them is not told.
@@ -136,7 +140,7 @@ mod tests {
     fn a_password_does_not_show_in_debug_output() {
         let login = CqlLogin {
             credentials: Some(Credentials::new("user", "secret")),
-            local_datacenter: None,
+            ..CqlLogin::default()
         };
         let text = format!("{login:?}");
         assert!(text.contains("user") && !text.contains("secret"), "{text}");

@@ -12,6 +12,7 @@ mod connect;
 mod login;
 mod roles;
 mod schema;
+mod tls;
 
 use std::{
     fmt,
@@ -21,6 +22,7 @@ use std::{
 };
 
 use connect::Connection;
+pub use connect::SessionError;
 use futures::future::{BoxFuture, FutureExt};
 pub use login::{CqlLogin, Credentials};
 use parking_lot::Mutex;
@@ -28,6 +30,7 @@ use readstates_api::admin::StoreKind;
 use readstates_ring::Stamp;
 pub use roles::{SUPERUSER, apply_schema_with_roles};
 pub use schema::{Replication, SchemaError, apply_schema};
+pub use tls::{CqlTls, TlsFile, TlsFileError, TlsRefusal};
 use tokio::task::AbortHandle;
 
 use super::{Store, StoreError, Stored, chain};

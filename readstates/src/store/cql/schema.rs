@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use scylla::{client::session::Session, errors::NewSessionError};
+use scylla::client::session::Session;
 
-use super::{CqlLogin, CqlTarget, TABLE, connect};
+use super::{CqlLogin, CqlTarget, SessionError, TABLE, connect};
 
 /// The replication class this service is made for: it knows data centres.
 const STRATEGY: &str = "NetworkTopologyStrategy";
@@ -81,7 +81,7 @@ impl Replication {
 pub enum SchemaError {
     /// The database cannot be reached.
     #[error("failed to open a session")]
-    Session(#[from] NewSessionError),
+    Session(#[from] SessionError),
     /// A statement failed.
     #[error("failed to {attempt}")]
     Statement {

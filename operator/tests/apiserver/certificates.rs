@@ -1,0 +1,238 @@
+//! Certificates for CQL: waited for, used, followed when they change; and cert-manager, or the want of it.
+
+use k8s_openapi::{
+    api::{
+        apps::v1::StatefulSet,
+        core::v1::{Pod, Secret},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    runtime::{
+        conditions::{is_crd_established, is_deleted},
+        wait::await_condition,
+    },
+};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use readstates_operator::cert_manager::Certificate;
+use serde_json::{Value, json};
+
+use crate::{
+    chat::{cluster, names, time_passes, until_done},
+    world::{World, condition, waiting, with_world},
+};
+
+fn with_tls(tls: Value) -> Value {
+    let mut chat = cluster(1);
+    chat["spec"]["database"]["tls"] = tls;
+    chat
+}
+
+/// A certificate for this host of a CA of its own, as the content of a Secret.
+fn made(host: &str) -> Value {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca_key = KeyPair::generate().unwrap();
+    let ca = params.self_signed(&ca_key).unwrap().pem();
+    let issuer = Issuer::new(params, ca_key);
+    let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap().pem();
+    json!({ "tls.crt": certificate, "tls.key": key.serialize_pem(), "ca.crt": ca })
+}
+
+fn good(world: &World) -> Value {
+    made(&format!("chat-db.{}.svc", world.namespace))
+}
+
+/// Makes the Secret, or gives it this content.
+async fn put(world: &World, name: &str, content: &Value) {
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": name }, "stringData": content,
+    });
+    let params = PatchParams::apply("tests").force();
+    let secrets = world.api::<Secret>();
+    secrets
+        .patch(name, &params, &Patch::Apply(secret))
+        .await
+        .unwrap();
+}
+
+/// The versions of all StatefulSets.
+async fn versions(world: &World) -> Vec<Option<String>> {
+    let sets = world.api::<StatefulSet>();
+    let found = sets.list(&ListParams::default()).await.unwrap();
+    found
+        .items
+        .iter()
+        .map(ResourceExt::resource_version)
+        .collect()
+}
+
+async fn pod(world: &World, name: &str) -> Option<String> {
+    world.get::<Pod>(name).await.metadata.uid
+}
+
+#[test]
+fn a_database_waits_for_certificates_that_can_be_used() {
+    with_world(async |world| {
+        let chat = with_tls(json!({ "secretName": "certs" }));
+        world.create(&chat).await.unwrap();
+        let chat = world.reconcile("chat").await;
+        assert_eq!(waiting(&chat).unwrap(), "SecretMissing");
+        assert!(condition(&chat, "Degraded").starts_with("False"));
+
+        put(&world, "certs", &json!({ "tls.crt": "x", "tls.key": "y" })).await;
+        let chat = world.reconcile("chat").await;
+        assert!(condition(&chat, "Progressing").contains("Secret certs has no ca.crt"));
+
+        put(&world, "certs", &made("db.example")).await;
+        let chat = world.reconcile("chat").await;
+        let words = condition(&chat, "Degraded");
+        assert!(
+            words.starts_with("True CertificateInvalid: Secret certs: tls.crt is for ["),
+            "{words}"
+        );
+        assert!(
+            words.contains(&format!("not for chat-db.{}.svc", world.namespace)),
+            "{words}"
+        );
+        assert_eq!(names::<StatefulSet>(&world).await, [""; 0]);
+
+        let content = good(&world);
+        put(&world, "certs", &content).await;
+        let chat = until_done(&world).await;
+        assert!(condition(&chat, "Available").starts_with("True"));
+        let key = content["tls.key"].as_str().unwrap().lines().nth(1).unwrap();
+        let set = world.get::<StatefulSet>("chat-db-a").await;
+        for object in [serde_json::to_string(&chat), serde_json::to_string(&set)] {
+            assert!(!object.unwrap().contains(key));
+        }
+    });
+}
+
+#[test]
+fn other_certificates_restart_members_alone_and_missing_ones_restart_nobody() {
+    with_world(async |world| {
+        put(&world, "certs", &good(&world)).await;
+        let chat = with_tls(json!({ "secretName": "certs" }));
+        world.create(&chat).await.unwrap();
+        until_done(&world).await;
+        let names = ["chat-db-a-0", "chat-db-b-0"];
+        let cache = pod(&world, "chat-0").await;
+        let before = [pod(&world, names[0]).await, pod(&world, names[1]).await];
+
+        // Gone, or not of one issue: what runs is left as it is.
+        let written = versions(&world).await;
+        let gone = DeleteParams::default();
+        world.api::<Secret>().delete("certs", &gone).await.unwrap();
+        let chat = world.reconcile("chat").await;
+        assert_eq!(waiting(&chat).unwrap(), "SecretMissing");
+        let mut mixed = good(&world);
+        mixed["tls.key"] = good(&world)["tls.key"].clone();
+        put(&world, "certs", &mixed).await;
+        let chat = world.reconcile("chat").await;
+        assert!(condition(&chat, "Degraded").contains("tls.key is not the key of tls.crt"));
+        assert_eq!(versions(&world).await, written);
+
+        put(&world, "certs", &good(&world)).await;
+        let chat = world.reconcile("chat").await;
+        assert_eq!(waiting(&chat).unwrap(), "DatabaseRolling");
+        time_passes(&world).await;
+        let chat = until_done(&world).await;
+        assert!(condition(&chat, "RequiresUpdate").starts_with("False"));
+        for (name, before) in names.into_iter().zip(before) {
+            assert_ne!(pod(&world, name).await, before, "{name}");
+        }
+        assert_eq!(pod(&world, "chat-0").await, cache);
+    });
+}
+
+/// A Certificate as far as these tests go.
+fn kind_of_cert_manager() -> CustomResourceDefinition {
+    let anything = json!({ "openAPIV3Schema": {
+        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+    } });
+    let version = json!({ "name": "v1", "served": true, "storage": true, "schema": anything });
+    serde_json::from_value(json!({
+        "metadata": { "name": "certificates.cert-manager.io" },
+        "spec": {
+            "group": "cert-manager.io", "scope": "Namespaced", "versions": [version],
+            "names": { "kind": "Certificate", "plural": "certificates", "singular": "certificate" },
+        },
+    }))
+    .unwrap()
+}
+
+#[test]
+fn cert_manager_is_asked_once_it_is_there() {
+    with_world(async |world| {
+        let crds: Api<CustomResourceDefinition> = Api::all(world.client.clone());
+        let name = "certificates.cert-manager.io";
+        if let Some(old) = crds.get_opt(name).await.unwrap() {
+            crds.delete(name, &DeleteParams::default()).await.unwrap();
+            let uid = old.uid().unwrap();
+            await_condition(crds.clone(), name, is_deleted(&uid))
+                .await
+                .unwrap();
+        }
+        let chat = with_tls(json!({ "issuerRef": { "name": "ours" } }));
+        world.create(&chat).await.unwrap();
+        let chat = world.reconcile("chat").await;
+        assert_eq!(waiting(&chat).unwrap(), "CertManagerMissing");
+        let words = condition(&chat, "Degraded");
+        assert!(
+            words.contains("install cert-manager, or make a new cluster"),
+            "{words}"
+        );
+        assert_eq!(names::<StatefulSet>(&world).await, [""; 0]);
+
+        let params = PostParams::default();
+        crds.create(&params, &kind_of_cert_manager()).await.unwrap();
+        await_condition(crds.clone(), name, is_crd_established())
+            .await
+            .unwrap();
+        // Established a moment before it is served everywhere.
+        let mut chat = world.reconcile("chat").await;
+        for _ in 0..50 {
+            if waiting(&chat).unwrap() == "CertificatePending" {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            chat = world.reconcile("chat").await;
+        }
+        world.reconcile("chat").await;
+        let asked = world.get::<Certificate>("chat-db-tls").await;
+        assert_eq!(asked.spec.issuer_ref.kind, "Issuer");
+        assert_eq!(
+            asked.spec.dns_names[0],
+            format!("chat-db.{}.svc", world.namespace)
+        );
+        assert_eq!(asked.owner_references()[0].name, "chat");
+
+        let failed = json!({ "status": { "conditions": [
+            { "type": "Ready", "status": "False", "message": "issuer ours not found" },
+        ] } });
+        let certificates = world.api::<Certificate>();
+        let params = PatchParams::default();
+        certificates
+            .patch("chat-db-tls", &params, &Patch::Merge(failed))
+            .await
+            .unwrap();
+        let chat = world.reconcile("chat").await;
+        let words = condition(&chat, "Progressing");
+        assert!(
+            words.contains("has not made Certificate chat-db-tls yet (issuer ours not found)"),
+            "{words}"
+        );
+
+        // As cert-manager would.
+        put(&world, "chat-db-tls", &good(&world)).await;
+        let chat = until_done(&world).await;
+        assert!(condition(&chat, "Available").starts_with("True"));
+        crds.delete(name, &DeleteParams::default()).await.unwrap();
+    });
+}
