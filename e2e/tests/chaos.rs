@@ -22,7 +22,7 @@ async fn nothing_acknowledged_is_lost_or_doubled_while_everything_changes() -> R
         steps.push(Step::Kill(1));
     }
     for step in steps {
-        chaos.step(step).await?;
+        Box::pin(chaos.step(step)).await?;
     }
     let verdict = chaos.end().await?;
     println!("{verdict}");

@@ -154,8 +154,7 @@ impl Chaos {
                 let before = self.cluster.get().await?.status.unwrap_or_default();
                 let dead = self.cluster.kill_process(victim).await?;
                 self.excuse(began, dead);
-                // In a box: what a step is made of is large enough.
-                Box::pin(self.tells_of_slots_taken_over(&before.takeovers)).await?;
+                self.tells_of_slots_taken_over(&before.takeovers).await?;
             }
         }
         self.cluster.settles(self.members).await

@@ -65,7 +65,7 @@ async fn until_done(world: &World, operator: &Mortal) -> ReadStateCluster {
         if waiting(&chat).is_none() {
             return chat;
         }
-        goes_on(world).await;
+        Box::pin(goes_on(world)).await;
     }
     let status = world.reconcile("chat").await.status;
     let sets = world.api::<StatefulSet>();
