@@ -52,7 +52,7 @@ pub fn growth_table(all: &[Measured]) -> String {
     let mut sorted: Vec<&Measured> = all.iter().collect();
     sorted.sort_by_key(|measured| measured.weight.states);
     let mut out = String::from(
-        "| states | bytes per state | update ns | its p50 | its p99.9 | read a user ns | its p50 | its p99.9 |\n\
+        "| million states | bytes per state | update ns | its p50 | its p99.9 | read a user ns | its p50 | its p99.9 |\n\
          |--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     for Measured {
@@ -64,8 +64,8 @@ pub fn growth_table(all: &[Measured]) -> String {
         // Into a string, which takes everything.
         let _ = writeln!(
             out,
-            "| {} | {:.1} | {:.0} | {} | {} | {:.0} | {} | {} |",
-            weight.states,
+            "| {:.1} | {:.1} | {:.0} | {} | {} | {:.0} | {} | {} |",
+            weight.states as f64 / 1e6,
             weight.bytes_per_state,
             update.nanos,
             update.p50,
@@ -85,7 +85,7 @@ pub const OURS: &str = "ours";
 #[must_use]
 pub fn table(weights: &[Weight]) -> String {
     let mut out = String::from(
-        "| structure | states | states per user | bytes per state | × ours |\n|---|---|---|--:|--:|\n",
+        "| structure | million states | states per user | bytes per state | × ours |\n|---|---|---|--:|--:|\n",
     );
     for weight in sorted(weights) {
         let Weight {
@@ -101,7 +101,8 @@ pub fn table(weights: &[Weight]) -> String {
         // Into a string, which takes everything.
         let _ = writeln!(
             out,
-            "| {structure} | {states} | {per_user} | {bytes_per_state:.1} | {ratio} |"
+            "| {structure} | {:.1} | {per_user} | {bytes_per_state:.1} | {ratio} |",
+            *states as f64 / 1e6
         );
     }
     out
@@ -169,32 +170,32 @@ mod tests {
             serde_json::from_str::<Measured>(&json).unwrap(),
             measured(20)
         );
-        let table = growth_table(&[measured(20), measured(3)]);
+        let table = growth_table(&[measured(20_000_001), measured(300_000)]);
         let rows: Vec<&str> = table.lines().skip(2).collect();
         assert!(
-            rows[0].starts_with("| 3 | 27.0 | 1500 | 1 | 2 |"),
+            rows[0].starts_with("| 0.3 | 27.0 | 1500 | 1 | 2 |"),
             "{table}"
         );
-        assert!(rows[1].starts_with("| 20 | "), "{table}");
+        assert!(rows[1].starts_with("| 20.0 | "), "{table}");
     }
 
     #[test]
     fn ratios_are_to_ours_of_about_as_many_states() {
         let weights = [
-            weight("other", 990, 60.0),
-            weight(OURS, 1000, 30.0),
-            weight(OURS, 10, 40.0),
-            weight("other", 500, 90.0),
+            weight("other", 990_000, 60.0),
+            weight(OURS, 1_000_007, 30.0),
+            weight(OURS, 100_000, 40.0),
+            weight("other", 500_000, 90.0),
         ];
         let table = table(&weights);
         let lines: Vec<&str> = table.lines().skip(2).collect();
         assert_eq!(
             lines,
             [
-                "| ours | 1000 | 20 | 30.0 | 1.00 |",
-                "| ours | 10 | 20 | 40.0 | 1.00 |",
-                "| other | 990 | 20 | 60.0 | 2.00 |",
-                "| other | 500 | 20 | 90.0 | – |",
+                "| ours | 1.0 | 20 | 30.0 | 1.00 |",
+                "| ours | 0.1 | 20 | 40.0 | 1.00 |",
+                "| other | 1.0 | 20 | 60.0 | 2.00 |",
+                "| other | 0.5 | 20 | 90.0 | – |",
             ]
         );
         let bars: Vec<String> = bars(&weights).into_iter().map(|bar| bar.name).collect();
