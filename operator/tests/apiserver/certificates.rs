@@ -61,14 +61,14 @@ async fn put(world: &World, name: &str, content: &Value) {
         .unwrap();
 }
 
-/// The versions of all StatefulSets.
-async fn versions(world: &World) -> Vec<Option<String>> {
+/// How often what all StatefulSets say was changed.
+async fn generations(world: &World) -> Vec<Option<i64>> {
     let sets = world.api::<StatefulSet>();
     let found = sets.list(&ListParams::default()).await.unwrap();
     found
         .items
         .iter()
-        .map(ResourceExt::resource_version)
+        .map(|set| set.metadata.generation)
         .collect()
 }
 
@@ -126,7 +126,7 @@ fn other_certificates_restart_members_alone_and_missing_ones_restart_nobody() {
         let before = [pod(&world, names[0]).await, pod(&world, names[1]).await];
 
         // Gone, or not of one issue: what runs is left as it is.
-        let written = versions(&world).await;
+        let written = generations(&world).await;
         let gone = DeleteParams::default();
         world.api::<Secret>().delete("certs", &gone).await.unwrap();
         let chat = world.reconcile("chat").await;
@@ -136,7 +136,7 @@ fn other_certificates_restart_members_alone_and_missing_ones_restart_nobody() {
         put(&world, "certs", &mixed).await;
         let chat = world.reconcile("chat").await;
         assert!(condition(&chat, "Degraded").contains("tls.key is not the key of tls.crt"));
-        assert_eq!(versions(&world).await, written);
+        assert_eq!(generations(&world).await, written);
 
         put(&world, "certs", &good(&world)).await;
         let chat = world.reconcile("chat").await;
