@@ -1,68 +1,12 @@
 //! Pods go, members change, children are deleted: nothing acknowledged is lost, and everything comes back.
 
-use std::{cell::Cell, time::Duration};
-
 use anyhow::{Result, ensure};
-use e2e::{CHANNEL, Http, MESSAGE, ReadState, Users, World};
+use e2e::{Told, World};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{Service, ServiceAccount},
     policy::v1::PodDisruptionBudget,
 };
-use tokio::time::interval;
-
-/// Between two acknowledgements of the traffic that goes on meanwhile.
-const BETWEEN: Duration = Duration::from_millis(20);
-
-/// Users with what the service acknowledged for each.
-struct Told(Vec<(u64, ReadState)>);
-
-impl Told {
-    async fn by(service: &Http, count: u64) -> Result<Self> {
-        let mut told = Vec::new();
-        for (user, message) in Users::fresh().take(count).into_iter().zip(MESSAGE..) {
-            told.push((user, service.ack(user, CHANNEL, message).await?));
-        }
-        Ok(Self(told))
-    }
-
-    async fn holds(&self, service: &Http) -> Result<()> {
-        for (user, state) in &self.0 {
-            let read = service.read(*user).await?;
-            ensure!(
-                read == [state.clone()],
-                "user {user}: told {state:?}, now {read:?}"
-            );
-        }
-        Ok(())
-    }
-}
-
-/// Acknowledges new users, one after another, while something else happens.
-async fn traffic_during(service: &Http, change: impl Future<Output = Result<()>>) -> Result<Told> {
-    let over = Cell::new(false);
-    let traffic = async {
-        let mut users = Users::fresh();
-        let mut told = Vec::new();
-        let mut ticks = interval(BETWEEN);
-        while !over.get() {
-            ticks.tick().await;
-            let user = users.one();
-            told.push((user, service.ack(user, CHANNEL, MESSAGE).await?));
-        }
-        anyhow::Ok(Told(told))
-    };
-    let change = async {
-        let changed = change.await;
-        over.set(true);
-        changed
-    };
-    let (told, changed) = tokio::join!(traffic, change);
-    changed?;
-    let told = told?;
-    println!("    {} users were acknowledged meanwhile", told.0.len());
-    Ok(told)
-}
 
 #[tokio::test]
 async fn a_cache_pod_deleted_after_its_flush_loses_nothing() -> Result<()> {
@@ -84,7 +28,7 @@ async fn a_cache_pod_that_is_told_to_stop_writes_what_it_holds() -> Result<()> {
     let cluster = World::chat().await?;
     let service = cluster.service();
     let told = Told::by(&service, 60).await?;
-    let meanwhile = traffic_during(&service, Box::pin(cluster.replace_pod(1))).await?;
+    let meanwhile = Told::during(&service, Box::pin(cluster.replace_pod(1))).await?;
     meanwhile.holds(&service).await?;
     told.holds(&service).await
 }
@@ -94,7 +38,7 @@ async fn scaling_down_and_up_loses_nothing() -> Result<()> {
     let cluster = World::chat().await?;
     let service = cluster.service();
     let before = Told::by(&service, 60).await?;
-    let meanwhile = traffic_during(&service, async {
+    let meanwhile = Told::during(&service, async {
         cluster.scale(2).await?;
         cluster.has_members(2).await?;
         before.holds(&service).await?;

@@ -1,0 +1,162 @@
+//! The machines below the pods: what is where, a machine that is drained, one that dies and returns.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{Api, ResourceExt, api::ListParams};
+use readstates_operator_api::labels;
+
+use crate::{cluster::Cluster, programs, wait::watched, world::World};
+
+/// Label of a machine's zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
+/// A kubelet that starts again looks at all that it had.
+const COMES_BACK: Duration = Duration::from_mins(3);
+
+impl World {
+    /// Runs `work` while a machine takes no new pods, and lets it take some again, whatever came of it.
+    ///
+    /// # Errors
+    /// When that cannot be said, or `work` fails.
+    pub async fn while_cordoned(
+        &self,
+        node: &str,
+        work: impl Future<Output = Result<()>>,
+    ) -> Result<()> {
+        self.kubectl(&["cordon", node]).await?.success()?;
+        let done = work.await;
+        self.kubectl(&["uncordon", node]).await?.success()?;
+        done
+    }
+
+    /// `kubectl drain`: everything but what belongs to the machine is evicted, as budgets allow it.
+    ///
+    /// # Errors
+    /// When something may not be evicted for five minutes.
+    pub async fn drain(&self, node: &str) -> Result<()> {
+        self.kubectl(&[
+            "drain",
+            node,
+            "--ignore-daemonsets",
+            "--delete-emptydir-data",
+            "--timeout=300s",
+        ])
+        .await?
+        .success()?;
+        Ok(())
+    }
+
+    /// Ends everything on a machine at once, as a power cut does.
+    ///
+    /// # Errors
+    /// When the machines are no containers of a docker that is known.
+    pub async fn kill_node(&self, node: &str) -> Result<()> {
+        self.docker(&["kill", node]).await
+    }
+
+    /// Starts a machine that was killed, and waits until Kubernetes has it back.
+    ///
+    /// # Errors
+    /// When it does not come back.
+    pub async fn start_node(&self, node: &str) -> Result<()> {
+        self.docker(&["start", node]).await?;
+        let nodes: Api<Node> = Api::all(self.client());
+        let ready = |node: Option<&Node>| node.is_some_and(is_ready);
+        // It may seem ready still, before anybody has missed it.
+        let started = tokio::time::sleep(Duration::from_secs(5));
+        started.await;
+        watched(nodes, node, "is ready", COMES_BACK, ready).await?;
+        Ok(())
+    }
+
+    async fn docker(&self, arguments: &[&str]) -> Result<()> {
+        let environment = self.environment();
+        let docker = environment
+            .docker
+            .as_deref()
+            .context("READSTATES_E2E_DOCKER is not set: nothing can be done to a machine")?;
+        programs::run(docker, &environment.kubeconfig, arguments, "")
+            .await?
+            .success()?;
+        Ok(())
+    }
+
+    async fn zone_of(&self, node: &str) -> Result<String> {
+        let nodes: Api<Node> = Api::all(self.client());
+        let labels = nodes.get(node).await?.metadata.labels.unwrap_or_default();
+        let zone = labels.get(ZONE);
+        zone.cloned()
+            .with_context(|| format!("{node} is in no zone"))
+    }
+}
+
+impl Cluster {
+    /// The machine that a pod of the cluster is on.
+    ///
+    /// # Errors
+    /// When there is no such pod, or it is on none.
+    pub async fn node_of(&self, pod: &str) -> Result<String> {
+        let pod = self.api::<Pod>().get(pod).await?;
+        node(&pod).with_context(|| format!("{} is on no machine", pod.name_any()))
+    }
+
+    /// The machines that cache pods are on.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn nodes_of_members(&self) -> Result<BTreeSet<String>> {
+        Ok(self.cache_pods().await?.iter().filter_map(node).collect())
+    }
+
+    /// The zones that cache pods are in.
+    ///
+    /// # Errors
+    /// When a machine's zone is not known.
+    pub async fn zones_of_members(&self) -> Result<BTreeSet<String>> {
+        let mut zones = BTreeSet::new();
+        for node in self.nodes_of_members().await? {
+            zones.insert(self.world.zone_of(&node).await?);
+        }
+        Ok(zones)
+    }
+
+    /// A machine that takes pods and has none of the cluster's database.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn node_without_database(&self) -> Result<String> {
+        let selector = labels::selector_text(&self.name, labels::Component::Database);
+        let pods = self.api::<Pod>();
+        let databases = pods
+            .list(&ListParams::default().labels(&selector))
+            .await?
+            .items;
+        let taken: BTreeSet<String> = databases.iter().filter_map(node).collect();
+        let nodes: Api<Node> = Api::all(self.world.client());
+        let nodes = nodes.list(&ListParams::default()).await?;
+        let takes_pods = |node: &&Node| {
+            let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+            taints.is_none_or(Vec::is_empty)
+        };
+        let mut names = nodes.iter().filter(takes_pods).map(ResourceExt::name_any);
+        names
+            .find(|name| !taken.contains(name))
+            .context("the database is on every machine")
+    }
+}
+
+fn node(pod: &Pod) -> Option<String> {
+    pod.spec.as_ref()?.node_name.clone()
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|all| {
+        all.iter()
+            .any(|one| one.type_ == "Ready" && one.status == "True")
+    })
+}
