@@ -11,6 +11,8 @@ use crate::{cluster::Cluster, programs, wait::watched, world::World};
 
 /// Label of a machine's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
+/// Label of a machine without which there is no Kubernetes.
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// A kubelet that starts again looks at all that it had.
 const COMES_BACK: Duration = Duration::from_mins(3);
 
@@ -121,7 +123,7 @@ impl Cluster {
         Ok(zones)
     }
 
-    /// A machine that takes pods and has none of the cluster's database.
+    /// A machine that has none of the cluster's database, and is not Kubernetes' own.
     ///
     /// # Errors
     /// When there is none.
@@ -135,11 +137,8 @@ impl Cluster {
         let taken: BTreeSet<String> = databases.iter().filter_map(node).collect();
         let nodes: Api<Node> = Api::all(self.world.client());
         let nodes = nodes.list(&ListParams::default()).await?;
-        let takes_pods = |node: &&Node| {
-            let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
-            taints.is_none_or(Vec::is_empty)
-        };
-        let mut names = nodes.iter().filter(takes_pods).map(ResourceExt::name_any);
+        let ours = |node: &&Node| !node.labels().contains_key(CONTROL_PLANE);
+        let mut names = nodes.iter().filter(ours).map(ResourceExt::name_any);
         names
             .find(|name| !taken.contains(name))
             .context("the database is on every machine")

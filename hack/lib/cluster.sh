@@ -78,6 +78,14 @@ load_images() {
     for pid in "${pids[@]}"; do wait "$pid"; done
 }
 
+# Every node takes pods from now on, the control plane's, too: no two members of a database share one.
+let_every_node_take_pods() {
+    local label=node-role.kubernetes.io/control-plane
+    if [ "$(worker_nodes | wc -l)" -lt "$(kubectl get nodes --output name | wc -l)" ]; then
+        kubectl taint nodes --selector "$label" "$label:NoSchedule-"
+    fi
+}
+
 worker_nodes() {
     kubectl get nodes --output json |
         jq -r '.items[] | select(any(.spec.taints[]?; .key == "node-role.kubernetes.io/control-plane") | not) | .metadata.name'
