@@ -127,6 +127,8 @@ pub enum Reason {
     DecommissionFailed,
     /// A database node's disk came back empty or with other data, and nobody has a copy that could be trusted.
     DiskLost,
+    /// The operator has no right to delete the claim of a database node that has left.
+    ReclaimForbidden,
     /// A new node waits until the claim of the node that was in its place is gone.
     ClaimOfFormerNode,
     /// This operator would make database pods differently.
@@ -293,6 +295,7 @@ impl Reason {
             Self::ScaleDownRefused => "ScaleDownRefused",
             Self::DecommissionFailed => "DecommissionFailed",
             Self::DiskLost => "DiskLost",
+            Self::ReclaimForbidden => "ReclaimForbidden",
             Self::ClaimOfFormerNode => "ClaimOfFormerNode",
             Self::UpdateAvailable => "UpdateAvailable",
             Self::UpToDate => "UpToDate",

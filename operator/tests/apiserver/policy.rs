@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::{
     chat::{resize, running, until_done},
-    world::with_world,
+    world::{World, with_world},
 };
 
 pub(crate) const OPERATOR: &str = "system:serviceaccount:readstates-system:readstates-operator";
@@ -139,27 +139,32 @@ fn nobody_but_the_operator_scales_a_cache_stateful_set() {
     });
 }
 
+/// From here on the operator has the rights that the chart gives it by default.
+pub(crate) async fn with_the_charts_rights(world: World) -> World {
+    let force = PatchParams::apply("tests").force();
+    let roles: Api<ClusterRole> = Api::all(world.client.clone());
+    let bindings: Api<ClusterRoleBinding> = Api::all(world.client.clone());
+    for role in rendered::<ClusterRole>("ClusterRole") {
+        let name = role.metadata.name.clone().unwrap();
+        roles
+            .patch(&name, &force, &Patch::Apply(role))
+            .await
+            .unwrap();
+    }
+    for binding in rendered::<ClusterRoleBinding>("ClusterRoleBinding") {
+        let name = binding.metadata.name.clone().unwrap();
+        bindings
+            .patch(&name, &force, &Patch::Apply(binding))
+            .await
+            .unwrap();
+    }
+    world.reconciled_by(OPERATOR)
+}
+
 #[test]
 fn the_operator_needs_no_more_rights_than_the_chart_gives_it() {
     with_world(async |world| {
-        let force = PatchParams::apply("tests").force();
-        let roles: Api<ClusterRole> = Api::all(world.client.clone());
-        let bindings: Api<ClusterRoleBinding> = Api::all(world.client.clone());
-        for role in rendered::<ClusterRole>("ClusterRole") {
-            let name = role.metadata.name.clone().unwrap();
-            roles
-                .patch(&name, &force, &Patch::Apply(role))
-                .await
-                .unwrap();
-        }
-        for binding in rendered::<ClusterRoleBinding>("ClusterRoleBinding") {
-            let name = binding.metadata.name.clone().unwrap();
-            bindings
-                .patch(&name, &force, &Patch::Apply(binding))
-                .await
-                .unwrap();
-        }
-        let world = world.reconciled_by(OPERATOR);
+        let world = with_the_charts_rights(world).await;
         running(&world, 3).await;
         resize(&world, 2).await;
         until_done(&world).await;

@@ -226,30 +226,24 @@ fn proof(sight: &Sight<'_>, nodes: &NodesStep, host_id: &str) -> Result<(), Stri
     }
 }
 
-/// Nodes that have left: their pod goes, then their claim where the spec says so, then their record.
-pub(super) fn clear_away(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
-    let left: Vec<_> = nodes
-        .records
-        .iter()
-        .filter(|r| r.state == DatabaseNodeState::Left)
-        .cloned()
-        .collect();
-    for record in left {
-        let name = &record.name;
-        let host_id = record.host_id.clone().unwrap_or_default();
-        let replicas = sight.place(name).and_then(|(rack, ordinal)| {
+/// Nodes that have left: their pod goes before anything else begins.
+pub(super) fn pod_goes(sight: &Sight<'_>, nodes: &NodesStep) -> Option<DatabaseWait> {
+    left(nodes).iter().find_map(|record| {
+        let replicas = sight.place(&record.name).and_then(|(rack, ordinal)| {
             Some((sight.world.racks.get(&rack.name)?.replicas, ordinal))
         });
-        let wait = |progress: &str| {
-            Some(DatabaseWait::Leaving {
-                pod: name.clone(),
-                host_id: host_id.clone(),
-                progress: progress.to_owned(),
-            })
-        };
-        if sight.pod(name).is_some() || replicas.is_some_and(|(r, ordinal)| r > ordinal) {
-            return wait("its pod goes");
-        }
+        let goes =
+            sight.pod(&record.name).is_some() || replicas.is_some_and(|(r, ordinal)| r > ordinal);
+        goes.then(|| going(record, "its pod goes"))
+    })
+}
+
+/// Then their claim goes, where the spec says so, and their record. Nobody else waits for a claim: who deletes it
+/// may have no right to.
+pub(super) fn volume_goes(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
+    let mut wait = None;
+    for record in left(nodes) {
+        let name = &record.name;
         let claim = sight.world.nodes.claims.get(&sight.cluster.id.claim(name));
         match claim {
             Some(claim) if Some(&claim.uid) == record.claim_uid.as_ref() => {
@@ -260,7 +254,7 @@ pub(super) fn clear_away(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Dat
                             name: sight.cluster.id.claim(name),
                             uid: claim.uid.clone(),
                         });
-                        return wait("its volume goes");
+                        wait = Some(going(&record, "its volume goes"));
                     }
                 }
             }
@@ -268,7 +262,23 @@ pub(super) fn clear_away(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Dat
             None | Some(_) => nodes.records.retain(|r| r.name != *name),
         }
     }
-    None
+    wait
+}
+
+fn left(nodes: &NodesStep) -> Vec<DatabaseNode> {
+    let records = nodes.records.iter();
+    records
+        .filter(|r| r.state == DatabaseNodeState::Left)
+        .cloned()
+        .collect()
+}
+
+fn going(record: &DatabaseNode, progress: &str) -> DatabaseWait {
+    DatabaseWait::Leaving {
+        pod: record.name.clone(),
+        host_id: record.host_id.clone().unwrap_or_default(),
+        progress: progress.to_owned(),
+    }
 }
 
 /// How many members the rack may have now.

@@ -164,9 +164,12 @@ fn topology(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<WaitingOn> {
     let wait = match on_its_way(&nodes.records).map(|r| (r.state, r.name.clone())) {
         Some((DatabaseNodeState::Leaving, name)) => leave::go_on(sight, nodes, &name),
         Some((_, name)) => join::go_on(sight, nodes, &name),
-        None => leave::clear_away(sight, nodes)
-            .or_else(|| join::begin(sight, nodes))
-            .or_else(|| leave::begin(sight, nodes)),
+        None => leave::pod_goes(sight, nodes).or_else(|| {
+            let volume = leave::volume_goes(sight, nodes);
+            join::begin(sight, nodes)
+                .or_else(|| leave::begin(sight, nodes))
+                .or(volume)
+        }),
     };
     wait.map(WaitingOn::Database)
 }

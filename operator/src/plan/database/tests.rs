@@ -87,6 +87,20 @@ fn a_claim_is_deleted_last_and_only_where_the_spec_says_so() {
 }
 
 #[test]
+fn nobody_waits_for_a_volume_that_does_not_go() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.respec(&format!("{}  reclaim: Delete\n", spec(2, &[2, 1])));
+    while !sim.told().contains(&"chat-db-b-1 Left".to_owned()) {
+        sim.turn(usize::MAX);
+    }
+    sim.keeps_claims = true;
+    sim.lose_disk("chat-db-a-1");
+    sim.run();
+    assert_eq!(sim.members(), ALL[..3]);
+    assert!(sim.waits().ends_with("its volume goes"), "{}", sim.waits());
+}
+
+#[test]
 fn a_place_is_taken_until_nothing_is_left_of_the_node_that_was_there() {
     let mut sim = Sim::up(&two_and_two());
     sim.respec(&spec(2, &[2, 1]));

@@ -142,6 +142,11 @@ pub enum DatabaseTrouble {
         /// What was found and what to do.
         words: String,
     },
+    /// The API server does not let the operator delete the volume of a node that has left.
+    ReclaimForbidden {
+        /// Its claim.
+        claim: String,
+    },
 }
 
 impl DatabaseTrouble {
@@ -151,6 +156,7 @@ impl DatabaseTrouble {
         match self {
             Self::DecommissionFailed { .. } => Reason::DecommissionFailed,
             Self::DiskLost { .. } => Reason::DiskLost,
+            Self::ReclaimForbidden { .. } => Reason::ReclaimForbidden,
         }
     }
 }
@@ -167,6 +173,12 @@ impl fmt::Display for DatabaseTrouble {
                 "{pod} was told {attempts} times to leave the database and could not: {error}"
             ),
             Self::DiskLost { pod, words } => write!(f, "{pod}: {words}"),
+            Self::ReclaimForbidden { claim } => write!(
+                f,
+                "the operator may not delete the claim {claim} of a node that has left: delete it by hand, set \
+                 spec.database.reclaim to Keep, or give the operator the right with the chart's value \
+                 rbac.deleteVolumeClaims"
+            ),
         }
     }
 }

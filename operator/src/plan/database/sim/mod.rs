@@ -34,6 +34,8 @@ pub(crate) struct Sim {
     pub(crate) agentless: Option<String>,
     pub(crate) free_bytes: u64,
     pub(crate) decommission_fails: bool,
+    /// There is no right to delete claims.
+    pub(crate) keeps_claims: bool,
     pub(crate) unreachable: Vec<String>,
     /// Super-disks that are not healthy, by pod; only where the spec has some.
     pub(crate) super_disks: BTreeMap<String, crate::super_disk::SuperDiskSeen>,
@@ -108,6 +110,7 @@ impl Sim {
             agentless: None,
             free_bytes: 1 << 40,
             decommission_fails: false,
+            keeps_claims: false,
             unreachable: Vec::new(),
             super_disks: BTreeMap::new(),
             bad_template: None,

@@ -23,7 +23,7 @@ impl Sim {
             }
         }
         for claim in &step.claims_to_delete {
-            if may() {
+            if may() && !self.keeps_claims {
                 self.delete_claim(&claim.name, &claim.uid);
             }
         }
