@@ -289,6 +289,11 @@ pub(super) fn members(
     seen: &StatefulSetSeen,
 ) -> (i32, Option<DatabaseWait>) {
     let has = seen.replicas;
+    let held = held(sight, nodes, rack);
+    if has < held {
+        // Somebody has scaled it past us.
+        return (held, None);
+    }
     let last = sight.name(rack, has - 1);
     let record = held_by(sight, nodes, &last);
     if let Some(left) = record.filter(|r| r.state == DatabaseNodeState::Left) {
@@ -311,6 +316,18 @@ fn on_nothing(nodes: &NodesStep) -> bool {
     super::on_its_way(&nodes.records).is_none()
 }
 
+/// How many members the rack must have, whatever was asked for: every node that has not left is needed, by itself or
+/// by the others, until it has.
+pub(super) fn held(sight: &Sight<'_>, nodes: &NodesStep, rack: &Rack) -> i32 {
+    let records = nodes.records.iter();
+    let stay = records.filter(|r| r.state != DatabaseNodeState::Left);
+    let ordinals = stay.filter_map(|r| {
+        let (place, ordinal) = sight.place(&r.name)?;
+        (place.name == rack.name).then_some(ordinal)
+    });
+    ordinals.max().map_or(0, |last| last.saturating_add(1))
+}
+
 /// How many members the rack may get: a place is taken until nothing is left of the node that was there.
 pub(super) fn room(
     sight: &Sight<'_>,
@@ -324,14 +341,15 @@ pub(super) fn room(
             let record = held_by(sight, nodes, name);
             record.is_some_and(|r| r.state == DatabaseNodeState::Left)
         });
+    let held = held(sight, nodes, rack);
     let Some((ordinal, pod)) = taken else {
-        return (rack.members, None);
+        return (rack.members.max(held), None);
     };
     let claim = sight.cluster.id.claim(&pod);
     // Otherwise it is free as soon as that is on record.
     let stays = nodes.records.iter().any(|r| r.name == pod);
     (
-        ordinal,
+        ordinal.max(held),
         stays.then_some(DatabaseWait::FormerClaim { pod, claim }),
     )
 }

@@ -184,7 +184,8 @@ fn on_its_way(records: &[DatabaseNode]) -> Option<&DatabaseNode> {
     })
 }
 
-/// A rack is made only when every rack before it is as wanted and ready.
+/// A rack is made only when every rack before it is as wanted and ready. One that has nodes was there already: somebody
+/// has deleted it, and others may wait for its nodes.
 fn racks(
     sight: &Sight<'_>,
     nodes: &mut NodesStep,
@@ -197,7 +198,8 @@ fn racks(
     };
     for rack in &sight.database.racks {
         let Some(seen) = sight.world.racks.get(&rack.name) else {
-            if turns.all_before && !sight.cluster.lacks_certificates() {
+            let wanted = turns.all_before || leave::held(sight, nodes, rack) > 0;
+            if wanted && !sight.cluster.lacks_certificates() {
                 let (members, wait) = leave::room(sight, nodes, rack, 0);
                 out.push(RackStep {
                     rack: rack.name.clone(),

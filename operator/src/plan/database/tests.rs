@@ -134,6 +134,46 @@ fn a_scale_down_taken_back_in_the_middle_ends_with_all_nodes() {
 }
 
 #[test]
+fn a_rack_that_somebody_scales_in_mid_leave_ends_well() {
+    for turns in 1..6 {
+        let mut sim = Sim::up(&two_and_two());
+        sim.respec(&spec(2, &[2, 1]));
+        for _ in 0..turns {
+            sim.turn(usize::MAX);
+        }
+        sim.scale("b", 1);
+        sim.run();
+        assert_eq!(sim.members(), ALL[..3], "after {turns} turns: {:?}", sim.log);
+        assert_eq!(sim.told()[3], "chat-db-b-1 Left");
+        assert_eq!(sim.racks["b"].replicas, 1);
+    }
+    // And with nothing going on.
+    let mut sim = Sim::up(&two_and_two());
+    sim.scale("b", 1);
+    sim.run();
+    assert_eq!(sim.members(), ALL);
+}
+
+#[test]
+fn a_rack_that_somebody_deletes_in_mid_leave_ends_well() {
+    for turns in 1..6 {
+        for rack in ["a", "b"] {
+            let mut sim = Sim::up(&two_and_two());
+            sim.may_be_down = 2;
+            sim.respec(&spec(2, &[2, 1]));
+            for _ in 0..turns {
+                sim.turn(usize::MAX);
+            }
+            sim.delete_set(rack);
+            sim.run();
+            let place = format!("{rack} after {turns} turns");
+            assert_eq!(sim.members(), ALL[..3], "{place}: {:?}", sim.log);
+            assert_eq!(sim.told()[3], "chat-db-b-1 Left", "{place}");
+        }
+    }
+}
+
+#[test]
 fn a_node_does_not_leave_when_copies_would_lack_and_the_numbers_are_told() {
     let mut sim = Sim::up(&spec(2, &[1, 2]));
     sim.respec(&spec(2, &[1, 1]));

@@ -34,6 +34,8 @@ pub(crate) struct Sim {
     pub(crate) agentless: Option<String>,
     pub(crate) free_bytes: u64,
     pub(crate) decommission_fails: bool,
+    /// As many nodes are down at once, at most.
+    pub(crate) may_be_down: usize,
     /// There is no right to delete claims.
     pub(crate) keeps_claims: bool,
     pub(crate) unreachable: Vec<String>,
@@ -110,6 +112,7 @@ impl Sim {
             agentless: None,
             free_bytes: 1 << 40,
             decommission_fails: false,
+            may_be_down: 1,
             keeps_claims: false,
             unreachable: Vec::new(),
             super_disks: BTreeMap::new(),

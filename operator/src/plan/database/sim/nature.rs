@@ -100,6 +100,10 @@ impl Sim {
             if let Some(node) = self.ring.iter_mut().find(|n| n.host_id == host_id) {
                 node.up = true;
                 node.address = ip;
+                // What it was giving away it has still, and it says so again.
+                if node.state == NodeState::Leaving {
+                    node.state = NodeState::Normal;
+                }
             }
             started.host_id = Some(host_id);
         }
@@ -115,6 +119,21 @@ impl Sim {
                 }
             }
         }
+    }
+
+    /// Somebody scales the StatefulSet of a rack past the operator.
+    pub(crate) fn scale(&mut self, rack: &str, replicas: i32) {
+        let set = self.racks.get_mut(rack).unwrap();
+        (set.replicas, set.version) = (replicas, set.version + 1);
+        for ordinal in replicas..8 {
+            self.stop(&format!("chat-db-{rack}-{ordinal}"));
+        }
+    }
+
+    /// Somebody deletes the StatefulSet of a rack, with its pods.
+    pub(crate) fn delete_set(&mut self, rack: &str) {
+        self.scale(rack, 0);
+        self.racks.remove(rack);
     }
 
     /// The disk under a pod is lost, with the pod.
