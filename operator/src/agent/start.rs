@@ -90,7 +90,7 @@ mod tests {
             address: "10.0.0.9".to_owned(),
             up: false,
             state: NodeState::Normal,
-            load_bytes: 0,
+            load_bytes: None,
         };
         Start {
             pod_uid: "uid".to_owned(),

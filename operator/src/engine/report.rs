@@ -106,8 +106,33 @@ pub struct Node {
     pub up: bool,
     /// Its state in the ring.
     pub state: NodeState,
-    /// Bytes that it holds; 0 where that is not known.
-    pub load_bytes: u64,
+    /// Bytes that it holds, where that is known; 0 on the wire where it is not, which no node holds.
+    #[serde(with = "known")]
+    pub load_bytes: Option<u64>,
+}
+
+/// A number that is 0 where it is not known, as agents of every version say it.
+mod known {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[allow(
+        clippy::ref_option,
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    pub(super) fn serialize<S: Serializer>(
+        number: &Option<u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        number.unwrap_or_default().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<u64>, D::Error> {
+        let number = u64::deserialize(deserializer)?;
+        Ok((number > 0).then_some(number))
+    }
 }
 
 /// The state of a node in the ring.
@@ -179,4 +204,25 @@ pub struct Target {
     pub pod_uid: String,
     /// The node.
     pub host_id: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_that_is_not_known_is_zero_on_the_wire_and_is_not_known_after_it() {
+        for (load_bytes, wire) in [(None, 0), (Some(7), 7)] {
+            let node = Node {
+                host_id: "id-1".to_owned(),
+                address: "10.0.0.1".to_owned(),
+                up: true,
+                state: NodeState::Normal,
+                load_bytes,
+            };
+            let json = serde_json::to_value(&node).unwrap();
+            assert_eq!(json["loadBytes"], wire);
+            assert_eq!(serde_json::from_value::<Node>(json).unwrap(), node);
+        }
+    }
 }

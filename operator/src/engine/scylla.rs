@@ -121,7 +121,7 @@ impl Engine for Scylla {
             } else {
                 NodeState::Normal
             },
-            load_bytes: load.get(&address).map_or(0, |l| whole(*l)),
+            load_bytes: load.get(&address).and_then(|l| whole(*l)),
             address,
         });
         Ok(Look {
@@ -193,19 +193,15 @@ fn parse_mode(word: &str) -> Mode {
     }
 }
 
-/// A number of bytes that the API writes as a float.
+/// A number of bytes that the API writes as a float; none where it cannot be one.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "held within what a u64 and an exact float can be"
 )]
-fn whole(bytes: f64) -> u64 {
+fn whole(bytes: f64) -> Option<u64> {
     const LARGEST: f64 = 9_007_199_254_740_992.0;
-    if bytes.is_finite() {
-        bytes.clamp(0.0, LARGEST) as u64
-    } else {
-        0
-    }
+    (1.0..=LARGEST).contains(&bytes).then_some(bytes as u64)
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ async fn world() -> World {
         address: "127.0.0.1".to_owned(),
         up: true,
         state: NodeState::Normal,
-        load_bytes: 1,
+        load_bytes: Some(1),
     };
     let fake = Arc::new(Fake {
         look: Mutex::new(Look {

@@ -71,8 +71,8 @@ async fn a_look_joins_what_the_api_tells_in_pieces() {
             mode: Mode::Leaving,
             progress: None,
             nodes: vec![
-                node("id-of-1", "10.0.0.1", true, NodeState::Leaving, 0),
-                node("id-of-2", "10.0.0.2", false, NodeState::Normal, 4096),
+                node("id-of-1", "10.0.0.1", true, NodeState::Leaving, None),
+                node("id-of-2", "10.0.0.2", false, NodeState::Normal, Some(4096)),
             ],
         }
     );

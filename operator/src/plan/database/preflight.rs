@@ -58,7 +58,13 @@ fn against_facts(facts: &Facts, stay: usize) -> Vec<String> {
 fn no_room(sight: &Sight<'_>, leaver: &DatabaseNode, stay: &[&DatabaseNode]) -> Option<String> {
     let host_id = leaver.host_id.as_deref()?;
     let own = health::view(sight, &leaver.name).ok()?;
-    let load = own.nodes.iter().find(|n| n.host_id == host_id)?.load_bytes;
+    let row = own.nodes.iter().find(|n| n.host_id == host_id)?;
+    let Some(load) = row.load_bytes else {
+        let name = &leaver.name;
+        return Some(format!(
+            "{name} does not say yet how much data it has for the others"
+        ));
+    };
     let in_rack: Vec<_> = stay.iter().filter(|r| r.rack == leaver.rack).collect();
     let takers: Vec<_> = if in_rack.is_empty() {
         stay.iter().collect()

@@ -199,6 +199,25 @@ fn a_node_does_not_leave_when_copies_would_lack_and_the_numbers_are_told() {
 }
 
 #[test]
+fn an_unknown_load_refuses() {
+    let mut sim = Sim::up(&two_and_two());
+    let of_b1 = sim.records[3].host_id.clone().unwrap();
+    let at = sim.ring.iter().position(|n| n.host_id == of_b1).unwrap();
+    let load = sim.ring[at].load_bytes.take();
+    sim.respec(&spec(2, &[2, 1]));
+    sim.run();
+    assert_eq!(
+        sim.waits(),
+        "chat-db-b-1 does not leave the database, because chat-db-b-1 does not say yet how much data it has for the \
+         others"
+    );
+    assert_eq!(sim.members(), ALL);
+    sim.ring[at].load_bytes = load;
+    sim.run();
+    assert_eq!(sim.members(), ALL[..3]);
+}
+
+#[test]
 fn a_node_is_gone_only_when_two_others_say_so() {
     let mut sim = Sim::up(&two_and_two());
     sim.respec(&spec(2, &[2, 1]));

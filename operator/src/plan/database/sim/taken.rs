@@ -80,7 +80,7 @@ impl Sim {
                     address: live.ip,
                     up: true,
                     state: NodeState::Joining,
-                    load_bytes: 1 << 30,
+                    load_bytes: Some(1 << 30),
                 });
                 self.pods.get_mut(&pod.name).unwrap().host_id = Some(host_id);
                 self.volume(&pod.name).disk = Disk::Begun;
