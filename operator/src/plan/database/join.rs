@@ -3,7 +3,9 @@
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
-use super::{DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, adopt, health, record};
+use super::{
+    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, adopt, health, record, super_disks,
+};
 use crate::{
     engine::{Disk, Node, Phase, Start},
     observe::PodSeen,
@@ -72,7 +74,9 @@ fn begin_new(
         }
     } else {
         let step = || format!("{} joins the database", pod.name);
-        if let Err(why) = ready_for_change(sight, nodes, None) {
+        let ready = ready_for_change(sight, nodes, None);
+        let at_risk = super_disks::member_at_risk(sight, nodes, &pod.name);
+        if let Some(why) = ready.err().or(at_risk) {
             return Some(DatabaseWait::Health { step: step(), why });
         }
     }

@@ -2,7 +2,7 @@
 
 use readstates_operator_api::DatabaseNode;
 
-use super::{NodesStep, Sight, health};
+use super::{NodesStep, Sight, health, super_disks};
 use crate::{engine::Facts, observe::Seen};
 
 /// What a disk must have room for, of what it will get: room for compaction and for an estimate being one.
@@ -20,6 +20,7 @@ pub(super) fn reasons_against(
     } else if !sight.no_pod_turns() {
         reasons.push("a pod is being restarted".to_owned());
     }
+    reasons.extend(super_disks::member_at_risk(sight, nodes, &leaver.name));
     let stay: Vec<_> = health::members(&nodes.records)
         .filter(|r| r.name != leaver.name)
         .collect();
