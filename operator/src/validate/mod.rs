@@ -377,3 +377,6 @@ fn amounts(cpu: &str, memory: &str) -> BTreeMap<String, Quantity> {
         ("memory".to_owned(), Quantity(memory.to_owned())),
     ])
 }
+
+#[cfg(test)]
+mod tests;
