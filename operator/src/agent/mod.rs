@@ -16,6 +16,7 @@ mod layout;
 mod order;
 mod prepare;
 mod serve;
+mod sockets;
 mod start;
 
 use std::{net::SocketAddr, path::PathBuf};

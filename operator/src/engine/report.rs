@@ -73,6 +73,21 @@ pub struct View {
     pub decommission: Option<Decommission>,
 }
 
+impl View {
+    /// The identity of a node that is a member, in its own eyes.
+    #[must_use]
+    pub fn serves(&self) -> Option<&str> {
+        serves(self.host_id.as_deref(), self.mode, &self.nodes)
+    }
+}
+
+/// The identity of a node that is a member, in its own eyes: it says so, and is up among the nodes that it knows.
+pub(super) fn serves<'a>(host_id: Option<&'a str>, mode: Mode, nodes: &[Node]) -> Option<&'a str> {
+    let own = nodes.iter().find(|n| Some(n.host_id.as_str()) == host_id)?;
+    let member = mode == Mode::Normal && own.up && own.state == NodeState::Normal;
+    host_id.filter(|_| member)
+}
+
 /// What a node is doing.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {

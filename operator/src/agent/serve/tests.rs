@@ -79,7 +79,7 @@ async fn world() -> World {
         token,
         listen: address,
     };
-    let agent = Arc::new(Agent::new(fake.clone(), common, cql.local_addr().unwrap()));
+    let agent = Arc::new(Agent::new(fake.clone(), common, cql.local_addr().unwrap().port()));
     tokio::spawn(async move { axum::serve(listener, router(agent)).await });
     World {
         fake,
@@ -150,6 +150,24 @@ async fn ready_is_a_member_that_serves() {
     world.view(0).await;
     assert_eq!(world.get("/readyz").await.status().as_u16(), 503);
     assert_eq!(world.get("/livez").await.status().as_u16(), 200);
+}
+
+#[tokio::test]
+async fn a_member_that_does_not_see_itself_up_is_not_ready() {
+    for (up, state) in [(false, NodeState::Normal), (true, NodeState::Leaving)] {
+        let world = world().await;
+        {
+            let mut look = locked(&world.fake.look);
+            (look.nodes[0].up, look.nodes[0].state) = (up, state);
+        }
+        world.view(60).await;
+        assert_eq!(world.get("/readyz").await.status().as_u16(), 503);
+    }
+    // Nor is one that is not among the nodes that it knows.
+    let world = world().await;
+    locked(&world.fake.look).nodes.clear();
+    world.view(60).await;
+    assert_eq!(world.get("/readyz").await.status().as_u16(), 503);
 }
 
 #[tokio::test]
