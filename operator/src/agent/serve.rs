@@ -159,10 +159,11 @@ impl<E: Engine> Agent<E> {
         else {
             return;
         };
-        if disk::is_signed(&self.common.data, host_id) {
+        let Common { data, pod_name, .. } = &self.common;
+        if disk::is_signed(data, host_id, pod_name) {
             return;
         }
-        match disk::sign(&self.common.data, Some(host_id)) {
+        match disk::sign(data, Some(host_id), pod_name) {
             Ok(()) => tracing::info!(host_id, "signed the disk"),
             Err(error) => tracing::warn!(%error, host_id, "failed to sign the disk"),
         }

@@ -46,6 +46,9 @@ pub enum Disk {
     Known {
         /// Its identity in the ring.
         host_id: String,
+        /// The pod that it was signed by, where that was signed, too.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pod: Option<String>,
     },
 }
 

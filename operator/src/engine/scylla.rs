@@ -145,10 +145,12 @@ impl Engine for Scylla {
             let most: &mut i32 = factors.entry(table.keyspace.clone()).or_default();
             *most = factor.max(*most);
         }
-        let keyspaces = factors.into_iter().map(|(name, replication_factor)| Keyspace {
-            name,
-            replication_factor,
-        });
+        let keyspaces = factors
+            .into_iter()
+            .map(|(name, replication_factor)| Keyspace {
+                name,
+                replication_factor,
+            });
         Ok(Facts {
             schema_versions: versions.into_keys().collect(),
             keyspaces: keyspaces.collect(),

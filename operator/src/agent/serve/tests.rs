@@ -74,12 +74,17 @@ async fn world() -> World {
     let common = Common {
         engine: EngineName::Cassandra,
         data: data.clone(),
+        pod_name: "a-0".to_owned(),
         pod_uid: "uid-1".to_owned(),
         address: address.ip(),
         token,
         listen: address,
     };
-    let agent = Arc::new(Agent::new(fake.clone(), common, cql.local_addr().unwrap().port()));
+    let agent = Arc::new(Agent::new(
+        fake.clone(),
+        common,
+        cql.local_addr().unwrap().port(),
+    ));
     tokio::spawn(async move { axum::serve(listener, router(agent)).await });
     World {
         fake,
@@ -134,7 +139,7 @@ async fn an_answer_that_is_young_enough_is_not_asked_for_again() {
 async fn a_member_signs_its_disk() {
     let world = world().await;
     assert_eq!(world.view(0).await.host_id.as_deref(), Some(HOST));
-    assert!(disk::is_signed(&world.data, HOST));
+    assert!(disk::is_signed(&world.data, HOST, "a-0"));
 }
 
 #[tokio::test]

@@ -97,13 +97,21 @@ fn schema() -> Router {
     let keyspaces = async |query: Query| {
         Json(match query.get("type").map(String::as_str) {
             Some("user") => json!(["readstates", "theirs", "empty"]),
-            _ => json!(["readstates", "theirs", "empty", "system_distributed_everywhere"]),
+            _ => json!([
+                "readstates",
+                "theirs",
+                "empty",
+                "system_distributed_everywhere"
+            ]),
         })
     };
     let table = |keyspace: &str, name: &str| json!({ "ks": keyspace, "cf": name, "type": "ColumnFamilies" });
     let tables = json!([
         table("system", "local"),
-        table("system_distributed_everywhere", "cdc_generation_descriptions_v2"),
+        table(
+            "system_distributed_everywhere",
+            "cdc_generation_descriptions_v2"
+        ),
         table("readstates", "read_states"),
         table("theirs", "one"),
         table("theirs", "two"),

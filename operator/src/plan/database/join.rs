@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Nodes that a new one asks its way by.
-const SEEDS: usize = 3;
+pub(super) const SEEDS: usize = 3;
 
 /// Begins with the first pod, in the order of racks, that waits for an order: nodes that are missed before new ones,
 /// which could not join without them.
@@ -21,6 +21,10 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
     let pods = racks.flat_map(|rack| sight.pods_of(rack).map(move |(_, pod)| (rack, pod)));
     let waiting: Vec<_> = pods
         .filter_map(|(rack, pod)| match health::phase(sight, pod) {
+            // Whose data is known comes back, or does not: see `back`.
+            Ok(Phase::Waiting {
+                disk: Disk::Known { .. },
+            }) => None,
             Ok(Phase::Waiting { disk }) if !pod.terminating => Some((rack, pod, disk)),
             _ => None,
         })
@@ -216,7 +220,12 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
                 .progress
                 .clone()
                 .unwrap_or_else(|| format!("it is {}", health::mode(view.mode))),
-            Ok(Phase::Waiting { disk: _ }) => {
+            Ok(Phase::Waiting {
+                disk: Disk::Known { host_id, .. },
+            }) => format!("its disk holds node {host_id}, which is let start if it is this one"),
+            Ok(Phase::Waiting {
+                disk: Disk::Blank | Disk::Begun | Disk::Unmarked,
+            }) => {
                 if let Err(why) = may_still_join(sight, nodes, &record) {
                     nodes.records.retain(|r| r.name != name);
                     let step = format!("{name} joins the database");

@@ -14,6 +14,7 @@
 //! happens in between, at most one member's copies are away.
 
 mod adopt;
+mod back;
 mod health;
 mod join;
 mod leave;
@@ -149,6 +150,7 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
         ..NodesStep::default()
     };
     record::seen(&sight, &mut nodes);
+    back::decide(&sight, &mut nodes);
     let mut waiting = topology(&sight, &mut nodes);
     let racks = racks(&sight, &mut nodes, &mut waiting);
     Decision {

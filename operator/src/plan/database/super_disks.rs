@@ -138,11 +138,7 @@ pub(super) fn at_risk<'a>(sight: &Sight<'a>) -> impl Iterator<Item = (&'a str, J
 
 /// The first super-disk of a member that is not whole, in words. That of `except` does not count: for it to go, or to
 /// come with nothing on it, is no risk to others.
-pub(super) fn member_at_risk(
-    sight: &Sight<'_>,
-    nodes: &NodesStep,
-    except: &str,
-) -> Option<String> {
+pub(super) fn member_at_risk(sight: &Sight<'_>, nodes: &NodesStep, except: &str) -> Option<String> {
     at_risk(sight)
         .filter(|(pod, _)| *pod != except)
         .find(|(pod, _)| health::members(&nodes.records).any(|r| r.name == *pod))

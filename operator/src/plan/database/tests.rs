@@ -143,7 +143,12 @@ fn a_rack_that_somebody_scales_in_mid_leave_ends_well() {
         }
         sim.scale("b", 1);
         sim.run();
-        assert_eq!(sim.members(), ALL[..3], "after {turns} turns: {:?}", sim.log);
+        assert_eq!(
+            sim.members(),
+            ALL[..3],
+            "after {turns} turns: {:?}",
+            sim.log
+        );
         assert_eq!(sim.told()[3], "chat-db-b-1 Left");
         assert_eq!(sim.racks["b"].replicas, 1);
     }
@@ -367,7 +372,7 @@ fn the_first_node_does_not_begin_anew_beside_the_volumes_of_an_earlier_cluster()
         sim.stop(pod);
     }
     sim.racks.clear();
-    sim.records.clear();
+    sim.forgets();
     sim.disks.remove("chat-db-a-0");
     for _ in 0..3 {
         sim.turn(usize::MAX);
@@ -385,11 +390,104 @@ fn a_cluster_made_again_takes_its_nodes_as_they_come_back() {
     let mut sim = Sim::up(&spec(1, &[1]));
     sim.stop("chat-db-a-0");
     sim.racks.clear();
-    sim.records.clear();
+    sim.forgets();
     sim.log.clear();
     sim.run();
-    assert_eq!(sim.log, ["a has 1"]);
+    assert_eq!(sim.log, ["a has 1", "start chat-db-a-0"]);
     assert_eq!(sim.told(), ["chat-db-a-0 Member"]);
+
+    let mut sim = Sim::up(&two_and_two());
+    sim.may_be_down = 4;
+    let ring: Vec<_> = sim.ring.iter().map(|n| n.host_id.clone()).collect();
+    for pod in ALL {
+        sim.stop(pod);
+    }
+    sim.racks.clear();
+    sim.forgets();
+    sim.run();
+    assert_eq!(sim.members(), ALL, "{:?}", sim.log);
+    let after: Vec<_> = sim.ring.iter().map(|n| n.host_id.clone()).collect();
+    assert_eq!(after, ring);
+}
+
+#[test]
+fn a_database_whose_operator_is_away_comes_back_by_itself() {
+    let mut sim = Sim::up(&two_and_two());
+    for pod in ALL {
+        sim.stop(pod);
+    }
+    sim.log.clear();
+    for _ in 0..8 {
+        sim.move_on();
+    }
+    assert_eq!(sim.members(), ALL);
+    assert_eq!(sim.log, [""; 0]);
+}
+
+#[test]
+fn a_lost_record_is_made_again_while_the_nodes_run_and_when_they_come_back() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.forgets();
+    sim.stop("chat-db-b-0");
+    sim.run();
+    assert_eq!(sim.members(), ALL);
+    assert!(sim.told().iter().all(|r| r.ends_with("Member")));
+}
+
+#[test]
+fn a_signed_disk_of_another_node_is_not_started() {
+    let known = |host_id: &str, pod: Option<&str>| Disk::Known {
+        host_id: host_id.to_owned(),
+        pod: pod.map(str::to_owned),
+    };
+    let mut sim = Sim::up(&two_and_two());
+    let of = |sim: &Sim, at: usize| sim.records[at].host_id.clone().unwrap();
+    // A copy of another node's volume; signed as an earlier agent did, too.
+    let (own, others) = (of(&sim, 1), of(&sim, 2));
+    for signed in [Some("chat-db-b-0"), None] {
+        sim.stop("chat-db-a-1");
+        sim.volume("chat-db-a-1").disk = known(&others, signed);
+        sim.log.clear();
+        sim.run();
+        assert_eq!(sim.members(), ["chat-db-a-0", "chat-db-b-0", "chat-db-b-1"]);
+        assert_eq!(
+            trouble(&sim),
+            format!(
+                "chat-db-a-1: its disk holds node {others}, but the node on record is {own}: put the right volume                  back, or empty this one to have the node rebuilt from the others"
+            )
+        );
+        assert_eq!(sim.log, [""; 0]);
+    }
+    // Emptied, it is rebuilt; and the volume that it had before is not its own any more.
+    sim.stop("chat-db-a-1");
+    sim.volume("chat-db-a-1").disk = Disk::Blank;
+    sim.run();
+    assert_eq!(sim.members(), ALL);
+    sim.stop("chat-db-a-1");
+    sim.volume("chat-db-a-1").disk = known(&own, Some("chat-db-a-1"));
+    sim.run();
+    assert_eq!(sim.members().len(), 3);
+    assert!(trouble(&sim).contains(&own), "{}", trouble(&sim));
+}
+
+#[test]
+fn a_new_node_on_the_signed_disk_of_some_other_database_is_not_started() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.respec(&spec(2, &[3, 2]));
+    while !sim.pods.contains_key("chat-db-a-2") {
+        sim.turn(usize::MAX);
+    }
+    sim.volume("chat-db-a-2").disk = Disk::Known {
+        host_id: "id-of-theirs".to_owned(),
+        pod: Some("chat-db-a-2".to_owned()),
+    };
+    sim.run();
+    assert_eq!(sim.members(), ALL);
+    assert!(
+        trouble(&sim).contains("which no other node knows"),
+        "{}",
+        trouble(&sim)
+    );
 }
 
 #[test]

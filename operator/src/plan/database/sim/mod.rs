@@ -28,6 +28,8 @@ pub(crate) struct Sim {
     pub(crate) pods: BTreeMap<String, Pod>,
     pub(crate) disks: BTreeMap<String, Volume>,
     pub(crate) ring: Vec<Node>,
+    /// Which node each pod is told that it is.
+    pub(crate) identities: BTreeMap<String, String>,
     pub(crate) clock: Timestamp,
     pub(crate) consent: crate::observe::Consent,
     /// Pods of this template have no agent, as those of an operator before.
@@ -107,6 +109,7 @@ impl Sim {
             pods: BTreeMap::new(),
             disks: BTreeMap::new(),
             ring: Vec::new(),
+            identities: BTreeMap::new(),
             clock: fixtures::now(),
             consent: crate::observe::Consent::default(),
             agentless: None,
@@ -158,7 +161,7 @@ impl Sim {
     /// As if another operator had made all this, which knew neither agents nor records; and now there is this one,
     /// which would make the pods of another template.
     pub(crate) fn inherited(&mut self) {
-        self.records.clear();
+        self.forgets();
         self.agentless = Some(self.wanted("a"));
         for volume in self.disks.values_mut() {
             volume.disk = Disk::Unmarked;
@@ -171,6 +174,12 @@ impl Sim {
         }
         self.cluster.agent_image = "operator:2".to_owned();
         self.log.clear();
+    }
+
+    /// The resource was deleted, and its children with it, and is there again.
+    pub(crate) fn forgets(&mut self) {
+        self.records.clear();
+        self.identities.clear();
     }
 
     fn has_agent(&self, pod: &Pod) -> bool {

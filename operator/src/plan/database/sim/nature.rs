@@ -5,7 +5,7 @@ use crate::engine::{Decommission, Disk, NodeState};
 
 impl Sim {
     /// Controllers, kubelets and databases do what they would within a while.
-    pub(super) fn move_on(&mut self) {
+    pub(crate) fn move_on(&mut self) {
         self.clock += jiff::SignedDuration::from_secs(10);
         // Nodes: what was begun ends.
         for node in &mut self.ring {
@@ -19,7 +19,8 @@ impl Sim {
                     let host_id = node.host_id.clone();
                     let volume = self.disks.get_mut(name).unwrap();
                     volume.of = Some(host_id.clone());
-                    volume.disk = Disk::Known { host_id };
+                    let pod = Some(name.clone());
+                    volume.disk = Disk::Known { host_id, pod };
                 }
             }
         }
@@ -84,30 +85,39 @@ impl Sim {
             decommission: None,
             left: false,
         };
-        // It finds its data, and starts by itself; without an agent it starts on whatever there is.
+        // It finds the data that it is told is its own, and starts by itself; without an agent it starts on whatever
+        // there is.
         let own = match self.disk(pod) {
-            Disk::Known { host_id } => Some(host_id),
+            Disk::Known { host_id, .. } if self.identities.get(pod) == Some(&host_id) => {
+                Some(host_id)
+            }
             Disk::Unmarked if !self.has_agent(&started) => self.disks[pod].of.clone(),
-            Disk::Blank | Disk::Begun | Disk::Unmarked => None,
+            Disk::Known { .. } | Disk::Blank | Disk::Begun | Disk::Unmarked => None,
         };
         if let Some(host_id) = own
             && self.bad_template.as_deref() != Some(revision)
         {
-            assert!(
-                !self.gone.contains(&host_id),
-                "{pod} starts on what a node left behind"
-            );
-            if let Some(node) = self.ring.iter_mut().find(|n| n.host_id == host_id) {
-                node.up = true;
-                node.address = ip;
-                // What it was giving away it has still, and it says so again.
-                if node.state == NodeState::Leaving {
-                    node.state = NodeState::Normal;
-                }
-            }
+            self.come_up(pod, &host_id, ip);
             started.host_id = Some(host_id);
         }
         self.pods.insert(pod.to_owned(), started);
+    }
+
+    /// A node is up again on its own data.
+    pub(super) fn come_up(&mut self, pod: &str, host_id: &str, ip: String) {
+        assert!(
+            !self.gone.contains(host_id),
+            "{pod} starts on what a node left behind"
+        );
+        if let Some(node) = self.ring.iter_mut().find(|n| n.host_id == host_id) {
+            assert!(!node.up, "{pod} is a second node {host_id}");
+            node.up = true;
+            node.address = ip;
+            // What it was giving away it has still, and it says so again.
+            if node.state == NodeState::Leaving {
+                node.state = NodeState::Normal;
+            }
+        }
     }
 
     /// The pod goes; what it was in the ring is down.

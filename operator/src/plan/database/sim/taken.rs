@@ -2,6 +2,7 @@
 
 use super::{Set, Sim, turns::Decided};
 use crate::{
+    build,
     engine::{Decommission, Disk, Node, NodeState},
     plan::database::{Order, RackStep, Template},
 };
@@ -32,6 +33,10 @@ impl Sim {
                 self.obey(order);
             }
         }
+        if may() {
+            let map = build::identities(&self.cluster, &step.records);
+            self.identities = map.data.unwrap_or_default();
+        }
         for rack in &plan.racks {
             if may() {
                 self.write(rack);
@@ -55,7 +60,12 @@ impl Sim {
                 }
                 self.log.push(format!("start {}", pod.name));
                 let disk = self.disk(&pod.name);
-                assert!(!matches!(disk, Disk::Known { .. }), "started over data");
+                if let Disk::Known { host_id, .. } = disk {
+                    assert_eq!(order.replace, None, "started over data");
+                    self.come_up(&pod.name, &host_id, live.ip);
+                    self.pods.get_mut(&pod.name).unwrap().host_id = Some(host_id);
+                    return;
+                }
                 if let Some(lost) = &order.replace {
                     self.ring.retain(|n| n.host_id != lost.host_id);
                 } else if order.seeds == [live.ip.clone()] {
@@ -71,7 +81,11 @@ impl Sim {
                     let node = self.ring.iter_mut().find(|n| n.host_id == host_id).unwrap();
                     (node.up, node.address) = (true, live.ip);
                     self.pods.get_mut(&pod.name).unwrap().host_id = Some(host_id.clone());
-                    self.volume(&pod.name).disk = Disk::Known { host_id };
+                    let signed = Some(pod.name.clone());
+                    self.volume(&pod.name).disk = Disk::Known {
+                        host_id,
+                        pod: signed,
+                    };
                     return;
                 }
                 let host_id = self.uuid();
@@ -174,7 +188,7 @@ impl Sim {
             return;
         };
         assert!(!self.pods.contains_key(pod), "a claim goes under its pod");
-        if let Disk::Known { host_id } = &volume.disk {
+        if let Disk::Known { host_id, .. } = &volume.disk {
             assert!(
                 !self.ring.iter().any(|n| n.host_id == *host_id),
                 "a claim goes with its data"
