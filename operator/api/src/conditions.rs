@@ -125,6 +125,10 @@ pub enum Reason {
     ScaleDownRefused,
     /// A database node could not leave; the message has the database's own words.
     DecommissionFailed,
+    /// A database node could not join, or not take its old place, again and again.
+    JoinFailed,
+    /// A database node that was to leave has lost its disk or its machine.
+    LeaverLost,
     /// A database node's disk came back empty or with other data, and nobody has a copy that could be trusted.
     DiskLost,
     /// The operator has no right to delete the claim of a database node that has left.
@@ -294,6 +298,8 @@ impl Reason {
             Self::NodeLeaving => "NodeLeaving",
             Self::ScaleDownRefused => "ScaleDownRefused",
             Self::DecommissionFailed => "DecommissionFailed",
+            Self::JoinFailed => "JoinFailed",
+            Self::LeaverLost => "LeaverLost",
             Self::DiskLost => "DiskLost",
             Self::ReclaimForbidden => "ReclaimForbidden",
             Self::ClaimOfFormerNode => "ClaimOfFormerNode",

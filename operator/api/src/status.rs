@@ -131,7 +131,7 @@ pub struct DatabaseNode {
     /// Since when it is there, or when it was last told to go on.
     pub since: Time,
 
-    /// How often it was told to leave.
+    /// How often it was told to leave, or tried to join in vain.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: i32,
 

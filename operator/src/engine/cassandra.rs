@@ -188,7 +188,8 @@ fn mode(netstats: &str) -> Mode {
         .find_map(|l| l.trim().strip_prefix("Mode:"));
     match word.map(str::trim) {
         Some("STARTING") => Mode::Starting,
-        Some("JOINING" | "JOINING_FAILED") => Mode::Joining,
+        Some("JOINING") => Mode::Joining,
+        Some("JOINING_FAILED") => Mode::JoinFailed,
         Some("NORMAL") => Mode::Normal,
         Some("LEAVING") => Mode::Leaving,
         Some("DECOMMISSIONED") => Mode::Decommissioned,
@@ -318,6 +319,7 @@ UJ  10.244.2.11  ?           16      ?                 7c0f3a58-7f2e-4d4a-9f43-0
             mode("Mode: DECOMMISSION_FAILED\n"),
             Mode::DecommissionFailed
         );
+        assert_eq!(mode("Mode: JOINING_FAILED\n"), Mode::JoinFailed);
         assert_eq!(progress("Mode: NORMAL\nNot sending any streams.\n"), None);
     }
 

@@ -98,6 +98,8 @@ pub enum Mode {
     Starting,
     /// It takes over its share of the data.
     Joining,
+    /// It wanted to take over its share of the data and could not.
+    JoinFailed,
     /// It serves.
     Normal,
     /// It gives its data away.

@@ -109,6 +109,7 @@ pub(super) fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Starting => "starting",
         Mode::Joining => "joining",
+        Mode::JoinFailed => "in the middle of a failed join",
         Mode::Normal => "up",
         Mode::Leaving => "leaving",
         Mode::Decommissioned => "decommissioned",

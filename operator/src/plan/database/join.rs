@@ -4,10 +4,11 @@
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{
-    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, adopt, health, record, super_disks,
+    DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, adopt, attempts, health, record,
+    super_disks,
 };
 use crate::{
-    engine::{Disk, Node, Phase, Start},
+    engine::{Disk, Mode, Node, Phase, Start},
     observe::PodSeen,
 };
 
@@ -174,6 +175,7 @@ fn begin_replacement(
             record.host_id = record.host_id.take().filter(|_| known);
             record.claim_uid = sight.claim_uid(&lost.name);
             record.since.0 = sight.now;
+            (record.attempts, record.error) = (0, None);
             "it is its turn".to_owned()
         }
     };
@@ -216,6 +218,9 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
                 let trouble = pod.trouble.as_ref().map(|t| format!(" ({t})"));
                 format!("{error}{}", trouble.unwrap_or_default())
             }
+            Ok(Phase::Running(view)) if view.mode == Mode::JoinFailed => {
+                try_again(sight, nodes, &record, pod)
+            }
             Ok(Phase::Running(view)) => view
                 .progress
                 .clone()
@@ -251,6 +256,42 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
         },
         _ => DatabaseWait::Joining { pod, progress },
     })
+}
+
+/// A node that could not join is restarted, which makes it try again: at growing distances, counted on record.
+fn try_again(
+    sight: &Sight<'_>,
+    nodes: &mut NodesStep,
+    record: &DatabaseNode,
+    pod: &PodSeen,
+) -> String {
+    let failed = record.attempts.saturating_add(1);
+    if failed >= attempts::BOUND {
+        nodes.trouble = Some(DatabaseTrouble::JoinFailed {
+            pod: pod.name.clone(),
+            attempts: failed,
+        });
+    }
+    let pause = attempts::pause(failed);
+    let waited = sight.now.duration_since(record.since.0).unsigned_abs();
+    if waited < pause {
+        return format!(
+            "attempt {failed} failed; the next one is {} s after it began",
+            pause.as_secs()
+        );
+    }
+    let (Some(uid), true) = (pod.uid.clone(), sight.recorded(record)) else {
+        return format!("attempt {failed} failed");
+    };
+    nodes.pods_to_delete.push(Named {
+        name: pod.name.clone(),
+        uid,
+    });
+    if let Some(record) = nodes.records.iter_mut().find(|r| r.name == pod.name) {
+        record.attempts = failed;
+        record.since.0 = sight.now;
+    }
+    format!("attempt {failed} failed; its pod is restarted to try again")
 }
 
 /// A node that was to join and has not begun steps back when another one is missed: that one has to come back

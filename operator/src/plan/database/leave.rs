@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Reclaim};
 
 use super::{
-    DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, health,
+    DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, attempts, health,
     preflight::reasons_against,
 };
 use crate::{
@@ -14,11 +15,8 @@ use crate::{
     validate::Rack,
 };
 
-/// Attempts before a person is told. After them it is tried on, but seldom.
-const ATTEMPTS: i32 = 3;
-const SELDOM: Duration = Duration::from_mins(30);
-/// The first wait between two attempts; each further one is twice as long.
-const BACKOFF: Duration = Duration::from_secs(30);
+/// How long a pod may lack a machine before it is taken for lost.
+const LOST: Duration = Duration::from_mins(5);
 /// Nodes that have to confirm that another one has left, where there are so many.
 const WITNESSES: usize = 2;
 /// Begins with the last node of the first rack that should become smaller.
@@ -93,7 +91,16 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
     }
     let view = match own {
         Ok(view) => view,
-        Err(why) => return wait(format!("it cannot be asked: {why}")),
+        Err(why) => {
+            if let Some(words) = lost(sight, name) {
+                nodes.trouble = Some(DatabaseTrouble::LeaverLost {
+                    pod: name.to_owned(),
+                    host_id: host_id.clone(),
+                    words,
+                });
+            }
+            return wait(format!("it cannot be asked: {why}"));
+        }
     };
     if let (Mode::Decommissioned, Err(doubt)) = (view.mode, &proof) {
         return wait(format!(
@@ -125,11 +132,42 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
     })
 }
 
+/// What has become of a node that will not come back by itself: its disk is another one, or its machine is gone with
+/// a volume that no other machine can have.
+fn lost(sight: &Sight<'_>, name: &str) -> Option<String> {
+    let pod = sight.pod(name)?;
+    let since = |at: Timestamp| sight.now.duration_since(at).unsigned_abs();
+    match health::phase(sight, pod) {
+        Ok(Phase::Waiting {
+            disk: Disk::Blank | Disk::Begun | Disk::Unmarked,
+        }) => Some("its disk came back without its data".to_owned()),
+        Ok(Phase::Waiting {
+            disk: Disk::Known { .. },
+        }) => None,
+        Ok(Phase::Unreachable { .. } | Phase::Running(_)) | Err(_) => {
+            let stuck = |at: Option<Timestamp>| at.is_some_and(|at| since(at) >= LOST);
+            if pod.terminating && pod.deadline.is_some_and(|at| at < sight.now) {
+                let words =
+                    "its pod was to be gone some minutes ago, as one is on a machine that is lost";
+                stuck(pod.deadline).then(|| words.to_owned())
+            } else if !pod.scheduled {
+                let trouble = pod.trouble.as_deref().unwrap_or("no machine takes it");
+                let words =
+                    || format!("its pod has not found a machine for some minutes: {trouble}");
+                stuck(pod.created).then(words)
+            } else {
+                None
+            }
+        }
+    }
+}
+
 /// Whether the node still has data that is counted with, in its own eyes.
 fn is_in(view: &View) -> bool {
     match view.mode {
         Mode::Starting
         | Mode::Joining
+        | Mode::JoinFailed
         | Mode::Normal
         | Mode::Leaving
         | Mode::DecommissionFailed
@@ -148,7 +186,7 @@ fn tell(
     host_id: &str,
 ) -> Result<Option<Order>, String> {
     let error = view.decommission_error().or_else(|| record.error.clone());
-    if record.attempts >= ATTEMPTS {
+    if record.attempts >= attempts::BOUND {
         nodes.trouble = Some(DatabaseTrouble::DecommissionFailed {
             pod: record.name.clone(),
             attempts: record.attempts,
@@ -157,11 +195,7 @@ fn tell(
                 .unwrap_or_else(|| "it said nothing".to_owned()),
         });
     }
-    let pause = match record.attempts {
-        0 => Duration::ZERO,
-        n if n < ATTEMPTS => BACKOFF * 2_u32.pow(u32::try_from(n - 1).unwrap_or(0)),
-        _ => SELDOM,
-    };
+    let pause = attempts::pause(record.attempts);
     let waited = sight.now.duration_since(record.since.0).unsigned_abs();
     if waited < pause {
         change(nodes, &record.name, |r| r.error.clone_from(&error));

@@ -14,6 +14,7 @@
 //! happens in between, at most one member's copies are away.
 
 mod adopt;
+mod attempts;
 mod back;
 mod health;
 mod join;

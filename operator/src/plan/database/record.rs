@@ -16,6 +16,13 @@ pub(super) fn seen(sight: &Sight<'_>, nodes: &mut NodesStep) {
             continue;
         };
         let Some(host_id) = view.serves() else {
+            // Who it will be: the others see it come, and must not wait for it to be gone.
+            let joining = nodes.records.iter_mut().find(|r| {
+                r.name == pod.name && r.state == DatabaseNodeState::Joining && r.host_id.is_none()
+            });
+            if let Some(joining) = joining {
+                joining.host_id.clone_from(&view.host_id);
+            }
             continue;
         };
         let member = DatabaseNode {

@@ -265,6 +265,101 @@ fn a_decommission_that_fails_is_tried_three_times_and_then_told_in_the_databases
 }
 
 #[test]
+fn a_join_that_fails_is_tried_three_times_and_then_told() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.join_fails = true;
+    sim.log.clear();
+    sim.respec(&spec(2, &[3, 2]));
+    for _ in 0..60 {
+        sim.turn(usize::MAX);
+    }
+    assert_eq!(
+        sim.log,
+        [
+            "a has 3",
+            "start chat-db-a-2",
+            "start chat-db-a-2",
+            "start chat-db-a-2"
+        ]
+    );
+    assert_eq!(
+        trouble(&sim),
+        "chat-db-a-2 has tried 3 times to take over its share of the data and could not: the log of its container \
+         database tells why"
+    );
+    assert_eq!(sim.members().len(), 5, "it is up, and none yet");
+    // It is tried on, but seldom.
+    sim.join_fails = false;
+    for _ in 0..200 {
+        sim.turn(usize::MAX);
+    }
+    assert_eq!(trouble(&sim), "");
+    assert!(sim.told().iter().all(|r| r.ends_with("Member")));
+}
+
+#[test]
+fn a_replacement_that_fails_is_tried_again() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.lose_disk("chat-db-a-1");
+    sim.join_fails = true;
+    for _ in 0..60 {
+        sim.turn(usize::MAX);
+    }
+    assert!(
+        trouble(&sim).contains("has tried 3 times"),
+        "{}",
+        trouble(&sim)
+    );
+    sim.join_fails = false;
+    for _ in 0..200 {
+        sim.turn(usize::MAX);
+    }
+    assert_eq!(sim.members(), ALL);
+}
+
+#[test]
+fn a_leaving_node_that_loses_its_disk_is_told() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.respec(&spec(2, &[2, 1]));
+    sim.turn(usize::MAX);
+    assert_eq!(sim.told()[3], "chat-db-b-1 Leaving");
+    let host_id = sim.records[3].host_id.clone().unwrap();
+    sim.lose_disk("chat-db-b-1");
+    sim.run();
+    assert_eq!(
+        trouble(&sim),
+        format!(
+            "chat-db-b-1 cannot leave the database any more, because its disk came back without its data: put its \
+             volume back, or run nodetool removenode {host_id} in the pod of another node, which has the others copy \
+             what it held; the rest goes on by itself"
+        )
+    );
+    sim.ring.retain(|n| n.host_id != host_id);
+    sim.run();
+    assert_eq!(trouble(&sim), "");
+    assert_eq!(sim.members(), ALL[..3]);
+    assert_eq!(sim.racks["b"].replicas, 1);
+}
+
+#[test]
+fn a_leaving_node_whose_machine_is_lost_is_told_after_some_minutes() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.respec(&spec(2, &[2, 1]));
+    sim.turn(usize::MAX);
+    sim.lose_machine("chat-db-b-1");
+    sim.turn(usize::MAX);
+    assert_eq!(trouble(&sim), "");
+    for _ in 0..40 {
+        sim.turn(usize::MAX);
+    }
+    assert!(
+        trouble(&sim).contains("has not found a machine for some minutes"),
+        "{}",
+        trouble(&sim)
+    );
+}
+
+#[test]
 fn a_node_that_never_started_goes_without_a_word() {
     let mut sim = Sim::up(&two_and_two());
     sim.unreachable = vec!["chat-db-a-0".to_owned()];

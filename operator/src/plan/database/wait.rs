@@ -135,6 +135,22 @@ pub enum DatabaseTrouble {
         /// The database's own words.
         error: String,
     },
+    /// A node could not join, or not take its old place, again and again.
+    JoinFailed {
+        /// Its pod.
+        pod: String,
+        /// How often it tried.
+        attempts: i32,
+    },
+    /// A node that was to leave has lost what it was to give away.
+    LeaverLost {
+        /// Its pod.
+        pod: String,
+        /// Who it is.
+        host_id: String,
+        /// What has become of it.
+        words: String,
+    },
     /// A disk is not what it was, and nothing that could be done about it is safe.
     DiskLost {
         /// The pod.
@@ -155,6 +171,8 @@ impl DatabaseTrouble {
     pub fn reason(&self) -> Reason {
         match self {
             Self::DecommissionFailed { .. } => Reason::DecommissionFailed,
+            Self::JoinFailed { .. } => Reason::JoinFailed,
+            Self::LeaverLost { .. } => Reason::LeaverLost,
             Self::DiskLost { .. } => Reason::DiskLost,
             Self::ReclaimForbidden { .. } => Reason::ReclaimForbidden,
         }
@@ -171,6 +189,21 @@ impl fmt::Display for DatabaseTrouble {
             } => write!(
                 f,
                 "{pod} was told {attempts} times to leave the database and could not: {error}"
+            ),
+            Self::JoinFailed { pod, attempts } => write!(
+                f,
+                "{pod} has tried {attempts} times to take over its share of the data and could not: the log of its \
+                 container database tells why"
+            ),
+            Self::LeaverLost {
+                pod,
+                host_id,
+                words,
+            } => write!(
+                f,
+                "{pod} cannot leave the database any more, because {words}: put its volume back, or run nodetool \
+                 removenode {host_id} in the pod of another node, which has the others copy what it held; the rest \
+                 goes on by itself"
             ),
             Self::DiskLost { pod, words } => write!(f, "{pod}: {words}"),
             Self::ReclaimForbidden { claim } => write!(

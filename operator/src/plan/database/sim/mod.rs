@@ -36,8 +36,11 @@ pub(crate) struct Sim {
     pub(crate) agentless: Option<String>,
     pub(crate) free_bytes: u64,
     pub(crate) decommission_fails: bool,
+    pub(crate) join_fails: bool,
     /// As many nodes are down at once, at most.
     pub(crate) may_be_down: usize,
+    /// Pods whose volume is on a machine that is lost.
+    pub(crate) stranded: BTreeSet<String>,
     /// There is no right to delete claims.
     pub(crate) keeps_claims: bool,
     pub(crate) unreachable: Vec<String>,
@@ -45,6 +48,10 @@ pub(crate) struct Sim {
     pub(crate) super_disks: BTreeMap<String, crate::super_disk::SuperDiskSeen>,
     pub(crate) bad_template: Option<String>,
     pub(crate) log: Vec<String>,
+    /// Nodes that could not join.
+    failed: BTreeSet<String>,
+    /// Whose place each joining node takes.
+    replaces: BTreeMap<String, String>,
     /// Nodes that were decommissioned.
     gone: BTreeSet<String>,
     /// Number of the records: what was decided by other ones is not recorded.
@@ -65,6 +72,7 @@ pub(crate) struct Set {
 
 #[derive(Clone)]
 pub(crate) struct Pod {
+    created: Timestamp,
     pub(crate) uid: String,
     pub(crate) revision: String,
     pub(crate) ip: String,
@@ -115,12 +123,16 @@ impl Sim {
             agentless: None,
             free_bytes: 1 << 40,
             decommission_fails: false,
+            join_fails: false,
             may_be_down: 1,
+            stranded: BTreeSet::new(),
             keeps_claims: false,
             unreachable: Vec::new(),
             super_disks: BTreeMap::new(),
             bad_template: None,
             log: Vec::new(),
+            failed: BTreeSet::new(),
+            replaces: BTreeMap::new(),
             gone: BTreeSet::new(),
             recorded: 0,
             serial: 0,

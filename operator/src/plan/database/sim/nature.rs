@@ -8,8 +8,12 @@ impl Sim {
     pub(crate) fn move_on(&mut self) {
         self.clock += jiff::SignedDuration::from_secs(10);
         // Nodes: what was begun ends.
+        if self.join_fails {
+            let joining = self.ring.iter().filter(|n| n.state == NodeState::Joining);
+            self.failed.extend(joining.map(|n| n.host_id.clone()));
+        }
         for node in &mut self.ring {
-            if node.state == NodeState::Joining {
+            if node.state == NodeState::Joining && !self.failed.contains(&node.host_id) {
                 node.state = NodeState::Normal;
                 let pod = self
                     .pods
@@ -24,6 +28,13 @@ impl Sim {
                 }
             }
         }
+        let joined = |id: &str| {
+            let mut ring = self.ring.iter();
+            ring.any(|n| n.host_id == id && n.state == NodeState::Normal)
+        };
+        let replaced = self.replaces.iter().filter(|(new, _)| joined(new));
+        let replaced: Vec<_> = replaced.map(|(_, old)| old.clone()).collect();
+        self.ring.retain(|n| !replaced.contains(&n.host_id));
         for pod in self.pods.values_mut() {
             if pod.decommission == Some(Decommission::Running) {
                 pod.decommission = Some(Decommission::Done);
@@ -78,6 +89,7 @@ impl Sim {
         });
         let ip = format!("10.0.0.{}", self.serial);
         let mut started = Pod {
+            created: self.clock,
             uid,
             revision: revision.to_owned(),
             ip: ip.clone(),
@@ -94,7 +106,7 @@ impl Sim {
             Disk::Unmarked if !self.has_agent(&started) => self.disks[pod].of.clone(),
             Disk::Known { .. } | Disk::Blank | Disk::Begun | Disk::Unmarked => None,
         };
-        if let Some(host_id) = own
+        if let Some(host_id) = own.filter(|_| !self.stranded.contains(pod))
             && self.bad_template.as_deref() != Some(revision)
         {
             self.come_up(pod, &host_id, ip);
@@ -120,9 +132,12 @@ impl Sim {
         }
     }
 
-    /// The pod goes; what it was in the ring is down.
+    /// The pod goes; what it was in the ring is down, and forgotten if it was on its way in.
     pub(crate) fn stop(&mut self, pod: &str) {
         if let Some(gone) = self.pods.remove(pod) {
+            self.ring.retain(|node| {
+                Some(&node.host_id) != gone.host_id.as_ref() || node.state != NodeState::Joining
+            });
             for node in &mut self.ring {
                 if Some(&node.host_id) == gone.host_id.as_ref() {
                     node.up = false;
@@ -144,6 +159,12 @@ impl Sim {
     pub(crate) fn delete_set(&mut self, rack: &str) {
         self.scale(rack, 0);
         self.racks.remove(rack);
+    }
+
+    /// The machine under a pod is lost, and with it the only way to its volume.
+    pub(crate) fn lose_machine(&mut self, pod: &str) {
+        self.stop(pod);
+        self.stranded.insert(pod.to_owned());
     }
 
     /// The disk under a pod is lost, with the pod.

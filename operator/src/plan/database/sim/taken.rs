@@ -66,9 +66,7 @@ impl Sim {
                     self.pods.get_mut(&pod.name).unwrap().host_id = Some(host_id);
                     return;
                 }
-                if let Some(lost) = &order.replace {
-                    self.ring.retain(|n| n.host_id != lost.host_id);
-                } else if order.seeds == [live.ip.clone()] {
+                if order.replace.is_none() && order.seeds == [live.ip.clone()] {
                     assert!(self.ring.is_empty(), "a second database was begun");
                 }
                 let kept = self.disks[&pod.name].of.clone();
@@ -89,6 +87,10 @@ impl Sim {
                     return;
                 }
                 let host_id = self.uuid();
+                if let Some(lost) = &order.replace {
+                    // Until it has the data.
+                    self.replaces.insert(host_id.clone(), lost.host_id.clone());
+                }
                 self.ring.push(Node {
                     host_id: host_id.clone(),
                     address: live.ip,
