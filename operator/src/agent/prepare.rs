@@ -109,6 +109,7 @@ async fn by_itself(args: &PrepareArgs) -> Start {
         pod_uid: args.common.pod_uid.clone(),
         seeds: seeds.iter().map(ToString::to_string).collect(),
         replace: None,
+        ignore_dead: Vec::new(),
     }
 }
 

@@ -214,6 +214,9 @@ pub struct Start {
     /// The node whose place it takes, if it takes one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace: Option<Node>,
+    /// Nodes that are down and that it must not wait for while it takes that place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignore_dead: Vec<String>,
 }
 
 /// Body of `POST /v1/decommission`: who is meant, twice, so that no later one can be.

@@ -55,6 +55,7 @@ fn start(pod_uid: &str) -> Start {
         pod_uid: pod_uid.to_owned(),
         seeds: vec!["10.0.0.7".to_owned()],
         replace: None,
+        ignore_dead: Vec::new(),
     }
 }
 

@@ -113,6 +113,7 @@ fn order(sight: &Sight<'_>, pod: &PodSeen) -> Option<Order> {
         pod_uid,
         seeds,
         replace: None,
+        ignore_dead: Vec::new(),
     };
     Some(Order::Start {
         pod: pod.clone(),

@@ -21,7 +21,9 @@ mod join;
 mod leave;
 mod preflight;
 mod record;
+mod replace;
 mod roll;
+mod room;
 mod super_disks;
 mod wait;
 
@@ -201,9 +203,9 @@ fn racks(
     };
     for rack in &sight.database.racks {
         let Some(seen) = sight.world.racks.get(&rack.name) else {
-            let wanted = turns.all_before || leave::held(sight, nodes, rack) > 0;
+            let wanted = turns.all_before || room::held(sight, nodes, rack) > 0;
             if wanted && !sight.cluster.lacks_certificates() {
-                let (members, wait) = leave::room(sight, nodes, rack, 0);
+                let (members, wait) = room::room(sight, nodes, rack, 0);
                 out.push(RackStep {
                     rack: rack.name.clone(),
                     members,
@@ -219,7 +221,7 @@ fn racks(
             turns.all_before = false;
             continue;
         };
-        let (members, room) = leave::members(sight, nodes, rack, seen);
+        let (members, room) = room::members(sight, nodes, rack, seen);
         let roll = roll::decide(sight, nodes, rack, seen, &mut turns);
         let complete = seen.observed
             && seen.replicas == rack.members
