@@ -117,6 +117,10 @@ pub enum Reason {
     DatabaseRolling,
     /// A database node joins.
     NodeJoining,
+    /// A database node is a member now.
+    NodeJoined,
+    /// Other nodes have confirmed that a database node is gone.
+    NodeLeft,
     /// A database node whose disk came back empty takes its old place.
     NodeReplacing,
     /// A database node gives its data away.
@@ -294,6 +298,8 @@ impl Reason {
             Self::DatabaseUnhealthy => "DatabaseUnhealthy",
             Self::DatabaseRolling => "DatabaseRolling",
             Self::NodeJoining => "NodeJoining",
+            Self::NodeJoined => "NodeJoined",
+            Self::NodeLeft => "NodeLeft",
             Self::NodeReplacing => "NodeReplacing",
             Self::NodeLeaving => "NodeLeaving",
             Self::ScaleDownRefused => "ScaleDownRefused",

@@ -92,6 +92,10 @@ pub struct Waiting {
     /// What is waited for, with names and numbers.
     pub message: String,
 
+    /// The database pod that it is about, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+
     /// Since when.
     pub since: Time,
 }

@@ -63,6 +63,20 @@ pub enum DatabaseWait {
 }
 
 impl DatabaseWait {
+    /// The pod that it is about, where it is about one.
+    #[must_use]
+    pub fn pod(&self) -> Option<&str> {
+        match self {
+            Self::Health { .. } => None,
+            Self::Rolling { pod, .. }
+            | Self::Joining { pod, .. }
+            | Self::Replacing { pod, .. }
+            | Self::Leaving { pod, .. }
+            | Self::Refused { pod, .. }
+            | Self::FormerClaim { pod, .. } => Some(pod),
+        }
+    }
+
     /// One word for it.
     #[must_use]
     pub fn reason(&self) -> Reason {
