@@ -62,7 +62,15 @@ impl Members for Scylla {
             .as_ref()
             .map(|_| tls())
             .unwrap_or_default();
-        let start = format!("shards={shards}\ncpus=\"--smp $shards\"\n{pin}{tls}{START}");
+        let developer_mode = place.database.developer_mode;
+        // A disk that may be anything is not measured.
+        let unmeasured = if developer_mode {
+            "unset SCYLLA_IO\n"
+        } else {
+            ""
+        };
+        let start =
+            format!("{unmeasured}shards={shards}\ncpus=\"--smp $shards\"\n{pin}{tls}{START}");
         let mut args = vec![
             "--cluster-name".to_owned(),
             place.cluster_name.clone(),
@@ -77,7 +85,7 @@ impl Members for Scylla {
             // Whoever reaches the REST API can wipe the node.
             ("--api-address", "127.0.0.1"),
             // The image's own default is a mode for laptops that skips every check.
-            ("--developer-mode", "0"),
+            ("--developer-mode", if developer_mode { "1" } else { "0" }),
             ("--overprovisioned", overprovisioned),
             ("--authenticator", "PasswordAuthenticator"),
             ("--authorizer", "CassandraAuthorizer"),

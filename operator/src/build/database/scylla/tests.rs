@@ -2,6 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
+use k8s_openapi::api::core::v1::Container;
 use tokio::process::Command;
 
 use crate::{
@@ -53,13 +54,22 @@ async fn started(spec: &str, cpus: u32, start: &str, dir: &Path) -> Option<Strin
 }
 
 fn script(spec: &str) -> String {
+    container(spec).command.unwrap()[2].clone()
+}
+
+fn arguments(spec: &str) -> Vec<String> {
+    container(spec).args.unwrap()
+}
+
+/// The database's own.
+fn container(spec: &str) -> Container {
     let objects = all(&fixtures::cluster(spec));
     let set = objects.into_iter().find_map(|object| match object {
         Object::StatefulSet(set) if set.metadata.name.as_deref() == Some("chat-db-a") => Some(set),
         _ => None,
     });
     let pod = set.unwrap().spec.unwrap().template.spec.unwrap();
-    pod.containers[0].command.as_ref().unwrap()[2].clone()
+    pod.containers[0].clone()
 }
 
 const SEEDS: &str = "export SCYLLA_SEEDS='10.0.0.1'\n";
@@ -97,6 +107,32 @@ async fn a_disk_is_measured_on_its_first_start_and_its_figures_are_used_ever_aft
             "--evaluation-directory /var/lib/scylla --properties-file {}.new --smp 2\n",
             figures.display()
         )
+    );
+}
+
+#[tokio::test]
+async fn developer_mode_is_for_who_asks_and_measures_nothing() {
+    let mode = |spec: &str| {
+        let args = arguments(spec);
+        let at = args.iter().position(|a| a == "--developer-mode").unwrap();
+        args[at + 1].clone()
+    };
+    assert_eq!(mode(SCYLLA), "0");
+    let asked = SCYLLA.replace("database:\n", "database:\n  developerMode: true\n");
+    assert_eq!(mode(&asked), "1");
+    let dir = tempfile::tempdir().unwrap();
+    let start = format!(
+        "{SEEDS}export SCYLLA_IO='{}/figures.yaml'\n",
+        dir.path().display()
+    );
+    let said = started(&asked, 16, &start, dir.path()).await.unwrap();
+    assert_eq!(said, "--seeds 10.0.0.1 --smp 2 --io-setup 0");
+    let cassandra =
+        fixtures::CASSANDRA.replace("database:\n", "database:\n  developerMode: false\n");
+    let odd = fixtures::try_cluster(&cassandra).unwrap_err();
+    assert_eq!(
+        odd.to_string(),
+        "spec.database.developerMode: goes with engine Scylla only"
     );
 }
 
