@@ -26,10 +26,13 @@ fi
 exec /docker-entrypoint.py \"$@\" --seeds \"$SCYLLA_SEEDS\" ${SCYLLA_REPLACE:-} $cpus $io";
 
 /// One reactor on each CPU that the kubelet has set aside for this container alone, where it has: then it sees as
-/// many as it has shards, and no others.
+/// many as it has shards, and no others. Which they are is in a file of another name with version 1 of cgroups; without
+/// one of them nothing is pinned.
 const PIN: &str = "\
 if [ \"$(nproc)\" = \"$shards\" ]; then
-  cpus=\"$cpus --cpuset $(cat /sys/fs/cgroup/cpuset.cpus.effective)\"
+  for own in /sys/fs/cgroup/cpuset.cpus.effective /sys/fs/cgroup/cpuset/cpuset.effective_cpus; do
+    if [ -s \"$own\" ]; then cpus=\"$cpus --cpuset $(cat \"$own\")\"; break; fi
+  done
 fi
 ";
 

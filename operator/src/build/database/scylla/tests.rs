@@ -17,6 +17,17 @@ use crate::{
 /// so many CPUs, an `iotune` that writes figures, an entrypoint that tells its arguments. The arguments after
 /// those of the container.
 async fn started(spec: &str, cpus: u32, start: &str, dir: &Path) -> Option<String> {
+    started_with(spec, cpus, start, dir, Some(2)).await
+}
+
+/// The same with this version of cgroups, or none.
+async fn started_with(
+    spec: &str,
+    cpus: u32,
+    start: &str,
+    dir: &Path,
+    cgroups: Option<u32>,
+) -> Option<String> {
     let script = script(spec);
     let file = |name: &str, text: &str| {
         let path = dir.join(name);
@@ -31,8 +42,18 @@ async fn started(spec: &str, cpus: u32, start: &str, dir: &Path) -> Option<Strin
             file("entrypoint", "#!/bin/sh\necho \"$*\"\n"),
         ),
         (
+            "/sys/fs/cgroup/cpuset/cpuset.effective_cpus",
+            match cgroups {
+                Some(1) => file("cpuset-1", "4-5\n"),
+                _ => "/nowhere".to_owned(),
+            },
+        ),
+        (
             "/sys/fs/cgroup/cpuset.cpus.effective",
-            file("cpuset", "4-5\n"),
+            match cgroups {
+                Some(2) => file("cpuset-2", "4-5\n"),
+                _ => "/nowhere".to_owned(),
+            },
         ),
     ];
     file("nproc", &format!("#!/bin/sh\necho {cpus}\n"));
@@ -79,6 +100,10 @@ async fn reactors_are_pinned_where_the_kubelet_has_set_cpus_aside() {
     let dir = tempfile::tempdir().unwrap();
     let own = started(SCYLLA, 2, SEEDS, dir.path()).await.unwrap();
     assert_eq!(own, "--seeds 10.0.0.1 --smp 2 --cpuset 4-5 --io-setup 0");
+    let old = started_with(SCYLLA, 2, SEEDS, dir.path(), Some(1)).await;
+    assert_eq!(old.unwrap(), own);
+    let none = started_with(SCYLLA, 2, SEEDS, dir.path(), None).await;
+    assert_eq!(none.unwrap(), "--seeds 10.0.0.1 --smp 2 --io-setup 0");
     let shared = started(SCYLLA, 16, SEEDS, dir.path()).await.unwrap();
     assert_eq!(shared, "--seeds 10.0.0.1 --smp 2 --io-setup 0");
     let bursts = SCYLLA.replace("limits:", "requests: { cpu: 100m }, limits:");
