@@ -54,6 +54,10 @@ pub struct ReadStateClusterStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub database_nodes: Vec<DatabaseNode>,
 
+    /// Whole GiB free on the fullest disk of the database nodes that could be asked. Absent: none could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database_free_gib: Option<i64>,
+
     /// The super-disks of the database pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]

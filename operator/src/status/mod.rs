@@ -119,6 +119,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         database_nodes: spec
             .as_ref()
             .map_or_else(|_| world.records.clone(), |decided| decided.records(world)),
+        database_free_gib: nodes::free_gib(world),
         super_disks: super_disks::entries(world, *before, now),
         slots: format!("{}/{SLOTS}", plan::served(world)),
         slots_moving: plan::slots_moving(world),

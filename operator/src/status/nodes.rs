@@ -1,4 +1,4 @@
-//! The steps of database nodes, each told once.
+//! Database nodes: their steps, each told once, and how full their disks are.
 
 use kube::runtime::events::{Event, EventType};
 use readstates_operator_api::{
@@ -6,6 +6,27 @@ use readstates_operator_api::{
 };
 
 use super::events::event;
+use crate::{
+    engine::{Phase, Report},
+    observe::{Seen, World},
+};
+
+/// What is free on the fullest disk, in whole GiB: a status that told every byte would be written at every look.
+pub(super) fn free_gib(world: &World) -> Option<i64> {
+    let reports = world.nodes.reports.values();
+    let free = reports.filter_map(|seen| match seen {
+        Seen::Known(Report {
+            phase: Phase::Running(view),
+            ..
+        }) => Some(view.free_bytes >> 30),
+        Seen::Known(Report {
+            phase: Phase::Waiting { .. } | Phase::Unreachable { .. },
+            ..
+        })
+        | Seen::Unknown(_) => None,
+    });
+    free.min().and_then(|gib| i64::try_from(gib).ok())
+}
 
 /// Whether a wait for this reason is one for a step that [`news`] tells of.
 pub(super) fn tells(reason: &str) -> bool {
