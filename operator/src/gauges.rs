@@ -2,13 +2,16 @@
 //! for every scrape, so that those of a cluster end with it.
 
 use std::{
+    collections::BTreeMap,
     fmt::Write as _,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use jiff::Timestamp;
 use kube::{ResourceExt, runtime::reflector::Store};
-use readstates_operator_api::{ReadStateCluster, ReadStateClusterStatus};
+use readstates_operator_api::{
+    DatabaseNodeState, ReadStateCluster, ReadStateClusterStatus, SuperDiskState,
+};
 
 /// The clusters that this process reconciles; none while it does not lead.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +43,7 @@ struct Gauge {
     of: fn(&ReadStateClusterStatus) -> Option<i64>,
 }
 
-const GAUGES: [Gauge; 5] = [
+const GAUGES: [Gauge; 6] = [
     Gauge {
         name: "readstates_cluster_states",
         help: "Read states in memory, over all cache pods.",
@@ -60,6 +63,11 @@ const GAUGES: [Gauge; 5] = [
         name: "readstates_cluster_slots_taken_over",
         help: "Slots taken over from cache pods that ended without handing them on.",
         of: |s| s.slots_taken_over,
+    },
+    Gauge {
+        name: "readstates_cluster_database_free_bytes",
+        help: "Bytes free on the fullest disk of a database node, rounded down to whole GiB.",
+        of: |s| s.database_free_gib.map(|gib| gib << 30),
     },
     Gauge {
         name: "readstates_cluster_ring_number",
@@ -102,6 +110,24 @@ fn render(clusters: &[Arc<ReadStateCluster>], now: Timestamp) -> String {
             Some((format!("{labels},reason=\"{}\"", waiting.reason), seconds))
         }),
     );
+    family(
+        &mut out,
+        "readstates_cluster_database_nodes",
+        "Nodes of the database that the operator runs, by state.",
+        named.iter().flat_map(|(labels, status)| {
+            let nodes = status.database_nodes.iter();
+            by_state(labels, nodes.map(|node| node_state(node.state)))
+        }),
+    );
+    family(
+        &mut out,
+        "readstates_cluster_super_disks",
+        "Super-disks of database pods, by state.",
+        named.iter().flat_map(|(labels, status)| {
+            let disks = status.super_disks.iter();
+            by_state(labels, disks.map(|disk| disk_state(disk.state)))
+        }),
+    );
     for Gauge { name, help, of } in GAUGES {
         let known = named
             .iter()
@@ -122,6 +148,44 @@ fn family(
     let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n");
     for (labels, value) in gauges {
         let _ = writeln!(out, "{name}{{{labels}}} {value}");
+    }
+}
+
+/// How many are in each state.
+fn by_state(
+    labels: &str,
+    states: impl Iterator<Item = &'static str>,
+) -> impl Iterator<Item = (String, i64)> {
+    let mut counts = BTreeMap::new();
+    for state in states {
+        *counts.entry(state).or_insert(0) += 1;
+    }
+    let labels = labels.to_owned();
+    let gauges = counts.into_iter();
+    gauges.map(move |(state, count)| (format!("{labels},state=\"{state}\""), count))
+}
+
+fn node_state(state: DatabaseNodeState) -> &'static str {
+    match state {
+        DatabaseNodeState::Joining => "Joining",
+        DatabaseNodeState::Member => "Member",
+        DatabaseNodeState::Replacing => "Replacing",
+        DatabaseNodeState::Leaving => "Leaving",
+        DatabaseNodeState::Left => "Left",
+    }
+}
+
+fn disk_state(state: SuperDiskState) -> &'static str {
+    match state {
+        SuperDiskState::Waiting => "Waiting",
+        SuperDiskState::Refused => "Refused",
+        SuperDiskState::Failed => "Failed",
+        SuperDiskState::Assembling => "Assembling",
+        SuperDiskState::Healthy => "Healthy",
+        SuperDiskState::Rebuilding => "Rebuilding",
+        SuperDiskState::FastLost => "FastLost",
+        SuperDiskState::DurableLost => "DurableLost",
+        SuperDiskState::Unknown => "Unknown",
     }
 }
 
@@ -158,9 +222,14 @@ mod tests {
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             })
         };
+        let node = |name: &str, state: &str| json!({ "name": name, "rack": "a", "state": state, "since": "2026-01-01T00:00:00Z" });
         let chat = json!({
             "conditions": [condition("Available", "True"), condition("RingStable", "Unknown")],
-            "states": 7, "slotsMoving": 0,
+            "states": 7, "slotsMoving": 0, "databaseFreeGib": 3,
+            "databaseNodes": [node("a-0", "Member"), node("a-1", "Member"), node("b-0", "Joining")],
+            "superDisks": [{
+                "name": "a-0", "state": "FastLost", "message": "", "since": "2026-01-01T00:00:00Z",
+            }],
             "waitingOn": { "reason": "NodeJoining", "message": "", "since": "2026-01-01T00:00:00Z" },
         });
         let text = render(&[cluster("chat", chat), cluster("new", json!(null))], now);
@@ -171,8 +240,12 @@ mod tests {
                 r#"readstates_cluster_condition{namespace="ns",name="chat",condition="Available"} 1"#,
                 r#"readstates_cluster_condition{namespace="ns",name="chat",condition="RingStable"} -1"#,
                 r#"readstates_cluster_waiting_seconds{namespace="ns",name="chat",reason="NodeJoining"} 60"#,
+                r#"readstates_cluster_database_nodes{namespace="ns",name="chat",state="Joining"} 1"#,
+                r#"readstates_cluster_database_nodes{namespace="ns",name="chat",state="Member"} 2"#,
+                r#"readstates_cluster_super_disks{namespace="ns",name="chat",state="FastLost"} 1"#,
                 r#"readstates_cluster_states{namespace="ns",name="chat"} 7"#,
                 r#"readstates_cluster_slots_moving{namespace="ns",name="chat"} 0"#,
+                r#"readstates_cluster_database_free_bytes{namespace="ns",name="chat"} 3221225472"#,
             ]
         );
     }

@@ -56,7 +56,7 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
     let mut asked = Ok(());
     let (plan, applied) = match &valid {
         Ok(valid) => {
-            let plan = plan(valid, &world, now);
+            let mut plan = plan(valid, &world, now);
             let planned = telemetry::stepped(Step::Plan, observed);
             let applied = if valid.paused {
                 Applied::All
@@ -65,7 +65,9 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
                 apply::delete_jobs(&ctx.client, &id, &plan.jobs_to_delete).await?;
                 let token = world.nodes.token.as_ref();
                 let agents = ctx.agents.as_ref();
-                apply::carry_out(&ctx.client, agents, &id, token, &plan.database).await?;
+                let nodes = &plan.database;
+                let kept = apply::carry_out(&ctx.client, agents, &id, token, nodes).await?;
+                plan.database.trouble = plan.database.trouble.take().or(kept);
                 // What is done after it must not rest on what a watch told.
                 let nothing = Known::default();
                 let known = if plan.acts() { &nothing } else { &ctx.known };

@@ -117,6 +117,10 @@ pub enum Reason {
     DatabaseRolling,
     /// A database node joins.
     NodeJoining,
+    /// A database node is a member now.
+    NodeJoined,
+    /// Other nodes have confirmed that a database node is gone.
+    NodeLeft,
     /// A database node whose disk came back empty takes its old place.
     NodeReplacing,
     /// A database node gives its data away.
@@ -125,8 +129,14 @@ pub enum Reason {
     ScaleDownRefused,
     /// A database node could not leave; the message has the database's own words.
     DecommissionFailed,
+    /// A database node could not join, or not take its old place, again and again.
+    JoinFailed,
+    /// A database node that was to leave has lost its disk or its machine.
+    LeaverLost,
     /// A database node's disk came back empty or with other data, and nobody has a copy that could be trusted.
     DiskLost,
+    /// The operator has no right to delete the claim of a database node that has left.
+    ReclaimForbidden,
     /// A new node waits until the claim of the node that was in its place is gone.
     ClaimOfFormerNode,
     /// This operator would make database pods differently.
@@ -288,11 +298,16 @@ impl Reason {
             Self::DatabaseUnhealthy => "DatabaseUnhealthy",
             Self::DatabaseRolling => "DatabaseRolling",
             Self::NodeJoining => "NodeJoining",
+            Self::NodeJoined => "NodeJoined",
+            Self::NodeLeft => "NodeLeft",
             Self::NodeReplacing => "NodeReplacing",
             Self::NodeLeaving => "NodeLeaving",
             Self::ScaleDownRefused => "ScaleDownRefused",
             Self::DecommissionFailed => "DecommissionFailed",
+            Self::JoinFailed => "JoinFailed",
+            Self::LeaverLost => "LeaverLost",
             Self::DiskLost => "DiskLost",
+            Self::ReclaimForbidden => "ReclaimForbidden",
             Self::ClaimOfFormerNode => "ClaimOfFormerNode",
             Self::UpdateAvailable => "UpdateAvailable",
             Self::UpToDate => "UpToDate",

@@ -69,6 +69,9 @@ use crate::{SuperDiskSpec, TlsSpec};
             "superDisk cannot be added or removed: the volumes are made with it or without it. Make a new \
              ReadStateCluster"
         ).reason(Reason::FieldValueForbidden),
+    validation = Rule::new("!has(self.developerMode) || (has(self.engine) && self.engine == 'Scylla')")
+        .message("developerMode goes with engine Scylla only")
+        .field_path(".developerMode"),
     validation = Rule::new("!has(self.tls) || !has(self.embedded)")
         .message("tls goes with engine and external only: an embedded store is spoken to by nobody")
         .field_path(".tls"),
@@ -146,6 +149,11 @@ pub struct DatabaseSpec {
         validation = Rule::new("self.name != ''").message("secretRef.name must not be empty")
     )]
     pub secret_ref: Option<LocalObjectReference>,
+
+    /// ScyllaDB only: skip its checks of disk and machine and measure no disk, for laptops and tests. Default: false.
+    /// Never for data that anybody misses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub developer_mode: Option<bool>,
 
     /// Speak CQL over TLS, and over nothing else. Default: in the clear. With `engine` it cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -54,6 +54,10 @@ pub struct ReadStateClusterStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub database_nodes: Vec<DatabaseNode>,
 
+    /// Whole GiB free on the fullest disk of the database nodes that could be asked. Absent: none could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database_free_gib: Option<i64>,
+
     /// The super-disks of the database pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
@@ -91,6 +95,10 @@ pub struct Waiting {
 
     /// What is waited for, with names and numbers.
     pub message: String,
+
+    /// The database pod that it is about, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
 
     /// Since when.
     pub since: Time,
@@ -131,7 +139,7 @@ pub struct DatabaseNode {
     /// Since when it is there, or when it was last told to go on.
     pub since: Time,
 
-    /// How often it was told to leave.
+    /// How often it was told to leave, or tried to join in vain.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: i32,
 

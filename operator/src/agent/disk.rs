@@ -1,4 +1,4 @@
-//! Whose data is on the disk. A file of ours beside it says which node it is; the file is written
+//! Whose data is on the disk. A file of ours beside it says which node it is, and in which pod; the file is written
 //! before the first start, and gets the node's identity once it is a member.
 
 use std::{
@@ -19,6 +19,9 @@ const FRESH: &str = ".readstates-node.json.new";
 #[serde(rename_all = "camelCase")]
 struct Signature {
     host_id: Option<String>,
+    /// Earlier versions did not sign it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pod: Option<String>,
 }
 
 /// What is on the disk.
@@ -32,8 +35,8 @@ pub(super) fn read(data: &Path) -> io::Result<Disk> {
     }
     match fs::read(data.join(FILE)) {
         Ok(text) => {
-            let Signature { host_id } = serde_json::from_slice(&text)?;
-            Ok(host_id.map_or(Disk::Begun, |host_id| Disk::Known { host_id }))
+            let Signature { host_id, pod } = serde_json::from_slice(&text)?;
+            Ok(host_id.map_or(Disk::Begun, |host_id| Disk::Known { host_id, pod }))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Disk::Unmarked),
         Err(error) => Err(error),
@@ -70,13 +73,14 @@ fn is_blank(data: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Signs the disk; durable when it returns.
+/// Signs the disk in the name of this pod; durable when it returns.
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn sign(data: &Path, host_id: Option<&str>) -> io::Result<()> {
+pub(super) fn sign(data: &Path, host_id: Option<&str>, pod: &str) -> io::Result<()> {
     let signature = Signature {
         host_id: host_id.map(str::to_owned),
+        pod: Some(pod.to_owned()),
     };
     let fresh = data.join(FRESH);
     let mut file = fs::File::create(&fresh)?;
@@ -86,10 +90,11 @@ pub(super) fn sign(data: &Path, host_id: Option<&str>) -> io::Result<()> {
     fs::File::open(data)?.sync_all()
 }
 
-/// Whether the disk is signed by this node.
-pub(super) fn is_signed(data: &Path, host_id: &str) -> bool {
+/// Whether the disk is signed by this node, in this pod.
+pub(super) fn is_signed(data: &Path, host_id: &str, pod: &str) -> bool {
     let text = fs::read(data.join(FILE)).unwrap_or_default();
-    serde_json::from_slice::<Signature>(&text).is_ok_and(|s| s.host_id.as_deref() == Some(host_id))
+    serde_json::from_slice::<Signature>(&text)
+        .is_ok_and(|s| s.host_id.as_deref() == Some(host_id) && s.pod.as_deref() == Some(pod))
 }
 
 /// Bytes free for a process without special rights.
@@ -112,18 +117,24 @@ mod tests {
         fs::create_dir(data.join("lost+found")).unwrap();
         assert_eq!(read(data).unwrap(), Disk::Blank);
 
-        sign(data, None).unwrap();
+        sign(data, None, "a-0").unwrap();
         // Nothing has been written by the engine yet: it may as well begin again.
         assert_eq!(read(data).unwrap(), Disk::Blank);
         fs::create_dir(data.join("data")).unwrap();
         assert_eq!(read(data).unwrap(), Disk::Begun);
 
-        sign(data, Some("id-1")).unwrap();
-        let known = Disk::Known {
+        sign(data, Some("id-1"), "a-0").unwrap();
+        let known = |pod: Option<&str>| Disk::Known {
             host_id: "id-1".to_owned(),
+            pod: pod.map(str::to_owned),
         };
-        assert_eq!(read(data).unwrap(), known);
-        assert!(is_signed(data, "id-1") && !is_signed(data, "id-2"));
+        assert_eq!(read(data).unwrap(), known(Some("a-0")));
+        assert!(is_signed(data, "id-1", "a-0") && !is_signed(data, "id-2", "a-0"));
+        assert!(!is_signed(data, "id-1", "a-1"));
+        // As an agent of before has signed it.
+        fs::write(data.join(FILE), r#"{"hostId":"id-1"}"#).unwrap();
+        assert_eq!(read(data).unwrap(), known(None));
+        assert!(!is_signed(data, "id-1", "a-0"));
     }
 
     #[test]
@@ -133,7 +144,7 @@ mod tests {
         fs::create_dir(data.join("commitlog")).unwrap();
         assert_eq!(read(data).unwrap(), Disk::Unmarked);
 
-        sign(data, Some("id-1")).unwrap();
+        sign(data, Some("id-1"), "a-0").unwrap();
         fs::remove_dir(data.join("commitlog")).unwrap();
         assert_eq!(read(data).unwrap(), Disk::Blank);
     }

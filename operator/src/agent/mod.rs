@@ -7,7 +7,8 @@
 //!   anything else ──▶ wait for the order   leave            (POST /v1/decommission)
 //! ```
 //! A node that finds its own data starts by itself, so that a database does not need an operator to come
-//! back. Any other disk may be a new one or a lost one: only the operator, which has a record of every
+//! back: the data of the node that the operator has said this pod is, in a file that is there without it. Any other
+//! disk may be a new one, a lost one or somebody else's: only the operator, which has a record of every
 //! node, can tell, and an order names the pod that it means by UID.
 
 mod disk;
@@ -16,6 +17,7 @@ mod layout;
 mod order;
 mod prepare;
 mod serve;
+mod sockets;
 mod start;
 
 use std::{net::SocketAddr, path::PathBuf};
@@ -53,6 +55,10 @@ pub struct Common {
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
 
+    /// Name of this pod.
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub pod_name: String,
+
     /// UID of this pod.
     #[arg(long, env = "POD_UID", value_name = "UID")]
     pub pod_uid: String,
@@ -84,6 +90,10 @@ pub struct PrepareArgs {
     /// Name that resolves to the addresses of all nodes.
     #[arg(long, value_name = "HOST")]
     pub peers: String,
+
+    /// File with the identity of the node that this pod is, once the operator has it on record.
+    #[arg(long, value_name = "FILE")]
+    pub node: PathBuf,
 
     /// The data is on a super-disk: whatever else is there is not this node's disk.
     #[arg(long)]

@@ -1,7 +1,7 @@
 //! Before the database starts: hands the program on to the sidecar, looks at the disk, and waits for the
 //! order to start where the disk is not this node's own.
 
-use std::{fs, net::IpAddr, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
+use std::{fs, io, net::IpAddr, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use axum::{
@@ -39,19 +39,34 @@ pub async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
     let found = disk::read(&args.common.data)
         .with_context(|| format!("failed to look at {}", args.common.data.display()))?;
     tracing::info!(disk = ?found, "looked at the disk");
+    let own =
+        own_node(&args.node).with_context(|| format!("failed to read {}", args.node.display()))?;
     let order = match &found {
-        Disk::Known { .. } => by_itself(&args).await,
-        Disk::Blank | Disk::Begun | Disk::Unmarked => ordered(&args, found.clone()).await?,
+        Disk::Known { host_id, .. } if own.as_ref() == Some(host_id) => by_itself(&args).await,
+        // A copy of another node's disk, or one of a node that was replaced, would be a second owner of its identity.
+        Disk::Known { .. } | Disk::Blank | Disk::Begun | Disk::Unmarked => {
+            ordered(&args, found.clone()).await?
+        }
     };
     let mut text = start::file(args.common.engine, &order).map_err(anyhow::Error::msg)?;
     text += &measured(&args.common)?;
     if matches!(found, Disk::Blank) {
         // From here on the disk is somebody's, whatever becomes of the start.
-        disk::sign(&args.common.data, None).context("failed to sign the disk")?;
+        let common = &args.common;
+        disk::sign(&common.data, None, &common.pod_name).context("failed to sign the disk")?;
     }
     fs::write(args.shared.join(START), text).context("failed to write the start file")?;
     tracing::info!(seeds = ?order.seeds, replace = ?order.replace, "the database may start");
     Ok(())
+}
+
+/// The node that this pod is, where the operator has said so.
+fn own_node(file: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|id| !id.is_empty())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// What the engine is told of the disk's speed: only `ScyllaDB` wants to know.
@@ -94,6 +109,7 @@ async fn by_itself(args: &PrepareArgs) -> Start {
         pod_uid: args.common.pod_uid.clone(),
         seeds: seeds.iter().map(ToString::to_string).collect(),
         replace: None,
+        ignore_dead: Vec::new(),
     }
 }
 
@@ -149,6 +165,10 @@ async fn take(
     order::check(&headers, &common.token, &order.pod_uid, &common.pod_uid)?;
     start::file(common.engine, &order)
         .map_err(|words| order::refuse(StatusCode::BAD_REQUEST, words))?;
+    if matches!(state.disk, Disk::Known { .. }) && order.replace.is_some() {
+        let words = "there is a node's data on the disk, which is not started over";
+        return Err(order::refuse(StatusCode::CONFLICT, words));
+    }
     state.order.send_replace(Some(order));
     Ok(StatusCode::ACCEPTED)
 }

@@ -4,7 +4,6 @@
 //! its age, and whoever needs a younger one says so (`GET /v1/node?max_age=SECONDS`). One question at a time.
 
 use std::{
-    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -18,14 +17,15 @@ use axum::{
 };
 use serde::Deserialize;
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     signal::unix::{SignalKind, signal},
-    time::{MissedTickBehavior, interval, timeout},
+    time::{MissedTickBehavior, interval},
 };
 
 use super::{
     Common, EngineName, ServeArgs, disk,
     order::{self, Refusal},
+    sockets,
 };
 use crate::engine::{
     Cassandra, Decommission, Engine, Facts, Look, Mode, Phase, Report, Scylla, Target, View,
@@ -36,7 +36,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const AT_REST: Duration = Duration::from_secs(30);
 /// A node that said it serves is taken at its word for so long, however busy it is.
 const STALE: Duration = Duration::from_secs(150);
-const TOUCH: Duration = Duration::from_secs(2);
 
 /// Serves until SIGTERM.
 ///
@@ -49,7 +48,6 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         admin,
         cql_port,
     } = args;
-    let cql = SocketAddr::new(common.address, cql_port);
     match common.engine {
         EngineName::Cassandra => {
             let engine = Cassandra {
@@ -57,21 +55,21 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
                 address: common.address.to_string(),
                 jmx: admin,
             };
-            serve_engine(engine, common, cql).await
+            serve_engine(engine, common, cql_port).await
         }
         EngineName::Scylla => {
             let engine = Scylla::new(format!("http://{admin}"))?;
-            serve_engine(engine, common, cql).await
+            serve_engine(engine, common, cql_port).await
         }
     }
 }
 
-async fn serve_engine<E: Engine>(engine: E, common: Common, cql: SocketAddr) -> anyhow::Result<()> {
+async fn serve_engine<E: Engine>(engine: E, common: Common, cql_port: u16) -> anyhow::Result<()> {
     let listener = TcpListener::bind(common.listen)
         .await
         .with_context(|| format!("failed to listen on {}", common.listen))?;
     let mut terminate = signal(SignalKind::terminate()).context("failed to wait for SIGTERM")?;
-    let agent = Arc::new(Agent::new(engine, common, cql));
+    let agent = Arc::new(Agent::new(engine, common, cql_port));
     // Ends with the process; nothing waits for it.
     tokio::spawn(watch(agent.clone()));
     axum::serve(listener, router(agent))
@@ -85,7 +83,7 @@ async fn serve_engine<E: Engine>(engine: E, common: Common, cql: SocketAddr) -> 
 struct Agent<E> {
     engine: E,
     common: Common,
-    cql: SocketAddr,
+    cql_port: u16,
     /// Held by whoever asks the engine.
     asking: tokio::sync::Mutex<()>,
     seen: Mutex<Option<Seen>>,
@@ -116,11 +114,11 @@ async fn watch<E: Engine>(agent: Arc<Agent<E>>) {
 }
 
 impl<E: Engine> Agent<E> {
-    fn new(engine: E, common: Common, cql: SocketAddr) -> Self {
+    fn new(engine: E, common: Common, cql_port: u16) -> Self {
         Self {
             engine,
             common,
-            cql,
+            cql_port,
             asking: tokio::sync::Mutex::default(),
             seen: Mutex::default(),
             decommission: Mutex::default(),
@@ -161,20 +159,20 @@ impl<E: Engine> Agent<E> {
         else {
             return;
         };
-        if disk::is_signed(&self.common.data, host_id) {
+        let Common { data, pod_name, .. } = &self.common;
+        if disk::is_signed(data, host_id, pod_name) {
             return;
         }
-        match disk::sign(&self.common.data, Some(host_id)) {
+        match disk::sign(data, Some(host_id), pod_name) {
             Ok(()) => tracing::info!(host_id, "signed the disk"),
             Err(error) => tracing::warn!(%error, host_id, "failed to sign the disk"),
         }
     }
 
-    async fn cql_open(&self) -> bool {
-        matches!(
-            timeout(TOUCH, TcpStream::connect(self.cql)).await,
-            Ok(Ok(_))
-        )
+    /// Whether somebody listens for CQL. Nobody connects to find out: the database would log a broken TLS handshake
+    /// each time.
+    fn cql_open(&self) -> bool {
+        sockets::listens(self.cql_port)
     }
 
     fn ordered(&self) -> MutexGuard<'_, Option<Decommission>> {
@@ -196,7 +194,7 @@ impl<E: Engine> Agent<E> {
                     host_id,
                     mode,
                     progress,
-                    cql: self.cql_open().await,
+                    cql: self.cql_open(),
                     nodes,
                     free_bytes: disk::free_bytes(&self.common.data).unwrap_or_default(),
                     age_seconds: seen.at.elapsed().as_secs(),
@@ -223,7 +221,7 @@ impl<E: Engine> Agent<E> {
             )));
         }
         // A node that is told to leave while it still starts fails for ever.
-        if !self.cql_open().await {
+        if !self.cql_open() {
             return Err(conflict("the node does not accept CQL yet".to_owned()));
         }
         match look.mode {
@@ -312,22 +310,23 @@ async fn livez<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> (StatusCode, &'
     }
 }
 
-/// Ready: this node is a member that is up, as it sees itself, and accepts CQL now.
+/// Ready: this node is a member that is up among the nodes that it knows, and accepts CQL now.
 async fn readyz<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> (StatusCode, String) {
     let unready = |words: String| (StatusCode::SERVICE_UNAVAILABLE, words);
     match agent.seen() {
         None => return unready("the database has not been asked yet".to_owned()),
         Some(Seen { look: Err(e), .. }) => return unready(e),
         Some(Seen { at, look: Ok(look) }) => {
-            if look.mode != Mode::Normal {
-                return unready(format!("the node is {:?}", look.mode));
+            if look.serves().is_none() {
+                let mode = look.mode;
+                return unready(format!("the node is {mode:?} and no member that is up"));
             }
             if at.elapsed() > STALE {
                 return unready("the database has not answered for long".to_owned());
             }
         }
     }
-    if agent.cql_open().await {
+    if agent.cql_open() {
         (StatusCode::OK, "ok".to_owned())
     } else {
         unready("the node does not accept CQL".to_owned())

@@ -18,6 +18,7 @@ pub(super) fn file(engine: EngineName, order: &Start) -> Result<String, String> 
         pod_uid: _,
         seeds,
         replace,
+        ignore_dead,
     } = order;
     if seeds.is_empty() {
         return Err("an order needs at least one seed".to_owned());
@@ -42,10 +43,18 @@ pub(super) fn file(engine: EngineName, order: &Start) -> Result<String, String> 
         (EngineName::Scylla, None) => ("SCYLLA_SEEDS", None),
         (EngineName::Scylla, Some(lost)) => {
             let lost = identity(&lost.host_id)?;
+            let dead = ignore_dead.iter().map(|id| identity(id));
+            let dead = dead.collect::<Result<Vec<_>, _>>()?.join(",");
+            // Cassandra does not wait for them.
+            let ignored = if dead.is_empty() {
+                String::new()
+            } else {
+                format!(" --ignore-dead-nodes-for-replace {dead}")
+            };
             (
                 "SCYLLA_SEEDS",
                 Some(format!(
-                    "export SCYLLA_REPLACE='--replace-node-first-boot {lost}'\n"
+                    "export SCYLLA_REPLACE='--replace-node-first-boot {lost}{ignored}'\n"
                 )),
             )
         }
@@ -90,12 +99,13 @@ mod tests {
             address: "10.0.0.9".to_owned(),
             up: false,
             state: NodeState::Normal,
-            load_bytes: 0,
+            load_bytes: None,
         };
         Start {
             pod_uid: "uid".to_owned(),
             seeds: vec!["10.0.0.1".to_owned(), "10.0.0.2".to_owned()],
             replace: replace.then_some(lost),
+            ignore_dead: Vec::new(),
         }
     }
 
@@ -150,6 +160,14 @@ mod tests {
         let mut odd = order(false);
         odd.seeds = vec!["$(reboot)".to_owned()];
         assert!(file(EngineName::Cassandra, &odd).is_err());
+        let mut dead = order(true);
+        dead.ignore_dead = vec!["7c0f-02".to_owned(), "7c0f-03".to_owned()];
+        let text = file(EngineName::Scylla, &dead).unwrap();
+        let options =
+            "--replace-node-first-boot 7c0f-01 --ignore-dead-nodes-for-replace 7c0f-02,7c0f-03'";
+        assert!(text.contains(options), "{text}");
+        dead.ignore_dead.push("x; reboot".to_owned());
+        assert!(file(EngineName::Scylla, &dead).is_err());
         let mut odd = order(true);
         odd.replace.as_mut().unwrap().host_id = "x; reboot".to_owned();
         assert!(file(EngineName::Scylla, &odd).is_err());

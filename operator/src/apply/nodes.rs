@@ -19,7 +19,7 @@ use crate::{
     error::Error,
     known::kind,
     observe::{TOKEN_KEY, Token},
-    plan::{Named, NodesStep, Order},
+    plan::{DatabaseTrouble, Named, NodesStep, Order},
     telemetry,
     validate::Identity,
 };
@@ -27,7 +27,8 @@ use crate::{
 /// Bytes of randomness in a token.
 const TOKEN_BYTES: usize = 32;
 
-/// Carries it out. What an agent does not take is logged, and decided anew in the next round.
+/// Carries it out. What an agent does not take is logged, and decided anew in the next round. What comes back is
+/// what there was no right to do: the rest does not wait for it.
 ///
 /// # Errors
 /// When the API server cannot be talked to.
@@ -37,19 +38,36 @@ pub async fn carry_out(
     id: &Identity,
     token: Option<&Token>,
     step: &NodesStep,
-) -> Result<(), Error> {
+) -> Result<Option<DatabaseTrouble>, Error> {
     if step.make_token {
         make_token(client, id).await?;
     }
     delete::<Pod>(client, id, &step.pods_to_delete).await?;
-    delete::<PersistentVolumeClaim>(client, id, &step.claims_to_delete).await?;
-    let Some(Token(token)) = token else {
-        return Ok(());
-    };
-    for order in &step.orders {
-        give(agents, token, order).await;
+    let kept = reclaim(client, id, &step.claims_to_delete).await?;
+    if let Some(Token(token)) = token {
+        for order in &step.orders {
+            give(agents, token, order).await;
+        }
     }
-    Ok(())
+    Ok(kept)
+}
+
+/// The chart gives the right to delete claims only where it is asked to.
+async fn reclaim(
+    client: &Client,
+    id: &Identity,
+    claims: &[Named],
+) -> Result<Option<DatabaseTrouble>, Error> {
+    match delete::<PersistentVolumeClaim>(client, id, claims).await {
+        Err(Error::Write {
+            source: kube::Error::Api(status),
+            ..
+        }) if status.code == 403 => Ok(claims.first().map(|claim| {
+            let claim = claim.name.clone();
+            DatabaseTrouble::ReclaimForbidden { claim }
+        })),
+        other => other.map(|()| None),
+    }
 }
 
 async fn give(agents: &dyn Agents, token: &str, order: &Order) {

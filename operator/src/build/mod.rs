@@ -24,7 +24,7 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
     rbac::v1::{Role, RoleBinding},
 };
-use readstates_operator_api::{ReadStateRing, labels::Component};
+use readstates_operator_api::{DatabaseNode, ReadStateRing, labels::Component};
 use serde::Serialize;
 
 /// Name of the agent's container in a database pod.
@@ -86,7 +86,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         jobs_to_delete: _,
         waiting: _,
         problem: _,
-        database: _,
+        database: nodes,
     } = plan;
     if *certificate {
         let wanted = certificate::certificate(cluster);
@@ -102,6 +102,8 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
                 &super_disks.evictions,
             ))),
         ]);
+        let identities = identities(cluster, &nodes.records);
+        out.push(Object::ConfigMap(Box::new(identities)));
         if database.super_disk.is_some() {
             let entries = database::super_disk::entries(&cluster.id, &super_disks.volumes);
             out.push(Object::ConfigMap(Box::new(entries)));
@@ -150,6 +152,12 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         out.push(Object::StatefulSet(Box::new(set)));
     }
     out
+}
+
+/// Which node of the database each pod is, for the pods.
+#[must_use]
+pub fn identities(cluster: &ValidatedCluster, records: &[DatabaseNode]) -> ConfigMap {
+    database::agent::nodes(&cluster.id, records)
 }
 
 /// The StatefulSet of the cache with so many pods.

@@ -1,10 +1,14 @@
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::{
+    api::core::v1::{Container, PodSpec},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 use kube::ResourceExt;
+use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 use serde_json::{Value, json};
 
 use super::{Object, objects};
 use crate::{
-    fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, cluster},
+    fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, cluster, now},
     plan::{CachePlan, Plan, RackStep, Template},
     validate::{Store, ValidatedCluster},
 };
@@ -106,6 +110,7 @@ fn everything_is_written_in_an_order_in_which_it_can_start() {
             "NetworkPolicy chat-db",
             "Service chat-db",
             "PodDisruptionBudget chat-db",
+            "ConfigMap chat-database-nodes",
             "StatefulSet chat-db-a",
             "StatefulSet chat-db-b",
             "ServiceAccount chat",
@@ -458,12 +463,52 @@ fn a_scylla_member_has_a_shard_for_each_cpu_of_its_own() {
          --authorizer CassandraAuthorizer"
     );
     let config = all(&cluster).into_iter().find_map(|o| match o {
-        Object::ConfigMap(config) => config.data,
+        Object::ConfigMap(config) => config.data.filter(|files| !files.is_empty()),
         _ => None,
     });
     assert_eq!(
         config.unwrap()["cassandra-rackdc.properties"],
         "dc=dc1\nrack=a\nprefer_local=false\n"
+    );
+}
+
+#[test]
+fn each_pod_is_told_which_node_it_is_as_long_as_it_is_one() {
+    let record = |name: &str, state| DatabaseNode {
+        name: name.to_owned(),
+        rack: "a".to_owned(),
+        host_id: Some(format!("id-of-{name}")),
+        claim_uid: None,
+        state,
+        since: Time(now()),
+        attempts: 0,
+        error: None,
+    };
+    let records = [
+        record("a-0", DatabaseNodeState::Member),
+        record("a-1", DatabaseNodeState::Leaving),
+        record("a-2", DatabaseNodeState::Left),
+        record("b-0", DatabaseNodeState::Joining),
+        record("b-1", DatabaseNodeState::Replacing),
+    ];
+    let cluster = cluster(CASSANDRA);
+    let map = super::identities(&cluster, &records);
+    assert_eq!(
+        serde_json::to_value(map.data).unwrap(),
+        json!({ "a-0": "id-of-a-0", "a-1": "id-of-a-1" })
+    );
+    // It is where the agent looks.
+    let pod = pod(&cluster, "StatefulSet chat-db-a");
+    let volumes = pod.volumes.unwrap();
+    let volume = volumes.iter().find(|v| v.name == "nodes").unwrap();
+    let source = volume.config_map.as_ref().unwrap();
+    assert_eq!(Some(&source.name), map.metadata.name.as_ref());
+    assert_eq!(source.optional, Some(true));
+    let prepare = &pod.init_containers.unwrap()[0];
+    let args = prepare.args.as_ref().unwrap().join(" ");
+    assert!(
+        args.contains("--node /etc/readstates/nodes/$(POD_NAME)"),
+        "{args}"
     );
 }
 

@@ -142,8 +142,8 @@ fn row(line: &str) -> Option<Node> {
     let (flags, address) = (words.first()?, words.get(1)?);
     let host_id = words.iter().skip(2).find(|w| is_uuid(w))?;
     let load_bytes = match (words.get(2), words.get(3)) {
-        (Some(amount), Some(unit)) => bytes(amount, unit).unwrap_or_default(),
-        _ => 0,
+        (Some(amount), Some(unit)) => bytes(amount, unit),
+        _ => None,
     };
     Some(Node {
         host_id: (*host_id).to_owned(),
@@ -188,7 +188,8 @@ fn mode(netstats: &str) -> Mode {
         .find_map(|l| l.trim().strip_prefix("Mode:"));
     match word.map(str::trim) {
         Some("STARTING") => Mode::Starting,
-        Some("JOINING" | "JOINING_FAILED") => Mode::Joining,
+        Some("JOINING") => Mode::Joining,
+        Some("JOINING_FAILED") => Mode::JoinFailed,
         Some("NORMAL") => Mode::Normal,
         Some("LEAVING") => Mode::Leaving,
         Some("DECOMMISSIONED") => Mode::Decommissioned,
@@ -296,9 +297,9 @@ UJ  10.244.2.11  ?           16      ?                 7c0f3a58-7f2e-4d4a-9f43-0
         assert_eq!(
             status(STATUS).unwrap(),
             [
-                node('1', "10.244.1.7", true, NodeState::Normal, 118_405),
-                node('2', "10.244.2.9", false, NodeState::Normal, 2 << 30),
-                node('3', "10.244.2.11", true, NodeState::Joining, 0),
+                node('1', "10.244.1.7", true, NodeState::Normal, Some(118_405)),
+                node('2', "10.244.2.9", false, NodeState::Normal, Some(2 << 30)),
+                node('3', "10.244.2.11", true, NodeState::Joining, None),
             ]
         );
         assert!(status("UN  10.0.0.1  half a row").is_err());
@@ -318,6 +319,7 @@ UJ  10.244.2.11  ?           16      ?                 7c0f3a58-7f2e-4d4a-9f43-0
             mode("Mode: DECOMMISSION_FAILED\n"),
             Mode::DecommissionFailed
         );
+        assert_eq!(mode("Mode: JOINING_FAILED\n"), Mode::JoinFailed);
         assert_eq!(progress("Mode: NORMAL\nNot sending any streams.\n"), None);
     }
 

@@ -47,6 +47,14 @@ pub struct Look {
     pub nodes: Vec<Node>,
 }
 
+impl Look {
+    /// The identity of a node that is a member, in its own eyes.
+    #[must_use]
+    pub fn serves(&self) -> Option<&str> {
+        report::serves(self.host_id.as_deref(), self.mode, &self.nodes)
+    }
+}
+
 /// An engine could not be asked, or refused.
 #[derive(Debug, Error)]
 pub enum EngineError {

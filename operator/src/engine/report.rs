@@ -46,6 +46,9 @@ pub enum Disk {
     Known {
         /// Its identity in the ring.
         host_id: String,
+        /// The pod that it was signed by, where that was signed, too.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pod: Option<String>,
     },
 }
 
@@ -73,6 +76,21 @@ pub struct View {
     pub decommission: Option<Decommission>,
 }
 
+impl View {
+    /// The identity of a node that is a member, in its own eyes.
+    #[must_use]
+    pub fn serves(&self) -> Option<&str> {
+        serves(self.host_id.as_deref(), self.mode, &self.nodes)
+    }
+}
+
+/// The identity of a node that is a member, in its own eyes: it says so, and is up among the nodes that it knows.
+pub(super) fn serves<'a>(host_id: Option<&'a str>, mode: Mode, nodes: &[Node]) -> Option<&'a str> {
+    let own = nodes.iter().find(|n| Some(n.host_id.as_str()) == host_id)?;
+    let member = mode == Mode::Normal && own.up && own.state == NodeState::Normal;
+    host_id.filter(|_| member)
+}
+
 /// What a node is doing.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -80,6 +98,8 @@ pub enum Mode {
     Starting,
     /// It takes over its share of the data.
     Joining,
+    /// It wanted to take over its share of the data and could not.
+    JoinFailed,
     /// It serves.
     Normal,
     /// It gives its data away.
@@ -106,8 +126,33 @@ pub struct Node {
     pub up: bool,
     /// Its state in the ring.
     pub state: NodeState,
-    /// Bytes that it holds; 0 where that is not known.
-    pub load_bytes: u64,
+    /// Bytes that it holds, where that is known; 0 on the wire where it is not, which no node holds.
+    #[serde(with = "known")]
+    pub load_bytes: Option<u64>,
+}
+
+/// A number that is 0 where it is not known, as agents of every version say it.
+mod known {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[allow(
+        clippy::ref_option,
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    pub(super) fn serialize<S: Serializer>(
+        number: &Option<u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        number.unwrap_or_default().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<u64>, D::Error> {
+        let number = u64::deserialize(deserializer)?;
+        Ok((number > 0).then_some(number))
+    }
 }
 
 /// The state of a node in the ring.
@@ -169,6 +214,9 @@ pub struct Start {
     /// The node whose place it takes, if it takes one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace: Option<Node>,
+    /// Nodes that are down and that it must not wait for while it takes that place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignore_dead: Vec<String>,
 }
 
 /// Body of `POST /v1/decommission`: who is meant, twice, so that no later one can be.
@@ -179,4 +227,25 @@ pub struct Target {
     pub pod_uid: String,
     /// The node.
     pub host_id: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_that_is_not_known_is_zero_on_the_wire_and_is_not_known_after_it() {
+        for (load_bytes, wire) in [(None, 0), (Some(7), 7)] {
+            let node = Node {
+                host_id: "id-1".to_owned(),
+                address: "10.0.0.1".to_owned(),
+                up: true,
+                state: NodeState::Normal,
+                load_bytes,
+            };
+            let json = serde_json::to_value(&node).unwrap();
+            assert_eq!(json["loadBytes"], wire);
+            assert_eq!(serde_json::from_value::<Node>(json).unwrap(), node);
+        }
+    }
 }

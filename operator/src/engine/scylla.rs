@@ -25,6 +25,15 @@ struct Pair<V> {
     value: V,
 }
 
+/// A table, as `/column_family/` lists it.
+#[derive(Deserialize)]
+struct Table {
+    #[serde(rename = "ks")]
+    keyspace: String,
+    #[serde(rename = "cf")]
+    name: String,
+}
+
 #[derive(Deserialize)]
 struct Range {
     endpoints: Vec<String>,
@@ -81,21 +90,15 @@ impl Scylla {
         Ok(pairs.into_iter().map(|p| (p.key, p.value)).collect())
     }
 
-    async fn factor(&self, keyspace: &str) -> Result<i32, EngineError> {
-        let url = format!("{}/storage_service/describe_ring/{keyspace}", self.base);
-        let ring: Vec<Range> = self
-            .send(
-                self.http.get(url),
-                PATIENCE,
-                "/storage_service/describe_ring",
-            )
-            .await?;
-        let most = ring
-            .iter()
-            .map(|r| r.endpoints.len())
-            .max()
-            .unwrap_or_default();
-        Ok(i32::try_from(most).unwrap_or(i32::MAX))
+    /// On how many nodes a row of this table is. A keyspace has no ring of its own where its tables are made of
+    /// tablets, and one of vnodes answers for a table as well.
+    async fn factor(&self, table: &Table) -> Result<i32, EngineError> {
+        let Table { keyspace, name } = table;
+        let path = "/storage_service/describe_ring";
+        let url = format!("{}{path}/{keyspace}?table={name}", self.base);
+        let ring: Vec<Range> = self.send(self.http.get(url), PATIENCE, path).await?;
+        let most = ring.iter().map(|r| r.endpoints.len()).max();
+        Ok(i32::try_from(most.unwrap_or_default()).unwrap_or(i32::MAX))
     }
 }
 
@@ -118,7 +121,7 @@ impl Engine for Scylla {
             } else {
                 NodeState::Normal
             },
-            load_bytes: load.get(&address).map_or(0, |l| whole(*l)),
+            load_bytes: load.get(&address).and_then(|l| whole(*l)),
             address,
         });
         Ok(Look {
@@ -132,20 +135,25 @@ impl Engine for Scylla {
     async fn facts(&self) -> Result<Facts, EngineError> {
         let versions: BTreeMap<String, Vec<String>> =
             self.map("/storage_proxy/schema_versions").await?;
-        let names: Vec<String> = self
-            .get("/storage_service/keyspaces?type=non_local_strategy")
-            .await?;
-        let mut keyspaces = Vec::new();
-        for name in names {
-            let replication_factor = self.factor(&name).await?;
-            keyspaces.push(Keyspace {
+        // Keyspaces of the engine's own are left out: some have as many copies as there are nodes, whatever that is,
+        // and the rest is history that nobody misses a copy of.
+        let users: Vec<String> = self.get("/storage_service/keyspaces?type=user").await?;
+        let tables: Vec<Table> = self.get("/column_family/").await?;
+        let mut factors = BTreeMap::new();
+        for table in tables.iter().filter(|t| users.contains(&t.keyspace)) {
+            let factor = self.factor(table).await?;
+            let most: &mut i32 = factors.entry(table.keyspace.clone()).or_default();
+            *most = factor.max(*most);
+        }
+        let keyspaces = factors
+            .into_iter()
+            .map(|(name, replication_factor)| Keyspace {
                 name,
                 replication_factor,
             });
-        }
         Ok(Facts {
             schema_versions: versions.into_keys().collect(),
-            keyspaces,
+            keyspaces: keyspaces.collect(),
         })
     }
 
@@ -187,19 +195,15 @@ fn parse_mode(word: &str) -> Mode {
     }
 }
 
-/// A number of bytes that the API writes as a float.
+/// A number of bytes that the API writes as a float; none where it cannot be one.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "held within what a u64 and an exact float can be"
 )]
-fn whole(bytes: f64) -> u64 {
+fn whole(bytes: f64) -> Option<u64> {
     const LARGEST: f64 = 9_007_199_254_740_992.0;
-    if bytes.is_finite() {
-        bytes.clamp(0.0, LARGEST) as u64
-    } else {
-        0
-    }
+    (1.0..=LARGEST).contains(&bytes).then_some(bytes as u64)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Events on transitions: one when a condition changes its status, or degrades for another reason,
-//! one when something else is waited for, and one each time slots were taken over. Their reasons are those of the conditions.
+//! one when something else is waited for, or for another pod, one for each step of a database node, and one each time
+//! slots were taken over. Their reasons are those of the conditions.
 
 use kube::{
     Resource,
@@ -9,7 +10,7 @@ use readstates_operator_api::{
     ReadStateCluster, ReadStateClusterStatus, conditions::ConditionType,
 };
 
-use super::super_disks;
+use super::{nodes, super_disks};
 use crate::context::Context;
 
 /// Publishes what is new in `after`. An event that cannot be published is logged: the status has been
@@ -34,6 +35,7 @@ pub(super) fn news(
     after: &ReadStateClusterStatus,
 ) -> Vec<Event> {
     let mut events = super_disks::news(before, after);
+    events.extend(nodes::news(before, after));
     for condition in &after.conditions {
         if condition.type_ == ConditionType::SuperDisksHealthy.as_str() {
             // Each super-disk has events of its own.
@@ -79,7 +81,9 @@ pub(super) fn news(
     }
     if let Some(waiting) = &after.waiting_on {
         let old = before.and_then(|b| b.waiting_on.as_ref());
-        if old.is_none_or(|old| old.reason != waiting.reason) {
+        let other = old.is_none_or(|o| o.reason != waiting.reason || o.pod != waiting.pod);
+        // What a node does has events of its own.
+        if other && !nodes::tells(&waiting.reason) {
             events.push(event(
                 EventType::Normal,
                 &waiting.reason,

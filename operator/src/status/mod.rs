@@ -3,6 +3,7 @@
 
 mod conditions;
 mod events;
+mod nodes;
 mod super_disks;
 
 use jiff::Timestamp;
@@ -118,6 +119,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         database_nodes: spec
             .as_ref()
             .map_or_else(|_| world.records.clone(), |decided| decided.records(world)),
+        database_free_gib: nodes::free_gib(world),
         super_disks: super_disks::entries(world, *before, now),
         slots: format!("{}/{SLOTS}", plan::served(world)),
         slots_moving: plan::slots_moving(world),
@@ -181,20 +183,25 @@ pub async fn publish(
     Ok(())
 }
 
-/// Since when: kept while it is the same reason.
+/// Since when: kept while it is the same reason, and about the same pod.
 fn waiting_entry(
     waiting: &WaitingOn,
     before: Option<&ReadStateClusterStatus>,
     now: Timestamp,
 ) -> Waiting {
     let reason = waiting.reason().to_string();
+    let pod = match waiting {
+        WaitingOn::Database(wait) => wait.pod().map(str::to_owned),
+        _ => None,
+    };
     let since = before
         .and_then(|b| b.waiting_on.as_ref())
-        .filter(|old| old.reason == reason)
+        .filter(|old| old.reason == reason && old.pod == pod)
         .map_or(Time(now), |old| old.since.clone());
     Waiting {
         reason,
         message: waiting.to_string(),
+        pod,
         since,
     }
 }

@@ -138,6 +138,12 @@ impl Identity {
         format!("{}-super-disks", self.name)
     }
 
+    /// ConfigMap that tells each database pod which node it is.
+    #[must_use]
+    pub fn nodes(&self) -> String {
+        format!("{}-database-nodes", self.name)
+    }
+
     /// StatefulSet of one rack.
     #[must_use]
     pub fn rack(&self, rack: &str) -> String {

@@ -211,6 +211,12 @@ impl Checker {
         let resources = self
             .resources("spec.database.resources", spec.resources.as_ref())
             .unwrap_or_else(|| default_database_resources(engine));
+        if spec.developer_mode.is_some() && engine != Engine::Scylla {
+            self.wrong(
+                "spec.database.developerMode",
+                "goes with engine Scylla only",
+            );
+        }
         let volume = self.volume("spec.database.storage", spec.storage.as_ref())?;
         let super_disk = spec.super_disk.as_ref();
         let super_disk = super_disk.map(|disk| Box::new(self.super_disk(disk, &images.super_disk)));
@@ -226,6 +232,7 @@ impl Checker {
             volume,
             super_disk,
             resources,
+            developer_mode: spec.developer_mode.unwrap_or_default(),
             keyspace: spec
                 .keyspace
                 .clone()
@@ -377,3 +384,6 @@ fn amounts(cpu: &str, memory: &str) -> BTreeMap<String, Quantity> {
         ("memory".to_owned(), Quantity(memory.to_owned())),
     ])
 }
+
+#[cfg(test)]
+mod tests;

@@ -149,6 +149,8 @@ pub struct Database {
     pub super_disk: Option<Box<SuperDisk>>,
     /// Requests and limits.
     pub resources: ResourceRequirements,
+    /// Whether `ScyllaDB` skips its checks of disk and machine.
+    pub developer_mode: bool,
     /// Keyspace of the read states.
     pub keyspace: String,
     /// The user's Secret with the login of cache pods; none: one of our own.

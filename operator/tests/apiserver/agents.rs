@@ -79,7 +79,7 @@ impl Ring {
             address: pod.ip.clone().unwrap(),
             up: true,
             state: NodeState::Normal,
-            load_bytes: 1 << 20,
+            load_bytes: Some(1 << 20),
         };
         self.nodes.insert(pod.name.clone(), node);
     }

@@ -6,13 +6,14 @@ use k8s_openapi::api::{
 };
 use kube::{
     ResourceExt,
-    api::{ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use readstates_operator_api::ReadStateCluster;
 use serde_json::{Value, json};
 
 use crate::{
     chat::{cluster, names},
+    policy::with_the_charts_rights,
     world::{World, condition, waiting, with_world},
 };
 
@@ -134,6 +135,44 @@ fn a_node_leaves_before_its_pod_and_its_claim_goes_last() {
         let left = claims().await;
         assert!(!left.contains(&"data-chat-db-b-1".to_owned()), "{left:?}");
         assert!(left.contains(&"data-chat-db-b-0".to_owned()));
+    });
+}
+
+#[test]
+fn a_claim_that_the_operator_may_not_delete_stops_nothing_and_is_told() {
+    with_world(async |world| {
+        let world = with_the_charts_rights(world).await;
+        up(&world, &with_members(1, 2)).await;
+        world.replace(with_members(1, 1)).await.unwrap();
+        for _ in 0..8 {
+            world.reconcile("chat").await;
+            goes_on(&world).await;
+        }
+        let chat = world.reconcile("chat").await;
+        let words = condition(&chat, "Degraded");
+        assert!(words.starts_with("True ReclaimForbidden"), "{words}");
+        assert!(words.contains("rbac.deleteVolumeClaims"), "{words}");
+        assert_eq!(records(&chat)[2], "chat-db-b-1 Left");
+        // The rest goes on: the other rack grows, and so does the cache.
+        let mut more = with_members(2, 1);
+        more["spec"]["replicas"] = json!(2);
+        world.replace(more).await.unwrap();
+        for _ in 0..12 {
+            world.reconcile("chat").await;
+            goes_on(&world).await;
+        }
+        let chat = world.reconcile("chat").await;
+        assert_eq!(records(&chat)[1], "chat-db-a-1 Member");
+        assert_eq!(chat.status.as_ref().unwrap().cache, "2/2");
+        // Deleted by hand.
+        let claims = world.api::<PersistentVolumeClaim>();
+        claims
+            .delete("data-chat-db-b-1", &DeleteParams::default())
+            .await
+            .unwrap();
+        let chat = at_rest(&world).await;
+        assert_eq!(records(&chat).len(), 3);
+        assert!(condition(&chat, "Degraded").starts_with("False"));
     });
 }
 

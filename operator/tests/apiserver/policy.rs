@@ -1,21 +1,24 @@
 //! What the chart gives and refuses, as it is rendered (`hack/chart-test` holds the file to the
-//! templates): the operator's rights suffice, and nobody else scales a cache StatefulSet.
+//! templates): the operator's rights suffice, and nobody else scales a StatefulSet of the cache or the database.
 
 use std::{
     path::PathBuf,
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::{
-    admissionregistration::v1::{
-        MatchResources, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+use k8s_openapi::{
+    api::{
+        admissionregistration::v1::{
+            MatchResources, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+        },
+        apps::v1::StatefulSet,
+        rbac::v1::{ClusterRole, ClusterRoleBinding},
     },
-    apps::v1::StatefulSet,
-    rbac::v1::{ClusterRole, ClusterRoleBinding},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use readstates_operator_api::ReadStateCluster;
 use serde::de::DeserializeOwned;
@@ -23,7 +26,7 @@ use serde_json::{Value, json};
 
 use crate::{
     chat::{resize, running, until_done},
-    world::with_world,
+    world::{World, with_world},
 };
 
 pub(crate) const OPERATOR: &str = "system:serviceaccount:readstates-system:readstates-operator";
@@ -41,21 +44,25 @@ fn rendered<K: DeserializeOwned>(kind: &str) -> Vec<K> {
     documents.filter_map(of_kind).collect()
 }
 
-async fn scale(client: Client, namespace: &str, replicas: i32) -> Result<(), String> {
-    let sets: Api<StatefulSet> = Api::namespaced(client, namespace);
+async fn scale(client: Client, world: &World, set: &str, replicas: i32) -> Result<(), String> {
+    let sets: Api<StatefulSet> = Api::namespaced(client, &world.namespace);
     let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-    let scaled = sets
-        .patch_scale("chat", &PatchParams::default(), &patch)
-        .await;
+    let scaled = sets.patch_scale(set, &PatchParams::default(), &patch).await;
     scaled.map(|_| ()).map_err(|error| error.to_string())
 }
 
-#[test]
-fn nobody_but_the_operator_scales_a_cache_stateful_set() {
-    with_world(async |world| {
-        running(&world, 2).await;
+/// The chart's policy, in the namespace of one test.
+struct Policy {
+    name: String,
+    policies: Api<ValidatingAdmissionPolicy>,
+    bindings: Api<ValidatingAdmissionPolicyBinding>,
+}
+
+impl Policy {
+    /// Puts it in force, which is when it refuses to scale the StatefulSet `set` of so many: with these words.
+    async fn enforce(world: &World, set: &str, replicas: i32) -> (Self, String) {
         // In this namespace only: other tests have theirs.
-        let name = format!("{}-cache-replicas", world.namespace);
+        let name = format!("{}-replicas", world.namespace);
         let policies: Api<ValidatingAdmissionPolicy> = Api::all(world.client.clone());
         let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(world.client.clone());
         let mut policy =
@@ -71,29 +78,39 @@ fn nobody_but_the_operator_scales_a_cache_stateful_set() {
             "matchLabels": { "kubernetes.io/metadata.name": world.namespace },
         } });
         spec.match_resources = Some(serde_json::from_value::<MatchResources>(here).unwrap());
-        policies
-            .create(&PostParams::default(), &policy)
-            .await
-            .unwrap();
-        bindings
-            .create(&PostParams::default(), &binding)
-            .await
-            .unwrap();
-
+        let params = PostParams::default();
+        policies.create(&params, &policy).await.unwrap();
+        bindings.create(&params, &binding).await.unwrap();
+        let policy = Self {
+            name,
+            policies,
+            bindings,
+        };
         // The API server takes a moment to know it, and a while on a busy machine.
-        let mut refused = String::new();
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(90) {
-            let scaled = scale(world.client.clone(), &world.namespace, 5).await;
-            scale(world.client.clone(), &world.namespace, 2).await.ok();
+            let scaled = scale(world.client.clone(), world, set, 5).await;
+            scale(world.client.clone(), world, set, replicas).await.ok();
             match scaled {
                 Ok(()) => tokio::time::sleep(Duration::from_millis(100)).await,
-                Err(words) => {
-                    refused = words;
-                    break;
-                }
+                Err(words) => return (policy, words),
             }
         }
+        panic!("{set} can be scaled by everybody");
+    }
+
+    async fn lift(self) {
+        let params = DeleteParams::default();
+        self.policies.delete(&self.name, &params).await.unwrap();
+        self.bindings.delete(&self.name, &params).await.unwrap();
+    }
+}
+
+#[test]
+fn nobody_but_the_operator_scales_a_cache_stateful_set() {
+    with_world(async |world| {
+        running(&world, 2).await;
+        let (policy, refused) = Policy::enforce(&world, "chat", 2).await;
         assert!(
             refused.contains("use kubectl scale readstatecluster chat"),
             "{refused}"
@@ -115,51 +132,99 @@ fn nobody_but_the_operator_scales_a_cache_stateful_set() {
         // Taking labels off does not help, and is put back.
         let bare = json!({ "metadata": { "labels": null } });
         by_spec(bare).await.unwrap();
-        assert!(
-            scale(world.client.clone(), &world.namespace, 5)
-                .await
-                .is_err()
-        );
-        // What is no number of pods is nobody's business here; nor are others' StatefulSets.
+        let scaled = scale(world.client.clone(), &world, "chat", 5).await;
+        assert!(scaled.is_err());
+        // What is no number of pods is nobody's business here.
         by_spec(json!({ "metadata": { "annotations": { "a": "b" } } }))
-            .await
-            .unwrap();
-        let sets = world.api::<StatefulSet>();
-        let racks = Patch::Merge(json!({ "spec": { "replicas": 1 } }));
-        sets.patch_scale("chat-db-a", &PatchParams::default(), &racks)
             .await
             .unwrap();
         // The status is written all the time.
         world.settle().await;
 
-        scale(world.operator(), &world.namespace, 5).await.unwrap();
-        scale(world.operator(), &world.namespace, 2).await.unwrap();
-        policies.delete(&name, &Default::default()).await.unwrap();
-        bindings.delete(&name, &Default::default()).await.unwrap();
+        let operator = world.operator();
+        scale(operator.clone(), &world, "chat", 5).await.unwrap();
+        scale(operator, &world, "chat", 2).await.unwrap();
+        policy.lift().await;
     });
+}
+
+#[test]
+fn nobody_but_the_operator_scales_a_rack() {
+    with_world(async |world| {
+        running(&world, 1).await;
+        let (policy, refused) = Policy::enforce(&world, "chat-db-a", 1).await;
+        assert!(
+            refused.contains("change the members of the rack in the ReadStateCluster"),
+            "{refused}"
+        );
+        let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
+        let sets = world.api::<StatefulSet>();
+        let patched = sets
+            .patch("chat-db-a", &PatchParams::default(), &none)
+            .await;
+        let words = patched.unwrap_err().to_string();
+        assert!(words.contains("has given its data away"), "{words}");
+        // Others' StatefulSets are nobody's business here.
+        world.settle().await;
+        let mut theirs = world.get::<StatefulSet>("chat-db-a").await;
+        theirs.metadata = ObjectMeta {
+            name: Some("theirs".to_owned()),
+            ..ObjectMeta::default()
+        };
+        sets.create(&PostParams::default(), &foreign(theirs))
+            .await
+            .unwrap();
+        scale(world.client.clone(), &world, "theirs", 3)
+            .await
+            .unwrap();
+
+        let operator = world.operator();
+        scale(operator.clone(), &world, "chat-db-a", 5)
+            .await
+            .unwrap();
+        scale(operator, &world, "chat-db-a", 1).await.unwrap();
+        policy.lift().await;
+    });
+}
+
+/// A StatefulSet like this one of pods that are not of ours.
+fn foreign(mut set: StatefulSet) -> StatefulSet {
+    let spec = set.spec.as_mut().unwrap();
+    let labels = Some([("app".to_owned(), "theirs".to_owned())].into());
+    spec.selector.match_labels.clone_from(&labels);
+    spec.template.metadata = Some(ObjectMeta {
+        labels,
+        ..ObjectMeta::default()
+    });
+    set
+}
+
+/// From here on the operator has the rights that the chart gives it by default.
+pub(crate) async fn with_the_charts_rights(world: World) -> World {
+    let force = PatchParams::apply("tests").force();
+    let roles: Api<ClusterRole> = Api::all(world.client.clone());
+    let bindings: Api<ClusterRoleBinding> = Api::all(world.client.clone());
+    for role in rendered::<ClusterRole>("ClusterRole") {
+        let name = role.metadata.name.clone().unwrap();
+        roles
+            .patch(&name, &force, &Patch::Apply(role))
+            .await
+            .unwrap();
+    }
+    for binding in rendered::<ClusterRoleBinding>("ClusterRoleBinding") {
+        let name = binding.metadata.name.clone().unwrap();
+        bindings
+            .patch(&name, &force, &Patch::Apply(binding))
+            .await
+            .unwrap();
+    }
+    world.reconciled_by(OPERATOR)
 }
 
 #[test]
 fn the_operator_needs_no_more_rights_than_the_chart_gives_it() {
     with_world(async |world| {
-        let force = PatchParams::apply("tests").force();
-        let roles: Api<ClusterRole> = Api::all(world.client.clone());
-        let bindings: Api<ClusterRoleBinding> = Api::all(world.client.clone());
-        for role in rendered::<ClusterRole>("ClusterRole") {
-            let name = role.metadata.name.clone().unwrap();
-            roles
-                .patch(&name, &force, &Patch::Apply(role))
-                .await
-                .unwrap();
-        }
-        for binding in rendered::<ClusterRoleBinding>("ClusterRoleBinding") {
-            let name = binding.metadata.name.clone().unwrap();
-            bindings
-                .patch(&name, &force, &Patch::Apply(binding))
-                .await
-                .unwrap();
-        }
-        let world = world.reconciled_by(OPERATOR);
+        let world = with_the_charts_rights(world).await;
         running(&world, 3).await;
         resize(&world, 2).await;
         until_done(&world).await;

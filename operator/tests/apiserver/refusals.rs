@@ -132,6 +132,10 @@ fn exactly_one_kind_of_database_is_asked_for() {
             &["spec.database", "go with engine only"],
         ),
         (
+            db("developerMode", json!(false)),
+            &["spec.database.developerMode", "engine Scylla only"],
+        ),
+        (
             db("secretRef", json!({ "name": "" })),
             &["spec.database.secretRef", "must not be empty"],
         ),

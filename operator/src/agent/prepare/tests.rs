@@ -1,5 +1,8 @@
 use super::*;
-use crate::agent::{Common, EngineName};
+use crate::{
+    agent::{Common, EngineName},
+    engine::{Node, NodeState},
+};
 
 struct Pod {
     args: PrepareArgs,
@@ -27,6 +30,7 @@ fn pod(on_disk: &[&str]) -> Pod {
         common: Common {
             engine: EngineName::Cassandra,
             data,
+            pod_name: "a-0".to_owned(),
             pod_uid: "uid-1".to_owned(),
             address: "10.0.0.1".parse().unwrap(),
             token,
@@ -34,6 +38,7 @@ fn pod(on_disk: &[&str]) -> Pod {
         },
         shared,
         peers: "localhost".to_owned(),
+        node: dirs.path().join("node"),
         super_disk: false,
         certificates: None,
         keystore: None,
@@ -50,6 +55,7 @@ fn start(pod_uid: &str) -> Start {
         pod_uid: pod_uid.to_owned(),
         seeds: vec!["10.0.0.7".to_owned()],
         replace: None,
+        ignore_dead: Vec::new(),
     }
 }
 
@@ -112,8 +118,42 @@ async fn a_disk_with_unsigned_data_waits_too() {
 #[tokio::test]
 async fn a_node_that_finds_its_data_starts_by_itself() {
     let pod = pod(&["data"]);
-    disk::sign(&pod.args.common.data, Some("id-1")).unwrap();
+    disk::sign(&pod.args.common.data, Some("id-1"), "a-0").unwrap();
+    fs::write(&pod.args.node, "id-1\n").unwrap();
     prepare(pod.args.clone()).await.unwrap();
     let start = fs::read_to_string(pod.args.shared.join(START)).unwrap();
     assert!(start.ends_with("10.0.0.1'\n"), "{start}");
+}
+
+#[tokio::test]
+async fn a_signed_disk_of_another_node_is_not_started() {
+    // Another node is on record for this pod, or none.
+    for own in [Some("id-2"), None] {
+        let pod = pod(&["data"]);
+        disk::sign(&pod.args.common.data, Some("id-1"), "b-0").unwrap();
+        if let Some(own) = own {
+            fs::write(&pod.args.node, own).unwrap();
+        }
+        let prepared = tokio::spawn(prepare(pod.args.clone()));
+        let waits = Phase::Waiting {
+            disk: Disk::Known {
+                host_id: "id-1".to_owned(),
+                pod: Some("b-0".to_owned()),
+            },
+        };
+        assert_eq!(report(&pod).await.phase, waits);
+        assert!(!pod.args.shared.join(START).exists());
+        // It may be started as what it is, and never over what it holds.
+        let mut over = start("uid-1");
+        over.replace = Some(Node {
+            host_id: "7c0f-01".to_owned(),
+            address: "10.0.0.9".to_owned(),
+            up: false,
+            state: NodeState::Normal,
+            load_bytes: None,
+        });
+        assert_eq!(send(&pod, "secret", &over).await, 409);
+        assert_eq!(send(&pod, "secret", &start("uid-1")).await, 202);
+        prepared.await.unwrap().unwrap();
+    }
 }

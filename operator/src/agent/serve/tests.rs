@@ -56,7 +56,7 @@ async fn world() -> World {
         address: "127.0.0.1".to_owned(),
         up: true,
         state: NodeState::Normal,
-        load_bytes: 1,
+        load_bytes: Some(1),
     };
     let fake = Arc::new(Fake {
         look: Mutex::new(Look {
@@ -74,12 +74,17 @@ async fn world() -> World {
     let common = Common {
         engine: EngineName::Cassandra,
         data: data.clone(),
+        pod_name: "a-0".to_owned(),
         pod_uid: "uid-1".to_owned(),
         address: address.ip(),
         token,
         listen: address,
     };
-    let agent = Arc::new(Agent::new(fake.clone(), common, cql.local_addr().unwrap()));
+    let agent = Arc::new(Agent::new(
+        fake.clone(),
+        common,
+        cql.local_addr().unwrap().port(),
+    ));
     tokio::spawn(async move { axum::serve(listener, router(agent)).await });
     World {
         fake,
@@ -134,7 +139,7 @@ async fn an_answer_that_is_young_enough_is_not_asked_for_again() {
 async fn a_member_signs_its_disk() {
     let world = world().await;
     assert_eq!(world.view(0).await.host_id.as_deref(), Some(HOST));
-    assert!(disk::is_signed(&world.data, HOST));
+    assert!(disk::is_signed(&world.data, HOST, "a-0"));
 }
 
 #[tokio::test]
@@ -150,6 +155,24 @@ async fn ready_is_a_member_that_serves() {
     world.view(0).await;
     assert_eq!(world.get("/readyz").await.status().as_u16(), 503);
     assert_eq!(world.get("/livez").await.status().as_u16(), 200);
+}
+
+#[tokio::test]
+async fn a_member_that_does_not_see_itself_up_is_not_ready() {
+    for (up, state) in [(false, NodeState::Normal), (true, NodeState::Leaving)] {
+        let world = world().await;
+        {
+            let mut look = locked(&world.fake.look);
+            (look.nodes[0].up, look.nodes[0].state) = (up, state);
+        }
+        world.view(60).await;
+        assert_eq!(world.get("/readyz").await.status().as_u16(), 503);
+    }
+    // Nor is one that is not among the nodes that it knows.
+    let world = world().await;
+    locked(&world.fake.look).nodes.clear();
+    world.view(60).await;
+    assert_eq!(world.get("/readyz").await.status().as_u16(), 503);
 }
 
 #[tokio::test]

@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{
-        Container, EmptyDirVolumeSource, EnvVar, KeyToPath, ResourceRequirements,
-        SecretVolumeSource, Volume, VolumeMount,
+        ConfigMap, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, KeyToPath,
+        ResourceRequirements, SecretVolumeSource, Volume, VolumeMount,
     },
     apimachinery::pkg::api::resource::Quantity,
 };
-use readstates_operator_api::Engine;
+use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Engine, labels::Component};
 
 use super::{Members, Place, certificates, scylla, super_disk};
 use crate::{
     build::{AGENT, env, pod, ports},
     observe::TOKEN_KEY,
-    validate::ValidatedCluster,
+    validate::{Identity, ValidatedCluster},
 };
 
 const RUN: &str = "run";
@@ -27,6 +27,8 @@ const RUN: &str = "run";
 pub(super) const RUN_PATH: &str = "/run/readstates";
 const TOKEN: &str = "agent-token";
 const TOKEN_PATH: &str = "/etc/readstates/agent";
+const NODES: &str = "nodes";
+const NODES_PATH: &str = "/etc/readstates/nodes";
 
 /// Shell that waits for nothing: the start file is there, and the data where it should be, or the container ends.
 /// `script` ends with `exec`.
@@ -60,7 +62,33 @@ pub(super) fn volumes(cluster: &ValidatedCluster) -> Vec<Volume> {
             }),
             ..Volume::default()
         },
+        Volume {
+            name: NODES.to_owned(),
+            config_map: Some(ConfigMapVolumeSource {
+                name: cluster.id.nodes(),
+                // A pod that finds none waits for the order to start.
+                optional: Some(true),
+                ..ConfigMapVolumeSource::default()
+            }),
+            ..Volume::default()
+        },
     ]
+}
+
+/// Which node each pod is, by the pod's name. It outlives the pods: one that comes back needs no operator.
+pub(in crate::build) fn nodes(id: &Identity, records: &[DatabaseNode]) -> ConfigMap {
+    let known = records.iter().filter_map(|record| match record.state {
+        DatabaseNodeState::Member | DatabaseNodeState::Leaving => {
+            Some((record.name.clone(), record.host_id.clone()?))
+        }
+        // What is on their disks now is not, or no more, the node that the record names.
+        DatabaseNodeState::Joining | DatabaseNodeState::Replacing | DatabaseNodeState::Left => None,
+    });
+    ConfigMap {
+        metadata: id.child(id.nodes(), Component::Database),
+        data: Some(known.collect()),
+        ..ConfigMap::default()
+    }
 }
 
 /// Where the database's container finds the start file.
@@ -92,7 +120,8 @@ pub(super) fn containers(
     certificates: Vec<VolumeMount>,
 ) -> Vec<Container> {
     let peers = cluster.id.database_host();
-    let mut preparing = vec!["--shared", RUN_PATH, "--peers", &peers];
+    let node = format!("{NODES_PATH}/$(POD_NAME)");
+    let mut preparing = vec!["--shared", RUN_PATH, "--peers", &peers, "--node", &node];
     if place.database.super_disk.is_some() {
         preparing.push("--super-disk");
     }
@@ -105,7 +134,17 @@ pub(super) fn containers(
         image: Some(cluster.agent_image.clone()),
         resources: Some(resources(place, "32Mi", "64Mi")),
         security_context: Some(pod::restricted_container(true)),
-        volume_mounts: Some([mounts(engine, place, false), certificates].concat()),
+        volume_mounts: Some(
+            [
+                mounts(engine, place, false),
+                vec![VolumeMount {
+                    read_only: Some(true),
+                    ..pod::mount(NODES, NODES_PATH)
+                }],
+                certificates,
+            ]
+            .concat(),
+        ),
         ..common(cluster, "prepare")
     };
     let (image, read_only_root, memory) = match place.database.engine {
@@ -145,6 +184,7 @@ fn common(cluster: &ValidatedCluster, name: &str) -> Container {
 
 fn environment() -> Vec<EnvVar> {
     vec![
+        env::field("POD_NAME", "metadata.name"),
         env::field("POD_UID", "metadata.uid"),
         env::field("POD_IP", "status.podIP"),
     ]

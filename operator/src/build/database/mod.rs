@@ -1,7 +1,7 @@
 //! The database: one StatefulSet a rack. What is the same for every engine is here; what differs, is
 //! behind [`Members`], one module each.
 
-mod agent;
+pub(super) mod agent;
 mod cassandra;
 mod certificates;
 mod scylla;

@@ -26,10 +26,13 @@ fi
 exec /docker-entrypoint.py \"$@\" --seeds \"$SCYLLA_SEEDS\" ${SCYLLA_REPLACE:-} $cpus $io";
 
 /// One reactor on each CPU that the kubelet has set aside for this container alone, where it has: then it sees as
-/// many as it has shards, and no others.
+/// many as it has shards, and no others. Which they are is in a file of another name with version 1 of cgroups; without
+/// one of them nothing is pinned.
 const PIN: &str = "\
 if [ \"$(nproc)\" = \"$shards\" ]; then
-  cpus=\"$cpus --cpuset $(cat /sys/fs/cgroup/cpuset.cpus.effective)\"
+  for own in /sys/fs/cgroup/cpuset.cpus.effective /sys/fs/cgroup/cpuset/cpuset.effective_cpus; do
+    if [ -s \"$own\" ]; then cpus=\"$cpus --cpuset $(cat \"$own\")\"; break; fi
+  done
 fi
 ";
 
@@ -62,7 +65,15 @@ impl Members for Scylla {
             .as_ref()
             .map(|_| tls())
             .unwrap_or_default();
-        let start = format!("shards={shards}\ncpus=\"--smp $shards\"\n{pin}{tls}{START}");
+        let developer_mode = place.database.developer_mode;
+        // A disk that may be anything is not measured.
+        let unmeasured = if developer_mode {
+            "unset SCYLLA_IO\n"
+        } else {
+            ""
+        };
+        let start =
+            format!("{unmeasured}shards={shards}\ncpus=\"--smp $shards\"\n{pin}{tls}{START}");
         let mut args = vec![
             "--cluster-name".to_owned(),
             place.cluster_name.clone(),
@@ -77,7 +88,7 @@ impl Members for Scylla {
             // Whoever reaches the REST API can wipe the node.
             ("--api-address", "127.0.0.1"),
             // The image's own default is a mode for laptops that skips every check.
-            ("--developer-mode", "0"),
+            ("--developer-mode", if developer_mode { "1" } else { "0" }),
             ("--overprovisioned", overprovisioned),
             ("--authenticator", "PasswordAuthenticator"),
             ("--authorizer", "CassandraAuthorizer"),

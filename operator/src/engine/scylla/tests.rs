@@ -71,8 +71,8 @@ async fn a_look_joins_what_the_api_tells_in_pieces() {
             mode: Mode::Leaving,
             progress: None,
             nodes: vec![
-                node("id-of-1", "10.0.0.1", true, NodeState::Leaving, 0),
-                node("id-of-2", "10.0.0.2", false, NodeState::Normal, 4096),
+                node("id-of-1", "10.0.0.1", true, NodeState::Leaving, None),
+                node("id-of-2", "10.0.0.2", false, NodeState::Normal, Some(4096)),
             ],
         }
     );
@@ -90,29 +90,73 @@ async fn a_refused_decommission_keeps_the_words_of_the_database() {
     assert_eq!(error.to_string(), words);
 }
 
-#[tokio::test]
-async fn facts_take_the_copies_of_a_keyspace_from_its_ring() {
-    let router = Router::new()
+type Query = axum::extract::Query<std::collections::BTreeMap<String, String>>;
+
+/// Two keyspaces of users, one of them of tablets and one without tables, beside those of the engine's own.
+fn schema() -> Router {
+    let keyspaces = async |query: Query| {
+        Json(match query.get("type").map(String::as_str) {
+            Some("user") => json!(["readstates", "theirs", "empty"]),
+            _ => json!([
+                "readstates",
+                "theirs",
+                "empty",
+                "system_distributed_everywhere"
+            ]),
+        })
+    };
+    let table = |keyspace: &str, name: &str| json!({ "ks": keyspace, "cf": name, "type": "ColumnFamilies" });
+    let tables = json!([
+        table("system", "local"),
+        table(
+            "system_distributed_everywhere",
+            "cdc_generation_descriptions_v2"
+        ),
+        table("readstates", "read_states"),
+        table("theirs", "one"),
+        table("theirs", "two"),
+    ]);
+    let tablets = async |query: Query| {
+        if query.get("table").map(String::as_str) == Some("read_states") {
+            let ranges = json!([
+                { "start_token": "1", "endpoints": ["10.0.0.1", "10.0.0.2"] },
+                { "start_token": "2", "endpoints": ["10.0.0.2"] },
+            ]);
+            return Json(ranges).into_response();
+        }
+        let message = "describe_ring is not supported for a keyspace with tablets without a table";
+        let body = Json(json!({ "message": message, "code": 400 }));
+        (StatusCode::BAD_REQUEST, body).into_response()
+    };
+    let vnodes = async |query: Query| {
+        let copies = if query["table"] == "two" { 3 } else { 1 };
+        let endpoints: Vec<_> = (1..=copies).map(|n| format!("10.0.0.{n}")).collect();
+        Json(json!([{ "start_token": "1", "endpoints": endpoints }]))
+    };
+    Router::new()
         .route(
             "/storage_proxy/schema_versions",
             get(async || Json(json!([{ "key": "v1", "value": ["10.0.0.1", "10.0.0.2"] }]))),
         )
-        .route(
-            "/storage_service/keyspaces",
-            get(async || Json(json!(["readstates"]))),
-        )
-        .route(
-            "/storage_service/describe_ring/readstates",
-            get(async || {
-                Json(json!([
-                    { "start_token": "1", "endpoints": ["10.0.0.1", "10.0.0.2"] },
-                    { "start_token": "2", "endpoints": ["10.0.0.2"] },
-                ]))
-            }),
-        );
-    let facts = scylla(router).await.facts().await.unwrap();
-    assert_eq!(facts.schema_versions, ["v1"]);
-    assert_eq!(facts.keyspaces[0].replication_factor, 2);
+        .route("/storage_service/keyspaces", get(keyspaces))
+        .route("/column_family/", get(async move || Json(tables)))
+        .route("/storage_service/describe_ring/readstates", get(tablets))
+        .route("/storage_service/describe_ring/theirs", get(vnodes))
+}
+
+#[tokio::test]
+async fn facts_of_a_tablets_keyspace_and_without_system_keyspaces() {
+    let keyspace = |name: &str, replication_factor| Keyspace {
+        name: name.to_owned(),
+        replication_factor,
+    };
+    assert_eq!(
+        scylla(schema()).await.facts().await.unwrap(),
+        Facts {
+            schema_versions: vec!["v1".to_owned()],
+            keyspaces: vec![keyspace("readstates", 2), keyspace("theirs", 3)],
+        }
+    );
 }
 
 #[tokio::test]

@@ -60,8 +60,20 @@ pub(super) fn check(
     records: &[DatabaseNode],
     except: Option<&DatabaseNode>,
 ) -> Result<(), String> {
-    let counts = |r: &&DatabaseNode| except.is_none_or(|e| e.name != r.name);
-    let gone = except.and_then(|e| e.host_id.as_deref());
+    check_but(sight, records, except.as_slice())
+}
+
+/// The same with several left out.
+///
+/// # Errors
+/// The first thing that is not so.
+pub(super) fn check_but(
+    sight: &Sight<'_>,
+    records: &[DatabaseNode],
+    except: &[&DatabaseNode],
+) -> Result<(), String> {
+    let counts = |r: &&DatabaseNode| except.iter().all(|e| e.name != r.name);
+    let gone = |id: &String| except.iter().any(|e| e.host_id.as_ref() == Some(id));
     for member in members(records).filter(counts) {
         let name = &member.name;
         let view = view(sight, name).map_err(|why| format!("{name} cannot be asked: {why}"))?;
@@ -70,7 +82,7 @@ pub(super) fn check(
         }
         for node in &view.nodes {
             let is = match (node.up, node.state) {
-                _ if Some(node.host_id.as_str()) == gone => continue,
+                _ if gone(&node.host_id) => continue,
                 (true, NodeState::Normal) => continue,
                 (false, _) => "down",
                 (true, NodeState::Joining) => "joining",
@@ -109,6 +121,7 @@ pub(super) fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Starting => "starting",
         Mode::Joining => "joining",
+        Mode::JoinFailed => "in the middle of a failed join",
         Mode::Normal => "up",
         Mode::Leaving => "leaving",
         Mode::Decommissioned => "decommissioned",

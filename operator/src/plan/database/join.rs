@@ -3,14 +3,17 @@
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
-use super::{DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, adopt, health, record};
+use super::{
+    DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, adopt, attempts, health, record,
+    replace, super_disks,
+};
 use crate::{
-    engine::{Disk, Node, Phase, Start},
+    engine::{Disk, Mode, Phase, Start},
     observe::PodSeen,
 };
 
 /// Nodes that a new one asks its way by.
-const SEEDS: usize = 3;
+pub(super) const SEEDS: usize = 3;
 
 /// Begins with the first pod, in the order of racks, that waits for an order: nodes that are missed before new ones,
 /// which could not join without them.
@@ -19,6 +22,10 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
     let pods = racks.flat_map(|rack| sight.pods_of(rack).map(move |(_, pod)| (rack, pod)));
     let waiting: Vec<_> = pods
         .filter_map(|(rack, pod)| match health::phase(sight, pod) {
+            // Whose data is known comes back, or does not: see `back`.
+            Ok(Phase::Waiting {
+                disk: Disk::Known { .. },
+            }) => None,
             Ok(Phase::Waiting { disk }) if !pod.terminating => Some((rack, pod, disk)),
             _ => None,
         })
@@ -32,7 +39,7 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
         }
         None => begin_new(sight, nodes, &rack.name, pod),
         Some(record) if record.state == DatabaseNodeState::Member => {
-            begin_replacement(sight, nodes, &record, disk)
+            replace::begin(sight, nodes, &record, disk)
         }
         // A node that has left: its pod is on its way out.
         Some(_) => None,
@@ -72,7 +79,9 @@ fn begin_new(
         }
     } else {
         let step = || format!("{} joins the database", pod.name);
-        if let Err(why) = ready_for_change(sight, nodes, None) {
+        let ready = ready_for_change(sight, nodes, None);
+        let at_risk = super_disks::member_at_risk(sight, nodes, &pod.name);
+        if let Some(why) = ready.err().or(at_risk) {
             return Some(DatabaseWait::Health { step: step(), why });
         }
     }
@@ -111,90 +120,10 @@ pub(super) fn ready_for_change(
     Ok(())
 }
 
-/// A disk that came back empty is never a new node: its data was counted with.
-fn begin_replacement(
-    sight: &Sight<'_>,
-    nodes: &mut NodesStep,
-    lost: &DatabaseNode,
-    disk: &Disk,
-) -> Option<DatabaseWait> {
-    let host_id = lost.host_id.clone()?;
-    let trouble = |words: String| DatabaseTrouble::DiskLost {
-        pod: lost.name.clone(),
-        words,
-    };
-    match disk {
-        Disk::Blank => {}
-        Disk::Begun | Disk::Unmarked | Disk::Known { .. } => {
-            nodes.trouble = Some(trouble(format!(
-                "its disk holds data that is not signed as that of node {host_id}, which it is: put the right \
-                 volume back, or empty this one to have the node rebuilt from the others"
-            )));
-            return None;
-        }
-    }
-    let consented = sight.world.consent.data_loss.as_ref() == Some(&host_id);
-    if sight.database.replication_factor < 2 && !consented {
-        nodes.trouble = Some(trouble(format!(
-            "its disk came back empty, and with a replication factor of 1 nobody has a copy of the data of \
-             node {host_id}: put the volume back, or accept the loss with the annotation {}={host_id}",
-            readstates_operator_api::labels::ACCEPT_DATA_LOSS
-        )));
-        return None;
-    }
-    // Nobody is left who could be asked, and it is accepted that there is nothing to ask for.
-    let alone = is_alone(nodes, &lost.name);
-    let others = if alone {
-        Ok(())
-    } else {
-        ready_for_change(sight, nodes, Some(lost))
-    };
-    let progress = match others {
-        Err(why) => format!("it begins when all others are well: {why}"),
-        Ok(()) if seen_up(sight, nodes, lost, &host_id) => {
-            "it begins when the others have noticed that it is down".to_owned()
-        }
-        Ok(()) => {
-            let record = nodes.records.iter_mut().find(|r| r.name == lost.name)?;
-            let known = row(sight, &lost.name, &host_id).is_some();
-            // Somebody has removed it from the ring by hand: its place is free.
-            record.state = if known {
-                DatabaseNodeState::Replacing
-            } else {
-                DatabaseNodeState::Joining
-            };
-            record.host_id = record.host_id.take().filter(|_| known);
-            record.claim_uid = sight.claim_uid(&lost.name);
-            record.since.0 = sight.now;
-            "it is its turn".to_owned()
-        }
-    };
-    Some(DatabaseWait::Replacing {
-        pod: lost.name.clone(),
-        host_id,
-        progress,
-    })
-}
-
 /// Whether there is no other node, but for such as have left.
-fn is_alone(nodes: &NodesStep, name: &str) -> bool {
+pub(super) fn is_alone(nodes: &NodesStep, name: &str) -> bool {
     let gone = |r: &DatabaseNode| r.state == DatabaseNodeState::Left;
     nodes.records.iter().all(|r| r.name == name || gone(r))
-}
-
-fn seen_up(sight: &Sight<'_>, nodes: &NodesStep, lost: &DatabaseNode, host_id: &str) -> bool {
-    health::members(&nodes.records)
-        .filter(|r| r.name != lost.name)
-        .filter_map(|r| health::view(sight, &r.name).ok())
-        .any(|v| v.nodes.iter().any(|n| n.host_id == host_id && n.up))
-}
-
-/// The lost node as another one sees it.
-fn row(sight: &Sight<'_>, pod: &str, host_id: &str) -> Option<Node> {
-    let others = sight.world.database_pods.iter().filter(|p| p.name != pod);
-    others
-        .filter_map(|p| health::view(sight, &p.name).ok())
-        .find_map(|v| v.nodes.iter().find(|n| n.host_id == host_id).cloned())
 }
 
 /// Goes on with the node that is joining or taking its old place.
@@ -208,11 +137,19 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
                 let trouble = pod.trouble.as_ref().map(|t| format!(" ({t})"));
                 format!("{error}{}", trouble.unwrap_or_default())
             }
+            Ok(Phase::Running(view)) if view.mode == Mode::JoinFailed => {
+                try_again(sight, nodes, &record, pod)
+            }
             Ok(Phase::Running(view)) => view
                 .progress
                 .clone()
                 .unwrap_or_else(|| format!("it is {}", health::mode(view.mode))),
-            Ok(Phase::Waiting { disk: _ }) => {
+            Ok(Phase::Waiting {
+                disk: Disk::Known { host_id, .. },
+            }) => format!("its disk holds node {host_id}, which is let start if it is this one"),
+            Ok(Phase::Waiting {
+                disk: Disk::Blank | Disk::Begun | Disk::Unmarked,
+            }) => {
                 if let Err(why) = may_still_join(sight, nodes, &record) {
                     nodes.records.retain(|r| r.name != name);
                     let step = format!("{name} joins the database");
@@ -240,6 +177,42 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
     })
 }
 
+/// A node that could not join is restarted, which makes it try again: at growing distances, counted on record.
+fn try_again(
+    sight: &Sight<'_>,
+    nodes: &mut NodesStep,
+    record: &DatabaseNode,
+    pod: &PodSeen,
+) -> String {
+    let failed = record.attempts.saturating_add(1);
+    if failed >= attempts::BOUND {
+        nodes.trouble = Some(DatabaseTrouble::JoinFailed {
+            pod: pod.name.clone(),
+            attempts: failed,
+        });
+    }
+    let pause = attempts::pause(failed);
+    let waited = sight.now.duration_since(record.since.0).unsigned_abs();
+    if waited < pause {
+        return format!(
+            "attempt {failed} failed; the next one is {} s after it began",
+            pause.as_secs()
+        );
+    }
+    let (Some(uid), true) = (pod.uid.clone(), sight.recorded(record)) else {
+        return format!("attempt {failed} failed");
+    };
+    nodes.pods_to_delete.push(Named {
+        name: pod.name.clone(),
+        uid,
+    });
+    if let Some(record) = nodes.records.iter_mut().find(|r| r.name == pod.name) {
+        record.attempts = failed;
+        record.since.0 = sight.now;
+    }
+    format!("attempt {failed} failed; its pod is restarted to try again")
+}
+
 /// A node that was to join and has not begun steps back when another one is missed: that one has to come back
 /// first, and would wait for this one. (An agent that has taken its order does not wait any more.)
 fn may_still_join(
@@ -262,7 +235,7 @@ fn may_still_join(
 /// The order for a node whose record is there, or why it may not start now.
 fn start(
     sight: &Sight<'_>,
-    nodes: &NodesStep,
+    nodes: &mut NodesStep,
     record: &DatabaseNode,
     pod: &PodSeen,
 ) -> Result<Option<Order>, String> {
@@ -270,20 +243,30 @@ fn start(
         return Err("its pod has no address yet".to_owned());
     };
     let unrecorded = adopt::unrecorded(sight, pod);
+    let mut ignore_dead = Vec::new();
     let seeds = if health::members(&nodes.records).next().is_none() && !unrecorded.is_empty() {
         let addresses = unrecorded.iter().filter_map(|p| p.ip.clone());
         addresses.take(SEEDS).collect()
     } else if is_alone(nodes, &record.name) && is_first(sight, &pod.name) {
         vec![ip]
     } else {
-        ready_for_change(sight, nodes, Some(record))?;
-        let members = health::members(&nodes.records);
+        match record.state {
+            DatabaseNodeState::Replacing => {
+                ignore_dead = replace::still_ready(sight, nodes, record)?
+            }
+            DatabaseNodeState::Joining
+            | DatabaseNodeState::Member
+            | DatabaseNodeState::Leaving
+            | DatabaseNodeState::Left => ready_for_change(sight, nodes, Some(record))?,
+        }
+        let members = health::members(&nodes.records)
+            .filter(|m| !ignore_dead.iter().any(|id| Some(id) == m.host_id.as_ref()));
         let addresses = members.filter_map(|m| sight.pod(&m.name)?.ip.clone());
         addresses.take(SEEDS).collect()
     };
     let replace = match (record.state, &record.host_id) {
         (DatabaseNodeState::Replacing, Some(host_id)) => {
-            let lost = row(sight, &pod.name, host_id);
+            let lost = replace::row(sight, &pod.name, host_id);
             Some(lost.ok_or_else(|| format!("no other node knows node {host_id} any more"))?)
         }
         _ => None,
@@ -292,6 +275,7 @@ fn start(
         pod_uid: uid,
         seeds,
         replace,
+        ignore_dead,
     };
     Ok(Some(Order::Start {
         pod: pod.clone(),

@@ -50,6 +50,12 @@ fn lose_another_disk(sim: &mut Sim) {
     sim.lose_disk("chat-db-b-0");
 }
 
+fn lose_a_rack(sim: &mut Sim) {
+    sim.may_be_down = 2;
+    sim.lose_disk("chat-db-a-0");
+    sim.lose_disk("chat-db-a-1");
+}
+
 fn take_back_and_lose_a_disk(sim: &mut Sim) {
     take_back(sim);
     lose_another_disk(sim);
@@ -62,6 +68,7 @@ fn changes() -> Vec<Change> {
         change("shrink", shrink, None),
         change("roll", roll, None),
         change("replace", lose_a_disk, None),
+        change("replace two of a rack", lose_a_rack, None),
         change("shrink, taken back at once", shrink, Some((1, take_back))),
         change(
             "shrink, taken back when it is told",

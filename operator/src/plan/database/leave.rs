@@ -2,23 +2,17 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Reclaim};
 
 use super::{
-    DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, health,
+    DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, attempts, health,
     preflight::reasons_against,
 };
-use crate::{
-    engine::{Decommission, Disk, Mode, NodeState, Phase, Target, View},
-    observe::StatefulSetSeen,
-    validate::Rack,
-};
+use crate::engine::{Decommission, Disk, Mode, NodeState, Phase, Target, View};
 
-/// Attempts before a person is told. After them it is tried on, but seldom.
-const ATTEMPTS: i32 = 3;
-const SELDOM: Duration = Duration::from_mins(30);
-/// The first wait between two attempts; each further one is twice as long.
-const BACKOFF: Duration = Duration::from_secs(30);
+/// How long a pod may lack a machine before it is taken for lost.
+const LOST: Duration = Duration::from_mins(5);
 /// Nodes that have to confirm that another one has left, where there are so many.
 const WITNESSES: usize = 2;
 /// Begins with the last node of the first rack that should become smaller.
@@ -55,7 +49,7 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
 }
 
 /// Proof that no database ever ran in this place: no record, and nothing to run on.
-fn never_started(sight: &Sight<'_>, name: &str) -> Result<(), String> {
+pub(super) fn never_started(sight: &Sight<'_>, name: &str) -> Result<(), String> {
     let claim = sight.world.nodes.claims.get(&sight.cluster.id.claim(name));
     let no_volume = claim.is_none_or(|c| !c.bound);
     match sight.pod(name) {
@@ -93,7 +87,16 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
     }
     let view = match own {
         Ok(view) => view,
-        Err(why) => return wait(format!("it cannot be asked: {why}")),
+        Err(why) => {
+            if let Some(words) = lost(sight, name) {
+                nodes.trouble = Some(DatabaseTrouble::LeaverLost {
+                    pod: name.to_owned(),
+                    host_id: host_id.clone(),
+                    words,
+                });
+            }
+            return wait(format!("it cannot be asked: {why}"));
+        }
     };
     if let (Mode::Decommissioned, Err(doubt)) = (view.mode, &proof) {
         return wait(format!(
@@ -125,11 +128,42 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
     })
 }
 
+/// What has become of a node that will not come back by itself: its disk is another one, or its machine is gone with
+/// a volume that no other machine can have.
+fn lost(sight: &Sight<'_>, name: &str) -> Option<String> {
+    let pod = sight.pod(name)?;
+    let since = |at: Timestamp| sight.now.duration_since(at).unsigned_abs();
+    match health::phase(sight, pod) {
+        Ok(Phase::Waiting {
+            disk: Disk::Blank | Disk::Begun | Disk::Unmarked,
+        }) => Some("its disk came back without its data".to_owned()),
+        Ok(Phase::Waiting {
+            disk: Disk::Known { .. },
+        }) => None,
+        Ok(Phase::Unreachable { .. } | Phase::Running(_)) | Err(_) => {
+            let stuck = |at: Option<Timestamp>| at.is_some_and(|at| since(at) >= LOST);
+            if pod.terminating && pod.deadline.is_some_and(|at| at < sight.now) {
+                let words =
+                    "its pod was to be gone some minutes ago, as one is on a machine that is lost";
+                stuck(pod.deadline).then(|| words.to_owned())
+            } else if !pod.scheduled {
+                let trouble = pod.trouble.as_deref().unwrap_or("no machine takes it");
+                let words =
+                    || format!("its pod has not found a machine for some minutes: {trouble}");
+                stuck(pod.created).then(words)
+            } else {
+                None
+            }
+        }
+    }
+}
+
 /// Whether the node still has data that is counted with, in its own eyes.
 fn is_in(view: &View) -> bool {
     match view.mode {
         Mode::Starting
         | Mode::Joining
+        | Mode::JoinFailed
         | Mode::Normal
         | Mode::Leaving
         | Mode::DecommissionFailed
@@ -148,7 +182,7 @@ fn tell(
     host_id: &str,
 ) -> Result<Option<Order>, String> {
     let error = view.decommission_error().or_else(|| record.error.clone());
-    if record.attempts >= ATTEMPTS {
+    if record.attempts >= attempts::BOUND {
         nodes.trouble = Some(DatabaseTrouble::DecommissionFailed {
             pod: record.name.clone(),
             attempts: record.attempts,
@@ -157,11 +191,7 @@ fn tell(
                 .unwrap_or_else(|| "it said nothing".to_owned()),
         });
     }
-    let pause = match record.attempts {
-        0 => Duration::ZERO,
-        n if n < ATTEMPTS => BACKOFF * 2_u32.pow(u32::try_from(n - 1).unwrap_or(0)),
-        _ => SELDOM,
-    };
+    let pause = attempts::pause(record.attempts);
     let waited = sight.now.duration_since(record.since.0).unsigned_abs();
     if waited < pause {
         change(nodes, &record.name, |r| r.error.clone_from(&error));
@@ -226,30 +256,24 @@ fn proof(sight: &Sight<'_>, nodes: &NodesStep, host_id: &str) -> Result<(), Stri
     }
 }
 
-/// Nodes that have left: their pod goes, then their claim where the spec says so, then their record.
-pub(super) fn clear_away(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
-    let left: Vec<_> = nodes
-        .records
-        .iter()
-        .filter(|r| r.state == DatabaseNodeState::Left)
-        .cloned()
-        .collect();
-    for record in left {
-        let name = &record.name;
-        let host_id = record.host_id.clone().unwrap_or_default();
-        let replicas = sight.place(name).and_then(|(rack, ordinal)| {
+/// Nodes that have left: their pod goes before anything else begins.
+pub(super) fn pod_goes(sight: &Sight<'_>, nodes: &NodesStep) -> Option<DatabaseWait> {
+    left(nodes).iter().find_map(|record| {
+        let replicas = sight.place(&record.name).and_then(|(rack, ordinal)| {
             Some((sight.world.racks.get(&rack.name)?.replicas, ordinal))
         });
-        let wait = |progress: &str| {
-            Some(DatabaseWait::Leaving {
-                pod: name.clone(),
-                host_id: host_id.clone(),
-                progress: progress.to_owned(),
-            })
-        };
-        if sight.pod(name).is_some() || replicas.is_some_and(|(r, ordinal)| r > ordinal) {
-            return wait("its pod goes");
-        }
+        let goes =
+            sight.pod(&record.name).is_some() || replicas.is_some_and(|(r, ordinal)| r > ordinal);
+        goes.then(|| going(record, "its pod goes"))
+    })
+}
+
+/// Then their claim goes, where the spec says so, and their record. Nobody else waits for a claim: who deletes it
+/// may have no right to.
+pub(super) fn volume_goes(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
+    let mut wait = None;
+    for record in left(nodes) {
+        let name = &record.name;
         let claim = sight.world.nodes.claims.get(&sight.cluster.id.claim(name));
         match claim {
             Some(claim) if Some(&claim.uid) == record.claim_uid.as_ref() => {
@@ -260,7 +284,7 @@ pub(super) fn clear_away(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Dat
                             name: sight.cluster.id.claim(name),
                             uid: claim.uid.clone(),
                         });
-                        return wait("its volume goes");
+                        wait = Some(going(&record, "its volume goes"));
                     }
                 }
             }
@@ -268,69 +292,23 @@ pub(super) fn clear_away(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Dat
             None | Some(_) => nodes.records.retain(|r| r.name != *name),
         }
     }
-    None
+    wait
 }
 
-/// How many members the rack may have now.
-pub(super) fn members(
-    sight: &Sight<'_>,
-    nodes: &NodesStep,
-    rack: &Rack,
-    seen: &StatefulSetSeen,
-) -> (i32, Option<DatabaseWait>) {
-    let has = seen.replicas;
-    let last = sight.name(rack, has - 1);
-    let record = held_by(sight, nodes, &last);
-    if let Some(left) = record.filter(|r| r.state == DatabaseNodeState::Left) {
-        return (has - i32::from(sight.recorded(left)), None);
+fn left(nodes: &NodesStep) -> Vec<DatabaseNode> {
+    let records = nodes.records.iter();
+    records
+        .filter(|r| r.state == DatabaseNodeState::Left)
+        .cloned()
+        .collect()
+}
+
+fn going(record: &DatabaseNode, progress: &str) -> DatabaseWait {
+    DatabaseWait::Leaving {
+        pod: record.name.clone(),
+        host_id: record.host_id.clone().unwrap_or_default(),
+        progress: progress.to_owned(),
     }
-    if rack.members > has {
-        let leaving =
-            |r: &DatabaseNode| r.rack == rack.name && r.state == DatabaseNodeState::Leaving;
-        if nodes.records.iter().any(leaving) {
-            return (has, None);
-        }
-        return room(sight, nodes, rack, has);
-    }
-    let unneeded = rack.members < has && record.is_none() && on_nothing(nodes);
-    let dropped = unneeded && never_started(sight, &last).is_ok();
-    (has - i32::from(dropped), None)
-}
-
-fn on_nothing(nodes: &NodesStep) -> bool {
-    super::on_its_way(&nodes.records).is_none()
-}
-
-/// How many members the rack may get: a place is taken until nothing is left of the node that was there.
-pub(super) fn room(
-    sight: &Sight<'_>,
-    nodes: &NodesStep,
-    rack: &Rack,
-    has: i32,
-) -> (i32, Option<DatabaseWait>) {
-    let taken = (has..rack.members)
-        .map(|ordinal| (ordinal, sight.name(rack, ordinal)))
-        .find(|(_, name)| {
-            let record = held_by(sight, nodes, name);
-            record.is_some_and(|r| r.state == DatabaseNodeState::Left)
-        });
-    let Some((ordinal, pod)) = taken else {
-        return (rack.members, None);
-    };
-    let claim = sight.cluster.id.claim(&pod);
-    // Otherwise it is free as soon as that is on record.
-    let stays = nodes.records.iter().any(|r| r.name == pod);
-    (
-        ordinal,
-        stays.then_some(DatabaseWait::FormerClaim { pod, claim }),
-    )
-}
-
-/// Who has this place: also one whose record is only now dropped. A StatefulSet that were changed for that before it
-/// is on record would be changed back, or a node waited for that cannot come, by an operator that finds the record.
-fn held_by<'a>(sight: &'a Sight<'_>, nodes: &'a NodesStep, name: &str) -> Option<&'a DatabaseNode> {
-    let mut records = nodes.records.iter().chain(&sight.world.records);
-    records.find(|r| r.name == name)
 }
 
 fn change(nodes: &mut NodesStep, name: &str, change: impl FnOnce(&mut DatabaseNode)) {

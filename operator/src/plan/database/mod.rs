@@ -14,12 +14,16 @@
 //! happens in between, at most one member's copies are away.
 
 mod adopt;
+mod attempts;
+mod back;
 mod health;
 mod join;
 mod leave;
 mod preflight;
 mod record;
+mod replace;
 mod roll;
+mod room;
 mod super_disks;
 mod wait;
 
@@ -149,6 +153,7 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
         ..NodesStep::default()
     };
     record::seen(&sight, &mut nodes);
+    back::decide(&sight, &mut nodes);
     let mut waiting = topology(&sight, &mut nodes);
     let racks = racks(&sight, &mut nodes, &mut waiting);
     Decision {
@@ -164,9 +169,12 @@ fn topology(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<WaitingOn> {
     let wait = match on_its_way(&nodes.records).map(|r| (r.state, r.name.clone())) {
         Some((DatabaseNodeState::Leaving, name)) => leave::go_on(sight, nodes, &name),
         Some((_, name)) => join::go_on(sight, nodes, &name),
-        None => leave::clear_away(sight, nodes)
-            .or_else(|| join::begin(sight, nodes))
-            .or_else(|| leave::begin(sight, nodes)),
+        None => leave::pod_goes(sight, nodes).or_else(|| {
+            let volume = leave::volume_goes(sight, nodes);
+            join::begin(sight, nodes)
+                .or_else(|| leave::begin(sight, nodes))
+                .or(volume)
+        }),
     };
     wait.map(WaitingOn::Database)
 }
@@ -181,7 +189,8 @@ fn on_its_way(records: &[DatabaseNode]) -> Option<&DatabaseNode> {
     })
 }
 
-/// A rack is made only when every rack before it is as wanted and ready.
+/// A rack is made only when every rack before it is as wanted and ready. One that has nodes was there already: somebody
+/// has deleted it, and others may wait for its nodes.
 fn racks(
     sight: &Sight<'_>,
     nodes: &mut NodesStep,
@@ -194,8 +203,9 @@ fn racks(
     };
     for rack in &sight.database.racks {
         let Some(seen) = sight.world.racks.get(&rack.name) else {
-            if turns.all_before && !sight.cluster.lacks_certificates() {
-                let (members, wait) = leave::room(sight, nodes, rack, 0);
+            let wanted = turns.all_before || room::held(sight, nodes, rack) > 0;
+            if wanted && !sight.cluster.lacks_certificates() {
+                let (members, wait) = room::room(sight, nodes, rack, 0);
                 out.push(RackStep {
                     rack: rack.name.clone(),
                     members,
@@ -211,7 +221,7 @@ fn racks(
             turns.all_before = false;
             continue;
         };
-        let (members, room) = leave::members(sight, nodes, rack, seen);
+        let (members, room) = room::members(sight, nodes, rack, seen);
         let roll = roll::decide(sight, nodes, rack, seen, &mut turns);
         let complete = seen.observed
             && seen.replicas == rack.members

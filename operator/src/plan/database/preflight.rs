@@ -2,7 +2,7 @@
 
 use readstates_operator_api::DatabaseNode;
 
-use super::{NodesStep, Sight, health};
+use super::{NodesStep, Sight, health, super_disks};
 use crate::{engine::Facts, observe::Seen};
 
 /// What a disk must have room for, of what it will get: room for compaction and for an estimate being one.
@@ -20,6 +20,7 @@ pub(super) fn reasons_against(
     } else if !sight.no_pod_turns() {
         reasons.push("a pod is being restarted".to_owned());
     }
+    reasons.extend(super_disks::member_at_risk(sight, nodes, &leaver.name));
     let stay: Vec<_> = health::members(&nodes.records)
         .filter(|r| r.name != leaver.name)
         .collect();
@@ -58,7 +59,13 @@ fn against_facts(facts: &Facts, stay: usize) -> Vec<String> {
 fn no_room(sight: &Sight<'_>, leaver: &DatabaseNode, stay: &[&DatabaseNode]) -> Option<String> {
     let host_id = leaver.host_id.as_deref()?;
     let own = health::view(sight, &leaver.name).ok()?;
-    let load = own.nodes.iter().find(|n| n.host_id == host_id)?.load_bytes;
+    let row = own.nodes.iter().find(|n| n.host_id == host_id)?;
+    let Some(load) = row.load_bytes else {
+        let name = &leaver.name;
+        return Some(format!(
+            "{name} does not say yet how much data it has for the others"
+        ));
+    };
     let in_rack: Vec<_> = stay.iter().filter(|r| r.rack == leaver.rack).collect();
     let takers: Vec<_> = if in_rack.is_empty() {
         stay.iter().collect()

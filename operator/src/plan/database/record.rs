@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{DatabaseTrouble, NodesStep, Sight, health};
-use crate::engine::{Mode, NodeState, Phase, View};
+use crate::engine::Phase;
 
 /// Fills `nodes.records` with the records as they are after this look.
 pub(super) fn seen(sight: &Sight<'_>, nodes: &mut NodesStep) {
@@ -15,7 +15,14 @@ pub(super) fn seen(sight: &Sight<'_>, nodes: &mut NodesStep) {
         else {
             continue;
         };
-        let Some(host_id) = serves(view) else {
+        let Some(host_id) = view.serves() else {
+            // Who it will be: the others see it come, and must not wait for it to be gone.
+            let joining = nodes.records.iter_mut().find(|r| {
+                r.name == pod.name && r.state == DatabaseNodeState::Joining && r.host_id.is_none()
+            });
+            if let Some(joining) = joining {
+                joining.host_id.clone_from(&view.host_id);
+            }
             continue;
         };
         let member = DatabaseNode {
@@ -58,14 +65,6 @@ pub(super) fn new(
         attempts: 0,
         error: None,
     }
-}
-
-/// The identity of a node that is a member, in its own eyes.
-fn serves(view: &View) -> Option<&str> {
-    let host_id = view.host_id.as_deref()?;
-    let own = view.nodes.iter().find(|n| n.host_id == host_id)?;
-    let member = view.mode == Mode::Normal && own.up && own.state == NodeState::Normal;
-    member.then_some(host_id)
 }
 
 fn other_node(record: &DatabaseNode, found: &str) -> DatabaseTrouble {

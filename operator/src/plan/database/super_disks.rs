@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use readstates_operator_api::{DatabaseNodeState, SuperDiskState};
 
-use super::Sight;
+use super::{NodesStep, Sight, health};
 use crate::super_disk::{Judgement, judge};
 
 /// What there is to do about super-disks.
@@ -136,6 +136,15 @@ pub(super) fn at_risk<'a>(sight: &Sight<'a>) -> impl Iterator<Item = (&'a str, J
         })
 }
 
+/// The first super-disk of a member that is not whole, in words. That of `except` does not count: for it to go, or to
+/// come with nothing on it, is no risk to others.
+pub(super) fn member_at_risk(sight: &Sight<'_>, nodes: &NodesStep, except: &str) -> Option<String> {
+    at_risk(sight)
+        .filter(|(pod, _)| *pod != except)
+        .find(|(pod, _)| health::members(&nodes.records).any(|r| r.name == *pod))
+        .map(|(pod, judged)| format!("the super-disk of {pod}: {}", judged.message))
+}
+
 fn is_at_risk(sight: &Sight<'_>, pod: &str) -> bool {
     at_risk(sight).any(|(name, _)| name == pod)
 }
@@ -254,6 +263,46 @@ mod tests {
             .retain(|node| node.host_id != sim.records[2].host_id.clone().unwrap());
         let unready = sim.plan();
         assert_eq!(unready.super_disks.evictions, Evictions::None);
+    }
+
+    #[test]
+    fn nobody_leaves_while_a_super_disk_is_at_risk() {
+        let mut sim = up();
+        rebuilds(&mut sim, "chat-db-a-0");
+        let fewer = spec().replace("{ name: b, members: 2 }", "{ name: b, members: 1 }");
+        sim.respec(&fewer);
+        sim.run();
+        assert_eq!(
+            sim.waits(),
+            "chat-db-b-1 does not leave the database, because the super-disk of chat-db-a-0: the local disks are \
+             filled from the network disk, which serves meanwhile"
+        );
+        // The one at risk may go itself: that may be its cure.
+        sim.super_disks
+            .insert("chat-db-a-0".to_owned(), super_disk(Condition::Healthy));
+        rebuilds(&mut sim, "chat-db-b-1");
+        sim.run();
+        assert_eq!(sim.members(), ALL[..3]);
+    }
+
+    #[test]
+    fn nobody_joins_while_a_super_disk_is_at_risk() {
+        let mut sim = up();
+        rebuilds(&mut sim, "chat-db-a-0");
+        // The new one's own is being made.
+        rebuilds(&mut sim, "chat-db-b-2");
+        let more = spec().replace("{ name: b, members: 2 }", "{ name: b, members: 3 }");
+        sim.respec(&more);
+        sim.run();
+        assert_eq!(
+            sim.waits(),
+            "chat-db-b-2 joins the database when all nodes see each other up: the super-disk of chat-db-a-0: the \
+             local disks are filled from the network disk, which serves meanwhile"
+        );
+        sim.super_disks
+            .insert("chat-db-a-0".to_owned(), super_disk(Condition::Healthy));
+        sim.run();
+        assert_eq!(sim.members().len(), 5);
     }
 
     #[test]

@@ -63,6 +63,20 @@ pub enum DatabaseWait {
 }
 
 impl DatabaseWait {
+    /// The pod that it is about, where it is about one.
+    #[must_use]
+    pub fn pod(&self) -> Option<&str> {
+        match self {
+            Self::Health { .. } => None,
+            Self::Rolling { pod, .. }
+            | Self::Joining { pod, .. }
+            | Self::Replacing { pod, .. }
+            | Self::Leaving { pod, .. }
+            | Self::Refused { pod, .. }
+            | Self::FormerClaim { pod, .. } => Some(pod),
+        }
+    }
+
     /// One word for it.
     #[must_use]
     pub fn reason(&self) -> Reason {
@@ -135,12 +149,33 @@ pub enum DatabaseTrouble {
         /// The database's own words.
         error: String,
     },
+    /// A node could not join, or not take its old place, again and again.
+    JoinFailed {
+        /// Its pod.
+        pod: String,
+        /// How often it tried.
+        attempts: i32,
+    },
+    /// A node that was to leave has lost what it was to give away.
+    LeaverLost {
+        /// Its pod.
+        pod: String,
+        /// Who it is.
+        host_id: String,
+        /// What has become of it.
+        words: String,
+    },
     /// A disk is not what it was, and nothing that could be done about it is safe.
     DiskLost {
         /// The pod.
         pod: String,
         /// What was found and what to do.
         words: String,
+    },
+    /// The API server does not let the operator delete the volume of a node that has left.
+    ReclaimForbidden {
+        /// Its claim.
+        claim: String,
     },
 }
 
@@ -150,7 +185,10 @@ impl DatabaseTrouble {
     pub fn reason(&self) -> Reason {
         match self {
             Self::DecommissionFailed { .. } => Reason::DecommissionFailed,
+            Self::JoinFailed { .. } => Reason::JoinFailed,
+            Self::LeaverLost { .. } => Reason::LeaverLost,
             Self::DiskLost { .. } => Reason::DiskLost,
+            Self::ReclaimForbidden { .. } => Reason::ReclaimForbidden,
         }
     }
 }
@@ -166,7 +204,28 @@ impl fmt::Display for DatabaseTrouble {
                 f,
                 "{pod} was told {attempts} times to leave the database and could not: {error}"
             ),
+            Self::JoinFailed { pod, attempts } => write!(
+                f,
+                "{pod} has tried {attempts} times to take over its share of the data and could not: the log of its \
+                 container database tells why"
+            ),
+            Self::LeaverLost {
+                pod,
+                host_id,
+                words,
+            } => write!(
+                f,
+                "{pod} cannot leave the database any more, because {words}: put its volume back, or run nodetool \
+                 removenode {host_id} in the pod of another node, which has the others copy what it held; the rest \
+                 goes on by itself"
+            ),
             Self::DiskLost { pod, words } => write!(f, "{pod}: {words}"),
+            Self::ReclaimForbidden { claim } => write!(
+                f,
+                "the operator may not delete the claim {claim} of a node that has left: delete it by hand, set \
+                 spec.database.reclaim to Keep, or give the operator the right with the chart's value \
+                 rbac.deleteVolumeClaims"
+            ),
         }
     }
 }

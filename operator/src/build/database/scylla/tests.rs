@@ -2,6 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
+use k8s_openapi::api::core::v1::Container;
 use tokio::process::Command;
 
 use crate::{
@@ -16,6 +17,17 @@ use crate::{
 /// so many CPUs, an `iotune` that writes figures, an entrypoint that tells its arguments. The arguments after
 /// those of the container.
 async fn started(spec: &str, cpus: u32, start: &str, dir: &Path) -> Option<String> {
+    started_with(spec, cpus, start, dir, Some(2)).await
+}
+
+/// The same with this version of cgroups, or none.
+async fn started_with(
+    spec: &str,
+    cpus: u32,
+    start: &str,
+    dir: &Path,
+    cgroups: Option<u32>,
+) -> Option<String> {
     let script = script(spec);
     let file = |name: &str, text: &str| {
         let path = dir.join(name);
@@ -30,8 +42,18 @@ async fn started(spec: &str, cpus: u32, start: &str, dir: &Path) -> Option<Strin
             file("entrypoint", "#!/bin/sh\necho \"$*\"\n"),
         ),
         (
+            "/sys/fs/cgroup/cpuset/cpuset.effective_cpus",
+            match cgroups {
+                Some(1) => file("cpuset-1", "4-5\n"),
+                _ => "/nowhere".to_owned(),
+            },
+        ),
+        (
             "/sys/fs/cgroup/cpuset.cpus.effective",
-            file("cpuset", "4-5\n"),
+            match cgroups {
+                Some(2) => file("cpuset-2", "4-5\n"),
+                _ => "/nowhere".to_owned(),
+            },
         ),
     ];
     file("nproc", &format!("#!/bin/sh\necho {cpus}\n"));
@@ -53,13 +75,22 @@ async fn started(spec: &str, cpus: u32, start: &str, dir: &Path) -> Option<Strin
 }
 
 fn script(spec: &str) -> String {
+    container(spec).command.unwrap()[2].clone()
+}
+
+fn arguments(spec: &str) -> Vec<String> {
+    container(spec).args.unwrap()
+}
+
+/// The database's own.
+fn container(spec: &str) -> Container {
     let objects = all(&fixtures::cluster(spec));
     let set = objects.into_iter().find_map(|object| match object {
         Object::StatefulSet(set) if set.metadata.name.as_deref() == Some("chat-db-a") => Some(set),
         _ => None,
     });
     let pod = set.unwrap().spec.unwrap().template.spec.unwrap();
-    pod.containers[0].command.as_ref().unwrap()[2].clone()
+    pod.containers[0].clone()
 }
 
 const SEEDS: &str = "export SCYLLA_SEEDS='10.0.0.1'\n";
@@ -69,6 +100,10 @@ async fn reactors_are_pinned_where_the_kubelet_has_set_cpus_aside() {
     let dir = tempfile::tempdir().unwrap();
     let own = started(SCYLLA, 2, SEEDS, dir.path()).await.unwrap();
     assert_eq!(own, "--seeds 10.0.0.1 --smp 2 --cpuset 4-5 --io-setup 0");
+    let old = started_with(SCYLLA, 2, SEEDS, dir.path(), Some(1)).await;
+    assert_eq!(old.unwrap(), own);
+    let none = started_with(SCYLLA, 2, SEEDS, dir.path(), None).await;
+    assert_eq!(none.unwrap(), "--seeds 10.0.0.1 --smp 2 --io-setup 0");
     let shared = started(SCYLLA, 16, SEEDS, dir.path()).await.unwrap();
     assert_eq!(shared, "--seeds 10.0.0.1 --smp 2 --io-setup 0");
     let bursts = SCYLLA.replace("limits:", "requests: { cpu: 100m }, limits:");
@@ -97,6 +132,32 @@ async fn a_disk_is_measured_on_its_first_start_and_its_figures_are_used_ever_aft
             "--evaluation-directory /var/lib/scylla --properties-file {}.new --smp 2\n",
             figures.display()
         )
+    );
+}
+
+#[tokio::test]
+async fn developer_mode_is_for_who_asks_and_measures_nothing() {
+    let mode = |spec: &str| {
+        let args = arguments(spec);
+        let at = args.iter().position(|a| a == "--developer-mode").unwrap();
+        args[at + 1].clone()
+    };
+    assert_eq!(mode(SCYLLA), "0");
+    let asked = SCYLLA.replace("database:\n", "database:\n  developerMode: true\n");
+    assert_eq!(mode(&asked), "1");
+    let dir = tempfile::tempdir().unwrap();
+    let start = format!(
+        "{SEEDS}export SCYLLA_IO='{}/figures.yaml'\n",
+        dir.path().display()
+    );
+    let said = started(&asked, 16, &start, dir.path()).await.unwrap();
+    assert_eq!(said, "--seeds 10.0.0.1 --smp 2 --io-setup 0");
+    let cassandra =
+        fixtures::CASSANDRA.replace("database:\n", "database:\n  developerMode: false\n");
+    let odd = fixtures::try_cluster(&cassandra).unwrap_err();
+    assert_eq!(
+        odd.to_string(),
+        "spec.database.developerMode: goes with engine Scylla only"
     );
 }
 

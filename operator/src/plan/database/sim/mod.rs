@@ -28,17 +28,30 @@ pub(crate) struct Sim {
     pub(crate) pods: BTreeMap<String, Pod>,
     pub(crate) disks: BTreeMap<String, Volume>,
     pub(crate) ring: Vec<Node>,
+    /// Which node each pod is told that it is.
+    pub(crate) identities: BTreeMap<String, String>,
     pub(crate) clock: Timestamp,
     pub(crate) consent: crate::observe::Consent,
     /// Pods of this template have no agent, as those of an operator before.
     pub(crate) agentless: Option<String>,
     pub(crate) free_bytes: u64,
     pub(crate) decommission_fails: bool,
+    pub(crate) join_fails: bool,
+    /// As many nodes are down at once, at most.
+    pub(crate) may_be_down: usize,
+    /// Pods whose volume is on a machine that is lost.
+    pub(crate) stranded: BTreeSet<String>,
+    /// There is no right to delete claims.
+    pub(crate) keeps_claims: bool,
     pub(crate) unreachable: Vec<String>,
     /// Super-disks that are not healthy, by pod; only where the spec has some.
     pub(crate) super_disks: BTreeMap<String, crate::super_disk::SuperDiskSeen>,
     pub(crate) bad_template: Option<String>,
     pub(crate) log: Vec<String>,
+    /// Nodes that could not join.
+    failed: BTreeSet<String>,
+    /// Whose place each joining node takes.
+    replaces: BTreeMap<String, String>,
     /// Nodes that were decommissioned.
     gone: BTreeSet<String>,
     /// Number of the records: what was decided by other ones is not recorded.
@@ -59,6 +72,7 @@ pub(crate) struct Set {
 
 #[derive(Clone)]
 pub(crate) struct Pod {
+    created: Timestamp,
     pub(crate) uid: String,
     pub(crate) revision: String,
     pub(crate) ip: String,
@@ -103,15 +117,22 @@ impl Sim {
             pods: BTreeMap::new(),
             disks: BTreeMap::new(),
             ring: Vec::new(),
+            identities: BTreeMap::new(),
             clock: fixtures::now(),
             consent: crate::observe::Consent::default(),
             agentless: None,
             free_bytes: 1 << 40,
             decommission_fails: false,
+            join_fails: false,
+            may_be_down: 1,
+            stranded: BTreeSet::new(),
+            keeps_claims: false,
             unreachable: Vec::new(),
             super_disks: BTreeMap::new(),
             bad_template: None,
             log: Vec::new(),
+            failed: BTreeSet::new(),
+            replaces: BTreeMap::new(),
             gone: BTreeSet::new(),
             recorded: 0,
             serial: 0,
@@ -152,7 +173,7 @@ impl Sim {
     /// As if another operator had made all this, which knew neither agents nor records; and now there is this one,
     /// which would make the pods of another template.
     pub(crate) fn inherited(&mut self) {
-        self.records.clear();
+        self.forgets();
         self.agentless = Some(self.wanted("a"));
         for volume in self.disks.values_mut() {
             volume.disk = Disk::Unmarked;
@@ -165,6 +186,12 @@ impl Sim {
         }
         self.cluster.agent_image = "operator:2".to_owned();
         self.log.clear();
+    }
+
+    /// The resource was deleted, and its children with it, and is there again.
+    pub(crate) fn forgets(&mut self) {
+        self.records.clear();
+        self.identities.clear();
     }
 
     fn has_agent(&self, pod: &Pod) -> bool {

@@ -5,11 +5,15 @@ use crate::engine::{Decommission, Disk, NodeState};
 
 impl Sim {
     /// Controllers, kubelets and databases do what they would within a while.
-    pub(super) fn move_on(&mut self) {
+    pub(crate) fn move_on(&mut self) {
         self.clock += jiff::SignedDuration::from_secs(10);
         // Nodes: what was begun ends.
+        if self.join_fails {
+            let joining = self.ring.iter().filter(|n| n.state == NodeState::Joining);
+            self.failed.extend(joining.map(|n| n.host_id.clone()));
+        }
         for node in &mut self.ring {
-            if node.state == NodeState::Joining {
+            if node.state == NodeState::Joining && !self.failed.contains(&node.host_id) {
                 node.state = NodeState::Normal;
                 let pod = self
                     .pods
@@ -19,10 +23,18 @@ impl Sim {
                     let host_id = node.host_id.clone();
                     let volume = self.disks.get_mut(name).unwrap();
                     volume.of = Some(host_id.clone());
-                    volume.disk = Disk::Known { host_id };
+                    let pod = Some(name.clone());
+                    volume.disk = Disk::Known { host_id, pod };
                 }
             }
         }
+        let joined = |id: &str| {
+            let mut ring = self.ring.iter();
+            ring.any(|n| n.host_id == id && n.state == NodeState::Normal)
+        };
+        let replaced = self.replaces.iter().filter(|(new, _)| joined(new));
+        let replaced: Vec<_> = replaced.map(|(_, old)| old.clone()).collect();
+        self.ring.retain(|n| !replaced.contains(&n.host_id));
         for pod in self.pods.values_mut() {
             if pod.decommission == Some(Decommission::Running) {
                 pod.decommission = Some(Decommission::Done);
@@ -77,6 +89,7 @@ impl Sim {
         });
         let ip = format!("10.0.0.{}", self.serial);
         let mut started = Pod {
+            created: self.clock,
             uid,
             revision: revision.to_owned(),
             ip: ip.clone(),
@@ -84,37 +97,74 @@ impl Sim {
             decommission: None,
             left: false,
         };
-        // It finds its data, and starts by itself; without an agent it starts on whatever there is.
+        // It finds the data that it is told is its own, and starts by itself; without an agent it starts on whatever
+        // there is.
         let own = match self.disk(pod) {
-            Disk::Known { host_id } => Some(host_id),
+            Disk::Known { host_id, .. } if self.identities.get(pod) == Some(&host_id) => {
+                Some(host_id)
+            }
             Disk::Unmarked if !self.has_agent(&started) => self.disks[pod].of.clone(),
-            Disk::Blank | Disk::Begun | Disk::Unmarked => None,
+            Disk::Known { .. } | Disk::Blank | Disk::Begun | Disk::Unmarked => None,
         };
-        if let Some(host_id) = own
+        if let Some(host_id) = own.filter(|_| !self.stranded.contains(pod))
             && self.bad_template.as_deref() != Some(revision)
         {
-            assert!(
-                !self.gone.contains(&host_id),
-                "{pod} starts on what a node left behind"
-            );
-            if let Some(node) = self.ring.iter_mut().find(|n| n.host_id == host_id) {
-                node.up = true;
-                node.address = ip;
-            }
+            self.come_up(pod, &host_id, ip);
             started.host_id = Some(host_id);
         }
         self.pods.insert(pod.to_owned(), started);
     }
 
-    /// The pod goes; what it was in the ring is down.
+    /// A node is up again on its own data.
+    pub(super) fn come_up(&mut self, pod: &str, host_id: &str, ip: String) {
+        assert!(
+            !self.gone.contains(host_id),
+            "{pod} starts on what a node left behind"
+        );
+        if let Some(node) = self.ring.iter_mut().find(|n| n.host_id == host_id) {
+            assert!(!node.up, "{pod} is a second node {host_id}");
+            node.up = true;
+            node.address = ip;
+            // What it was giving away it has still, and it says so again.
+            if node.state == NodeState::Leaving {
+                node.state = NodeState::Normal;
+            }
+        }
+    }
+
+    /// The pod goes; what it was in the ring is down, and forgotten if it was on its way in.
     pub(crate) fn stop(&mut self, pod: &str) {
         if let Some(gone) = self.pods.remove(pod) {
+            self.ring.retain(|node| {
+                Some(&node.host_id) != gone.host_id.as_ref() || node.state != NodeState::Joining
+            });
             for node in &mut self.ring {
                 if Some(&node.host_id) == gone.host_id.as_ref() {
                     node.up = false;
                 }
             }
         }
+    }
+
+    /// Somebody scales the StatefulSet of a rack past the operator.
+    pub(crate) fn scale(&mut self, rack: &str, replicas: i32) {
+        let set = self.racks.get_mut(rack).unwrap();
+        (set.replicas, set.version) = (replicas, set.version + 1);
+        for ordinal in replicas..8 {
+            self.stop(&format!("chat-db-{rack}-{ordinal}"));
+        }
+    }
+
+    /// Somebody deletes the StatefulSet of a rack, with its pods.
+    pub(crate) fn delete_set(&mut self, rack: &str) {
+        self.scale(rack, 0);
+        self.racks.remove(rack);
+    }
+
+    /// The machine under a pod is lost, and with it the only way to its volume.
+    pub(crate) fn lose_machine(&mut self, pod: &str) {
+        self.stop(pod);
+        self.stranded.insert(pod.to_owned());
     }
 
     /// The disk under a pod is lost, with the pod.

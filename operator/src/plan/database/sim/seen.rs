@@ -8,6 +8,9 @@ use crate::{
 
 impl Sim {
     fn report(&self, pod: &Pod, name: &str) -> Seen<Report> {
+        if self.stranded.contains(name) {
+            return Seen::Unknown("it has no address yet".to_owned());
+        }
         if self.unreachable.iter().any(|n| n == name) {
             return Seen::Unknown("timed out".to_owned());
         }
@@ -22,6 +25,7 @@ impl Sim {
                 let own = self.ring.iter().find(|n| n.host_id == *host_id);
                 let mode = match own.map(|n| n.state) {
                     _ if pod.left => Mode::Decommissioned,
+                    Some(NodeState::Joining) if self.failed.contains(host_id) => Mode::JoinFailed,
                     Some(NodeState::Joining) => Mode::Joining,
                     Some(NodeState::Leaving) => Mode::Leaving,
                     Some(NodeState::Normal | NodeState::Moving) => Mode::Normal,
@@ -52,7 +56,8 @@ impl Sim {
             ip: Some(pod.ip.clone()),
             uid: Some(pod.uid.clone()),
             revision: Some(pod.revision.clone()),
-            scheduled: true,
+            scheduled: !self.stranded.contains(name),
+            created: Some(pod.created),
             has_agent: self.has_agent(pod),
             ..PodSeen::default()
         };

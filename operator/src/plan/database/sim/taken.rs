@@ -2,6 +2,7 @@
 
 use super::{Set, Sim, turns::Decided};
 use crate::{
+    build,
     engine::{Decommission, Disk, Node, NodeState},
     plan::database::{Order, RackStep, Template},
 };
@@ -23,7 +24,7 @@ impl Sim {
             }
         }
         for claim in &step.claims_to_delete {
-            if may() {
+            if may() && !self.keeps_claims {
                 self.delete_claim(&claim.name, &claim.uid);
             }
         }
@@ -31,6 +32,10 @@ impl Sim {
             if may() {
                 self.obey(order);
             }
+        }
+        if may() {
+            let map = build::identities(&self.cluster, &step.records);
+            self.identities = map.data.unwrap_or_default();
         }
         for rack in &plan.racks {
             if may() {
@@ -55,10 +60,13 @@ impl Sim {
                 }
                 self.log.push(format!("start {}", pod.name));
                 let disk = self.disk(&pod.name);
-                assert!(!matches!(disk, Disk::Known { .. }), "started over data");
-                if let Some(lost) = &order.replace {
-                    self.ring.retain(|n| n.host_id != lost.host_id);
-                } else if order.seeds == [live.ip.clone()] {
+                if let Disk::Known { host_id, .. } = disk {
+                    assert_eq!(order.replace, None, "started over data");
+                    self.come_up(&pod.name, &host_id, live.ip);
+                    self.pods.get_mut(&pod.name).unwrap().host_id = Some(host_id);
+                    return;
+                }
+                if order.replace.is_none() && order.seeds == [live.ip.clone()] {
                     assert!(self.ring.is_empty(), "a second database was begun");
                 }
                 let kept = self.disks[&pod.name].of.clone();
@@ -71,16 +79,24 @@ impl Sim {
                     let node = self.ring.iter_mut().find(|n| n.host_id == host_id).unwrap();
                     (node.up, node.address) = (true, live.ip);
                     self.pods.get_mut(&pod.name).unwrap().host_id = Some(host_id.clone());
-                    self.volume(&pod.name).disk = Disk::Known { host_id };
+                    let signed = Some(pod.name.clone());
+                    self.volume(&pod.name).disk = Disk::Known {
+                        host_id,
+                        pod: signed,
+                    };
                     return;
                 }
                 let host_id = self.uuid();
+                if let Some(lost) = &order.replace {
+                    // Until it has the data.
+                    self.replaces.insert(host_id.clone(), lost.host_id.clone());
+                }
                 self.ring.push(Node {
                     host_id: host_id.clone(),
                     address: live.ip,
                     up: true,
                     state: NodeState::Joining,
-                    load_bytes: 1 << 30,
+                    load_bytes: Some(1 << 30),
                 });
                 self.pods.get_mut(&pod.name).unwrap().host_id = Some(host_id);
                 self.volume(&pod.name).disk = Disk::Begun;
@@ -174,7 +190,7 @@ impl Sim {
             return;
         };
         assert!(!self.pods.contains_key(pod), "a claim goes under its pod");
-        if let Disk::Known { host_id } = &volume.disk {
+        if let Disk::Known { host_id, .. } = &volume.disk {
             assert!(
                 !self.ring.iter().any(|n| n.host_id == *host_id),
                 "a claim goes with its data"

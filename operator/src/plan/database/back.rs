@@ -1,0 +1,122 @@
+//! Nodes that come back on data that an agent has signed, to pods that were not told that they are these nodes: the
+//! resource was made again, the record is lost, or the disk is not the one that was there. In: what the disks say and
+//! what the other nodes know. Out: the orders to start of those whose data it is.
+//!
+//! A node that is what its pod was told it is starts by itself and never comes here.
+
+use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
+
+use super::{DatabaseTrouble, NodesStep, Order, Sight, health, join};
+use crate::{
+    engine::{Disk, Phase, Start},
+    observe::PodSeen,
+};
+
+/// Gives the orders. Coming back takes nothing from anybody: all of them may at once, whatever else is on its way.
+pub(super) fn decide(sight: &Sight<'_>, nodes: &mut NodesStep) {
+    for pod in &sight.world.database_pods {
+        let Ok(Phase::Waiting {
+            disk: Disk::Known {
+                host_id,
+                pod: signed,
+            },
+        }) = health::phase(sight, pod)
+        else {
+            continue;
+        };
+        if pod.terminating || sight.place(&pod.name).is_none() {
+            continue;
+        }
+        match is_own(sight, nodes, pod, host_id, signed.as_deref()) {
+            Ok(true) => nodes.orders.extend(order(sight, pod)),
+            Ok(false) => {}
+            Err(words) => {
+                nodes.trouble = Some(DatabaseTrouble::DiskLost {
+                    pod: pod.name.clone(),
+                    words,
+                });
+            }
+        }
+    }
+}
+
+/// Whether this pod is the node whose data it has; false while that cannot be told.
+fn is_own(
+    sight: &Sight<'_>,
+    nodes: &NodesStep,
+    pod: &PodSeen,
+    host_id: &str,
+    signed: Option<&str>,
+) -> Result<bool, String> {
+    const CURE: &str =
+        "put the right volume back, or empty this one to have the node rebuilt from the others";
+    let is = |r: &&DatabaseNode| r.host_id.as_deref() == Some(host_id);
+    let own = nodes.records.iter().find(|r| r.name == pod.name);
+    match own.map(|r| (r.state, r)) {
+        Some((DatabaseNodeState::Member | DatabaseNodeState::Leaving, record)) => {
+            return if is(&record) {
+                Ok(true)
+            } else {
+                let recorded = record.host_id.as_deref().unwrap_or("another one");
+                Err(format!(
+                    "its disk holds node {host_id}, but the node on record is {recorded}: {CURE}"
+                ))
+            };
+        }
+        // Its pod is on its way out.
+        Some((DatabaseNodeState::Left, _)) => return Ok(false),
+        Some((DatabaseNodeState::Joining | DatabaseNodeState::Replacing, _)) | None => {}
+    }
+    let elsewhere = nodes.records.iter().filter(|r| r.name != pod.name).find(is);
+    if let Some(other) = elsewhere {
+        let name = &other.name;
+        return Err(format!(
+            "its disk holds node {host_id}, which is {name}: {CURE}"
+        ));
+    }
+    if let Some(signed) = signed.filter(|signed| *signed != pod.name) {
+        return Err(format!(
+            "its disk holds node {host_id}, which was signed by {signed}: {CURE}"
+        ));
+    }
+    let others = || health::members(&nodes.records).filter(|r| r.name != pod.name);
+    let views: Vec<_> = others()
+        .filter_map(|member| health::view(sight, &member.name).ok())
+        .collect();
+    if views.is_empty() {
+        // Nobody is there to know better; or nobody can be asked yet.
+        return Ok(others().next().is_none());
+    }
+    let rows: Vec<_> = views
+        .iter()
+        .flat_map(|view| view.nodes.iter().filter(|n| n.host_id == host_id))
+        .collect();
+    if rows.is_empty() {
+        return Err(format!(
+            "its disk holds node {host_id}, which no other node knows: {CURE}"
+        ));
+    }
+    Ok(rows.iter().all(|row| !row.up))
+}
+
+/// As it would by itself: it has its data, so it may ask its way by whoever is there, and by itself.
+fn order(sight: &Sight<'_>, pod: &PodSeen) -> Option<Order> {
+    let (pod_uid, own) = (pod.uid.clone()?, pod.ip.clone()?);
+    let others = sight.world.database_pods.iter();
+    let mut seeds: Vec<_> = others
+        .filter(|p| p.name != pod.name && !p.terminating)
+        .filter_map(|p| p.ip.clone())
+        .take(join::SEEDS)
+        .collect();
+    seeds.push(own);
+    let order = Start {
+        pod_uid,
+        seeds,
+        replace: None,
+        ignore_dead: Vec::new(),
+    };
+    Some(Order::Start {
+        pod: pod.clone(),
+        order,
+    })
+}
