@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use tokio::sync::mpsc;
 
 /// How often the clock goes on.
-const TICK: Duration = Duration::from_millis(1);
+const TICK: Duration = Duration::from_millis(5);
 /// How much faster it goes than others. It never goes on by itself while somebody works, so a busy machine makes
 /// it slower, and no answer comes too late for that.
 const FACTOR: u32 = 20;
