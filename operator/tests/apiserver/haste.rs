@@ -11,6 +11,10 @@ const TICK: Duration = Duration::from_millis(5);
 const FACTOR: u32 = 20;
 
 /// Does `work` while the clock of this runtime goes faster.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a clock waits for nothing but time"
+)]
 pub(crate) async fn hasten<T>(work: impl Future<Output = T>) -> T {
     tokio::time::pause();
     let (tick, mut ticks) = mpsc::channel(1);
