@@ -76,6 +76,15 @@ impl Known {
         }
     }
 
+    /// It is about to be written: what was found before says nothing of it any more, and the watch may tell of the
+    /// write long after the wish has become the former one again.
+    pub fn forget<K: Resource<DynamicType = ()>>(&self, namespace: &str, name: &str) {
+        let key = (kind::<K>(), namespace.to_owned(), name.to_owned());
+        if let Some(entry) = self.entries().get_mut(&key) {
+            entry.held = None;
+        }
+    }
+
     fn entries(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
         // Every change to it is one call: there is no half of one.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -149,6 +158,20 @@ mod tests {
         known.found(&read("2"), "wish");
         assert!(!holds(&known));
         known.note(&Event::Apply(told("2")));
+        assert!(holds(&known));
+    }
+
+    #[test]
+    fn what_is_written_does_not_hold_by_what_was_found_before() {
+        let known = Known::default();
+        known.note(&Event::Apply(told("1")));
+        known.found(&read("1"), "wish");
+        known.forget::<ConfigMap>("ns", "chat");
+        assert!(holds(&known), "it is another object that was written");
+        known.forget::<Service>("ns", "chat");
+        assert!(!holds(&known), "the watch lags behind the write");
+        known.note(&Event::Apply(told("2")));
+        known.found(&read("2"), "wish");
         assert!(holds(&known));
     }
 

@@ -174,8 +174,9 @@ fn context(client: &Client, args: &RunArgs, identity: &str) -> anyhow::Result<Co
     })
 }
 
-/// Reconciles the clusters of one namespace, or of all.
-async fn controller(
+/// Reconciles the clusters of one namespace, or of all, until it is told to stop and the reconciles that it is in
+/// have ended.
+pub async fn controller(
     ctx: &Context,
     known_clusters: &Clusters,
     namespace: Option<&str>,

@@ -190,6 +190,7 @@ where
         // What was decided rests on this version: when it is another by now, it is decided anew.
         wish["metadata"]["resourceVersion"] = version.as_str().into();
     }
+    known.forget::<K>(&id.namespace, &name);
     let params = PatchParams::apply(labels::MANAGER).force();
     match api.patch(&name, &params, &Patch::Apply(&wish)).await {
         Ok(_) => {

@@ -2,7 +2,7 @@
 //! mid-test.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard},
     time::Duration,
 };
@@ -41,6 +41,11 @@ pub(crate) struct Ring {
     /// Nodes whose disk was lost, by pod name: the others see them down.
     lost: BTreeMap<String, String>,
     joined: u32,
+    /// Whether it takes until [`Ring::time_passes`] to join and to leave.
+    pub(crate) lasting: bool,
+    /// Claims by the UID of the pod that has them, and those whose node has left.
+    claims: BTreeMap<String, String>,
+    spent: BTreeSet<String>,
     addresses: Vec<String>,
 }
 
@@ -67,8 +72,35 @@ impl FakeAgents {
 }
 
 impl Ring {
+    /// The pod of this UID has this claim.
+    pub(crate) fn mounts(&mut self, pod_uid: String, claim_uid: String) {
+        self.claims.insert(pod_uid, claim_uid);
+    }
+
+    /// Nodes that are on their way in or out are there.
+    pub(crate) fn time_passes(&mut self) {
+        self.nodes
+            .retain(|_, node| node.state != NodeState::Leaving);
+        for node in self.nodes.values_mut() {
+            node.state = NodeState::Normal;
+        }
+    }
+
+    /// No other node is on its way in or out.
+    fn nobody_moves_but(&self, pod: &str) {
+        let mut others = self.nodes.iter().filter(|(name, _)| *name != pod);
+        let moves = others.find(|(_, node)| node.state != NodeState::Normal);
+        assert!(moves.is_none(), "{pod} is told while {moves:?} moves");
+    }
+
     fn join(&mut self, pod: &PodSeen) {
         self.joined += 1;
+        let claim = pod.uid.as_ref().and_then(|uid| self.claims.get(uid));
+        assert!(
+            claim.is_none_or(|claim| !self.spent.contains(claim)),
+            "{} joins on the volume of a node that has left",
+            pod.name
+        );
         // The same pod on another disk is another node.
         let host_id = match self.lost.remove(&pod.name) {
             Some(_) => format!("id-{}-of-{}", self.joined, pod.name),
@@ -78,7 +110,11 @@ impl Ring {
             host_id,
             address: pod.ip.clone().unwrap(),
             up: true,
-            state: NodeState::Normal,
+            state: if self.lasting {
+                NodeState::Joining
+            } else {
+                NodeState::Normal
+            },
             load_bytes: Some(1 << 20),
         };
         self.nodes.insert(pod.name.clone(), node);
@@ -91,6 +127,11 @@ impl Ring {
         self.lost.insert(pod.to_owned(), node.host_id.clone());
     }
 
+    /// Whether nothing has come in the place of a disk that was lost.
+    pub(crate) fn is_lost(&self, pod: &str) -> bool {
+        self.lost.contains_key(pod)
+    }
+
     fn report(&mut self, pod: &PodSeen) -> Report {
         if !self.ordered && !self.nodes.contains_key(&pod.name) {
             self.join(pod);
@@ -100,15 +141,16 @@ impl Ring {
             .get(&pod.name)
             .filter(|_| !self.lost.contains_key(&pod.name));
         let left = pod.uid.as_ref().and_then(|uid| self.left.get(uid));
-        let phase = match (node.map(|n| n.host_id.clone()), left) {
+        let phase = match (node, left) {
             (None, None) => Phase::Waiting { disk: Disk::Blank },
-            (host_id, left) => Phase::Running(View {
-                mode: if host_id.is_some() {
-                    Mode::Normal
-                } else {
-                    Mode::Decommissioned
+            (node, left) => Phase::Running(View {
+                mode: match node.map(|n| n.state) {
+                    Some(NodeState::Joining) => Mode::Joining,
+                    Some(NodeState::Leaving) => Mode::Leaving,
+                    Some(NodeState::Normal | NodeState::Moving) => Mode::Normal,
+                    None => Mode::Decommissioned,
                 },
-                host_id: host_id.or_else(|| left.cloned()),
+                host_id: node.map(|n| n.host_id.clone()).or_else(|| left.cloned()),
                 progress: None,
                 cql: true,
                 nodes: self.nodes.values().cloned().collect(),
@@ -174,6 +216,11 @@ impl Agents for FakeAgents {
         let mut ring = self.ring();
         ring.orders
             .push(format!("start {} by {}", pod.name, order.seeds.join(",")));
+        if ring.nodes.contains_key(&pod.name) && !ring.lost.contains_key(&pod.name) {
+            // It runs, and an agent starts once.
+            return Box::pin(async { Ok(()) });
+        }
+        ring.nobody_moves_but(&pod.name);
         if let Some(lost) = &order.replace {
             ring.nodes.retain(|_, node| node.host_id != lost.host_id);
         }
@@ -192,9 +239,18 @@ impl Agents for FakeAgents {
         ring.orders.push(format!("leave {}", pod.name));
         if let Some(words) = ring.refuses.clone() {
             ring.failed.insert(pod.name.clone(), words);
-        } else if let Some(gone) = ring.nodes.remove(&pod.name) {
-            assert_eq!(gone.host_id, order.host_id);
-            ring.left.insert(order.pod_uid.clone(), gone.host_id);
+        } else if let Some(mut goes) = ring.nodes.remove(&pod.name) {
+            ring.nobody_moves_but(&pod.name);
+            assert_eq!(goes.host_id, order.host_id);
+            ring.left
+                .insert(order.pod_uid.clone(), goes.host_id.clone());
+            if let Some(claim) = ring.claims.get(&order.pod_uid).cloned() {
+                ring.spent.insert(claim);
+            }
+            if ring.lasting {
+                goes.state = NodeState::Leaving;
+                ring.nodes.insert(pod.name.clone(), goes);
+            }
         }
         Box::pin(async { Ok(()) })
     }

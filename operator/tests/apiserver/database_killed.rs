@@ -2,58 +2,26 @@
 //! … write of every reconcile, by two operators at once, and by one that writes what it decided long ago: no
 //! node is dropped that is one, no two leave at once, no claim goes with data, no place is taken too early.
 
-use std::collections::BTreeSet;
-
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{PersistentVolumeClaim, Pod},
 };
 use kube::{ResourceExt, api::ListParams};
-use readstates_operator_api::{DatabaseNodeState, ReadStateCluster};
+use readstates_operator_api::ReadStateCluster;
 use serde_json::{Value, json};
 
 use crate::{
     chat::names,
     database::{at_rest, goes_on, records, up, with_members},
     gate::Gate,
-    killed::Mortal,
+    invariants::nothing_broken,
+    killed::{FAULTS, Mortal},
     world::{World, waiting, with_world},
 };
 
 fn with_image(mut members: Value) -> Value {
     members["spec"]["database"]["image"] = json!("cassandra:next");
     members
-}
-
-/// What must be so whenever one looks.
-async fn nothing_broken(world: &World) {
-    let chat = world.get::<ReadStateCluster>("chat").await;
-    let nodes = &chat.status.as_ref().unwrap().database_nodes;
-    let on_their_way = nodes.iter().filter(|n| match n.state {
-        DatabaseNodeState::Joining | DatabaseNodeState::Replacing | DatabaseNodeState::Leaving => {
-            true
-        }
-        DatabaseNodeState::Member | DatabaseNodeState::Left => false,
-    });
-    assert!(on_their_way.count() <= 1, "{nodes:?}");
-    let claims: BTreeSet<_> = names::<PersistentVolumeClaim>(world)
-        .await
-        .into_iter()
-        .collect();
-    let members: Vec<_> = world.agents.ring().nodes.keys().cloned().collect();
-    for pod in members {
-        let (set, ordinal) = pod.rsplit_once('-').unwrap();
-        let set = world.get::<StatefulSet>(set).await;
-        let replicas = set.spec.unwrap().replicas.unwrap();
-        assert!(
-            ordinal.parse::<i32>().unwrap() < replicas,
-            "{pod} is dropped and is a node"
-        );
-        assert!(
-            claims.contains(&format!("data-{pod}")),
-            "the data of {pod} is gone"
-        );
-    }
 }
 
 /// Until nothing is waited for, by operators that are killed at every write.
@@ -100,6 +68,20 @@ fn a_database_grows_and_shrinks_under_operators_that_are_killed_at_every_write()
         world.replace(with_members(1, 2)).await.unwrap();
         let chat = until_done(&world, &operator).await;
         assert_eq!(records(&chat), THREE);
+    });
+}
+
+#[test]
+fn a_database_shrinks_and_grows_though_writes_conflict_fail_or_go_unanswered() {
+    with_world(async |world| {
+        up(&world, &with_members(1, 2)).await;
+        for (fault, nodes) in FAULTS.into_iter().zip([1, 2, 1]) {
+            let operator = Mortal::who_suffers(&world, fault);
+            world.replace(with_members(1, nodes)).await.unwrap();
+            let chat = until_done(&world, &operator).await;
+            let nodes = usize::try_from(nodes).unwrap();
+            assert_eq!(records(&chat), THREE[..=nodes], "{fault:?}");
+        }
     });
 }
 

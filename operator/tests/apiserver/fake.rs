@@ -94,12 +94,16 @@ impl World {
         }
     }
 
-    /// The claim of a database pod, as its StatefulSet's controller makes it.
-    async fn claim(&self, pod: &str, labels: Option<std::collections::BTreeMap<String, String>>) {
+    /// The claim of a database pod, as its StatefulSet's controller makes it; its UID.
+    async fn claim(
+        &self,
+        pod: &str,
+        labels: Option<std::collections::BTreeMap<String, String>>,
+    ) -> String {
         let name = format!("data-{pod}");
         let claims = self.api::<PersistentVolumeClaim>();
-        if claims.get_opt(&name).await.unwrap().is_some() {
-            return;
+        if let Some(there) = claims.get_opt(&name).await.unwrap() {
+            return there.uid().unwrap();
         }
         let claim: PersistentVolumeClaim = serde_json::from_value(json!({
             "metadata": { "name": name, "labels": labels },
@@ -109,7 +113,8 @@ impl World {
             },
         }))
         .unwrap();
-        claims.create(&PostParams::default(), &claim).await.unwrap();
+        let made = claims.create(&PostParams::default(), &claim).await.unwrap();
+        made.uid().unwrap()
     }
 
     /// Starts a pod, unless one of that name is there.
@@ -120,9 +125,10 @@ impl World {
         }
         let mut labels = template.metadata.as_ref().unwrap().labels.clone();
         let of_database = name.contains("-db-");
-        if of_database {
-            self.claim(name, labels.clone()).await;
-        }
+        let claim = match of_database {
+            true => Some(self.claim(name, labels.clone()).await),
+            false => None,
+        };
         labels
             .as_mut()
             .unwrap()
@@ -152,6 +158,9 @@ impl World {
             container.volume_devices = None;
         }
         let made = pods.create(&PostParams::default(), &pod).await.unwrap();
+        if let Some(claim) = claim {
+            self.agents.ring().mounts(made.uid().unwrap(), claim);
+        }
         let ip = match of_database {
             true if self.agents_listen => self.listen(&made).await,
             true => self.agents.address(name),
@@ -258,10 +267,16 @@ impl World {
             if job.status.as_ref().is_some_and(|s| s.conditions.is_some()) {
                 continue;
             }
-            let patch = Patch::Merge(status);
-            jobs.patch_status(&job.name_any(), &PatchParams::default(), &patch)
-                .await
-                .unwrap();
+            let (name, patch) = (job.name_any(), Patch::Merge(status));
+            let ended = jobs
+                .patch_status(&name, &PatchParams::default(), &patch)
+                .await;
+            match ended {
+                Ok(_) => {}
+                // An operator at work has deleted it meanwhile.
+                Err(kube::Error::Api(gone)) if gone.code == 404 => {}
+                Err(error) => panic!("{error}"),
+            }
         }
     }
 

@@ -65,6 +65,8 @@ struct Process {
     incarnation: Incarnation,
     draining: bool,
     dirty: u64,
+    /// Whether it has ever owned a slot: before, nobody had it change anything.
+    served: bool,
     healthy: bool,
     taken_from_the_dead: u64,
     wishes: Vec<MovesRequest>,
@@ -107,7 +109,8 @@ impl Fleet {
         let process = Process {
             incarnation: Incarnation::new(u64::from(life)),
             draining: false,
-            dirty: 3,
+            dirty: 0,
+            served: false,
             healthy: true,
             taken_from_the_dead: 0,
             wishes: Vec::new(),
@@ -240,6 +243,10 @@ impl Shared {
             .collect();
         for (name, process) in &mut self.members {
             let me = process.incarnation;
+            if !process.served && next.owned_by(me).next().is_some() {
+                process.served = true;
+                process.dirty = 3;
+            }
             if !process.draining {
                 let take = moves::to_take(&next, &live, me, dead);
                 process.taken_from_the_dead +=

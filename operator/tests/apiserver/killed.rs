@@ -9,7 +9,9 @@ use serde_json::json;
 
 use crate::{
     chat::{cluster, owners, replicas, resize, running, time_passes},
+    faults::{Fault, Faults},
     gate::Gate,
+    invariants::nothing_lost,
     world::{World, waiting, with_world},
 };
 
@@ -17,18 +19,46 @@ use crate::{
 pub(crate) struct Mortal {
     gate: Gate,
     operator: Arc<Context>,
+    /// What happens to a write of it; nothing: it is killed.
+    suffers: Option<Fault>,
 }
+
+/// What may happen to a write of an operator that lives on.
+pub(crate) const FAULTS: [Fault; 3] = [Fault::Conflict, Fault::Failure, Fault::Lost];
 
 impl Mortal {
     pub(crate) fn new(world: &World) -> Self {
         let gate = Gate::open_wide();
         let operator = world.operator_behind(&gate);
-        Self { gate, operator }
+        Self {
+            gate,
+            operator,
+            suffers: None,
+        }
+    }
+
+    /// One that is not killed, but suffers this.
+    pub(crate) fn who_suffers(world: &World, fault: Fault) -> Self {
+        Self {
+            suffers: Some(fault),
+            ..Self::new(world)
+        }
     }
 
     /// Reconciles as a process that is killed before its first write, then as one that is killed before
-    /// its second, and so on until one lives to the end.
+    /// its second, and so on until one lives to the end. One that lives on has its first write go wrong, then
+    /// its second, and so on until it has none that could.
     pub(crate) async fn reconcile(&self, world: &World) {
+        if let Some(fault) = self.suffers {
+            for nth in 0..40 {
+                *self.gate.faults() = Faults::only_nth(nth, fault);
+                // It may have given up or not, and looks again.
+                let _ = world.reconcile_by(&self.operator).await;
+                if self.gate.faults().log().is_empty() {
+                    return;
+                }
+            }
+        }
         for writes in 0..40 {
             self.gate.allow(writes);
             if world.reconcile_by(&self.operator).await.is_ok() {
@@ -54,25 +84,6 @@ impl Mortal {
     }
 }
 
-/// Pods that are told to go, or that the StatefulSet does not want, hold nothing.
-async fn nothing_lost(world: &World) {
-    let replicas = replicas(world).await;
-    let pods = world.api::<k8s_openapi::api::core::v1::Pod>();
-    for name in world.cache_pods("chat").await {
-        let ordinal: i32 = name.rsplit_once('-').unwrap().1.parse().unwrap();
-        let going = pods
-            .get(&name)
-            .await
-            .unwrap()
-            .metadata
-            .deletion_timestamp
-            .is_some();
-        if (going || ordinal >= replicas) && world.fleet.runs(&name) {
-            assert_eq!(world.fleet.holds(&name), (0, 0), "{name}");
-        }
-    }
-}
-
 #[test]
 fn an_operator_that_is_killed_between_any_two_writes_loses_nothing() {
     with_world(async |world| {
@@ -87,6 +98,26 @@ fn an_operator_that_is_killed_between_any_two_writes_loses_nothing() {
             assert_eq!(
                 owners(&world).await.len(),
                 usize::try_from(replicas).unwrap()
+            );
+        }
+    });
+}
+
+#[test]
+fn an_operator_whose_writes_conflict_fail_or_go_unanswered_loses_nothing() {
+    with_world(async |world| {
+        running(&world, 3).await;
+        for (fault, replicas) in FAULTS.into_iter().zip([2, 3, 2]) {
+            let operator = Mortal::who_suffers(&world, fault);
+            let mut next = cluster(replicas);
+            next["spec"]["image"] = json!(format!("readstates:{fault:?}"));
+            world.replace(next).await.unwrap();
+            let chat = operator.until_done(&world).await;
+            assert_eq!(chat.status.unwrap().slots_taken_over, Some(0), "{fault:?}");
+            assert_eq!(
+                owners(&world).await.len(),
+                usize::try_from(replicas).unwrap(),
+                "{fault:?}"
             );
         }
     });

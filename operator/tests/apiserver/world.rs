@@ -17,12 +17,15 @@ use readstates_operator::{
     admin::AdminClient,
     context::{Context, Images},
     error::Error,
+    gauges::Clusters,
     known::Known,
     reconcile::reconcile,
+    run::controller,
 };
 use readstates_operator_api::{ReadStateCluster, crd_files};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::{agents::FakeAgents, fleet::Fleet, gate::Gate};
 
@@ -126,6 +129,13 @@ impl World {
             builder.with_layer(gate).build(),
             self.agents.clone(),
         ))
+    }
+
+    /// The controllers of that process, which look after this namespace until they are dropped.
+    pub(crate) async fn run_operator_behind(&self, gate: &Gate) {
+        let ctx = self.operator_behind(gate);
+        let never = CancellationToken::new();
+        controller(&ctx, &Clusters::default(), Some(&self.namespace), never).await;
     }
 
     /// One reconcile by that process.

@@ -1,0 +1,142 @@
+//! What there is in a namespace once nothing is waited for, without what differs between any two clusters that
+//! were asked for the same: names of namespaces, UIDs, versions, times, and what was made by lot.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        apps::v1::StatefulSet,
+        batch::v1::Job,
+        core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount},
+        networking::v1::NetworkPolicy,
+        policy::v1::PodDisruptionBudget,
+        rbac::v1::{Role, RoleBinding},
+    },
+};
+use kube::{ResourceExt, api::ListParams};
+use readstates_operator_api::{ReadStateCluster, labels};
+use serde_json::Value;
+
+use crate::{chat::owners, world::World};
+
+/// Objects by `Kind name`, and the slots that each member owns.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Snapshot {
+    objects: BTreeMap<String, Value>,
+    slots: BTreeMap<String, usize>,
+}
+
+/// Fields that say nothing of what was asked for.
+const INCIDENTAL: &[&str] = &[
+    "batch.kubernetes.io/controller-uid",
+    "claimUid",
+    "clusterIP",
+    "clusterIPs",
+    "controller-revision-hash",
+    "controller-uid",
+    "creationTimestamp",
+    "generation",
+    "hostId",
+    "lastTransitionTime",
+    "managedFields",
+    "observedGeneration",
+    "process",
+    "resourceVersion",
+    "ringNumber",
+    "since",
+    "uid",
+    // They follow from the rest, and from a login that is made by lot.
+    labels::APPLIED_HASH,
+    labels::LOGIN,
+    labels::TEMPLATE_HASH,
+];
+
+impl Snapshot {
+    pub(crate) async fn of(world: &World) -> Self {
+        let mut shot = Self {
+            objects: BTreeMap::new(),
+            slots: owners(world).await,
+        };
+        shot.add::<ConfigMap>(world).await;
+        shot.add::<Job>(world).await;
+        shot.add::<NetworkPolicy>(world).await;
+        shot.add::<PersistentVolumeClaim>(world).await;
+        shot.add::<Pod>(world).await;
+        shot.add::<PodDisruptionBudget>(world).await;
+        shot.add::<Role>(world).await;
+        shot.add::<RoleBinding>(world).await;
+        shot.add::<Secret>(world).await;
+        shot.add::<Service>(world).await;
+        shot.add::<ServiceAccount>(world).await;
+        shot.add::<StatefulSet>(world).await;
+        shot.add::<ReadStateCluster>(world).await;
+        shot
+    }
+
+    async fn add<K>(&mut self, world: &World)
+    where
+        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::Serialize
+            + serde::de::DeserializeOwned,
+    {
+        let kind = K::kind(&());
+        for object in world.api::<K>().list(&ListParams::default()).await.unwrap() {
+            let mut value = serde_json::to_value(&object).unwrap();
+            let fields = value.as_object_mut().unwrap();
+            match &*kind {
+                "ReadStateCluster" => {}
+                "Secret" => drop(fields.remove("data")),
+                _ => drop(fields.remove("status")),
+            }
+            let mut name = object.name_any();
+            strip(&mut value, &world.namespace, "NAMESPACE");
+            if kind == "Job" {
+                // Its name follows from all that goes into it, a login that is made by lot among it.
+                strip(&mut value, &name, "JOB");
+                "JOB".clone_into(&mut name);
+            }
+            let other = self.objects.insert(format!("{kind} {name}"), value);
+            assert!(other.is_none(), "two of {kind} {name}");
+        }
+    }
+
+    /// Where it differs from another one.
+    pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
+        let names = self.objects.keys().chain(other.objects.keys());
+        let mut differences: Vec<_> = names
+            .filter(|name| self.objects.get(*name) != other.objects.get(*name))
+            .map(|name| {
+                let of = |shot: &Self| shot.objects.get(name).map(Value::to_string);
+                format!("{name}:\n  {:?}\n  {:?}", of(self), of(other))
+            })
+            .collect();
+        if self.slots != other.slots {
+            differences.push(format!("slots: {:?}, {:?}", self.slots, other.slots));
+        }
+        differences.sort();
+        differences.dedup();
+        differences
+    }
+}
+
+/// Takes out what is incidental, and this word.
+fn strip(value: &mut Value, word: &str, instead: &str) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !INCIDENTAL.contains(&name.as_str()));
+            for value in fields.values_mut() {
+                strip(value, word, instead);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                strip(item, word, instead);
+            }
+        }
+        Value::String(text) => *text = text.replace(word, instead),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
