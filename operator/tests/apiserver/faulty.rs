@@ -265,7 +265,7 @@ fn two_operators_with_lagging_watches_and_failing_writes_do_what_one_does() {
         first: chat(3, [1, 2]),
         wishes: vec![
             Wish::For(next(2, [1, 1])),
-            Wish::Instead(next(3, [2, 1]), next(2, [1, 2])),
+            Wish::Instead(next(3, [1, 1]), next(2, [1, 2])),
             Wish::LostDisk("chat-db-a-0"),
         ],
     };

@@ -88,7 +88,7 @@ impl Policy {
         };
         // The API server takes a moment to know it, and a while on a busy machine.
         let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(90) {
+        while began.elapsed() < Duration::from_secs(150) {
             let scaled = scale(world.client.clone(), world, set, 5).await;
             scale(world.client.clone(), world, set, replicas).await.ok();
             match scaled {
