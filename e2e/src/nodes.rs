@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, Result};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, ResourceExt, api::ListParams};
 use readstates_operator_api::labels;
@@ -12,7 +13,7 @@ use crate::{cluster::Cluster, programs, wait::watched, world::World};
 /// Label of a machine's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 /// Label of a machine without which there is no Kubernetes.
-const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+pub(crate) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// A kubelet that starts again looks at all that it had.
 const COMES_BACK: Duration = Duration::from_mins(3);
 
@@ -62,12 +63,11 @@ impl World {
     /// # Errors
     /// When it does not come back.
     pub async fn start_node(&self, node: &str) -> Result<()> {
+        // It may seem ready still, before anybody has missed it: it has to say so itself. Kubernetes keeps seconds.
+        let second = Timestamp::from_second(Timestamp::now().as_second())?;
         self.docker(&["start", node]).await?;
         let nodes: Api<Node> = Api::all(self.client());
-        let ready = |node: Option<&Node>| node.is_some_and(is_ready);
-        // It may seem ready still, before anybody has missed it.
-        let started = tokio::time::sleep(Duration::from_secs(5));
-        started.await;
+        let ready = |node: Option<&Node>| node.is_some_and(|n| said_it_is_ready(n) >= Some(second));
         watched(nodes, node, "is ready", COMES_BACK, ready).await?;
         Ok(())
     }
@@ -149,13 +149,15 @@ fn node(pod: &Pod) -> Option<String> {
     pod.spec.as_ref()?.node_name.clone()
 }
 
-fn is_ready(node: &Node) -> bool {
-    let conditions = node
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_ref());
-    conditions.is_some_and(|all| {
-        all.iter()
-            .any(|one| one.type_ == "Ready" && one.status == "True")
-    })
+pub(crate) fn is_ready(node: &Node) -> bool {
+    said_it_is_ready(node).is_some()
+}
+
+/// When it said so last, if it is.
+fn said_it_is_ready(node: &Node) -> Option<Timestamp> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    let ready = conditions
+        .iter()
+        .find(|one| one.type_ == "Ready" && one.status == "True")?;
+    Some(ready.last_heartbeat_time.as_ref()?.0)
 }

@@ -221,7 +221,9 @@ impl Cluster {
     }
 }
 
-pub(crate) fn is_ready(pod: &Pod) -> bool {
+/// Whether it is there to stay and serves.
+#[must_use]
+pub fn is_ready(pod: &Pod) -> bool {
     let conditions = pod
         .status
         .as_ref()

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::{CHANNEL, Cluster, MESSAGE, Told, Users, World, cassandra_spec};
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::api::resource::Quantity};
+use k8s_openapi::api::core::v1::Pod;
 use readstates_operator_api::{
     DatabaseNode, DatabaseNodeState, RackSpec, ReadStateCluster, ReadStateClusterSpec, Reclaim,
+    SettingValue,
 };
 
 /// A member joins half a minute after it has seen the others, and starts slowly on a busy machine.
@@ -29,11 +30,10 @@ fn spec(copies: i32, a: i32, b: i32) -> ReadStateClusterSpec {
     spec
 }
 
-/// The same, with a change that restarts every database pod.
-fn other_pods(mut spec: ReadStateClusterSpec) -> ReadStateClusterSpec {
-    let resources = spec.database.resources.get_or_insert_default();
-    let requests = resources.requests.get_or_insert_default();
-    requests.insert("cpu".to_owned(), Quantity("200m".to_owned()));
+/// The same with another setting, which restarts every database pod.
+fn other_settings(mut spec: ReadStateClusterSpec) -> ReadStateClusterSpec {
+    let reads = ("concurrent_reads".to_owned(), SettingValue("24".to_owned()));
+    spec.database.settings = Some([reads].into());
     spec
 }
 
@@ -95,7 +95,7 @@ async fn grows_changes_and_shrinks(cluster: &Cluster) -> Result<()> {
     has_nodes(cluster, 3).await?;
     all_rows(cluster, &users).await?;
 
-    let mut changed = other_pods(spec(2, 1, 2));
+    let mut changed = other_settings(spec(2, 1, 2));
     cluster.apply(changed.clone()).await?;
     has_nodes(cluster, 3).await?;
     all_rows(cluster, &users).await?;
@@ -127,7 +127,7 @@ async fn rolls_under_load(cluster: &Cluster) -> Result<()> {
     cluster.available().await?;
     let users = told(cluster).await?;
     let roll = async {
-        cluster.apply(other_pods(spec(3, 1, 2))).await?;
+        cluster.apply(other_settings(spec(3, 1, 2))).await?;
         cluster.waits_on("DatabaseRolling", A_STEP).await?;
         has_nodes(cluster, 3).await
     };

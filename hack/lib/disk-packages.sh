@@ -15,8 +15,12 @@ DISK_MODULES="
 virtio_pci virtio_blk virtio_console nvme raid0 raid1 xfs ext4 crc32c_generic loop
 dm_mod dm_cache dm_cache_smq bcache
 "
+# What a node of Kubernetes loads besides: a card, containers' files and links, and all of the packet filters.
+NODE_MODULES="virtio_net overlay veth bridge br_netfilter"
+NODE_MODULE_FOLDERS="kernel/net/netfilter kernel/net/ipv4/netfilter kernel/net/ipv6/netfilter"
 
-# fill_disk_machine DIR: tools.cpio, fio.cpio, busybox and, for each kernel, SERIES/vmlinuz and SERIES/modules.cpio.
+# fill_disk_machine DIR: tools.cpio, fio.cpio, busybox and, for each kernel, SERIES/vmlinuz, SERIES/modules.cpio and, with
+# more in it, SERIES/node-modules.cpio.
 fill_disk_machine() {
     local dir=$1 work=$1/work image version series
     local root=$work/root
@@ -30,7 +34,11 @@ fill_disk_machine() {
         series=$(cut -d. -f1-2 <<<"$version")
         mkdir "$dir/$series"
         cp "$image" "$dir/$series/vmlinuz"
-        pack_modules "$root" "$version" "$work/$series" "$dir/$series/modules.cpio"
+        # shellcheck disable=SC2086 # lists of words
+        pack_modules "$root" "$version" "$work/$series" "$dir/$series/modules.cpio" $DISK_MODULES
+        # shellcheck disable=SC2046,SC2086 # lists of words
+        pack_modules "$root" "$version" "$work/$series-node" "$dir/$series/node-modules.cpio" \
+            $DISK_MODULES $NODE_MODULES $(modules_below "$root/lib/modules/$version" $NODE_MODULE_FOLDERS)
     done
     # To pack our own programs, every time that they change.
     cp "$root/bin/busybox" "$dir/"
@@ -61,7 +69,7 @@ pack_tools() {
     ln -s usr/bin usr/sbin usr/lib "$tree"
     # shellcheck disable=SC2153 # common.sh sets it
     install -m 755 "$ROOT/hack/disk-guest/init" "$tree/init"
-    install -m 755 "$ROOT/hack/disk-guest/by-id" "$tree/usr/sbin/by-id"
+    install -m 755 "$ROOT"/hack/disk-guest/{by-id,become-node} "$tree/usr/sbin/"
     # shellcheck disable=SC2086 # a list of words
     copy_programs "$root" "$tree" $DISK_PROGRAMS
     for program in $("$root/bin/busybox" --list); do
@@ -103,18 +111,25 @@ copy_programs() {
     done
 }
 
-# pack_modules ROOT VERSION TREE ARCHIVE: the modules that the guest loads, those that they need, and the index.
+# modules_below DIR FOLDER…: names of all modules in these folders.
+modules_below() {
+    local dir=$1 folder
+    shift
+    for folder in "$@"; do find "$dir/$folder" -name '*.ko*'; done | sed 's/.*\///; s/[.]ko.*//; s/-/_/g'
+}
+
+# pack_modules ROOT VERSION TREE ARCHIVE MODULE…: these, those that they need, and the index.
 pack_modules() {
-    local root=$1 version=$2 tree=$3 module path
+    local root=$1 version=$2 tree=$3 archive=$4 path
+    shift 4
     mkdir -p "$tree"
     "$root/bin/busybox" depmod -b "$root" "$version" 2>/dev/null || true
     (
         cd "$root/lib/modules/$version" || exit
-        for module in $DISK_MODULES; do
-            awk -v name="$module" '
-                { file = $1; sub(":$", "", file); base = file; sub(".*/", "", base); sub("[.]ko.*", "", base); gsub("-", "_", base)
-                  if (base == name) { print file; for (i = 2; i <= NF; i++) print $i } }' modules.dep
-        done | sort -u
+        awk -v names="$*" '
+            BEGIN { split(names, list, " "); for (i in list) wanted[list[i]] = 1 }
+            { file = $1; sub(":$", "", file); base = file; sub(".*/", "", base); sub("[.]ko.*", "", base); gsub("-", "_", base)
+              if (base in wanted) { print file; for (i = 2; i <= NF; i++) print $i } }' modules.dep | sort -u
     ) | while read -r path; do
         install -D -m 644 "$root/lib/modules/$version/$path" "$tree/usr/lib/modules/$version/$path"
     done
@@ -123,7 +138,7 @@ pack_modules() {
     (cd "$tree" && ln -s usr/lib lib)
     "$root/bin/busybox" depmod -b "$tree" "$version"
     rm "$tree/lib"
-    archive "$root/bin/busybox" "$tree" "$4"
+    archive "$root/bin/busybox" "$tree" "$archive"
 }
 
 # archive BUSYBOX TREE FILE: not compressed; an emulated processor would take longer over it than the copy does.

@@ -25,6 +25,6 @@ mod vm;
 
 pub use disk::{Counters, Disk, PAGE, Snapshot, WriteCache};
 pub use orders::Answer;
-pub use qemu::{Bus, Kernel};
+pub use qemu::{Bus, Kernel, Node};
 pub use rack::{DURABLE, MIB, Rack, local};
 pub use vm::Vm;

@@ -8,6 +8,8 @@ use std::{
 
 /// What a guest may use of the host's memory.
 const MEMORY_MIB: u32 = 768;
+/// A node of Kubernetes has a database on it.
+const NODE_MEMORY_MIB: u32 = 4096;
 /// Hot plugging wants a port of its own for each NVMe disk.
 const PORTS: usize = 6;
 
@@ -37,6 +39,15 @@ pub(crate) struct Drive {
     pub(crate) socket: PathBuf,
 }
 
+/// What a machine has that is a node of Kubernetes and not only a rack of disks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Image of an ext4 filesystem with its system; it is changed.
+    pub system: PathBuf,
+    /// Network interface of this host that its card is plugged into.
+    pub tap: String,
+}
+
 /// Everything that the command line is made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hardware {
@@ -45,6 +56,7 @@ pub(crate) struct Hardware {
     /// Added to the kernel's command line.
     pub(crate) kernel_arguments: String,
     pub(crate) drives: Vec<Drive>,
+    pub(crate) node: Option<Node>,
     /// The kernel's messages go here.
     pub(crate) console: PathBuf,
     /// We listen on these, the emulator connects.
@@ -97,18 +109,23 @@ fn arguments(hardware: &Hardware) -> Vec<String> {
         initrd,
         kernel_arguments,
         drives,
+        node,
         console,
         orders,
         qmp,
     } = hardware;
-    let memory = MEMORY_MIB.to_string();
+    // As if there could be two processors: before 8.1 the emulator leaves out the guest's memory barriers
+    // when there is one, and a disk that another thread serves may never hear of a command
+    // (its commit c914d46d0a64, "Do not elide memory barriers for !CF_PARALLEL in system mode").
+    let (memory, processors) = match node {
+        None => (MEMORY_MIB, "1,maxcpus=2"),
+        Some(_) => (NODE_MEMORY_MIB, "2"),
+    };
+    let memory = memory.to_string();
     // An emulated timer beside a busy host is late at times: no reason for the kernel to give up on it.
     // Warnings are shown: a driver whose command was lost says so in one.
     let append = format!("console=ttyS0 loglevel=5 panic=-1 no_timer_check {kernel_arguments}");
     let mut words: Vec<String> = [
-        // As if there could be two processors: before 8.1 the emulator leaves out the guest's memory barriers
-        // when there is one, and a disk that another thread serves may never hear of a command
-        // (its commit c914d46d0a64, "Do not elide memory barriers for !CF_PARALLEL in system mode").
         "-accel",
         "tcg,thread=multi",
         "-machine",
@@ -116,15 +133,13 @@ fn arguments(hardware: &Hardware) -> Vec<String> {
         "-cpu",
         "max",
         "-smp",
-        "1,maxcpus=2",
+        processors,
         "-m",
         &memory,
         "-nodefaults",
         "-display",
         "none",
         "-no-reboot",
-        "-net",
-        "none",
         "-device",
         "virtio-serial-pci",
         "-device",
@@ -156,6 +171,18 @@ fn arguments(hardware: &Hardware) -> Vec<String> {
     for drive in drives {
         say("-blockdev", drive.backend());
         say("-device", drive.device());
+    }
+    if let Some(Node { system, tap }) = node {
+        let system = system.display();
+        say(
+            "-blockdev",
+            format!("driver=file,node-name=system,filename={system}"),
+        );
+        let disk = "virtio-blk-pci,drive=system,serial=system";
+        say("-device", disk.to_owned());
+        let plug = format!("tap,id=net,ifname={tap},script=no,downscript=no");
+        say("-netdev", plug);
+        say("-device", "virtio-net-pci,netdev=net".to_owned());
     }
     words
 }

@@ -19,7 +19,7 @@ use crate::{
     disk::{Disk, WriteCache},
     nbd::Server,
     orders::Orders,
-    qemu::{self, Bus, Drive, Hardware, Kernel},
+    qemu::{self, Bus, Drive, Hardware, Kernel, Node},
     qmp::Qmp,
     vm::Vm,
 };
@@ -31,6 +31,8 @@ pub const DURABLE: &str = "data";
 
 /// 7 s on an idle machine; two of them beside a build take longer.
 const BOOT: Duration = Duration::from_secs(120);
+/// A whole system starts.
+const NODE_BOOT: Duration = Duration::from_mins(10);
 
 /// The `slot`th local disk's name, from 0.
 #[must_use]
@@ -49,6 +51,7 @@ pub struct Rack {
     boots: usize,
     ingredients: Ingredients,
     with_fio: bool,
+    node: Option<Node>,
 }
 
 /// What `hack/disk-machine` has built.
@@ -120,6 +123,7 @@ impl Rack {
             boots: 0,
             ingredients,
             with_fio: false,
+            node: None,
         })
     }
 
@@ -210,6 +214,12 @@ impl Rack {
         self.with_fio = true;
     }
 
+    /// The machine will be a node of Kubernetes: `hack/disk-guest/become-node` says what the kernel's arguments
+    /// then have to tell.
+    pub fn as_node(&mut self, node: Node) {
+        self.node = Some(node);
+    }
+
     /// Switches a machine on, and waits until it takes orders.
     ///
     /// # Errors
@@ -240,6 +250,7 @@ impl Rack {
             initrd,
             kernel_arguments: self.kernel_arguments.clone(),
             drives: self.slots.iter().map(|(drive, ..)| drive.clone()).collect(),
+            node: self.node.clone(),
             console: log("console"),
             orders: socket("orders"),
             qmp: socket("qmp"),
@@ -249,7 +260,8 @@ impl Rack {
         let qemu = Started(Some(
             qemu::start(&hardware, &log("qemu")).context("failed to start qemu-system-x86_64")?,
         ));
-        let up = connect(orders, qmp);
+        let patience = if self.node.is_some() { NODE_BOOT } else { BOOT };
+        let up = connect(orders, qmp, patience);
         let (orders, qmp) = up.with_context(|| {
             format!(
                 "no machine: see {}",
@@ -274,9 +286,13 @@ impl Rack {
         let Ingredients {
             machine, programs, ..
         } = &self.ingredients;
+        let modules = match self.node {
+            None => "modules.cpio",
+            Some(_) => "node-modules.cpio",
+        };
         let mut pieces = vec![
             machine.join("tools.cpio"),
-            machine.join(&self.kernel.0).join("modules.cpio"),
+            machine.join(&self.kernel.0).join(modules),
             programs.clone(),
         ];
         if self.with_fio {
@@ -311,7 +327,7 @@ impl Drop for Started {
 }
 
 /// Waits for the emulator's two connections, and for the guest.
-fn connect(orders: UnixListener, qmp: UnixListener) -> Result<(Orders, Qmp)> {
+fn connect(orders: UnixListener, qmp: UnixListener, patience: Duration) -> Result<(Orders, Qmp)> {
     let accept = |listener: UnixListener| {
         let (accepted, stream) = mpsc::channel();
         // Ends with the connection, or with the process when none comes.
@@ -323,7 +339,7 @@ fn connect(orders: UnixListener, qmp: UnixListener) -> Result<(Orders, Qmp)> {
     };
     let orders = accept(orders)?;
     let qmp = Qmp::connected(accept(qmp)?)?;
-    Ok((Orders::connected(orders, BOOT)?, qmp))
+    Ok((Orders::connected(orders, patience)?, qmp))
 }
 
 /// The one that most nodes have.

@@ -67,7 +67,7 @@ use crate::{database::DatabaseSpec, status::ReadStateClusterStatus};
         name = "Available",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Available\")].status",
-        description = "Whether read states can be read and written now."
+        description = "Whether every user has a cache pod that serves."
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
@@ -226,6 +226,11 @@ pub struct CacheSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerations: Option<Vec<Toleration>>,
 
+    /// PriorityClass of cache pods. Default: the cluster's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub priority_class_name: Option<String>,
+
     /// Who may reach the API (and the metrics beside it), as peers of a NetworkPolicy. Default:
     /// everybody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -241,6 +246,7 @@ impl Default for CacheSpec {
             resources: None,
             node_selector: None,
             tolerations: None,
+            priority_class_name: None,
             clients: None,
         }
     }

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Metav1Conditio
 /// The conditions of a `ReadStateCluster`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionType {
-    /// Read states can be read and written now.
+    /// Every user has a cache pod that serves.
     Available,
     /// The operator is on its way from what is to what was asked for.
     Progressing,

@@ -1,7 +1,9 @@
 //! `spec.database`: a database the operator runs, one that is there already, or none but a volume.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::{
-    core::v1::{LocalObjectReference, ResourceRequirements},
+    core::v1::{LocalObjectReference, ResourceRequirements, Toleration},
     networking::v1::NetworkPolicyPeer,
 };
 use kube::KubeSchema;
@@ -34,10 +36,12 @@ use crate::{SuperDiskSpec, TlsSpec};
     validation = Rule::new(
         "has(self.engine) || !(has(self.replicationFactor) || has(self.racks) || has(self.storage) \
          || has(self.superDisk) || has(self.reclaim) || has(self.image) || has(self.resources) \
-         || has(self.keyspace) || has(self.secretRef) || has(self.clients))"
+         || has(self.keyspace) || has(self.secretRef) || has(self.clients) || has(self.settings) \
+         || has(self.nodeSelector) || has(self.tolerations) || has(self.priorityClassName))"
     ).message(
-        "replicationFactor, racks, storage, superDisk, reclaim, image, resources, keyspace, secretRef and clients \
-         go with engine only; external and embedded have fields of their own"
+        "replicationFactor, racks, storage, superDisk, reclaim, image, resources, keyspace, secretRef, clients, \
+         settings, nodeSelector, tolerations and priorityClassName go with engine only; external and embedded have \
+         fields of their own"
     ),
     validation = Rule::new(
         "!has(self.racks) || !has(self.replicationFactor) || self.replicationFactor <= \
@@ -135,6 +139,28 @@ pub struct DatabaseSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
+    /// Settings of the engine, by their names in its settings file (`cassandra.yaml`, `scylla.yaml`): for example
+    /// `concurrent_writes: "64"`, and with Cassandra `audit_logging_options.enabled: "true"`. Other settings restart
+    /// members one by one. What the operator sets itself (names, addresses, ports, folders, tokens, logins, TLS)
+    /// is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = 64))]
+    pub settings: Option<BTreeMap<String, SettingValue>>,
+
+    /// Labels that nodes must have to run members: with a super-disk those with local disks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<BTreeMap<String, String>>,
+
+    /// Taints of nodes that members accept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub tolerations: Option<Vec<Toleration>>,
+
+    /// PriorityClass of members. Default: the cluster's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub priority_class_name: Option<String>,
+
     /// Keyspace that holds the read states. Default: `readstates`. Cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 48), regex(pattern = r"^[a-z][a-z0-9_]*$"))]
@@ -174,6 +200,13 @@ pub struct DatabaseSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embedded: Option<EmbeddedSpec>,
 }
+
+/// A setting's value: no spaces and nothing that a shell would read.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(transparent)]
+pub struct SettingValue(
+    #[schemars(length(min = 1, max = 256), regex(pattern = r"^[A-Za-z0-9_.,:/%+-]+$"))] pub String,
+);
 
 /// What becomes of a volume that is not needed any more.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]

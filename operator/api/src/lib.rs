@@ -23,7 +23,9 @@ mod tls;
 
 pub use cluster::{CacheSpec, PullPolicy, ReadStateCluster, ReadStateClusterSpec};
 pub use crds::{CrdFile, crd_files};
-pub use database::{DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, Reclaim, Storage};
+pub use database::{
+    DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, Reclaim, SettingValue, Storage,
+};
 pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
 pub use status::{
     DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, SuperDiskState, SuperDiskStatus,

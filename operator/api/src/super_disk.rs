@@ -1,8 +1,5 @@
 //! `spec.database.superDisk`: local disks in front of the volume of each member.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::Toleration;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,15 +45,6 @@ pub struct SuperDiskSpec {
     /// The filesystem. Cannot be changed.
     #[serde(default)]
     pub filesystem: Filesystem,
-
-    /// Labels that nodes must have to run members: those with local disks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_selector: Option<BTreeMap<String, String>>,
-
-    /// Taints that members accept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32))]
-    pub tolerations: Option<Vec<Toleration>>,
 
     /// Image of the containers that look after the disk. Default: the one the operator was installed with.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -68,6 +68,7 @@ fn pod_spec(cluster: &ValidatedCluster) -> PodSpec {
     let selector = cluster.id.selector(Component::Cache);
     let access = store::access(cluster);
     let some = |v: Vec<_>| Some(v).filter(|v: &Vec<_>| !v.is_empty());
+    let placement = &cluster.cache.placement;
     PodSpec {
         service_account_name: Some(service_account::name(cluster, Component::Cache)),
         // For the ring and the leases; see `role`.
@@ -76,8 +77,9 @@ fn pod_spec(cluster: &ValidatedCluster) -> PodSpec {
         termination_grace_period_seconds: Some(GRACE_SECONDS),
         security_context: Some(pod::restricted(USER)),
         image_pull_secrets: some(cluster.pull_secrets.clone()),
-        node_selector: Some(cluster.cache.node_selector.clone()).filter(|s| !s.is_empty()),
-        tolerations: Some(cluster.cache.tolerations.clone()).filter(|t| !t.is_empty()),
+        node_selector: placement.node_selector.clone(),
+        tolerations: placement.tolerations.clone(),
+        priority_class_name: placement.priority_class.clone(),
         affinity: Some(pod::affinity(pod::apart_if_possible(&selector), None)),
         topology_spread_constraints: Some(vec![pod::over_zones(&selector)]),
         volumes: Some(access.volumes.clone()).filter(|v| !v.is_empty()),

@@ -12,7 +12,7 @@ pub(super) fn certificate(cluster: &ValidatedCluster) -> Option<Certificate> {
     let Store::Managed(database) = &cluster.store else {
         return None;
     };
-    let Tls::Issuer(issuer) = database.tls.as_deref()? else {
+    let Tls::Issuer(issuer) = database.tls.as_ref()? else {
         return None;
     };
     let id = &cluster.id;

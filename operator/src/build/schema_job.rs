@@ -75,6 +75,7 @@ fn job_spec(cluster: &ValidatedCluster) -> Option<JobSpec> {
         volume_mounts: Some(access.mounts).filter(|m| !m.is_empty()),
         ..Container::default()
     };
+    let placement = &cluster.cache.placement;
     let pod = PodSpec {
         restart_policy: Some("Never".to_owned()),
         service_account_name: Some(service_account::name(cluster, Component::Schema)),
@@ -82,8 +83,8 @@ fn job_spec(cluster: &ValidatedCluster) -> Option<JobSpec> {
         enable_service_links: Some(false),
         security_context: Some(pod::restricted(cache::USER)),
         image_pull_secrets: Some(cluster.pull_secrets.clone()).filter(|s| !s.is_empty()),
-        node_selector: Some(cluster.cache.node_selector.clone()).filter(|s| !s.is_empty()),
-        tolerations: Some(cluster.cache.tolerations.clone()).filter(|t| !t.is_empty()),
+        node_selector: placement.node_selector.clone(),
+        tolerations: placement.tolerations.clone(),
         volumes: Some(access.volumes).filter(|v| !v.is_empty()),
         containers: vec![container],
         ..PodSpec::default()

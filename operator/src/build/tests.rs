@@ -14,6 +14,7 @@ use crate::{
 };
 
 mod certificates;
+mod database_pods;
 mod network_policies;
 
 pub(in crate::build) const SCYLLA: &str = "

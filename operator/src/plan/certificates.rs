@@ -18,7 +18,7 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World) -> Decision {
         return Decision::default();
     };
     let issued = match &cluster.store {
-        Store::Managed(database) => matches!(database.tls.as_deref(), Some(Tls::Issuer(_))),
+        Store::Managed(database) => matches!(database.tls.as_ref(), Some(Tls::Issuer(_))),
         Store::External(_) | Store::Embedded(_) => false,
     };
     let manager = !matches!(world.certificates, Some(CertificatesSeen::NoManager(_)));

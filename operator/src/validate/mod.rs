@@ -7,6 +7,7 @@
 mod duration;
 mod identity;
 mod quantity;
+mod settings;
 mod spec;
 mod super_disk;
 
@@ -23,7 +24,8 @@ pub use self::{
     identity::Identity,
     quantity::Amount,
     spec::{
-        Cache, Certificates, Database, External, Login, Rack, Store, Tls, ValidatedCluster, Volume,
+        Cache, Certificates, Database, External, Login, Placement, Rack, Store, Tls,
+        ValidatedCluster, Volume,
     },
     super_disk::SuperDisk,
 };
@@ -91,8 +93,11 @@ pub fn validate(
         resources: check
             .resources("spec.cache.resources", cache.resources.as_ref())
             .unwrap_or_else(|| default_cache_resources(cache.capacity_states)),
-        node_selector: cache.node_selector.clone().unwrap_or_default(),
-        tolerations: cache.tolerations.clone().unwrap_or_default(),
+        placement: Placement::of(
+            cache.node_selector.as_ref(),
+            cache.tolerations.as_ref(),
+            cache.priority_class_name.as_ref(),
+        ),
         clients: cache.clients.clone(),
     };
     let mut store = check.store(database, images);
@@ -145,7 +150,10 @@ impl Checker {
     /// The store, or `None` once a problem is on the list.
     fn store(&mut self, spec: &DatabaseSpec, images: &Images) -> Option<Store> {
         match (spec.engine, &spec.external, &spec.embedded) {
-            (Some(engine), None, None) => self.managed(engine, spec, images).map(Store::Managed),
+            (Some(engine), None, None) => self
+                .managed(engine, spec, images)
+                .map(Box::new)
+                .map(Store::Managed),
             (None, Some(external), None) => self
                 .external(external, spec.tls.as_ref())
                 .map(Store::External),
@@ -219,7 +227,7 @@ impl Checker {
         }
         let volume = self.volume("spec.database.storage", spec.storage.as_ref())?;
         let super_disk = spec.super_disk.as_ref();
-        let super_disk = super_disk.map(|disk| Box::new(self.super_disk(disk, &images.super_disk)));
+        let super_disk = super_disk.map(|disk| self.super_disk(disk, &images.super_disk));
         let default_image = match engine {
             Engine::Cassandra => &images.cassandra,
             Engine::Scylla => &images.scylla,
@@ -232,17 +240,19 @@ impl Checker {
             volume,
             super_disk,
             resources,
+            settings: self.settings(engine, spec.settings.as_ref()),
+            placement: Placement::of(
+                spec.node_selector.as_ref(),
+                spec.tolerations.as_ref(),
+                spec.priority_class_name.as_ref(),
+            ),
             developer_mode: spec.developer_mode.unwrap_or_default(),
             keyspace: spec
                 .keyspace
                 .clone()
                 .unwrap_or_else(|| DEFAULT_KEYSPACE.to_owned()),
             secret: spec.secret_ref.as_ref().map(|r| r.name.clone()),
-            tls: spec
-                .tls
-                .as_ref()
-                .and_then(|tls| self.tls(tls))
-                .map(Box::new),
+            tls: spec.tls.as_ref().and_then(|tls| self.tls(tls)),
             clients: spec.clients.clone().unwrap_or_default(),
             reclaim: spec.reclaim.unwrap_or_default(),
             spec_hash: String::new(),

@@ -60,7 +60,7 @@ impl ValidatedCluster {
     #[must_use]
     pub fn certificate_secret(&self) -> Option<String> {
         match &self.store {
-            Store::Managed(database) => database.tls.as_deref().map(|tls| match tls {
+            Store::Managed(database) => database.tls.as_ref().map(|tls| match tls {
                 Tls::Secret(name) => name.clone(),
                 Tls::Issuer(_) => self.id.certificate(),
             }),
@@ -113,19 +113,42 @@ pub struct Cache {
     pub flush_interval: Duration,
     /// Requests and limits.
     pub resources: ResourceRequirements,
-    /// Labels of nodes.
-    pub node_selector: BTreeMap<String, String>,
-    /// Accepted taints.
-    pub tolerations: Vec<Toleration>,
+    /// Where its pods run.
+    pub placement: Placement,
     /// Who may reach the API; none: everybody.
     pub clients: Option<Vec<NetworkPolicyPeer>>,
+}
+
+/// Where pods run, as Kubernetes has it; nothing of it is empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Placement {
+    /// Labels that nodes must have.
+    pub node_selector: Option<BTreeMap<String, String>>,
+    /// Accepted taints.
+    pub tolerations: Option<Vec<Toleration>>,
+    /// Priority class.
+    pub priority_class: Option<String>,
+}
+
+impl Placement {
+    pub(super) fn of(
+        node_selector: Option<&BTreeMap<String, String>>,
+        tolerations: Option<&Vec<Toleration>>,
+        priority_class: Option<&String>,
+    ) -> Self {
+        Self {
+            node_selector: node_selector.filter(|s| !s.is_empty()).cloned(),
+            tolerations: tolerations.filter(|t| !t.is_empty()).cloned(),
+            priority_class: priority_class.cloned(),
+        }
+    }
 }
 
 /// Where read states are kept.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Store {
     /// A database the operator runs.
-    Managed(Database),
+    Managed(Box<Database>),
     /// A database somebody else runs.
     External(External),
     /// The one cache pod's volume.
@@ -146,9 +169,13 @@ pub struct Database {
     /// Volume of each member.
     pub volume: Volume,
     /// Local disks in front of it.
-    pub super_disk: Option<Box<SuperDisk>>,
+    pub super_disk: Option<SuperDisk>,
     /// Requests and limits.
     pub resources: ResourceRequirements,
+    /// Settings of the engine; none that is ours to set.
+    pub settings: BTreeMap<String, String>,
+    /// Where its pods run.
+    pub placement: Placement,
     /// Whether `ScyllaDB` skips its checks of disk and machine.
     pub developer_mode: bool,
     /// Keyspace of the read states.
@@ -156,7 +183,7 @@ pub struct Database {
     /// The user's Secret with the login of cache pods; none: one of our own.
     pub secret: Option<String>,
     /// Where the certificates for CQL come from; none: it is spoken in the clear.
-    pub tls: Option<Box<Tls>>,
+    pub tls: Option<Tls>,
     /// Who may speak CQL beside cache pods.
     pub clients: Vec<NetworkPolicyPeer>,
     /// What becomes of the volume of a member that left.

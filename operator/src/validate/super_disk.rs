@@ -1,8 +1,5 @@
 //! `spec.database.superDisk` after parsing.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::Toleration;
 use readstates_operator_api::{FastLeg, Filesystem, SuperDiskSpec};
 
 use super::Checker;
@@ -18,10 +15,6 @@ pub struct SuperDisk {
     pub fast_leg: FastLeg,
     /// The filesystem.
     pub filesystem: Filesystem,
-    /// Labels of nodes.
-    pub node_selector: BTreeMap<String, String>,
-    /// Accepted taints.
-    pub tolerations: Vec<Toleration>,
     /// Image of the disk's containers.
     pub image: String,
 }
@@ -36,8 +29,6 @@ impl Checker {
             local_count,
             fast_leg,
             filesystem,
-            node_selector,
-            tolerations,
             image: own_image,
         } = spec;
         if local_devices.is_empty() {
@@ -61,8 +52,6 @@ impl Checker {
             local_count: *local_count,
             fast_leg: *fast_leg,
             filesystem: *filesystem,
-            node_selector: node_selector.clone().unwrap_or_default(),
-            tolerations: tolerations.clone().unwrap_or_default(),
             image: own_image.clone().unwrap_or_else(|| image.to_owned()),
         }
     }

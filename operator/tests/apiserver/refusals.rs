@@ -132,6 +132,18 @@ fn exactly_one_kind_of_database_is_asked_for() {
             &["spec.database", "go with engine only"],
         ),
         (
+            with(
+                external(),
+                "/spec/database/settings",
+                json!({ "concurrent_reads": "24" }),
+            ),
+            &["spec.database", "go with engine only"],
+        ),
+        (
+            db("settings", json!({ "concurrent_reads": "24; reboot" })),
+            &["spec.database.settings.concurrent_reads"],
+        ),
+        (
             db("developerMode", json!(false)),
             &["spec.database.developerMode", "engine Scylla only"],
         ),

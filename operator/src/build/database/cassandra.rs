@@ -14,11 +14,15 @@ const LOGIN: &str = "-Dcassandra.config.allow_system_properties=true \
                      -Dcassandra.settings.authenticator=PasswordAuthenticator \
                      -Dcassandra.settings.authorizer=CassandraAuthorizer";
 
+/// Any setting of `cassandra.yaml`, of whatever depth, as one more option of the JVM.
+fn setting(name: &str, value: &str) -> String {
+    format!(" -Dcassandra.settings.{name}={value}")
+}
+
 /// CQL over TLS and no other way, from a file in PEM form. No password: the key is not encrypted.
 fn tls() -> String {
-    let option = |name: &str, value: &str| {
-        format!(" -Dcassandra.settings.client_encryption_options.{name}={value}")
-    };
+    let option =
+        |name: &str, value: &str| setting(&format!("client_encryption_options.{name}"), value);
     [
         ("enabled", "true"),
         ("optional", "false"),
@@ -45,10 +49,13 @@ pub(super) struct Cassandra;
 
 impl Members for Cassandra {
     fn container(&self, place: &Place<'_>) -> Container {
-        let (options, edit) = match place.database.tls {
-            Some(_) => (format!("{LOGIN}{}", tls()), NO_PASSWORD),
-            None => (LOGIN.to_owned(), ""),
+        let (tls, edit) = match place.database.tls {
+            Some(_) => (tls(), NO_PASSWORD),
+            None => (String::new(), ""),
         };
+        let settings = place.database.settings.iter();
+        let settings: String = settings.map(|(name, value)| setting(name, value)).collect();
+        let options = format!("{LOGIN}{tls}{settings}");
         let mut vars = vec![
             env::field("POD_IP", "status.podIP"),
             env::value("CASSANDRA_CLUSTER_NAME", &place.cluster_name),

@@ -249,7 +249,8 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Members, place: &Place<'_>)
     let config = engine.config(place);
     let zone = place.rack.zone.as_deref();
     let security = engine.security();
-    let disk = place.database.super_disk.as_deref();
+    let disk = place.database.super_disk.as_ref();
+    let placement = &place.database.placement;
     let own = |disk| super_disk::containers(cluster, disk, security.run_as_user);
     let mut disk_containers = disk.map(own).unwrap_or_default();
     for container in &mut disk_containers {
@@ -292,12 +293,9 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Members, place: &Place<'_>)
             config.as_ref(),
             certificates.database,
         )],
-        node_selector: disk
-            .map(|d| d.node_selector.clone())
-            .filter(|s| !s.is_empty()),
-        tolerations: disk
-            .map(|d| d.tolerations.clone())
-            .filter(|t| !t.is_empty()),
+        node_selector: placement.node_selector.clone(),
+        tolerations: placement.tolerations.clone(),
+        priority_class_name: placement.priority_class.clone(),
         ..PodSpec::default()
     }
 }

@@ -95,6 +95,10 @@ impl Members for Scylla {
         ] {
             args.extend([option.to_owned(), value.to_owned()]);
         }
+        // Whatever the image does not know it hands on, and the server has an option for every setting.
+        for (name, value) in &place.database.settings {
+            args.extend([format!("--{}", name.replace('_', "-")), value.clone()]);
+        }
         Container {
             command: Some(
                 [

@@ -250,8 +250,6 @@ fn arguments(cluster: &ValidatedCluster, disk: &SuperDisk, command: &str) -> Vec
         local_count,
         fast_leg,
         filesystem,
-        node_selector: _,
-        tolerations: _,
         image: _,
     } = disk;
     let filesystem = match filesystem {

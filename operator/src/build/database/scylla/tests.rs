@@ -161,6 +161,20 @@ async fn developer_mode_is_for_who_asks_and_measures_nothing() {
     );
 }
 
+#[test]
+fn settings_are_options_of_the_server() {
+    let with = SCYLLA.replace(
+        "database:\n",
+        "database:\n  settings: { compaction_throughput_mb_per_sec: '64' }\n",
+    );
+    let args = arguments(&with);
+    assert!(
+        args.ends_with(&["--compaction-throughput-mb-per-sec", "64"].map(str::to_owned)),
+        "{args:?}"
+    );
+    assert_eq!(args[..args.len() - 2], arguments(SCYLLA));
+}
+
 #[tokio::test]
 async fn a_node_is_not_started_without_its_start_file() {
     let dir = tempfile::tempdir().unwrap();

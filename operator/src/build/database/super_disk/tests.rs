@@ -13,8 +13,6 @@ const DISK: &str = "
     localDevices: ['/dev/disk/by-id/google-local-nvme-ssd-*', /dev/nvme9n1]
     localCount: 2
     fastLeg: Optional
-    nodeSelector: { example.com/local-nvme: 'true' }
-    tolerations: [{ key: database, operator: Exists }]
 ";
 
 fn built(spec: &str, step: SuperDisksStep) -> Vec<Object> {
@@ -180,25 +178,9 @@ fn the_claim_is_a_device_that_one_container_sees_and_the_others_have_what_is_mou
 }
 
 #[test]
-fn pods_go_where_the_local_disks_are() {
-    let pod = pod(&with_disk());
-    let selector = pod.node_selector.unwrap();
-    assert_eq!(selector["example.com/local-nvme"], "true");
-    assert_eq!(pod.tolerations.unwrap()[0].key.as_deref(), Some("database"));
-}
-
-#[test]
 fn without_a_super_disk_a_pod_has_nothing_of_it() {
     let text = set(CASSANDRA).to_string();
-    for word in [
-        "disk",
-        "hostPath",
-        "Block",
-        "privileged",
-        "mounts",
-        "nodeSelector",
-        "tolerations",
-    ] {
+    for word in ["disk", "hostPath", "Block", "privileged", "mounts"] {
         assert!(!text.contains(word), "{word} in {text}");
     }
     let written = built(CASSANDRA, SuperDisksStep::default());
