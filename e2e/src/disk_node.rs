@@ -56,7 +56,7 @@ impl DiskNode {
             tap: variable("TAP")?,
         });
         rack.kernel_arguments(&format!(
-            "systemd.getty_auto=no readstates.node={NAME} readstates.address={} readstates.gateway={} \
+            "mitigations=off systemd.getty_auto=no readstates.node={NAME} readstates.address={} readstates.gateway={} \
              readstates.host={}={}",
             variable("ADDRESS")?,
             variable("GATEWAY")?,

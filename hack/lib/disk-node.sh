@@ -37,6 +37,9 @@ fill_disk_node() {
     # By this systemd thinks that it is in a container.
     rm -f "$root/.dockerenv"
     : >"$root/etc/resolv.conf"
+    # kind's nodes share their machine's cgroups and so have a root of their own; this one has all of them.
+    rm "$root/etc/systemd/system/kubelet.service.d/11-kind.conf"
+    sed -i '/^KUBELET_EXTRA_ARGS=/s/$/ --cgroup-root=\//' "$root/etc/default/kubelet"
     # Unpacked here: an emulated processor would take minutes over it.
     # shellcheck disable=SC2046 # one word for each image
     docker save $(disk_node_images) | docker run --rm --interactive --privileged --network none \
