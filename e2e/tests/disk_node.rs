@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::{
     CHANNEL, Cluster, DiskNode, LOCAL_DISKS, MESSAGE, Users, World, cassandra_spec, is_ready,
 };
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::ResourceExt;
 use readstates_operator_api::{
     FastLeg, Filesystem, ReadStateCluster, ReadStateClusterSpec, Storage, SuperDiskSpec,
@@ -37,7 +37,7 @@ fn spec(node: &DiskNode, class: String) -> ReadStateClusterSpec {
     spec
 }
 
-/// Waits until the database serves on a disk of which both legs are in sync.
+/// Waits until the database serves on a disk of which both legs are in sync, and cache pods do on it.
 async fn serves(cluster: &Cluster) -> Result<()> {
     let whole = |c: &ReadStateCluster| {
         let disks = c.status.as_ref().map(|s| &s.super_disks[..]);
@@ -48,7 +48,15 @@ async fn serves(cluster: &Cluster) -> Result<()> {
         .await?;
     let what = "has a super-disk in sync";
     cluster.sees_within("chat", what, SLOWLY, whole).await?;
-    cluster.available().await
+    let available = |c: &ReadStateCluster| {
+        let conditions = c.status.as_ref().map(|s| &s.conditions[..]);
+        let is = |c: &Condition| c.type_ == "Available" && c.status == "True";
+        conditions.is_some_and(|all| all.iter().any(is))
+    };
+    cluster
+        .sees_within("chat", "is available", SLOWLY, available)
+        .await?;
+    Ok(())
 }
 
 async fn all_rows(cluster: &Cluster, users: &[u64]) -> Result<()> {

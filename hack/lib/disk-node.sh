@@ -16,7 +16,7 @@ disk_node_images() {
 
 disk_node_dir() {
     # shellcheck disable=SC2046,SC2153 # one word for each image; common.sh sets it
-    echo "$CACHE/disk-node/$(content_hash "$ROOT/hack/lib/disk-node.sh" -- "$(node_image)" $(disk_node_images))"
+    echo "$CACHE/disk-node/$(content_hash "$ROOT"/hack/{lib/disk-node.sh,disk-guest} -- "$(node_image)" $(disk_node_images))"
 }
 
 # Its system as a node finds it that is switched on for the first time. One is kept: each release has its own.
@@ -40,6 +40,7 @@ fill_disk_node() {
     # kind's nodes share their machine's cgroups and so have a root of their own; this one has all of them.
     rm "$root/etc/systemd/system/kubelet.service.d/11-kind.conf"
     sed -i '/^KUBELET_EXTRA_ARGS=/s/$/ --cgroup-root=\//' "$root/etc/default/kubelet"
+    install -m 755 "$ROOT/hack/disk-guest/runc-on-one-processor" "$root/usr/local/sbin/runc"
     # Unpacked here: an emulated processor would take minutes over it.
     # shellcheck disable=SC2046 # one word for each image
     docker save $(disk_node_images) | docker run --rm --interactive --privileged --network none \
