@@ -45,10 +45,6 @@ impl DiskNode {
     /// # Errors
     /// When the environment lacks something, or Kubernetes does not take it.
     pub async fn joined(world: &World, size: u64) -> Result<Self> {
-        let variable = |name: &str| {
-            let name = format!("READSTATES_E2E_NODE_{name}");
-            env::var(&name).with_context(|| format!("{name} is not set: hack/e2e --disk-node"))
-        };
         let control_plane = control_plane(world).await?;
         let mut rack = Rack::of_size(NAME, size)?;
         rack.as_node(Hardware {
@@ -151,6 +147,14 @@ impl DiskNode {
         Ok(NAME.to_owned())
     }
 
+    /// The image of a database that it can run.
+    ///
+    /// # Errors
+    /// When the environment lacks it.
+    pub fn database_image(&self) -> Result<String> {
+        variable("DATABASE")
+    }
+
     /// Labels that only it has.
     #[must_use]
     pub fn labels(&self) -> BTreeMap<String, String> {
@@ -195,6 +199,11 @@ impl DiskNode {
         self.world.kubectl(&forgotten).await?.success()?;
         Ok(())
     }
+}
+
+fn variable(name: &str) -> Result<String> {
+    let name = format!("READSTATES_E2E_NODE_{name}");
+    env::var(&name).with_context(|| format!("{name} is not set: hack/e2e --disk-node"))
 }
 
 async fn control_plane(world: &World) -> Result<Node> {

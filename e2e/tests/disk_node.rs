@@ -19,13 +19,14 @@ const SIZE: u64 = 1 << 30;
 /// A database starts twenty times slower than on a real processor.
 const SLOWLY: Duration = Duration::from_mins(40);
 
-fn spec(node: &DiskNode, class: String) -> ReadStateClusterSpec {
+fn spec(node: &DiskNode, class: String) -> Result<ReadStateClusterSpec> {
     let mut spec = cassandra_spec();
     spec.replicas = 1;
     spec.database.storage = Some(Storage {
         size: "1Gi".to_owned(),
         storage_class_name: Some(class),
     });
+    spec.database.image = Some(node.database_image()?);
     spec.database.node_selector = Some(node.labels());
     spec.database.super_disk = Some(SuperDiskSpec {
         local_devices: vec![LOCAL_DISKS.to_owned()],
@@ -34,7 +35,7 @@ fn spec(node: &DiskNode, class: String) -> ReadStateClusterSpec {
         filesystem: Filesystem::Xfs,
         image: None,
     });
-    spec
+    Ok(spec)
 }
 
 /// Waits until the database serves on a disk of which both legs are in sync, and cache pods do on it.
@@ -75,7 +76,7 @@ async fn a_database_on_a_super_disk_survives_its_pods_end_and_its_machines() -> 
     let class = node.offer_network_disk().await?;
     let place = world.namespace("disk-node").await?;
     let cluster = world.cluster(&place, "chat");
-    cluster.apply(spec(&node, class)).await?;
+    cluster.apply(spec(&node, class)?).await?;
     serves(&cluster).await?;
     let users = Users::fresh().take(100);
     for user in &users {

@@ -8,20 +8,32 @@ ip     iproute2                 your distribution
 tar    tar                      your distribution
 "
 DISK_NODE_TAP=readstates0
+# shellcheck disable=SC2153 # common.sh sets it
+DISK_NODE_SOURCE=$ROOT/hack/disk-node
+
+# The image of its database.
+disk_node_cassandra() { echo "readstates/cassandra-emulated:$(disk_node_cassandra_tag)"; }
+disk_node_cassandra_tag() { content_hash "$DISK_NODE_SOURCE" -- "$(cassandra_image)"; }
+
+build_disk_node_cassandra() {
+    docker build --build-arg "CASSANDRA_IMAGE=$(cassandra_image)" --tag "$(disk_node_cassandra)" "$DISK_NODE_SOURCE"
+    drop_older readstates/cassandra-emulated "$(disk_node_cassandra_tag)"
+}
 
 disk_node_images() {
     printf '%s\n' "${PROGRAMS[@]/#/readstates/}" | sed "s/\$/:$(image_tag)/"
-    cassandra_image
+    disk_node_cassandra
 }
 
 disk_node_dir() {
-    # shellcheck disable=SC2046,SC2153 # one word for each image; common.sh sets it
-    echo "$CACHE/disk-node/$(content_hash "$ROOT"/hack/{lib/disk-node.sh,disk-guest} -- "$(node_image)" $(disk_node_images))"
+    # shellcheck disable=SC2046 # one word for each image
+    echo "$CACHE/disk-node/$(content_hash "$ROOT/hack/lib/disk-node.sh" -- "$(node_image)" $(disk_node_images))"
 }
 
 # Its system as a node finds it that is switched on for the first time. One is kept: each release has its own.
 build_disk_node() {
     local dir
+    build_disk_node_cassandra
     dir=$(disk_node_dir)
     [ -d "$dir" ] || rm -rf "$CACHE/disk-node"
     fresh_dir "$dir" fill_disk_node
@@ -40,7 +52,7 @@ fill_disk_node() {
     # kind's nodes share their machine's cgroups and so have a root of their own; this one has all of them.
     rm "$root/etc/systemd/system/kubelet.service.d/11-kind.conf"
     sed -i '/^KUBELET_EXTRA_ARGS=/s/$/ --cgroup-root=\//' "$root/etc/default/kubelet"
-    install -m 755 "$ROOT/hack/disk-guest/runc-on-one-processor" "$root/usr/local/sbin/runc"
+    install -m 755 "$DISK_NODE_SOURCE/runc-on-one-processor" "$root/usr/local/sbin/runc"
     # Unpacked here: an emulated processor would take minutes over it.
     # shellcheck disable=SC2046 # one word for each image
     docker save $(disk_node_images) | docker run --rm --interactive --privileged --network none \
@@ -89,6 +101,8 @@ export_disk_node() {
     READSTATES_E2E_NODE_TAP=$DISK_NODE_TAP
     READSTATES_E2E_NODE_ADDRESS=$(disk_node_address)
     READSTATES_E2E_NODE_GATEWAY=$(network_of_nodes Gateway)
-    export READSTATES_E2E_NODE_SYSTEM READSTATES_E2E_NODE_TAP READSTATES_E2E_NODE_ADDRESS READSTATES_E2E_NODE_GATEWAY
+    READSTATES_E2E_NODE_DATABASE=$(disk_node_cassandra)
+    export READSTATES_E2E_NODE_SYSTEM READSTATES_E2E_NODE_TAP READSTATES_E2E_NODE_ADDRESS READSTATES_E2E_NODE_GATEWAY \
+        READSTATES_E2E_NODE_DATABASE
     cp --sparse=always "$(disk_node_dir)/system.img" "$READSTATES_E2E_NODE_SYSTEM"
 }
