@@ -12,6 +12,7 @@ use crate::{
     cassandra::Cassandra,
     http::Http,
     objects::is_ready,
+    users::{CHANNEL, MESSAGE, Users},
     wait::{Look, until},
     world::{Place, World},
 };
@@ -179,6 +180,31 @@ impl Cluster {
             .await?
             .items;
         Cassandra::connect(&pods, &members, self.database_login().await?).await
+    }
+
+    /// Makes sure that the database has a row of each of these users.
+    ///
+    /// # Errors
+    /// With the first that it has none of, or when it cannot be reached.
+    pub async fn has_rows_of(&self, users: &[u64]) -> Result<()> {
+        let rows = self.cassandra().await?;
+        for user in users {
+            ensure!(rows.row(*user).await?.is_some(), "user {user} has no row");
+        }
+        Ok(())
+    }
+
+    /// New users of whom the service was told something, and the first cache pod the database.
+    ///
+    /// # Errors
+    /// When it does not acknowledge one, or cannot write one.
+    pub async fn told_of(&self, count: u64) -> Result<Vec<u64>> {
+        let users = Users::fresh().take(count);
+        for user in &users {
+            self.service().ack(*user, CHANNEL, MESSAGE).await?;
+        }
+        self.flush(0).await?;
+        Ok(users)
     }
 
     /// User and password of the cache pods, of which a database from before takes no notice.

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, env, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e_disk::{Counters, Node as Hardware, Rack, Vm};
+use e2e_disk::{Node as Hardware, Rack, Vm};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::json;
@@ -159,12 +159,6 @@ impl DiskNode {
     #[must_use]
     pub fn labels(&self) -> BTreeMap<String, String> {
         BTreeMap::from([("kubernetes.io/hostname".to_owned(), NAME.to_owned())])
-    }
-
-    /// What its network disk has done since this was asked last.
-    #[must_use]
-    pub fn network_disk_did(&self) -> Counters {
-        self.rack.durable().take_counters()
     }
 
     /// Cuts its power, and waits until Kubernetes misses it.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::{CHANNEL, Cluster, MESSAGE, Told, Users, World, cassandra_spec};
+use e2e::{Cluster, Told, World, cassandra_spec};
 use k8s_openapi::api::core::v1::Pod;
 use readstates_operator_api::{
     DatabaseNode, DatabaseNodeState, RackSpec, ReadStateCluster, ReadStateClusterSpec, Reclaim,
@@ -57,24 +57,6 @@ async fn has_nodes(cluster: &Cluster, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Users of whom something was told, and flushed.
-async fn told(cluster: &Cluster) -> Result<Vec<u64>> {
-    let users = Users::fresh().take(100);
-    for user in &users {
-        cluster.service().ack(*user, CHANNEL, MESSAGE).await?;
-    }
-    cluster.flush(0).await?;
-    Ok(users)
-}
-
-async fn all_rows(cluster: &Cluster, users: &[u64]) -> Result<()> {
-    let rows = cluster.cassandra().await?;
-    for user in users {
-        ensure!(rows.row(*user).await?.is_some(), "user {user} has no row");
-    }
-    Ok(())
-}
-
 #[tokio::test]
 #[ignore = "three Cassandras for a quarter of an hour"]
 async fn a_database_grows_changes_and_shrinks_with_every_row_readable() -> Result<()> {
@@ -89,21 +71,21 @@ async fn grows_changes_and_shrinks(cluster: &Cluster) -> Result<()> {
     cluster.apply(spec(2, 1, 1)).await?;
     has_nodes(cluster, 2).await?;
     cluster.available().await?;
-    let users = told(cluster).await?;
+    let users = cluster.told_of(100).await?;
 
     cluster.apply(spec(2, 1, 2)).await?;
     has_nodes(cluster, 3).await?;
-    all_rows(cluster, &users).await?;
+    cluster.has_rows_of(&users).await?;
 
     let mut changed = other_settings(spec(2, 1, 2));
     cluster.apply(changed.clone()).await?;
     has_nodes(cluster, 3).await?;
-    all_rows(cluster, &users).await?;
+    cluster.has_rows_of(&users).await?;
 
     changed.database.racks = spec(2, 1, 1).database.racks;
     cluster.apply(changed).await?;
     has_nodes(cluster, 2).await?;
-    all_rows(cluster, &users).await?;
+    cluster.has_rows_of(&users).await?;
     // What is on the volume of the one that left is its owner's to delete.
     let claims = cluster.claims().await?;
     ensure!(claims.len() == 3, "{claims:?}");
@@ -125,7 +107,7 @@ async fn rolls_under_load(cluster: &Cluster) -> Result<()> {
     cluster.apply(spec(3, 1, 2)).await?;
     has_nodes(cluster, 3).await?;
     cluster.available().await?;
-    let users = told(cluster).await?;
+    let users = cluster.told_of(100).await?;
     let roll = async {
         cluster.apply(other_settings(spec(3, 1, 2))).await?;
         cluster.waits_on("DatabaseRolling", A_STEP).await?;
@@ -134,7 +116,7 @@ async fn rolls_under_load(cluster: &Cluster) -> Result<()> {
     let meanwhile = Told::during(&cluster.service(), Box::pin(roll)).await?;
     cluster.flush(0).await?;
     meanwhile.holds(&cluster.service()).await?;
-    all_rows(cluster, &users).await
+    cluster.has_rows_of(&users).await
 }
 
 #[tokio::test]
@@ -146,7 +128,7 @@ async fn a_member_whose_disk_is_wiped_is_rebuilt_from_the_other_one() -> Result<
     cluster.apply(spec(2, 1, 1)).await?;
     has_nodes(&cluster, 2).await?;
     cluster.available().await?;
-    let users = told(&cluster).await?;
+    let users = cluster.told_of(100).await?;
     let before = nodes(&cluster.get().await?).to_vec();
 
     let claim = "pvc/data-chat-db-b-0";
@@ -167,6 +149,6 @@ async fn a_member_whose_disk_is_wiped_is_rebuilt_from_the_other_one() -> Result<
             status.is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
         })
         .await?;
-    all_rows(&cluster, &users).await?;
+    cluster.has_rows_of(&users).await?;
     cluster.delete().await
 }
