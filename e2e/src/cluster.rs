@@ -21,6 +21,7 @@ use crate::{
 const COMES_UP: Duration = Duration::from_mins(6);
 /// Pods stop by writing what they hold, and start by asking nobody.
 pub(crate) const PODS_CHANGE: Duration = Duration::from_mins(3);
+const WRITTEN: Duration = Duration::from_mins(1);
 
 /// A `ReadStateCluster` by name; whether it exists is another question.
 #[derive(Clone, Debug)]
@@ -194,16 +195,23 @@ impl Cluster {
         Ok(())
     }
 
-    /// New users of whom the service was told something, and the first cache pod the database.
+    /// New users of whom the service was told something, and the first cache pod the database, which may be too slow
+    /// for all of them at once.
     ///
     /// # Errors
-    /// When it does not acknowledge one, or cannot write one.
+    /// When it does not acknowledge one, or they are not written after a minute.
     pub async fn told_of(&self, count: u64) -> Result<Vec<u64>> {
         let users = Users::fresh().take(count);
         for user in &users {
             self.service().ack(*user, CHANNEL, MESSAGE).await?;
         }
-        self.flush(0).await?;
+        until("everybody is written", WRITTEN, async || {
+            Ok(match self.flush(0).await {
+                Ok(_) => Look::Done(()),
+                Err(some) => Look::NotYet(format!("{some:#}")),
+            })
+        })
+        .await?;
         Ok(users)
     }
 

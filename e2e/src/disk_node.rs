@@ -27,8 +27,12 @@ pub const LOCAL_DISKS: &str = "/dev/disk/by-id/google-local-nvme-ssd-*";
 const JOINS: Duration = Duration::from_mins(12);
 /// After that it wants a network, which is a pod.
 const IS_READY: Duration = Duration::from_mins(12);
+/// A reaper starts, looks, and looks again every minute.
+const IS_REAPED: Duration = Duration::from_mins(12);
 /// A machine that says nothing is missed after 50 s.
 const IS_MISSED: Duration = Duration::from_mins(3);
+/// Finds those that are assembled.
+const ARRAYS: &str = "grep ^md /proc/mdstat";
 
 /// The machine; it is switched off when this is dropped.
 #[derive(Debug)]
@@ -182,6 +186,44 @@ impl DiskNode {
         self.rack.migrate_host()?;
         self.boot()?;
         self.is_back().await
+    }
+
+    /// Kills everything that pods run on it, while nobody looks who would tidy up after them or start them anew: what
+    /// they assembled stays.
+    ///
+    /// # Errors
+    /// When something cannot be killed, or nothing was assembled.
+    pub fn kill_pods(&self) -> Result<()> {
+        let kill = "systemctl stop kubelet && ctr --namespace k8s.io tasks list --quiet \
+                    | xargs --max-args 1 ctr --namespace k8s.io tasks kill --signal SIGKILL";
+        let vm = self.vm()?;
+        block_in_place(|| {
+            vm.begin(kill, IS_READY)?.wait()?.success()?;
+            vm.run(ARRAYS)
+        })?;
+        Ok(())
+    }
+
+    /// Has the kubelet look again at what it is to run.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn look_again(&self) -> Result<()> {
+        block_in_place(|| self.vm()?.run("systemctl start kubelet"))?;
+        self.is_back().await
+    }
+
+    /// Installs the reaper there, and waits until it has taken down what nobody minds.
+    ///
+    /// # Errors
+    /// When something is still assembled.
+    pub async fn reap(&self) -> Result<()> {
+        let here = format!(r"superdiskReaper.nodeSelector.kubernetes\.io/hostname={NAME}");
+        let settings = ["superdiskReaper.enabled=true", &here];
+        self.world.install_privileged(&settings).await?;
+        let wait = format!("while {ARRAYS}; do sleep 2; done");
+        block_in_place(|| self.vm()?.begin(&wait, IS_REAPED)?.wait()?.success())?;
+        Ok(())
     }
 
     /// Has Kubernetes forget the machine.

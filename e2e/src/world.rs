@@ -88,6 +88,19 @@ impl World {
     pub async fn install(&self, settings: &[&str]) -> Result<()> {
         // The chart promises to run where the strictest standard is enforced.
         self.ensure_namespace(SYSTEM, Some("restricted")).await?;
+        self.release(settings).await
+    }
+
+    /// The same with pods beside the operator that need more than the strictest standard allows.
+    ///
+    /// # Errors
+    /// When the operator does not come up.
+    pub async fn install_privileged(&self, settings: &[&str]) -> Result<()> {
+        self.ensure_namespace(SYSTEM, Some("privileged")).await?;
+        self.release(settings).await
+    }
+
+    async fn release(&self, settings: &[&str]) -> Result<()> {
         let chart = self.environment.chart.to_string_lossy().into_owned();
         let values = self.environment.values.to_string_lossy().into_owned();
         let release = [

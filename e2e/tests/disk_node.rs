@@ -71,6 +71,15 @@ async fn a_database_on_a_super_disk_survives_its_pods_end_and_its_machines() -> 
     node.come_back_on_another_host().await?;
     serves(&cluster).await?;
     cluster.has_rows_of(&users).await?;
+
+    println!(
+        "    everything of its pods is killed, and they are forgotten: the reaper takes the super-disk down"
+    );
+    node.kill_pods()?;
     cluster.delete().await?;
+    let forgotten = ["delete", "pod", MEMBER, "--force", "--grace-period=0"];
+    cluster.kubectl(&forgotten).await?;
+    node.look_again().await?;
+    node.reap().await?;
     node.leave().await.context("failed to forget the machine")
 }
