@@ -194,7 +194,7 @@ impl DiskNode {
     /// # Errors
     /// When something cannot be killed, or nothing was assembled.
     pub fn kill_pods(&self) -> Result<()> {
-        let kill = "systemctl stop kubelet && ctr --namespace k8s.io tasks list --quiet \
+        let kill = "PATH=$PATH:/usr/local/bin; systemctl stop kubelet && ctr --namespace k8s.io tasks list --quiet \
                     | xargs --max-args 1 ctr --namespace k8s.io tasks kill --signal SIGKILL";
         let vm = self.vm()?;
         block_in_place(|| {

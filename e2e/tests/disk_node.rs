@@ -43,7 +43,7 @@ async fn serves(cluster: &Cluster) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a virtual machine with a database in it: an hour"]
+#[ignore = "wants a virtual machine: hack/e2e --disk-node"]
 async fn a_database_on_a_super_disk_survives_its_pods_end_and_its_machines() -> Result<()> {
     let world = World::installed().await?;
     let mut node = DiskNode::joined(&world, SIZE).await?;
