@@ -120,7 +120,7 @@ measure_throughput() {
         with_server "$name" half_load_server "$name" "$number"
         number=$((number + 10))
     done
-    run throughput-64-redis-ack-half-load bench_target redis --fill --duration "${seconds}s" \
+    run throughput-64-redis-ack-half-load bench_redis --fill --duration "${seconds}s" \
         --rate $(($(rate_of throughput-60-redis-ack) / 2))
 }
 
@@ -153,10 +153,10 @@ watched() {
 
 saturate_redis() {
     local flags=(--fill --saturate --warmup 1s --duration "$((seconds / 2))s")
-    better throughput-60-redis-ack bench_target redis "${flags[@]}"
-    better throughput-61-redis-ack-16-deep bench_target redis --pipeline 16 "${flags[@]}"
-    better throughput-62-redis-mixed bench_target redis --mix "$MIXED" "${flags[@]}"
-    better throughput-63-redis-ready bench_target redis --mix read=1 "${flags[@]}"
+    better throughput-60-redis-ack bench_redis "${flags[@]}"
+    better throughput-61-redis-ack-16-deep bench_redis --pipeline 16 "${flags[@]}"
+    better throughput-62-redis-mixed bench_redis --mix "$MIXED" "${flags[@]}"
+    better throughput-63-redis-ready bench_redis --mix read=1 "${flags[@]}"
 }
 
 # half_load_server NAME NUMBER: at half of what it reached.

@@ -4,10 +4,26 @@
 BENCH_TOOLS="
 fc-list      fontconfig        your distribution
 redis-server redis-server      https://redis.io/docs/latest/operate/oss_and_stack/install/
+taskset      util-linux        your distribution
 "
 BENCH_PORT=17400
 # The process of the server that runs.
 SERVER=
+
+# list_processors FIRST LAST: those from one to the other, of the ones that we may use, as taskset has them.
+list_processors() {
+    taskset --cpu-list --pid "$$" | sed 's/.*: //' | tr ',' '\n' | awk -F- '{for (i = $1; i <= $NF; i++) print i}' |
+        sed -n "$1,$2p" | paste --serial --delimiters ,
+}
+
+# Half of the processors serve, the others put load on them: neither waits while the other works.
+if [ "$(nproc)" -gt 1 ]; then
+    LOAD_PROCESSORS=$(list_processors 1 $(($(nproc) / 2)))
+    SERVER_PROCESSORS=$(list_processors $(($(nproc) / 2 + 1)) "$(nproc)")
+else
+    LOAD_PROCESSORS=$(list_processors 1 1)
+    SERVER_PROCESSORS=$LOAD_PROCESSORS
+fi
 
 BENCH_PROFILE=release
 
@@ -30,6 +46,12 @@ bench_target() {
     local name=$1
     shift
     (cd "$ROOT" && cargo bench --quiet --locked --package readstates-bench --bench "$name" -- "$@")
+}
+
+# bench_redis FLAG…: a generator of the same kind that starts the server it puts load on.
+bench_redis() {
+    (cd "$ROOT" && taskset --cpu-list "$LOAD_PROCESSORS" cargo bench --quiet --locked --package readstates-bench --bench redis -- \
+        --server-processors "$SERVER_PROCESSORS" "$@")
 }
 
 # start_server NAME STATES LOG: ours, go-list or go-flat with room for so many, until stop_server.
@@ -56,7 +78,7 @@ start_member() {
 start_program() {
     local log=$1
     shift
-    "$@" >"$log" 2>&1 &
+    taskset --cpu-list "$SERVER_PROCESSORS" "$@" >"$log" 2>&1 &
     SERVER=$!
     until_ready "$SERVER" "$BENCH_PORT" "$log" && return
     stop_server
@@ -129,7 +151,7 @@ urls() {
 }
 
 # bench FLAG…: our generator against that member.
-bench() { "$(readstates_program)" bench --url "http://127.0.0.1:$BENCH_PORT" "$@"; }
+bench() { taskset --cpu-list "$LOAD_PROCESSORS" "$(readstates_program)" bench --url "http://127.0.0.1:$BENCH_PORT" "$@"; }
 
 describe_machine() {
     local model
@@ -140,5 +162,6 @@ describe_machine() {
     echo "- ${model:-processor unknown}, $(nproc) processors, $(awk '/^MemTotal/ {printf "%.0f", $2 / 1048576}' /proc/meminfo) GiB, Linux $(uname -r)"
     echo "- $(rustc --version); $(go version); $(redis-server --version 2>/dev/null | cut -d' ' -f1-3)"
     echo "- load average before: $(cut -d' ' -f1-3 /proc/loadavg). What other programs did meanwhile is in the figures:"
-    echo "  compare within this page, as ratios. Generator and service share the processors."
+    echo "  compare within this page, as ratios."
+    echo "- one server at a time has the processors $SERVER_PROCESSORS, the generator has $LOAD_PROCESSORS; members of a ring, databases and virtual machines share all"
 }

@@ -52,6 +52,10 @@ struct Flags {
     #[arg(long, default_value = SERVER, value_name = "FILE")]
     server: PathBuf,
 
+    /// Processors that the server may use, as Redis writes them: 2-3. Absent: all
+    #[arg(long, value_name = "LIST")]
+    server_processors: Option<String>,
+
     /// What cargo says to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -68,7 +72,7 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
-    let server = Server::start(&flags.server)?;
+    let server = Server::start(&flags.server, flags.server_processors.as_deref())?;
     if let Some(layout) = flags.weigh {
         let weight = memory::weigh(layout, flags.states, server.child.id(), server.address)?;
         println!("{}", serde_json::to_string(&[weight])?);
@@ -104,7 +108,7 @@ impl Server {
         clippy::disallowed_methods,
         reason = "the peer is started by its absolute path; while it starts there is nothing to wait for but time"
     )]
-    fn start(program: &PathBuf) -> io::Result<Self> {
+    fn start(program: &PathBuf, processors: Option<&str>) -> io::Result<Self> {
         // Free a moment ago; whoever takes it meanwhile makes the server end, which is told.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let port = address.port().to_string();
@@ -126,6 +130,12 @@ impl Server {
         };
         let child = Command::new(program)
             .args(settings)
+            .args(
+                processors
+                    .map(|list| ["--server_cpulist", list])
+                    .into_iter()
+                    .flatten(),
+            )
             .env_clear()
             .stdout(Stdio::null())
             .spawn()

@@ -184,7 +184,7 @@ fn throughput_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>>
     write_seconds(folder, "throughput", &runs)?;
     Ok((!runs.is_empty()).then(|| {
         format!(
-            "## Throughput and tail over loopback\n\nOne process each, on the processors that it shares with the generator. \
+            "## Throughput and tail over loopback\n\nOne process each, on processors of its own; the generator has the others. \
              At saturation all were asked in turn, three times, and the best round of each counts. *half-load*: open \
              loop, at half of the rate of the run of that name. Redis without persistence, one thread, as it comes; its \
              Lua script means the same. Processor time is the service's.\n\n{}",
