@@ -21,6 +21,7 @@ use crate::{
 const COMES_UP: Duration = Duration::from_mins(6);
 /// Pods stop by writing what they hold, and start by asking nobody.
 pub(crate) const PODS_CHANGE: Duration = Duration::from_mins(3);
+/// A slow database takes a few users at a time.
 const WRITTEN: Duration = Duration::from_mins(1);
 
 /// A `ReadStateCluster` by name; whether it exists is another question.

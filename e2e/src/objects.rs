@@ -53,21 +53,6 @@ impl Cluster {
         condition.with_context(|| format!("{} has no condition {type_}", self.name))
     }
 
-    /// Waits until a condition of its status is true.
-    ///
-    /// # Errors
-    /// When it is not within `limit`.
-    pub async fn is_within(&self, type_: &str, limit: Duration) -> Result<()> {
-        let is = |c: &Condition| c.type_ == type_ && c.status == "True";
-        let met = |cluster: &ReadStateCluster| {
-            let status = cluster.status.as_ref();
-            status.is_some_and(|s| s.conditions.iter().any(is))
-        };
-        let what = format!("is {type_}");
-        self.watch(&self.name, &what, limit, met).await?;
-        Ok(())
-    }
-
     /// Waits until the operator says that it waits, for this reason.
     ///
     /// # Errors

@@ -5,8 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::{Cluster, Told, World, cassandra_spec};
-use k8s_openapi::api::core::v1::Pod;
+use e2e::{Cluster, Told, World, cassandra_spec, is_ready};
 use readstates_operator_api::{
     DatabaseNode, DatabaseNodeState, RackSpec, ReadStateCluster, ReadStateClusterSpec, Reclaim,
     SettingValue,
@@ -143,12 +142,7 @@ async fn a_member_whose_disk_is_wiped_is_rebuilt_from_the_other_one() -> Result<
         before[1].claim_uid != after[1].claim_uid && before[1].host_id != after[1].host_id,
         "{before:?} {after:?}"
     );
-    cluster
-        .sees::<Pod>("chat-db-b-0", "is ready", |pod| {
-            let status = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
-            status.is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
-        })
-        .await?;
+    cluster.sees("chat-db-b-0", "is ready", is_ready).await?;
     cluster.has_rows_of(&users).await?;
     cluster.delete().await
 }

@@ -38,8 +38,8 @@ async fn serves(cluster: &Cluster) -> Result<()> {
     cluster
         .sees_within(MEMBER, "is ready", SLOWLY, is_ready)
         .await?;
-    cluster.is_within("SuperDisksHealthy", SLOWLY).await?;
-    cluster.is_within("Available", SLOWLY).await
+    cluster.wait_for("SuperDisksHealthy", SLOWLY).await?;
+    cluster.wait_for("Available", SLOWLY).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -49,10 +49,10 @@ bench_target() {
 }
 
 # bench_redis FLAG…: a generator of the same kind that starts the server it puts load on.
-bench_redis() {
-    (cd "$ROOT" && taskset --cpu-list "$LOAD_PROCESSORS" cargo bench --quiet --locked --package readstates-bench --bench redis -- \
-        --server-processors "$SERVER_PROCESSORS" "$@")
-}
+bench_redis() (
+    taskset --cpu-list --pid "$LOAD_PROCESSORS" "$BASHPID" >/dev/null
+    bench_target redis --server-processors "$SERVER_PROCESSORS" "$@"
+)
 
 # start_server NAME STATES LOG: ours, go-list or go-flat with room for so many, until stop_server.
 start_server() {
