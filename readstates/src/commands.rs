@@ -4,6 +4,7 @@
 //! made once, with the library.
 
 use crate::{
+    background,
     config::{RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig},
     rebalance, schema,
     server::{Listeners, Server, open_ring, open_store},
@@ -14,8 +15,11 @@ use crate::{
 ///
 /// # Errors
 /// When it cannot start, or has stopped with changes that are not written.
-#[tokio::main]
-pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
+pub fn serve(args: ServeArgs) -> anyhow::Result<()> {
+    background::runtime()?.block_on(until_stopped(args))
+}
+
+async fn until_stopped(args: ServeArgs) -> anyhow::Result<()> {
     let config = ServeConfig::from_args(args)?;
     let mut signals = Signals::new()?;
     let listeners = Listeners::bind(&config)?;

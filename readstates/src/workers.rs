@@ -1,7 +1,7 @@
 //! The threads that answer clients: a runtime of their own, whose threads take work from each other.
 //!
-//! What works behind the clients' backs (loads, writes, the operator's port) has the runtime that the
-//! process started with, so that a large flush delays no answer. A runtime for each thread, with the
+//! What works behind the clients' backs has a runtime of its own, too (`background`), so that a large
+//! flush delays no answer. A runtime for each thread, with the
 //! connections shared out between them by the kernel (`SO_REUSEPORT`), was measured beside this: as many
 //! requests a second, and a longer tail, for a thread whose core does something else holds up its own
 //! connections until it is back (the README has the figures).
