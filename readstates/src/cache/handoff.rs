@@ -13,6 +13,7 @@ use super::{
     Cache,
     accounts::{Booked, Shared, tail},
     jittered,
+    lock::Lock,
     slots::SlotSet,
     stripe::Stripe,
     table::{Hash, STRIPES, Spot, Stage, TABLES},
@@ -89,7 +90,7 @@ impl Cache {
     /// How many users of tracked slots have changed since they were exported.
     #[must_use]
     pub fn changed(&self) -> usize {
-        let of = |stripe: &parking_lot::Mutex<Stripe>| stripe.lock().changed.len();
+        let of = |stripe: &Lock<Stripe>| stripe.lock().changed.len();
         self.stripes.iter().map(of).sum()
     }
 

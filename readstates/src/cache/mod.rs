@@ -47,6 +47,7 @@ mod evict;
 mod flights;
 mod handoff;
 mod landed;
+mod lock;
 mod many;
 mod outcomes;
 mod slab;
@@ -66,7 +67,7 @@ use accounts::Shared;
 pub use evict::Shrink;
 pub use handoff::{Exported, PARTS};
 pub use landed::Landed;
-use parking_lot::Mutex;
+use lock::Lock;
 use readstates_ring::{Stamp, slot::mix64};
 pub use slots::{SlotSet, Term};
 use stripe::Stripe;
@@ -170,7 +171,7 @@ pub struct Process {
 /// The cache.
 #[derive(Debug)]
 pub struct Cache {
-    stripes: Box<[Mutex<Stripe>]>,
+    stripes: Box<[Lock<Stripe>]>,
     shared: Shared,
     /// The stripe whose clock hand moves next.
     next_to_evict: AtomicUsize,
@@ -187,7 +188,7 @@ impl Cache {
         let stripe = |_| {
             let mut stripe = Stripe::default();
             stripe.publish(&shared);
-            Mutex::new(stripe)
+            Lock::new(stripe)
         };
         Self {
             stripes: (0..STRIPES).map(stripe).collect(),
@@ -281,7 +282,7 @@ impl Cache {
         }))
     }
 
-    fn stripe(&self, user: u64) -> &Mutex<Stripe> {
+    fn stripe(&self, user: u64) -> &Lock<Stripe> {
         &self.stripes[Hash::of(user).stripe()]
     }
 
