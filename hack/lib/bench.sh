@@ -113,8 +113,8 @@ loses_nothing() {
 }
 
 # resident PID: bytes of its memory.
-resident() { awk '/^VmRSS/ {print $2 * 1024}' "/proc/$1/status"; }
-available_bytes() { awk '/^MemAvailable/ {print $2 * 1024}' /proc/meminfo; }
+resident() { awk '/^VmRSS/ {printf "%.0f\n", $2 * 1024}' "/proc/$1/status"; }
+available_bytes() { awk '/^MemAvailable/ {printf "%.0f\n", $2 * 1024}' /proc/meminfo; }
 
 # Members of one ring in a folder, by name; the number at its end is that of the port.
 declare -A RING_MEMBERS=()
