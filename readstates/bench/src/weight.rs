@@ -52,7 +52,7 @@ pub fn growth_table(all: &[Measured]) -> String {
     let mut sorted: Vec<&Measured> = all.iter().collect();
     sorted.sort_by_key(|measured| measured.weight.states);
     let mut out = String::from(
-        "| million states | bytes per state | update ns | its p50 | its p99.9 | read a user ns | its p50 | its p99.9 |\n\
+        "| million states | bytes per state | update ns | update p50 | update p99.9 | read a user ns | read p50 | read p99.9 |\n\
          |--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     for Measured {

@@ -136,8 +136,8 @@ fn in_a_child(kind: Kind, states: u64, per_user: u64, quick: bool) -> io::Result
 /// As Markdown. Ratios are of what a structure takes to what ours takes.
 fn table(all: &[Measured]) -> String {
     let mut out = String::from(
-        "| structure | states per user | bytes per state | × ours | update ns | its p50 | its p99.9 | its max µs | by two \
-         threads | read a user ns | its p50 | its p99.9 | its max µs | by two threads |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+        "| structure | states per user | bytes per state | × ours | update ns | update p50 | update p99.9 | update max µs | \
+         update by two threads | read a user ns | read p50 | read p99.9 | read max µs | read by two threads |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     let ours = all.first().map_or(1.0, |ours| ours.weight.bytes_per_state);
     for measured in all {
