@@ -1,10 +1,10 @@
 //! The threads that answer clients: a runtime of their own, whose threads take work from each other.
 //!
 //! What works behind the clients' backs has a runtime of its own, too (`background`), so that a large
-//! flush delays no answer. A runtime for each thread, with the
-//! connections shared out between them by the kernel (`SO_REUSEPORT`), was measured beside this: as many
-//! requests a second, and a longer tail, for a thread whose core does something else holds up its own
-//! connections until it is back (the README has the figures).
+//! flush delays no answer. A runtime for each thread, with the connections shared out between them by the
+//! kernel (`SO_REUSEPORT`), was measured beside this: as many requests a second, and a longer tail, for a
+//! thread whose core does something else holds up its own connections until it is back (the generator's
+//! page has the figures).
 
 use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
 

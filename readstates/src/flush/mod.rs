@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Between two looks, when nothing happens. At the shortest one all the time, a look for few users each,
-/// writes took a third more of the processor, and clients noticed no difference.
+/// writes took a third more of the processor for a tail that could not be told from the other's.
 const LONGEST_TICK: Duration = Duration::from_millis(100);
 const SHORTEST_TICK: Duration = Duration::from_millis(5);
 /// Between two looks at users whose writes are waited for.
