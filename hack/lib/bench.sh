@@ -153,12 +153,14 @@ urls() {
 # bench FLAG…: our generator against that member.
 bench() { taskset --cpu-list "$LOAD_PROCESSORS" "$(readstates_program)" bench --url "http://127.0.0.1:$BENCH_PORT" "$@"; }
 
+now_and_commit() { echo "$(date --utc '+%Y-%m-%d %H:%M UTC'), commit $(git -C "$ROOT" rev-parse --short=12 HEAD)"; }
+
 describe_machine() {
     local model
     model=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
     echo "# $1"
     echo
-    echo "- $(date --utc '+%Y-%m-%d %H:%M UTC'), commit $(git -C "$ROOT" rev-parse --short=12 HEAD)"
+    echo "- $(now_and_commit)"
     echo "- ${model:-processor unknown}, $(nproc) processors, $(awk '/^MemTotal/ {printf "%.0f", $2 / 1048576}' /proc/meminfo) GiB, Linux $(uname -r)"
     echo "- $(rustc --version); $(go version); $(redis-server --version 2>/dev/null | cut -d' ' -f1-3)"
     echo "- load average before: $(cut -d' ' -f1-3 /proc/loadavg). What other programs did meanwhile is in the figures:"

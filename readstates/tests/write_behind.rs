@@ -122,6 +122,37 @@ async fn writes_at_once_follow_the_database_and_twice_as_many_may_when_somebody_
     );
 }
 
+/// Users of one member come due far faster than writes at once times looks a second.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_room_is_written_as_soon_as_there_is_some() {
+    let store = FaultyStore::new();
+    let world = start(store.clone(), CAPACITY);
+    store.slow(Duration::ZERO, Duration::from_millis(2));
+    warm(&world, 100_000).await;
+    let changed = Instant::now();
+    while world.engine.cache().dirty_users() > 0 {
+        sleep(TICK).await;
+    }
+    let last = changed.elapsed();
+    assert!(last <= INTERVAL * 12 / 10 + TICK, "the last after {last:?}");
+}
+
+/// A look that finds few is followed by none until the next tick: somebody who waits wakes the flusher.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_write_does_not_wait_for_a_tick() {
+    let world = start(FaultyStore::new(), CAPACITY);
+    for message in 1..=20 {
+        world.one(1, ack(10, message), Touch::Online).await.unwrap();
+        // At every part of a tick.
+        sleep(Duration::from_millis(5 * message)).await;
+        let asked = Instant::now();
+        let flushed = world.engine.flush_all().await;
+        assert_eq!((flushed.written, flushed.failed), (1, 0));
+        let waited = asked.elapsed();
+        assert!(waited <= TICK / 4, "{waited:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_asked_for_flush_ends_although_the_database_is_away_and_tries_when_asked_again() {
     let store = FaultyStore::new();

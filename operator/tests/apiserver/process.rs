@@ -6,6 +6,8 @@ use tokio::process::{Child, Command};
 
 use crate::world::KUBECONFIG;
 
+/// Names the program, when another is meant than the one that was compiled with the tests.
+const PROGRAM: &str = "READSTATES_TEST_OPERATOR";
 /// How long its start may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -31,7 +33,8 @@ impl Operator {
     /// Starts it for these namespaces, or all. It leads by a Lease in `home`.
     pub(crate) async fn start(home: &str, namespaces: &[&str]) -> Self {
         let listen = free_address();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_operator"));
+        let program = std::env::var_os(PROGRAM);
+        let mut command = Command::new(program.unwrap_or(env!("CARGO_BIN_EXE_operator").into()));
         command
             .args(["run", "--listen", &listen, "--lease-namespace", home])
             .args(["--readstates-image", "readstates:1"])

@@ -44,14 +44,11 @@ pub struct Service {
     pub per_request: usize,
 }
 
-/// Fills, when the load says so, and measures.
+/// Measures.
 ///
 /// # Errors
 /// See [`BenchError`].
 pub fn drive(load: &Load, args: &LoadArgs, service: &Service) -> Result<Report, BenchError> {
-    if load.fill {
-        fill(load, service.routes.clone(), 1, 16)?;
-    }
     let plan = plan(load, service, false);
     let source = |lane, lanes| -> Box<dyn Source> {
         Box::new(mixed(load, service.per_request, lane, lanes))
@@ -103,7 +100,10 @@ pub(crate) fn mixed(load: &Load, per_request: usize, lane: u64, lanes: u64) -> M
 }
 
 /// Acknowledges once in every channel of every user, with ids below those of the run.
-pub(crate) fn fill(
+///
+/// # Errors
+/// See [`BenchError`].
+pub fn fill(
     load: &Load,
     routes: Vec<Route>,
     per_request: usize,
@@ -365,7 +365,7 @@ pub fn tail_chart(report: &Report) -> Chart {
 
 /// The seconds of runs under one load, one run behind the other.
 #[must_use]
-pub fn runs_chart(runs: &[Named]) -> Chart {
+pub fn runs_chart(runs: &[Named], machine: &str) -> Chart {
     let seconds = || runs.iter().flat_map(|run| &run.report.windows);
     let line = |name: &str, value: fn(&Latency) -> f64| Series {
         name: name.to_owned(),
@@ -379,8 +379,8 @@ pub fn runs_chart(runs: &[Named]) -> Chart {
         .map(|run| format!("{} ({} s)", run.name, run.report.windows.len()));
     Chart {
         title: "Latency by the second, run after run".into(),
-        subtitle: lengths.collect::<Vec<_>>().join(", "),
-        x: "seconds".into(),
+        subtitle: machine.to_owned(),
+        x: format!("seconds of {}", lengths.collect::<Vec<_>>().join(", ")),
         y: "latency, ms".into(),
         series: vec![
             line("p99.9", |latency| latency.p999),

@@ -76,6 +76,12 @@ pub struct Keys {
 }
 
 impl Keys {
+    /// How many channels a user has.
+    #[must_use]
+    pub fn channels(&self) -> u64 {
+        self.channels
+    }
+
     /// The users of a seed, each with this many channels; both at least 1.
     #[must_use]
     pub fn new(users: u64, channels: u64, distribution: Distribution, seed: u64) -> Self {

@@ -24,6 +24,7 @@ mod frame;
 mod get;
 mod http;
 pub mod keys;
+pub mod machine;
 pub mod metrics;
 pub mod moves;
 pub mod operation;

@@ -3,12 +3,16 @@
 //! Commands are written and answers read by hand, as those of HTTP are: both services are then driven by the
 //! same loop at the same cost, and a client library's own queues and tasks do not stand between.
 
+mod fill;
+
 use std::{
     fmt::Write as _,
     io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
+
+pub use fill::Fill;
 
 use crate::{
     answer::{Answer, Failure},

@@ -20,12 +20,14 @@ use readstates_bench::{
     Route,
     args::LoadArgs,
     config::Load,
-    drive::{Service, drive, print},
-    resp::Resp,
+    drive::{self, Service, drive, print},
+    resp::{Fill, Resp},
 };
 
 /// Longest that a server may take to start.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Users that are filled at once on a connection.
+const FILL_DEPTH: usize = 16;
 /// Where Debian has it.
 const SERVER: &str = "/usr/bin/redis-server";
 
@@ -79,6 +81,18 @@ fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     }
     let load = Load::from_args(&flags.load)?;
+    if load.fill {
+        let route = Route {
+            address: server.address,
+            protocol: Arc::new(Fill),
+        };
+        drive::fill(
+            &load,
+            vec![route],
+            load.keys.channels() as usize,
+            FILL_DEPTH,
+        )?;
+    }
     let args = LoadArgs {
         process: vec![server.child.id()],
         ..flags.load.clone()

@@ -13,7 +13,9 @@ use folder::Folder;
 use readstates_bench::{
     drive::{runs_chart, tail_chart},
     figures::{self, Figure},
-    flat, moves,
+    flat,
+    machine::Machine,
+    moves,
     paper::{self, Measured},
     report::{csv, usage},
     summary::{Named, load_table, tail_section},
@@ -71,15 +73,15 @@ fn compare(old: &std::path::Path, new: &std::path::Path) -> Result<(), Box<dyn E
 fn write(folder: &Folder) -> Result<(), Box<dyn Error>> {
     let machine = folder.text("machine.md")?.unwrap_or_default();
     let mut page = machine.clone();
-    let subtitle = machine_line(&machine);
+    let machine = Machine(machine);
     for section in [
-        flat_section(folder, &subtitle)?,
-        memory_section(folder, &subtitle)?,
+        flat_section(folder, &machine)?,
+        memory_section(folder, &machine)?,
         table_section(folder, "structures.md", STRUCTURES)?,
         throughput_section(folder)?,
         cassandra_section(folder)?,
         table_section(folder, "ring.md", "## Ring and fan-out\n\n")?,
-        scaling_section(folder)?,
+        scaling_section(folder, &machine)?,
         growth_section(folder)?,
         tail(folder)?,
         disk_section(folder)?,
@@ -99,12 +101,6 @@ fn write(folder: &Folder) -> Result<(), Box<dyn Error>> {
         serde_json::to_string_pretty(&figures)? + "\n",
     )?;
     Ok(())
-}
-
-/// The date, the commit and the machine, for below a plot's title.
-fn machine_line(machine: &str) -> String {
-    let items = machine.lines().filter_map(|line| line.strip_prefix("- "));
-    items.take(2).collect::<Vec<_>>().join("; ")
 }
 
 /// The seconds of every run, beside its JSON.
@@ -127,7 +123,7 @@ fn table_section(
     Ok(folder.text(file)?.map(|table| head.to_owned() + &table))
 }
 
-fn flat_section(folder: &Folder, subtitle: &str) -> Result<Option<String>, Box<dyn Error>> {
+fn flat_section(folder: &Folder, machine: &Machine) -> Result<Option<String>, Box<dyn Error>> {
     let runs = folder.runs("flat")?;
     let Some(first) = runs.first() else {
         return Ok(None);
@@ -147,7 +143,7 @@ fn flat_section(folder: &Folder, subtitle: &str) -> Result<Option<String>, Box<d
     }
     out += "\n";
     out += &flat::section(&runs);
-    for (name, chart) in flat::charts(&runs, subtitle) {
+    for (name, chart) in flat::charts(&runs, &machine.line("flat")) {
         draw(&folder.0, name, &chart)?;
         out += &format!("\n![{}]({name}.svg)\n", chart.title);
     }
@@ -159,7 +155,7 @@ fn weights(folder: &Folder) -> Result<Vec<Weight>, Box<dyn Error>> {
     Ok(lists.into_iter().flatten().collect())
 }
 
-fn memory_section(folder: &Folder, subtitle: &str) -> Result<Option<String>, Box<dyn Error>> {
+fn memory_section(folder: &Folder, machine: &Machine) -> Result<Option<String>, Box<dyn Error>> {
     let weights = weights(folder)?;
     if weights.is_empty() {
         return Ok(None);
@@ -168,7 +164,7 @@ fn memory_section(folder: &Folder, subtitle: &str) -> Result<Option<String>, Box
         &folder.0,
         "memory",
         "Bytes of memory for each read state, with the most states measured",
-        subtitle,
+        &machine.line("memory"),
         &weight::bars(&weights),
     )?;
     Ok(Some(format!(
@@ -207,13 +203,17 @@ fn cassandra_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> 
     }))
 }
 
-fn scaling_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
+fn scaling_section(folder: &Folder, machine: &Machine) -> Result<Option<String>, Box<dyn Error>> {
     let runs = folder.runs("scaling")?;
     let Some(first) = runs.first() else {
         return Ok(None);
     };
     write_seconds(folder, "scaling", &runs)?;
-    draw(&folder.0, "scaling", &runs_chart(&runs))?;
+    draw(
+        &folder.0,
+        "scaling",
+        &runs_chart(&runs, &machine.line("scaling")),
+    )?;
     let settings = &first.report.settings;
     let mut out = format!(
         "## Three members, four, and three again\n\n{} states in members of a process each; {} operations a second.\n\n{}\n\
