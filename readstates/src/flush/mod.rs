@@ -7,6 +7,7 @@
 
 mod pace;
 mod report;
+mod turns;
 
 use std::{
     sync::{
@@ -23,6 +24,7 @@ use tokio::{
     sync::{Notify, watch},
     task::{JoinError, JoinSet},
 };
+use turns::{Backlog, Turns};
 
 use crate::{
     cache::{Cache, Flight, Progress},
@@ -49,6 +51,7 @@ pub struct Flusher {
     wake: Arc<Notify>,
     circuit: Mutex<Circuit>,
     lots: Lots,
+    turns: Turns,
     /// Callers who wait for everything to be written.
     hurried: AtomicUsize,
 }
@@ -82,6 +85,7 @@ impl Flusher {
             metrics,
             wake,
             circuit: Mutex::default(),
+            turns: Turns::default(),
             hurried: AtomicUsize::new(0),
         }
     }
@@ -105,9 +109,11 @@ impl Flusher {
         let mut report = Report::default();
         // Whether more may be due than is under way.
         let mut more = true;
+        let mut backlog = Backlog::default();
         loop {
             if more {
                 more = self.begin(&mut pace, &mut in_flight);
+                self.turns.looked(&mut backlog, more, clock::now());
             }
             self.metrics.flushes_in_flight.set(in_flight.len() as f64);
             self.metrics
@@ -185,6 +191,9 @@ impl Flusher {
 
     /// Writes one flight.
     async fn write(self: Arc<Self>, mut flight: Flight) -> Written {
+        if self.turns.end_before_this() {
+            std::thread::yield_now();
+        }
         let started = clock::now();
         let (user, stamp) = (flight.user, flight.stamp);
         let bytes = std::mem::take(&mut flight.bytes);
