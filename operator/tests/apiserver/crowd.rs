@@ -3,18 +3,20 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Debug,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, TryStreamExt, future::join_all, stream};
+use futures::{Stream, StreamExt, future::join_all, stream};
 use k8s_openapi::api::{apps::v1::StatefulSet, batch::v1::Job};
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::ListParams,
     runtime::{WatchStreamExt, watcher},
 };
 use readstates_operator_api::{ReadStateCluster, ReadStateRing};
+use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
@@ -85,41 +87,42 @@ impl Crowd {
     /// Tells each namespace what happens in it.
     async fn watch(&self) {
         let client = self.worlds.values().next().unwrap().world.client.clone();
-        let config = watcher::Config::default;
         let changed = |namespace: Option<String>| {
             if let Some(place) = namespace.and_then(|n| self.worlds.get(&n)) {
                 place.changed.notify_one();
             }
         };
-        let sets = watcher(Api::<StatefulSet>::all(client.clone()), config())
-            .applied_objects()
-            .try_for_each(async |set| {
-                changed(set.namespace());
-                Ok(())
-            });
-        let jobs = watcher(Api::<Job>::all(client.clone()), config())
-            .applied_objects()
-            .try_for_each(async |job| {
-                changed(job.namespace());
-                Ok(())
-            });
-        let rings = watcher(Api::<ReadStateRing>::all(client.clone()), config())
-            .applied_objects()
-            .try_for_each(async |ring| {
-                changed(ring.namespace());
-                Ok(())
-            });
-        let clusters = watcher(Api::<ReadStateCluster>::all(client), config())
-            .applied_objects()
-            .try_for_each(async |cluster| {
-                if let Some(place) = self.worlds.get(&cluster.namespace().unwrap()) {
-                    place.up.store(at_rest(&cluster), Ordering::SeqCst);
-                    place.changed.notify_one();
-                }
-                Ok(())
-            });
-        tokio::try_join!(sets, jobs, rings, clusters).unwrap();
+        let sets = seen(Api::<StatefulSet>::all(client.clone()))
+            .for_each(async |set| changed(set.namespace()));
+        let jobs =
+            seen(Api::<Job>::all(client.clone())).for_each(async |job| changed(job.namespace()));
+        let rings = seen(Api::<ReadStateRing>::all(client.clone()))
+            .for_each(async |ring| changed(ring.namespace()));
+        let clusters = seen(Api::<ReadStateCluster>::all(client)).for_each(async |cluster| {
+            if let Some(place) = self.worlds.get(&cluster.namespace().unwrap()) {
+                place.up.store(at_rest(&cluster), Ordering::SeqCst);
+                place.changed.notify_one();
+            }
+        });
+        tokio::join!(sets, jobs, rings, clusters);
     }
+}
+
+/// What a watch sees. One that fails begins anew: the API server may have forgotten already what it began from (410).
+fn seen<K>(api: Api<K>) -> impl Stream<Item = K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    watcher(api, watcher::Config::default())
+        .default_backoff()
+        .applied_objects()
+        .filter_map(async |seen| match seen {
+            Ok(object) => Some(object),
+            Err(error) => {
+                eprintln!("a watch begins anew: {error}");
+                None
+            }
+        })
 }
 
 fn at_rest(cluster: &ReadStateCluster) -> bool {
