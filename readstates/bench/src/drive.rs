@@ -16,7 +16,7 @@ use crate::{
     keys::Random,
     metrics::{self, Watched},
     plot::{Chart, Series, svg},
-    report::{self, Evenness, Generator, Latency, Operations, Report, Settings},
+    report::{self, Evenness, Generator, Latency, Operations, Report, Settings, Stolen},
     run::{Plan, Ran, run},
     schedule::Pace,
     source::{Fill, Messages, Mixed, Source},
@@ -28,6 +28,8 @@ use crate::{
 const FILL_CONNECTIONS: usize = 8;
 /// Sent late by more than this though a connection was free, latencies are the generator's own.
 const LATE_MILLIS: f64 = 1.0;
+/// Where more processor time than this was kept from the machine in a second, that second's tail is not the service's.
+const STOLEN_MILLIS: f64 = 30.0;
 /// A thread that works more than this part of the time is too slow at times.
 const BUSY: f64 = 0.9;
 
@@ -62,15 +64,12 @@ pub fn drive(load: &Load, args: &LoadArgs, service: &Service) -> Result<Report, 
     report(service, started, &plan, args, &ran)
 }
 
-/// Runs, and puts into every second what those who are watched said at its end.
+/// Runs, and puts into every second what the machine and those who are watched said at its end.
 pub(crate) fn run_watched(
     plan: &Plan,
     source: impl Fn(u64, u64) -> Box<dyn Source>,
     watched: Watched,
 ) -> Result<Ran, BenchError> {
-    if watched.is_empty() {
-        return run(plan, source, |_| ()).map_err(BenchError::Run);
-    }
     let (stop, stopped) = mpsc::channel();
     let mut sampler = None;
     let ran = run(plan, source, |first_second| {
@@ -304,6 +303,14 @@ fn warnings(report: &Report, threads: usize) -> Vec<String> {
             "closed loop: the latencies are those of clients that wait for each other; use --rate for the tail"
                 .to_owned(),
         );
+    }
+    if let Some(Stolen { total, worst, .. }) = report::stolen(report)
+        && worst > STOLEN_MILLIS
+    {
+        warnings.push(format!(
+            "the hypervisor kept {total:.0} ms of processor time from this machine, {worst:.0} in one second: the tail \
+             of such seconds is not the service's"
+        ));
     }
     if lost_connections > 0 {
         warnings.push(format!(

@@ -102,8 +102,8 @@ pub const TOLERANCE: f64 = 1.1;
 /// The same of the tail: p99 and beyond, the slowest, the worst.
 pub const TAIL_TOLERANCE: f64 = 1.5;
 
-/// What became worse, worst first. Of what one report does not have nothing is said. More is worse, except of what is
-/// counted by time; a number that only names a size does not change.
+/// What became worse, worst first. Of what one report does not have nothing is said, nor of what was stolen from the
+/// machine. More is worse, except of what is counted by time; a number that only names a size does not change.
 #[must_use]
 pub fn compare(old: &[Figure], new: &[Figure]) -> Vec<Worse> {
     let before: BTreeMap<&str, f64> = old
@@ -112,6 +112,7 @@ pub fn compare(old: &[Figure], new: &[Figure]) -> Vec<Worse> {
         .collect();
     let mut worse: Vec<Worse> = new
         .iter()
+        .filter(|figure| !column(&figure.name).contains("stolen"))
         .filter_map(|Figure { name, value }| {
             let old = *before.get(name.as_str())?;
             let ratio = match more_is_better(name) {
@@ -242,6 +243,8 @@ mod tests {
     fn what_only_one_report_has_is_not_compared() {
         let (one, other) = ([figure("a / b / c", 1.0)], [figure("a / b / d", 9.0)]);
         assert_eq!(compare(&one, &other), []);
+        let stolen = |ms| [figure("a / b / stolen in the others, ms a second", ms)];
+        assert_eq!(compare(&stolen(1.0), &stolen(9.0)), []);
         let text = text(&compare(&one, &[figure("a / b / c", 2.0)]), 1);
         assert!(text.starts_with("1 of 1 figures became worse, by more than 10 %"));
         assert!(text.contains("× 2.00  a / b / c: 1 → 2"), "{text}");

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::{
     plot::{Chart, Series},
-    report::{Latency, Report, Second, Usage, usage},
+    report::{Latency, Report, Second, Stolen, Usage, stolen, usage},
     summary::Named,
     weight::OURS,
 };
@@ -22,8 +22,9 @@ pub fn section(runs: &[Named]) -> String {
 fn all_seconds(runs: &[Named]) -> String {
     let mut out = String::from(
         "| server | operations/s | p50 ms | p99.9 ms, median of the seconds | worst | p99.99 ms, median of the seconds | \
-         worst p99.99 | max ms | seconds above twice the median | processor µs an operation | × ours | memory MiB | × ours |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+         worst p99.99 | max ms | seconds above twice the median | stolen from the machine in these, ms a second | stolen in the others, ms a second | \
+         processor µs an operation | × ours | memory MiB | × ours |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     let ours = runs.iter().find(|run| run.name == OURS);
     let ours = ours.and_then(|run| usage(&run.report));
@@ -48,11 +49,15 @@ fn all_seconds(runs: &[Named]) -> String {
             }
             None => ["– | –", "– | –"].map(str::to_owned),
         };
+        let stolen = stolen(report).map_or_else(
+            || "– | –".to_owned(),
+            |Stolen { slow, others, .. }| format!("{slow:.1} | {others:.1}"),
+        );
         let evenness = report.evenness;
         // Into a string, which takes everything.
         let _ = writeln!(
             out,
-            "| {name} | {:.0} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {:.2} | {} | {cpu} | {memory} |",
+            "| {name} | {:.0} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {:.2} | {} | {stolen} | {cpu} | {memory} |",
             report.operations_per_second,
             report.latency.p50,
             evenness.median_p999,

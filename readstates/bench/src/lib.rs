@@ -39,6 +39,7 @@ mod run;
 pub mod schedule;
 mod settle;
 pub mod source;
+pub mod steal;
 pub mod summary;
 pub mod weight;
 pub mod windows;

@@ -1,4 +1,5 @@
-//! The service's own metrics and what its processes take, once a second: what it was doing when latencies rose.
+//! The service's own metrics, what its processes take and what is kept from its machine, once a second: what went on when
+//! latencies rose.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{get::get, process};
+use crate::{get::get, process, steal};
 
 /// Metrics without labels, by name, summed over the members.
 pub type Sample = BTreeMap<String, f64>;
@@ -15,7 +16,7 @@ pub type Sample = BTreeMap<String, f64>;
 /// Longest: a sample that takes longer is missing.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// Whom to ask.
+/// Whom to ask, besides the machine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watched {
     /// Members, by address and the name they are asked by.
@@ -25,13 +26,9 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.members.is_empty() && self.processes.is_empty()
-    }
-
     /// The sum over all of them; `None` when one does not answer.
     fn sample(&self) -> Option<Sample> {
-        let mut sum = Sample::new();
+        let mut sum = steal::sample();
         for (address, host) in &self.members {
             let text = get(*address, host, "/metrics", PATIENCE).ok()?;
             sum = add(sum, &parse(&String::from_utf8_lossy(&text)));

@@ -10,6 +10,7 @@ use crate::{
     check::CheckReport,
     metrics::Sample,
     process::{CPU_SECONDS, RESIDENT_BYTES},
+    steal::STOLEN_MILLIS,
     windows::Window,
 };
 
@@ -310,6 +311,40 @@ pub fn usage(report: &Report) -> Option<Usage> {
     (done > 0).then(|| Usage {
         cpu_seconds_per_million: (after - before) / done as f64 * 1e6,
         resident_bytes: sampled().map(|(_, _, bytes)| bytes).fold(0.0, f64::max),
+    })
+}
+
+/// Processor time that was kept from the machine, by seconds: milliseconds, of all processors together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stolen {
+    /// All of it.
+    pub total: f64,
+    /// The most in one second.
+    pub worst: f64,
+    /// The mean of the seconds whose p99.9 was above twice the median; 0 when there are none.
+    pub slow: f64,
+    /// The mean of the others.
+    pub others: f64,
+}
+
+/// Of every second that was sampled at its begin and its end; `None` when none was.
+#[must_use]
+pub fn stolen(report: &Report) -> Option<Stolen> {
+    let at = |second: &Second| second.metrics.as_ref()?.get(STOLEN_MILLIS).copied();
+    let limit = 2.0 * report.evenness.median_p999;
+    let pairs = report.windows.windows(2).filter_map(|pair| {
+        let stolen = at(&pair[1])? - at(&pair[0])?;
+        Some((stolen, pair[1].latency.p999 > limit))
+    });
+    let (slow, others): (Vec<_>, Vec<_>) = pairs.partition(|(_, slow)| *slow);
+    let sum = |seconds: &[(f64, bool)]| seconds.iter().map(|(stolen, _)| stolen).sum::<f64>();
+    let mean = |seconds: &[(f64, bool)]| sum(seconds) / (seconds.len().max(1) as f64);
+    let worst = slow.iter().chain(&others).map(|(stolen, _)| *stolen);
+    Some(Stolen {
+        worst: worst.reduce(f64::max)?,
+        total: sum(&slow) + sum(&others),
+        slow: mean(&slow),
+        others: mean(&others),
     })
 }
 

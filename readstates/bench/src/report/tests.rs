@@ -83,6 +83,27 @@ fn what_processes_took_is_told_by_operation_where_they_were_watched() {
 }
 
 #[test]
+fn what_was_stolen_is_told_apart_by_slow_seconds_and_the_others() {
+    let mut report = report(&[4, 7]);
+    assert_eq!(stolen(&report), None);
+    // Of the ten seconds nine have one before them: 50 ms in second 4, none in 7, and 7 ms together in the others.
+    let by_second = [0.0, 7.0, 0.0, 0.0, 50.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    let mut count = 1000.0;
+    for (second, millis) in report.windows.iter_mut().zip(by_second) {
+        count += millis;
+        let metrics = second.metrics.get_or_insert_default();
+        metrics.insert(STOLEN_MILLIS.to_owned(), count);
+    }
+    let expected = Stolen {
+        total: 57.0,
+        worst: 50.0,
+        slow: 25.0,
+        others: 1.0,
+    };
+    assert_eq!(stolen(&report), Some(expected));
+}
+
+#[test]
 fn an_even_run_has_no_suspects() {
     let report = report(&[]);
     assert_eq!(report.evenness.seconds_above_twice_median, 0);
