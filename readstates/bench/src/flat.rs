@@ -166,7 +166,7 @@ pub fn charts(runs: &[Named], machine: &str) -> [(&'static str, Chart); 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::report;
+    use crate::report::tests::{report, robbed};
 
     /// Of ten seconds those of 4 and 7 are slow; a collection ends in 4.
     fn go() -> Named {
@@ -194,6 +194,17 @@ mod tests {
         assert!(rows[0].starts_with("| go-list | 1 | 2 | 5.0"), "{rows:?}");
         assert!(rows[0].contains("| 1.0"), "{rows:?}");
         assert!(section.contains("| ours | 1 | 0.000 | 1.0"), "{section}");
+    }
+
+    #[test]
+    fn what_was_stolen_stands_behind_the_slow_seconds() {
+        let named = |report| Named {
+            name: "ours".into(),
+            report,
+        };
+        let table = all_seconds(&[named(robbed(20.0))]);
+        assert!(table.contains("| 0 | 0.0 | 20.0 |"), "{table}");
+        assert!(all_seconds(&[named(report(&[]))]).contains("| 0 | – | – |"));
     }
 
     #[test]

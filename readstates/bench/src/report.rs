@@ -337,7 +337,8 @@ pub fn stolen(report: &Report) -> Option<Stolen> {
         Some((stolen, pair[1].latency.p999 > limit))
     });
     let (slow, others): (Vec<_>, Vec<_>) = pairs.partition(|(_, slow)| *slow);
-    let sum = |seconds: &[(f64, bool)]| seconds.iter().map(|(stolen, _)| stolen).sum::<f64>();
+    // An empty `sum()` would be printed as -0.0.
+    let sum = |seconds: &[(f64, bool)]| seconds.iter().fold(0.0, |sum, (stolen, _)| sum + stolen);
     let mean = |seconds: &[(f64, bool)]| sum(seconds) / (seconds.len().max(1) as f64);
     let worst = slow.iter().chain(&others).map(|(stolen, _)| *stolen);
     Some(Stolen {

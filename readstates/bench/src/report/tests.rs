@@ -82,6 +82,16 @@ fn what_processes_took_is_told_by_operation_where_they_were_watched() {
     assert_eq!(usage.resident_bytes, 998.0);
 }
 
+/// A report of even seconds, from each of which so many milliseconds were stolen.
+pub(crate) fn robbed(millis: f64) -> Report {
+    let mut report = report(&[]);
+    for second in &mut report.windows {
+        let metrics = second.metrics.get_or_insert_default();
+        metrics.insert(STOLEN_MILLIS.to_owned(), millis * second.second as f64);
+    }
+    report
+}
+
 #[test]
 fn what_was_stolen_is_told_apart_by_slow_seconds_and_the_others() {
     let mut report = report(&[4, 7]);
