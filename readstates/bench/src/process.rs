@@ -8,8 +8,8 @@ use crate::metrics::Sample;
 pub const CPU_SECONDS: &str = "process_cpu_seconds_total";
 /// Bytes of memory that it has at the moment.
 pub const RESIDENT_BYTES: &str = "process_resident_memory_bytes";
-/// Ticks of `/proc/PID/stat`: the kernel's `USER_HZ`, which is 100 on every Linux that programs are built for.
-const TICKS_PER_SECOND: f64 = 100.0;
+/// Ticks of `/proc/stat` and `/proc/PID/stat`: the kernel's `USER_HZ`, which is 100 on every Linux that programs are built for.
+pub(crate) const TICKS_PER_SECOND: f64 = 100.0;
 
 /// What a process has taken and has, by the two names above.
 ///

@@ -3,13 +3,11 @@
 
 use std::fs;
 
-use crate::metrics::Sample;
+use crate::{metrics::Sample, process::TICKS_PER_SECOND};
 
 /// Milliseconds of processor time, of all processors together, that were kept from this machine since it began. Linux
 /// counts them in ticks of ten; a machine that is nobody's guest has none.
 pub const STOLEN_MILLIS: &str = "machine_cpu_steal_milliseconds_total";
-/// A tick of `/proc/stat`, of which there are `USER_HZ` a second: 100 on every Linux that programs are built for.
-const MILLIS_PER_TICK: f64 = 10.0;
 
 /// The count of the moment, by the name above; nothing where the kernel does not tell.
 #[must_use]
@@ -26,7 +24,7 @@ pub fn sample() -> Sample {
 fn millis(stat: &str) -> Option<f64> {
     let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: u64 = all.split_ascii_whitespace().nth(7)?.parse().ok()?;
-    Some(ticks as f64 * MILLIS_PER_TICK)
+    Some(ticks as f64 * 1000.0 / TICKS_PER_SECOND)
 }
 
 #[cfg(test)]
