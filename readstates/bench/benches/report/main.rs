@@ -5,7 +5,12 @@
 mod draw;
 mod folder;
 
-use std::{error::Error, fs, path::PathBuf, process::ExitCode};
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use draw::{draw, draw_bars};
@@ -52,14 +57,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn compare(old: &std::path::Path, new: &std::path::Path) -> Result<(), Box<dyn Error>> {
-    let read = |folder: &std::path::Path| -> Result<Vec<Figure>, Box<dyn Error>> {
-        let file = folder.join("figures.json");
-        let text =
-            fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        Ok(serde_json::from_str(&text)?)
+fn compare(old: &Path, new: &Path) -> Result<(), Box<dyn Error>> {
+    let read = |folder: &Path, name: &str| {
+        let file = folder.join(name);
+        fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
     };
-    let (old, new) = (read(old)?, read(new)?);
+    let machine = |folder| read(folder, "report.md").map(Machine);
+    for difference in machine(new)?.unlike(&machine(old)?) {
+        println!("these two do not compare: {difference}");
+    }
+    let figures = |folder| -> Result<Vec<Figure>, Box<dyn Error>> {
+        Ok(serde_json::from_str(&read(folder, "figures.json")?)?)
+    };
+    let (old, new) = (figures(old)?, figures(new)?);
     let both = new
         .iter()
         .filter(|figure| old.iter().any(|it| it.name == figure.name));
