@@ -169,11 +169,20 @@ half_load_server() {
 }
 
 measure_cassandra() {
+    trap leave_engine EXIT
     lock
     prepare_engine
     build_cassandra_image
     unlock
-    with_cassandra measure_statements
+    # In a shell of its own, at whose end the container goes: before the engine.
+    (with_cassandra measure_statements)
+}
+
+# The parts that follow want the machine for themselves.
+leave_engine() {
+    lock
+    stop_engine
+    unlock
 }
 
 # As many rows as a database of this size takes in soon; its process is this machine's.

@@ -1,4 +1,4 @@
-//! fio in the guest: its JSON in, three figures out.
+//! fio in the guest: its JSON and the processor's counters in, four figures out.
 
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub(crate) struct Reads {
     pub(crate) per_second: f64,
     pub(crate) mean_us: f64,
     pub(crate) p99_us: f64,
+    /// Share of the guest's one processor that was not idle: at 1 it is measured, and not the disks.
+    pub(crate) busy: f64,
 }
 
 #[derive(Deserialize)]
@@ -59,10 +61,13 @@ pub(crate) fn best(runs: &[Reads]) -> Reads {
     runs.iter().max_by(more).copied().unwrap_or_default()
 }
 
+/// fio begins and ends with the processor's counters, which it keeps in files of its own.
 fn run(vm: &Vm, device: &str, depth: u32, seconds: u64) -> Result<String> {
+    let counters = "head -n 1 /proc/stat";
     let command = format!(
-        "fio --name=r --filename={device} --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth={depth} \
-         --size={SIZE_MIB}M --time_based --runtime={seconds} --readonly --output-format=json"
+        "cd /run && fio --name=r --filename={device} --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth={depth} \
+         --size={SIZE_MIB}M --time_based --runtime={seconds} --readonly --output-format=json --output=r.json \
+         --exec_prerun='{counters}' --exec_postrun='{counters}' >&2 && cat r.prerun.txt r.postrun.txt r.json"
     );
     vm.begin(&command, Duration::from_secs(seconds + 60))?
         .wait()?
@@ -70,7 +75,9 @@ fn run(vm: &Vm, device: &str, depth: u32, seconds: u64) -> Result<String> {
 }
 
 fn parse(printed: &str) -> Result<Reads> {
-    let json = printed.find('{').map_or("", |at| &printed[at..]);
+    let (counters, json) = printed
+        .find('{')
+        .map_or((printed, ""), |at| printed.split_at(at));
     let output: Output =
         serde_json::from_str(json).with_context(|| format!("not fio's JSON: {printed}"))?;
     let read = &output.jobs.first().context("fio ran no job")?.read;
@@ -83,5 +90,61 @@ fn parse(printed: &str) -> Result<Reads> {
         per_second: read.iops,
         mean_us: read.clat_ns.mean / 1000.0,
         p99_us: p99 / 1000.0,
+        busy: busy(counters).with_context(|| format!("not /proc/stat, twice: {counters}"))?,
     })
+}
+
+/// Between the first two lines of all processors, as proc_stat(5) has them: the fourth and the fifth figure are idle.
+fn busy(counters: &str) -> Option<f64> {
+    let mut lines = counters
+        .lines()
+        .filter_map(|line| line.strip_prefix("cpu "));
+    let mut ticks = || -> Option<(u64, u64)> {
+        let figures: Vec<u64> = lines
+            .next()?
+            .split_whitespace()
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .ok()?;
+        Some((
+            figures.iter().take(8).sum(),
+            figures.get(3..5)?.iter().sum(),
+        ))
+    };
+    let (before, idle_before) = ticks()?;
+    let (after, idle_after) = ticks()?;
+    let all = after.checked_sub(before).filter(|all| *all > 0)?;
+    Some(1.0 - idle_after.checked_sub(idle_before)? as f64 / all as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &str = "cpu  100 0 100 700 100 0 0 0 0 0\n";
+    const JSON: &str = r#"r: prerun
+        {"jobs": [{"read": {"iops": 3000.5, "clat_ns": {"mean": 300000.0, "percentile": {"99.000000": 700000}}}}]}"#;
+
+    #[test]
+    fn what_fio_and_the_kernel_print_is_read() {
+        let printed = format!("{BEFORE}cpu  150 0 200 740 110 0 0 0 0 0\n{JSON}");
+        let read = parse(&printed).unwrap();
+        assert_eq!(
+            read,
+            Reads {
+                per_second: 3000.5,
+                mean_us: 300.0,
+                p99_us: 700.0,
+                busy: 0.75,
+            }
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let error = parse(&format!("{BEFORE}{JSON}")).unwrap_err();
+        assert!(error.to_string().starts_with("not /proc/stat"), "{error}");
+        assert!(parse(&format!("{BEFORE}{BEFORE}{JSON}")).is_err());
+        assert!(parse(BEFORE).is_err());
+    }
 }

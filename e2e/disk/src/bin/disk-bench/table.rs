@@ -2,7 +2,12 @@
 
 use std::fmt;
 
-use crate::{fio::Reads, sickness::Sickness};
+use crate::{
+    DURABLE_LATENCY, LOCAL_LATENCY, SLOWED, fio::Reads, setups::SUPERDISK, sickness::Sickness,
+};
+
+pub(crate) const RAID0: &str = "RAID0 alone";
+pub(crate) const NETWORK: &str = "network disk";
 
 /// One stack's reads.
 pub(crate) struct Row {
@@ -28,59 +33,29 @@ pub(crate) struct Rebuild {
 pub(crate) struct Report {
     pub(crate) kernel: String,
     pub(crate) rows: Vec<Row>,
+    /// With disks as slow as the processor.
+    pub(crate) slowed: Vec<Row>,
     pub(crate) sicknesses: Vec<Sickness>,
     pub(crate) rebuild: Rebuild,
     /// What could not be measured, and why.
     pub(crate) missing: Vec<String>,
 }
 
-impl Report {
-    fn row(&self, name: &str) -> Option<&Row> {
-        self.rows.iter().find(|row| row.name == name)
-    }
-}
-
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\nRandom reads of 4 KiB in software emulation, Linux {}; the network disk takes 1.5 ms an operation",
-            self.kernel
+            "\nRandom reads of 4 KiB in software emulation, Linux {}; the network disk takes {:.1?} an operation",
+            self.kernel, DURABLE_LATENCY
         )?;
+        table(&self.rows, "", f)?;
         writeln!(
             f,
-            "\n| {:16} | {:>9} | {:>9} | {:>9} | {:>9} | {:>15} | {:>14} | {:>13} |",
-            "",
-            "1 deep/s",
-            "mean us",
-            "p99 us",
-            "16 deep/s",
-            "16 deep mean us",
-            "16 deep p99 us",
-            "network reads"
+            "\nThe same with disks that are {SLOWED} times as slow, as the emulated processor is: a local disk takes {:?} an operation, the network disk {:?}",
+            LOCAL_LATENCY * SLOWED,
+            DURABLE_LATENCY * SLOWED
         )?;
-        writeln!(f, "|---|--:|--:|--:|--:|--:|--:|--:|")?;
-        for row in &self.rows {
-            let Row {
-                name,
-                depth_1,
-                depth_16,
-                durable_reads,
-            } = row;
-            write!(f, "| {name:16} |")?;
-            for (reads, (mean, p99)) in [(depth_1, (9, 9)), (depth_16, (15, 14))] {
-                let Reads {
-                    per_second,
-                    mean_us,
-                    p99_us,
-                } = reads;
-                write!(
-                    f,
-                    " {per_second:9.0} | {mean_us:mean$.0} | {p99_us:p99$.0} |"
-                )?;
-            }
-            writeln!(f, " {durable_reads:13} |")?;
-        }
+        table(&self.slowed, ", slowed", f)?;
         writeln!(f, "\nOne sector of a local disk lost, read twelve times")?;
         for sickness in &self.sicknesses {
             let Sickness {
@@ -129,35 +104,83 @@ impl fmt::Display for Report {
     }
 }
 
-/// What was aimed at, and what was reached.
-fn aims(report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (Some(stripe), Some(whole), Some(network)) = (
-        report.row("RAID0 alone"),
-        report.row("super-disk"),
-        report.row("network disk"),
-    ) else {
-        return Ok(());
-    };
-    let said = |reached: bool| if reached { "reached" } else { "NOT reached" };
-    writeln!(f)?;
-    for (depth, ours, raw, slow) in [
-        (1, whole.depth_1, stripe.depth_1, network.depth_1),
-        (16, whole.depth_16, stripe.depth_16, network.depth_16),
-    ] {
-        let of_raw = ours.per_second / raw.per_second;
-        let times = ours.per_second / slow.per_second;
-        writeln!(
-            f,
-            "{depth:2} deep: {:3.0} % of RAID0 (aim 90 %: {}), {times:.1} times the network disk (aim 4: {})",
-            of_raw * 100.0,
-            said(of_raw >= 0.9),
-            said(times >= 4.0)
-        )?;
-    }
-    let reads = whole.durable_reads;
+/// A row for each disk, whose name ends with `what`.
+fn table(rows: &[Row], what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(
         f,
-        "{reads} reads of the network disk under a healthy super-disk (aim 0: {})",
-        said(reads == 0)
-    )
+        "\n| {:20} | {:>9} | {:>9} | {:>9} | {:>14} | {:>9} | {:>15} | {:>14} | {:>14} | {:>13} |",
+        "",
+        "1 deep/s",
+        "mean us",
+        "p99 us",
+        "processor busy",
+        "16 deep/s",
+        "16 deep mean us",
+        "16 deep p99 us",
+        "16 deep busy",
+        "network reads"
+    )?;
+    writeln!(f, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
+    for Row {
+        name,
+        depth_1,
+        depth_16,
+        durable_reads,
+    } in rows
+    {
+        write!(f, "| {:20} |", format!("{name}{what}"))?;
+        for (reads, (mean, p99)) in [(depth_1, (9, 9)), (depth_16, (15, 14))] {
+            let Reads {
+                per_second,
+                mean_us,
+                p99_us,
+                busy,
+            } = reads;
+            write!(
+                f,
+                " {per_second:9.0} | {mean_us:mean$.0} | {p99_us:p99$.0} | {:12.0} % |",
+                busy * 100.0
+            )?;
+        }
+        writeln!(f, " {durable_reads:13} |")?;
+    }
+    Ok(())
+}
+
+/// What was aimed at, and what was reached.
+fn aims(report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f)?;
+    for (rows, what) in [(&report.rows, ""), (&report.slowed, ", slowed")] {
+        let row = |name: &str| rows.iter().find(|row| row.name == name);
+        let (Some(stripe), Some(whole), Some(network)) =
+            (row(RAID0), row(SUPERDISK.name), row(NETWORK))
+        else {
+            continue;
+        };
+        for (depth, ours, raw, slow) in [
+            (1, whole.depth_1, stripe.depth_1, network.depth_1),
+            (16, whole.depth_16, stripe.depth_16, network.depth_16),
+        ] {
+            let of_raw = ours.per_second / raw.per_second;
+            let times = ours.per_second / slow.per_second;
+            writeln!(
+                f,
+                "{depth:2} deep{what}: {:3.0} % of RAID0 (aim 90 %: {}), {times:.1} times the network disk (aim 4: {})",
+                of_raw * 100.0,
+                said(of_raw >= 0.9),
+                said(times >= 4.0)
+            )?;
+        }
+        let reads = whole.durable_reads;
+        writeln!(
+            f,
+            "{reads} reads of the network disk under a healthy super-disk{what} (aim 0: {})",
+            said(reads == 0)
+        )?;
+    }
+    Ok(())
+}
+
+fn said(reached: bool) -> &'static str {
+    if reached { "reached" } else { "NOT reached" }
 }
