@@ -24,7 +24,8 @@ use crate::{
 
 /// Of a network disk, per operation.
 const DURABLE_LATENCY: Duration = Duration::from_micros(1500);
-/// The emulated processor is slow, the disks are not: once more with all of them slow, so that it is the disks that are measured.
+/// The emulated processor is slow, the disks are not, and sixteen reads at a time are its measure: once more with all disks
+/// so much slower that it idles.
 const SLOWED: u32 = 40;
 /// Of a local disk, per operation, before it is slowed.
 const LOCAL_LATENCY: Duration = Duration::from_micros(100);

@@ -33,7 +33,7 @@ pub(crate) struct Rebuild {
 pub(crate) struct Report {
     pub(crate) kernel: String,
     pub(crate) rows: Vec<Row>,
-    /// With disks as slow as the processor.
+    /// With slow disks.
     pub(crate) slowed: Vec<Row>,
     pub(crate) sicknesses: Vec<Sickness>,
     pub(crate) rebuild: Rebuild,
@@ -51,7 +51,7 @@ impl fmt::Display for Report {
         table(&self.rows, "", f)?;
         writeln!(
             f,
-            "\nThe same with disks that are {SLOWED} times as slow, as the emulated processor is: a local disk takes {:?} an operation, the network disk {:?}",
+            "\nThe same with disks {SLOWED} times as slow, so that they are measured and not the processor: a local disk takes {:?} an operation, the network disk {:?}",
             LOCAL_LATENCY * SLOWED,
             DURABLE_LATENCY * SLOWED
         )?;
