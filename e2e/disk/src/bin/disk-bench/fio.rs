@@ -7,7 +7,7 @@ use e2e_disk::Vm;
 use serde::Deserialize;
 
 /// One run; the emulator's own swing is slower than this.
-const RUN_S: u64 = 8;
+const RUN_S: u64 = 5;
 /// A cache that promotes what is read often has seen every block some ten times.
 const WARM_UP_S: u64 = 60;
 /// What is read: less than any cache holds.

@@ -26,13 +26,13 @@ use crate::{
 const DURABLE_LATENCY: Duration = Duration::from_micros(1500);
 /// The emulated processor is slow, the disks are not, and sixteen reads at a time are its measure: once more with all disks
 /// so much slower that it idles.
-const SLOWED: u32 = 40;
+const SLOWED: u32 = 200;
 /// Of a local disk, per operation, before it is slowed.
 const LOCAL_LATENCY: Duration = Duration::from_micros(100);
 const LOCAL_SIZE: u64 = 384 * MIB;
 const DURABLE_SIZE: u64 = 768 * MIB;
 /// Runs of which the best counts.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 
 fn main() -> ExitCode {
     match measure() {
@@ -102,21 +102,21 @@ fn superdisk() -> Result<Report> {
 }
 
 fn rows(rack: &Rack, vm: &Vm) -> Result<Vec<Row>> {
-    let mut runs: [[Vec<Reads>; 2]; DEVICES.len()] = Default::default();
+    let mut runs: [[Vec<Reads>; DEVICES.len()]; 2] = Default::default();
     let mut durable_reads = [0; DEVICES.len()];
     for _ in 0..ROUNDS {
-        for (at, (_, device)) in DEVICES.iter().enumerate() {
-            rack.durable().take_counters();
-            for (depth, kept) in [1, 16].into_iter().zip(&mut runs[at]) {
-                kept.push(fio::random_reads(vm, device, depth)?);
+        for (depth, runs) in [1, 16].into_iter().zip(&mut runs) {
+            for (at, (_, device)) in DEVICES.iter().enumerate() {
+                rack.durable().take_counters();
+                runs[at].push(fio::random_reads(vm, device, depth)?);
+                durable_reads[at] += rack.durable().take_counters().reads;
             }
-            durable_reads[at] += rack.durable().take_counters().reads;
         }
     }
     let row = |(at, (name, _)): (usize, &(&str, &str))| Row {
         name: (*name).to_owned(),
-        depth_1: best(&runs[at][0]),
-        depth_16: best(&runs[at][1]),
+        depth_1: best(&runs[0][at]),
+        depth_16: best(&runs[1][at]),
         durable_reads: durable_reads[at],
     };
     Ok(DEVICES.iter().enumerate().map(row).collect())

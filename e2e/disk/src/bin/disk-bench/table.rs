@@ -136,9 +136,10 @@ fn table(rows: &[Row], what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 p99_us,
                 busy,
             } = reads;
+            let digits = usize::from(*per_second < 100.0);
             write!(
                 f,
-                " {per_second:9.0} | {mean_us:mean$.0} | {p99_us:p99$.0} | {:12.0} % |",
+                " {per_second:9.digits$} | {mean_us:mean$.0} | {p99_us:p99$.0} | {:12.0} % |",
                 busy * 100.0
             )?;
         }
