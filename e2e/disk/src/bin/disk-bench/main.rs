@@ -17,9 +17,9 @@ use e2e_disk::{DURABLE, MIB, Rack, Vm};
 
 use crate::{
     fio::{Reads, best},
-    setups::{BCACHE, DMCACHE, SUPERDISK, Stack},
+    setups::{BCACHE, DMCACHE, SUPERDISK, Stack, WHOLE_AND_LEGS},
     sickness::Sickness,
-    table::{NETWORK, RAID0, Rebuild, Report, Row},
+    table::{Rebuild, Report, Row},
 };
 
 /// Of a network disk, per operation.
@@ -72,19 +72,12 @@ fn machine(name: &str) -> Result<(Rack, Vm)> {
     Ok((rack, vm))
 }
 
-/// What is measured in one machine.
-const DEVICES: [(&str, &str); 3] = [
-    (RAID0, "/dev/md100"),
-    (SUPERDISK.name, SUPERDISK.device),
-    (NETWORK, "/dev/vda"),
-];
-
 /// RAID0, the super-disk that is made of it and the network disk, and the network disk: all in one machine.
 fn superdisk() -> Result<Report> {
     let (rack, vm) = machine("bench-superdisk")?;
     setups::superdisk(&vm)?;
     rack.durable().slow_down(DURABLE_LATENCY);
-    let rows = rows(&rack, &vm)?;
+    let rows = measure_whole_and_legs(&rack, &vm)?;
     let sickness = sickness::of(&rack, &vm, &SUPERDISK)?;
     let rebuild = rebuild(&vm)?;
     rack.durable().slow_down(DURABLE_LATENCY * SLOWED);
@@ -94,19 +87,20 @@ fn superdisk() -> Result<Report> {
     Ok(Report {
         kernel: vm.run("uname -r")?.trim().to_owned(),
         rows,
-        slowed: self::rows(&rack, &vm)?,
+        slowed: measure_whole_and_legs(&rack, &vm)?,
         sicknesses: vec![sickness],
         missing: Vec::new(),
         rebuild,
     })
 }
 
-fn rows(rack: &Rack, vm: &Vm) -> Result<Vec<Row>> {
-    let mut runs: [[Vec<Reads>; DEVICES.len()]; 2] = Default::default();
-    let mut durable_reads = [0; DEVICES.len()];
+/// Each in its turn, so that what disturbs the emulator disturbs all of them.
+fn measure_whole_and_legs(rack: &Rack, vm: &Vm) -> Result<Vec<Row>> {
+    let mut runs: [[Vec<Reads>; WHOLE_AND_LEGS.len()]; 2] = Default::default();
+    let mut durable_reads = [0; WHOLE_AND_LEGS.len()];
     for _ in 0..ROUNDS {
         for (depth, runs) in [1, 16].into_iter().zip(&mut runs) {
-            for (at, (_, device)) in DEVICES.iter().enumerate() {
+            for (at, (_, device)) in WHOLE_AND_LEGS.iter().enumerate() {
                 rack.durable().take_counters();
                 runs[at].push(fio::random_reads(vm, device, depth)?);
                 durable_reads[at] += rack.durable().take_counters().reads;
@@ -119,7 +113,7 @@ fn rows(rack: &Rack, vm: &Vm) -> Result<Vec<Row>> {
         depth_16: best(&runs[1][at]),
         durable_reads: durable_reads[at],
     };
-    Ok(DEVICES.iter().enumerate().map(row).collect())
+    Ok(WHOLE_AND_LEGS.iter().enumerate().map(row).collect())
 }
 
 /// A cache in front of the network disk, before and after it has learned what is read.

@@ -27,6 +27,16 @@ pub(crate) const SUPERDISK: Stack = Stack {
     alive: "[ $(cat /sys/block/md101/md/degraded) = 0 ]",
 };
 
+pub(crate) const RAID0: &str = "RAID0 alone";
+pub(crate) const NETWORK: &str = "network disk";
+
+/// The super-disk and what it is made of, all in its machine: names and devices.
+pub(crate) const WHOLE_AND_LEGS: [(&str, &str); 3] = [
+    (RAID0, "/dev/md100"),
+    (SUPERDISK.name, SUPERDISK.device),
+    (NETWORK, "/dev/vda"),
+];
+
 pub(crate) const DMCACHE: Stack = Stack {
     name: "dm-cache",
     machine: "bench-dm-cache",

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use crate::{
-    DURABLE_LATENCY, LOCAL_LATENCY, SLOWED, fio::Reads, setups::SUPERDISK, sickness::Sickness,
+    DURABLE_LATENCY, LOCAL_LATENCY, SLOWED,
+    fio::Reads,
+    setups::{NETWORK, RAID0, SUPERDISK},
+    sickness::Sickness,
 };
-
-pub(crate) const RAID0: &str = "RAID0 alone";
-pub(crate) const NETWORK: &str = "network disk";
 
 /// One stack's reads.
 pub(crate) struct Row {
@@ -45,8 +45,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\nRandom reads of 4 KiB in software emulation, Linux {}; the network disk takes {:.1?} an operation",
-            self.kernel, DURABLE_LATENCY
+            "\nRandom reads of 4 KiB in software emulation, Linux {}; the network disk takes {DURABLE_LATENCY:?} an operation",
+            self.kernel
         )?;
         table(&self.rows, "", f)?;
         writeln!(
