@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use http::Method;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::ListParams;
+use readstates_identity::Role;
 use readstates_operator_api::{ReadStateCluster, ReadStateClusterSpec, labels};
 use serde_json::Value;
 
 use crate::{
     cassandra::Cassandra,
+    door::Proof,
     http::Http,
     objects::is_ready,
     users::{CHANNEL, MESSAGE, Users},
@@ -23,6 +26,9 @@ const COMES_UP: Duration = Duration::from_mins(6);
 pub(crate) const PODS_CHANGE: Duration = Duration::from_mins(3);
 /// A slow database takes a few users at a time.
 const WRITTEN: Duration = Duration::from_mins(1);
+
+/// The port of a cache pod that the operator asks.
+const ADMIN: u16 = 7401;
 
 /// A `ReadStateCluster` by name; whether it exists is another question.
 #[derive(Clone, Debug)]
@@ -109,6 +115,17 @@ impl Cluster {
         self.wait_for("RingStable", PODS_CHANGE).await
     }
 
+    /// `kubectl annotate --overwrite`.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn annotate(&self, key: &str, value: &str) -> Result<()> {
+        let annotation = format!("{key}={value}");
+        self.kubectl(&["annotate", "--overwrite", &self.reference(), &annotation])
+            .await?;
+        Ok(())
+    }
+
     /// `kubectl delete`, and until it is gone.
     ///
     /// # Errors
@@ -140,12 +157,6 @@ impl Cluster {
         self.proxy(&format!("pods/{}-{ordinal}:7400", self.name))
     }
 
-    /// The admin port of one cache pod.
-    #[must_use]
-    pub fn admin(&self, ordinal: usize) -> Http {
-        self.proxy(&format!("pods/{}-{ordinal}:7401", self.name))
-    }
-
     fn proxy(&self, target: &str) -> Http {
         let base = format!("/api/v1/namespaces/{}/{target}/proxy", self.place.name);
         Http::new(self.world.client(), base)
@@ -156,9 +167,11 @@ impl Cluster {
     /// # Errors
     /// When some could not be written.
     pub async fn flush(&self, ordinal: usize) -> Result<u64> {
-        let answer: Value = self
-            .admin(ordinal)
-            .send("POST", "/admin/v1/flush", None)
+        let pod = format!("{}-{ordinal}", self.name);
+        let door = self.door(&pod, ADMIN, Role::Member).await?;
+        let operator = Proof::Certificate(Box::new(self.pems(Role::Operator).await?));
+        let answer: Value = door
+            .told(&operator, Method::POST, "/admin/v1/flush")
             .await?;
         ensure!(
             answer["failed_users"] == 0,

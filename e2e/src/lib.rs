@@ -8,7 +8,7 @@
 //!        ├─ namespace("chat") ── Place
 //!        └─ cluster(&place, "chat") ── Cluster ─┬─ service()   ── Http   the Service, by any pod
 //!                                               ├─ member(i)   ── Http   one cache pod
-//!                                               ├─ admin(i)    ── Http   its admin port
+//!                                               ├─ door(pod, port) ─ Door one port of one pod, with or without a certificate
 //!                                               ├─ ways()      ── Ways   clients that know the ring
 //!                                               └─ cassandra() ── the rows
 //! Chaos: a load whose books can tell what was lost, while all of that changes
@@ -21,6 +21,7 @@ mod cassandra;
 mod chaos;
 mod cluster;
 mod disk_node;
+mod door;
 mod environment;
 mod forward;
 mod http;
@@ -39,6 +40,7 @@ pub use cassandra::{Cassandra, Row};
 pub use chaos::{Chaos, Step, plan};
 pub use cluster::Cluster;
 pub use disk_node::{DiskNode, LOCAL_DISKS};
+pub use door::{Door, Proof, Reached};
 pub use environment::Environment;
 pub use http::{Answer, Http, ReadState};
 pub use objects::{Child, is_ready};
