@@ -8,12 +8,15 @@
 ARG BASE_IMAGE=debian:bookworm-slim
 ARG RUST_IMAGE=rust:1.95-slim-bookworm
 ARG BINARIES=compile
+ARG PROFILE=release
 
 FROM ${RUST_IMAGE} AS compile
+ARG PROFILE
 WORKDIR /source
 COPY . .
-RUN cargo build --release --locked --bins --target-dir /target \
- && mkdir -p /bin-out && cp /target/release/operator /target/release/readstates /target/release/superdisk /bin-out/
+RUN cargo build --profile "$PROFILE" --locked --bins --target-dir /target \
+ && mkdir -p /bin-out \
+ && for program in operator readstates superdisk; do cp "/target/$PROFILE/$program" /bin-out/ || exit 1; done
 
 FROM scratch AS prebuilt
 COPY operator readstates superdisk /bin-out/

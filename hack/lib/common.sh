@@ -23,8 +23,11 @@ usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 # passes: a counter on a terminal, a line every half minute elsewhere. When it fails, the end of the
 # log and its path are printed and the script ends; with KEEP_GOING set it goes on, and STEP_STATUS tells.
 # Never call it in a condition: bash would not stop COMMAND at its first failing line then.
+# With STEP_TIMES set, a line for that file says how long it took; with QUIET_PROGRESS set, nothing counts on a terminal.
 KEEP_GOING=
 STEP_STATUS=0
+STEP_TIMES=
+QUIET_PROGRESS=
 step() {
     local title=$1 log status=0
     shift
@@ -41,11 +44,15 @@ step() {
     show_progress "$pid" "$title" "$log" "$started"
     wait "$pid" || status=$?
     trap - INT TERM
-    [ ! -t 1 ] || printf '\r\033[K'
+    ! counts_on_terminal || printf '\r\033[K'
+    [ -z "$STEP_TIMES" ] || printf '%d\t%s\n' "$((SECONDS - started))" "$title" >>"$STEP_TIMES"
     if [ "$status" -ne 0 ]; then
-        say "$title: failed after $((SECONDS - started)) s; the end of its log:"
-        tail -n 40 "$log" | sed 's/^/    | /'
-        note "whole log: $log"
+        {
+            flock 7
+            say "$title: failed after $((SECONDS - started)) s; the end of its log:"
+            tail -n 40 "$log" | sed 's/^/    | /'
+            note "whole log: $log"
+        } 7>>"$LOGS/output.lock"
         STEP_STATUS=$status
         [ -n "$KEEP_GOING" ] || exit "$status"
         return 0
@@ -56,11 +63,13 @@ step() {
 
 step_log() { echo "$LOGS/$(tr -cs 'a-z0-9\n' '-' <<<"${1,,}").log"; }
 
+counts_on_terminal() { [ -t 1 ] && [ -z "$QUIET_PROGRESS" ]; }
+
 show_progress() {
     local pid=$1 title=$2 log=$3 started=$4 said=0 spent
     while kill -0 "$pid" 2>/dev/null; do
         spent=$((SECONDS - started))
-        if [ -t 1 ]; then
+        if counts_on_terminal; then
             printf '\r\033[K    %s … %d s' "$title" "$spent"
         elif [ $((spent / 30)) -gt "$said" ]; then
             said=$((spent / 30))

@@ -15,17 +15,17 @@ disk_machine_dir() {
 # What does not change with our code: downloaded and packed once.
 build_disk_machine() { fresh_dir "$(disk_machine_dir)" fill_disk_machine; }
 
-disk_target() { echo "${CARGO_TARGET_DIR:-$ROOT/target}/disk-machine"; }
+disk_target() { echo "$CARGO_TARGET_DIR/disk-machine"; }
 
 # What changes with our code: the super-disk's program and the guest's agent. Statically linked, for the
 # guest's C library is not ours; --target, so that this is not asked of build scripts and macros.
 build_guest_programs() {
     local tree target=x86_64-unknown-linux-gnu
     CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static" \
-        cargo build --locked --profile guest --target "$target" --target-dir "$(disk_target)" --package superdisk --package e2e-disk --bin superdisk --bin guest
+        cargo build --locked --profile "$CHECKED_PROFILE" --target "$target" --package superdisk --package e2e-disk --bin superdisk --bin guest
     tree=$(disk_target)/tree
     rm -rf "$tree"
-    install -D --strip --target-directory "$tree/usr/sbin" "$(disk_target)/$target/guest/"{superdisk,guest}
+    install -D --strip --target-directory "$tree/usr/sbin" "$CARGO_TARGET_DIR/$target/$CHECKED_PROFILE/"{superdisk,guest}
     archive "$(disk_machine_dir)/busybox" "$tree" "$(disk_target)/programs.cpio"
 }
 
@@ -37,14 +37,13 @@ export_disk_machine() {
     export READSTATES_DISK_MACHINE READSTATES_DISK_PROGRAMS READSTATES_DISK_LOGS
 }
 
-# run_disk_tests [--fast] [WORD…]
+# run_disk_tests [--fast | --sample N] [WORD…]
 run_disk_tests() {
-    local profile=disk
-    if [ "${1:-}" = --fast ]; then
-        profile=disk-fast
-        shift
-    fi
+    local filter='all()'
+    case ${1:-} in
+    --fast) filter=$DISK_CORE && shift ;;
+    --sample) filter="$DISK_CORE | ($(disk_sample "${2:?--sample needs a number}"))" && shift 2 ;;
+    esac
     ensure_rust_tool cargo-nextest "$NEXTEST_VERSION"
-    PATH=$(rust_tool_dir cargo-nextest "$NEXTEST_VERSION")/bin:$PATH \
-        cargo nextest run --locked --profile "$profile" --package e2e-disk "$@"
+    PATH=$(rust_tool_dir cargo-nextest "$NEXTEST_VERSION")/bin:$PATH tests_of disk e2e-disk "$filter" "$@"
 }

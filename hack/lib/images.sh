@@ -7,10 +7,13 @@
 PROGRAMS=(operator readstates superdisk)
 CASSANDRA_SOURCE=$ROOT/hack/cassandra
 
+# A folder of their own: in the profile's, the tests' builds of them, which have more features, take their place.
+programs_folder() { echo "$CARGO_TARGET_DIR/programs"; }
+
 # One tag for the three images of ours: they are one release.
 image_tag() {
     if programs_run_in_base_image; then
-        content_hash "$ROOT/Dockerfile" "${PROGRAMS[@]/#/$CARGO_TARGET_DIR/release/}"
+        content_hash "$ROOT/Dockerfile" "${PROGRAMS[@]/#/$(programs_folder)/}"
     else
         content_hash "$ROOT"/{Dockerfile,Cargo.toml,Cargo.lock,rust-toolchain.toml,operator,readstates}
     fi | sed 's/^/dev-/'
@@ -28,7 +31,8 @@ programs_run_in_base_image() {
 compile_programs() {
     claim_target_folder
     if ! programs_run_in_base_image; then return 0; fi
-    cargo build --manifest-path "$ROOT/Cargo.toml" --release --locked --bins
+    cargo build --manifest-path "$ROOT/Cargo.toml" --profile "$CHECKED_PROFILE" --locked --bins
+    install -D --strip --target-directory "$(programs_folder)" "${PROGRAMS[@]/#/$CARGO_TARGET_DIR/$CHECKED_PROFILE/}"
 }
 
 build_images() {
@@ -37,10 +41,11 @@ build_images() {
     if programs_run_in_base_image; then
         rm -rf "$context"
         mkdir -p "$context"
-        for target in "${PROGRAMS[@]}"; do ln "$CARGO_TARGET_DIR/release/$target" "$context/$target"; done
+        for target in "${PROGRAMS[@]}"; do ln "$(programs_folder)/$target" "$context/$target"; done
         arguments=(--build-arg BINARIES=prebuilt)
     else
         context=$ROOT
+        arguments=(--build-arg "PROFILE=$CHECKED_PROFILE")
     fi
     for target in "${PROGRAMS[@]}"; do
         docker image inspect "readstates/$target:$tag" >/dev/null 2>&1 ||

@@ -29,12 +29,16 @@ EOF
 
 # e2e_environment COMMAND…: runs it with all that the end-to-end tests want to know of the cluster of KUBECONFIG, for which
 # write_values has written $LOGS/values.yaml and load_other_image has loaded an image.
-e2e_environment() {
-    env READSTATES_E2E_KUBECONFIG="$KUBECONFIG" READSTATES_E2E_KUBECTL="$(command -v kubectl)" \
-        READSTATES_E2E_HELM="$(command -v helm)" READSTATES_E2E_DOCKER="$(command -v docker)" \
-        READSTATES_E2E_CHART="$ROOT/charts/readstates-operator" READSTATES_E2E_VALUES="$LOGS/values.yaml" \
-        READSTATES_E2E_OTHER_IMAGE="$(other_image)" "$@"
-}
+e2e_environment() (
+    export READSTATES_E2E_KUBECONFIG=$KUBECONFIG READSTATES_E2E_CHART=$ROOT/charts/readstates-operator \
+        READSTATES_E2E_VALUES=$LOGS/values.yaml
+    READSTATES_E2E_KUBECTL=$(command -v kubectl)
+    READSTATES_E2E_HELM=$(command -v helm)
+    READSTATES_E2E_DOCKER=$(command -v docker)
+    READSTATES_E2E_OTHER_IMAGE=$(other_image)
+    export READSTATES_E2E_KUBECTL READSTATES_E2E_HELM READSTATES_E2E_DOCKER READSTATES_E2E_OTHER_IMAGE
+    "$@"
+)
 
 apply_sample() { kubectl apply --namespace "$SAMPLE_NAMESPACE" --filename "$SAMPLE"; }
 

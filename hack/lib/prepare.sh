@@ -29,11 +29,15 @@ prepare_images() {
 }
 
 use_kind_cluster() {
+    start_kind_cluster "$1"
+    step "images loaded" load_our_images
+}
+
+start_kind_cluster() {
     step "cluster $1" ensure_cluster "$1"
     KUBECONFIG=$(cluster_kubeconfig "$1")
     export KUBECONFIG
     step "nodes and system pods ready" wait_for_nodes "$KUBECONFIG"
-    step "images loaded" load_our_images
 }
 
 load_our_images() {

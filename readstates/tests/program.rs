@@ -101,7 +101,7 @@ async fn sigterm_writes_everything_and_the_next_start_finds_it() {
     let answer = client.post(ack).json(&body).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     assert!(
-        started.elapsed() < Duration::from_secs(5),
+        started.elapsed() < Duration::from_secs(30),
         "it answers soon after its start"
     );
     assert!(first.terminate());

@@ -26,7 +26,7 @@ use tokio::{
 };
 
 /// Short enough for a test, long enough for a busy machine to do something in time.
-const SHORT: Duration = Duration::from_millis(400);
+const SHORT: Duration = Duration::from_secs(2);
 const ACK: &str = "POST /v1/users/1/read-states/10/ack HTTP/1.1\r\nhost: a\r\n\
     content-type: application/json\r\n";
 

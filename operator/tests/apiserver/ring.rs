@@ -138,7 +138,7 @@ fn a_whole_ring_is_checked_in_time() {
         });
         all.await.unwrap();
         // A hand-off waits for it.
-        assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
+        assert!(begin.elapsed().as_secs() < 30, "{:?}", begin.elapsed());
     });
 }
 

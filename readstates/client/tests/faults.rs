@@ -18,6 +18,8 @@ use readstates_api::{AckRequest, Id, ProblemType, headers};
 use readstates_client::{Cause, Client, Config, Outcome, Routing};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
+/// No call takes that long, however busy the machine is: a test that ends with it has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn id(number: u64) -> Id {
     Id::new(number).unwrap()
@@ -33,13 +35,21 @@ fn read_up_to(message: u64) -> AckRequest {
     }
 }
 
-/// Short pauses, and a budget that does not matter.
+/// Short pauses, and a budget and a deadline that do not matter.
 fn config(url: &str) -> Config {
     Config::new([url])
         .unwrap()
         .pauses(MILLISECOND, 20 * MILLISECOND)
         .retry_budget(10_000, 1.0)
-        .deadline(Duration::from_secs(5))
+        .deadline(PATIENCE)
+}
+
+/// How often [`few_retries`] has a client try again, in all.
+const RETRIES: u32 = 3;
+
+/// A call that goes on failing ends with the budget, not with the deadline.
+fn few_retries(url: &str) -> Config {
+    config(url).retry_budget(RETRIES, 0.0)
 }
 
 /// A client that asks this member for everything, and does not ask for a ring.
@@ -75,10 +85,10 @@ async fn a_lost_answer_is_asked_for_again_with_the_same_ids() {
 #[tokio::test]
 async fn a_member_that_always_hangs_up_leaves_the_outcome_open() {
     let member = Fake::start(|_: &fake::Asked| Reply::HangUp).await;
-    let client = plain(&member).within(200 * MILLISECOND);
+    let client = Client::start(few_retries(&member.url).routing(Routing::Seeds)).unwrap();
     let error = client.ack(id(1), id(2), &read_up_to(3)).await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown);
-    assert!(error.attempts() > 1 && error.passes(), "{error}");
+    assert!(error.attempts() == 1 + RETRIES && error.passes(), "{error}");
     assert!(matches!(error.cause(), Cause::NoAnswer { .. }), "{error:?}");
     let error = client.read_states(id(1)).await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::NothingDone, "a read does nothing");
@@ -87,7 +97,7 @@ async fn a_member_that_always_hangs_up_leaves_the_outcome_open() {
 #[tokio::test]
 async fn a_member_is_told_for_how_long_it_is_waited_for() {
     let member = Fake::start(first(2, Reply::HangUp, Reply::acked())).await;
-    let client = plain(&member).within(900 * MILLISECOND);
+    let client = plain(&member).within(PATIENCE);
     client.ack(id(1), id(2), &read_up_to(3)).await.unwrap();
     let asked = member.asked("/v1/users/1/read-states/2/ack");
     let told: Vec<u64> = asked
@@ -95,15 +105,16 @@ async fn a_member_is_told_for_how_long_it_is_waited_for() {
         .map(|one| one.headers["x-readstates-timeout"].parse().unwrap())
         .collect();
     assert_eq!(told.len(), 3);
-    assert!(told[0] <= 900 && told[2] < told[0], "{told:?}");
+    let most = PATIENCE.as_millis() as u64;
+    assert!(told[0] <= most && told[2] < told[0], "{told:?}");
 }
 
 #[tokio::test]
 async fn nobody_there_means_that_nothing_was_done() {
     let gone = Fake::start(|_: &fake::Asked| Reply::HangUp).await;
-    let config = config(&gone.url).routing(Routing::Seeds);
+    let config = few_retries(&gone.url).routing(Routing::Seeds);
     drop(gone);
-    let client = Client::start(config.deadline(200 * MILLISECOND)).unwrap();
+    let client = Client::start(config).unwrap();
     // The socket is closed once its task has been dropped.
     tokio::task::yield_now().await;
     let error = client.ack(id(1), id(2), &read_up_to(3)).await.unwrap_err();
@@ -112,11 +123,13 @@ async fn nobody_there_means_that_nothing_was_done() {
 
 #[tokio::test]
 async fn one_attempt_that_may_have_been_applied_keeps_the_outcome_open() {
-    let refusal = Reply::problem(ProblemType::Overloaded);
+    // A pause that ends after the deadline: the second attempt is the last.
+    let refusal = Reply::problem(ProblemType::Overloaded).header("retry-after", "3600");
     let member = Fake::start(first(1, Reply::HangUp, refusal)).await;
-    let client = plain(&member).within(100 * MILLISECOND);
+    let client = plain(&member);
     let error = client.ack(id(1), id(2), &read_up_to(3)).await.unwrap_err();
     assert_eq!(error.problem(), Some(ProblemType::Overloaded));
+    assert_eq!(error.attempts(), 2);
     assert_eq!(error.outcome(), Outcome::Unknown);
 }
 
@@ -135,11 +148,7 @@ async fn a_slow_member_is_asked_again_and_a_silent_one_ends_with_the_deadline() 
     let client = plain(&silent).within(300 * MILLISECOND);
     let error = client.ack(id(1), id(2), &read_up_to(3)).await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown);
-    assert!(
-        began.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -153,7 +162,7 @@ async fn a_time_that_a_member_names_is_waited_out() {
     let asked = member.asked("/v1/users");
     let between = asked[1].at - asked[0].at;
     assert!(
-        between >= Duration::from_secs(1) && between < Duration::from_secs(2),
+        between >= Duration::from_secs(1) && between < PATIENCE / 2,
         "{between:?}"
     );
 }
@@ -209,7 +218,7 @@ async fn requests_under_way_are_bounded() {
         .unwrap()
         .routing(Routing::Seeds)
         .in_flight(1, 1);
-    let client = Client::start(config.deadline(300 * MILLISECOND)).unwrap();
+    let client = Client::start(config.deadline(3000 * MILLISECOND)).unwrap();
     let hasty = client.within(100 * MILLISECOND);
     let (first, second) = tokio::join!(
         client.ack(id(1), id(2), &ack),
@@ -243,21 +252,19 @@ async fn owners_that_send_the_client_to_each_other_do_not_keep_it_going() {
         Fake::start(moved(&urls, 0)).await,
     ];
     *urls.lock().unwrap() = members.iter().map(|member| member.url.clone()).collect();
-    let client = Client::start(config(&members[0].url).pauses(50 * MILLISECOND, 50 * MILLISECOND));
-    let client = client.unwrap();
+    let client = Client::start(few_retries(&members[0].url)).unwrap();
     client.ring_after(0).await;
-    let error = client
-        .within(300 * MILLISECOND)
-        .ack(id(1), id(2), &read_up_to(3))
-        .await;
-    let error = error.unwrap_err();
+    let error = client.ack(id(1), id(2), &read_up_to(3)).await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::NothingDone, "{error:?}");
     let sent = members
         .iter()
         .map(|member| member.asked("/v1/users").len())
         .sum::<usize>();
-    // Each attempt: the owner by ring, the one that it names, a seed; then a pause of 25 ms at least.
-    assert!(sent <= 3 * 12, "{sent} requests in 300 ms");
+    // Each attempt: the owner by ring, the one that it names, a seed; then a pause, which the budget bounds.
+    assert!(
+        sent <= 3 * (1 + RETRIES as usize),
+        "{sent} requests for {RETRIES} retries"
+    );
 }
 
 /// Two members; the second owns everything from the moment when the number is 2.
@@ -333,10 +340,16 @@ async fn the_next_ring_comes_without_a_request_that_goes_wrong() {
 async fn an_older_ring_is_not_taken_unless_everybody_has_it() {
     let number = Arc::new(AtomicU64::new(7));
     let number_there = Arc::clone(&number);
+    // Answers by the older ring.
+    let older = Arc::new(AtomicUsize::new(0));
+    let older_there = Arc::clone(&older);
     let url: Arc<Mutex<String>> = Arc::default();
     let url_there = Arc::clone(&url);
     let member = Fake::start(move |asked: &fake::Asked| {
         let number = number_there.load(Ordering::SeqCst);
+        if number < 7 {
+            older_there.fetch_add(1, Ordering::SeqCst);
+        }
         ring_reply(asked, &ring_of(number, &url_there.lock().unwrap()))
     })
     .await;
@@ -344,16 +357,13 @@ async fn an_older_ring_is_not_taken_unless_everybody_has_it() {
     let client = Client::start(config(&member.url)).unwrap();
     assert_eq!(client.ring_after(0).await.number(), 7);
     number.store(2, Ordering::SeqCst);
-    tokio::time::sleep(100 * MILLISECOND).await;
-    assert_eq!(client.ring().unwrap().number(), 7);
     let began = Instant::now();
     while client.ring().unwrap().number() != 2 {
-        assert!(
-            began.elapsed() < Duration::from_secs(10),
-            "the cluster was made anew"
-        );
+        assert!(began.elapsed() < PATIENCE, "the cluster was made anew");
         tokio::time::sleep(10 * MILLISECOND).await;
     }
+    let told = older.load(Ordering::SeqCst);
+    assert!(told >= 3, "taken after {told} answers");
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ use serde_json::Value;
 /// Long enough that nothing is written unless a test asks.
 pub const NEVER: Duration = Duration::from_secs(3600);
 pub const SOON: Duration = Duration::from_millis(20);
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Members that notice soon when one is away.
 pub const QUICK: Timing = Timing {
     renew_every: Duration::from_millis(200),

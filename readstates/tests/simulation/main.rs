@@ -15,6 +15,8 @@
 //! hack/simulate --from 1234 --seeds 1       # that one again, with everything that happened
 //! hack/simulate --without R4                # without a rule: it must fail
 //! ```
+//! An ordinary test run takes the first seeds. hack/test puts a sample of its own in place of half of them:
+//! `READSTATES_TEST_SAMPLE`.
 //! A seed rules everything: what members draw by lot themselves follows from their incarnations.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
@@ -53,6 +55,20 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
+/// Seeds that are named; or the first ones, of which a sample replaces the second half.
+fn seeds_to_run() -> Vec<u64> {
+    let (from, count) = (number("SIMULATION_FROM"), number("SIMULATION_SEEDS"));
+    match (from, count, number("READSTATES_TEST_SAMPLE")) {
+        (Some(from), count, _) => (from..from + count.unwrap_or(1)).collect(),
+        (None, None, Some(sample)) => {
+            let half = SEEDS / 2;
+            let sampled = SEEDS + sample * half;
+            (0..half).chain(sampled..sampled + half).collect()
+        }
+        (None, count, _) => (0..count.unwrap_or(SEEDS)).collect(),
+    }
+}
+
 fn mutant_of(name: &str) -> Mutant {
     let found = MUTANTS.into_iter().find(|mutant| mutant.name == name);
     found.unwrap_or_else(|| panic!("{name} is no rule: R1 to R10"))
@@ -60,10 +76,10 @@ fn mutant_of(name: &str) -> Mutant {
 
 #[test]
 fn nothing_acknowledged_is_lost_or_doubled_whatever_the_world_does() {
-    let from = number("SIMULATION_FROM").unwrap_or(0);
-    let count = number("SIMULATION_SEEDS").unwrap_or(if from == 0 { SEEDS } else { 1 });
+    let seeds = seeds_to_run();
+    let (from, count) = (seeds[0], seeds.len() as u64);
     let mutant = env::var("SIMULATION_WITHOUT").ok();
-    let runs = Runs::all(from..from + count, mutant.as_deref().map(mutant_of));
+    let runs = Runs::all(&seeds, mutant.as_deref().map(mutant_of));
     println!(
         "{} changes were acknowledged in {count} seeds",
         runs.acknowledged

@@ -1,7 +1,6 @@
 //! Seeds, one or many, each on a runtime of its own.
 
 use std::{
-    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Mutex,
@@ -61,9 +60,9 @@ pub(crate) struct Runs {
 
 impl Runs {
     /// Runs seeds on all processors, and says every few seconds how far it is.
-    pub(crate) fn all(seeds: Range<u64>, without: Option<Mutant>) -> Self {
-        let (began, count) = (Instant::now(), seeds.end - seeds.start);
-        let (seeds, ended) = (Mutex::new(seeds), AtomicU64::new(0));
+    pub(crate) fn all(seeds: &[u64], without: Option<Mutant>) -> Self {
+        let (began, count) = (Instant::now(), seeds.len());
+        let (seeds, ended) = (Mutex::new(seeds.iter().copied()), AtomicU64::new(0));
         let (runs, word) = (Mutex::new(Self::default()), Mutex::new(began));
         let next = || seeds.lock().unwrap().next();
         let work = || {
