@@ -5,13 +5,17 @@
 //! does not answer, the difference matters: a connection that was never made means that nothing was
 //! done, silence after sending means that the outcome is unknown.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use readstates_api::{Problem, ProblemType, headers};
 
-use crate::{http::Body, limit::Permit, ownership::Peer};
+use crate::{
+    http::Body,
+    limit::Permit,
+    ownership::{Ownership, Peer},
+};
 
 /// The other members are near: one that has not accepted by then is gone or overrun.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -49,6 +53,8 @@ pub struct ForwarderError(#[from] reqwest::Error);
 /// A request to pass on.
 #[derive(Debug)]
 pub(crate) struct Passed<'a> {
+    /// Where the member takes it: a URL without a slash at the end.
+    pub(crate) at: &'a str,
     pub(crate) method: &'a Method,
     pub(crate) path_and_query: &'a str,
     pub(crate) headers: &'a HeaderMap,
@@ -112,6 +118,7 @@ impl Forwarder {
     /// Sends a part of a request for many users to its owner; returns status and body.
     pub(crate) async fn part(
         &self,
+        ownership: &Ownership,
         member: &Peer,
         path: &str,
         content_type: HeaderValue,
@@ -119,6 +126,7 @@ impl Forwarder {
         timeout: Duration,
     ) -> Result<(StatusCode, Bytes), Problem> {
         let request = Passed {
+            at: &address(ownership, member).await?,
             method: &Method::POST,
             path_and_query: path,
             headers: &HeaderMap::from_iter([(header::CONTENT_TYPE, content_type)]),
@@ -146,7 +154,7 @@ impl Forwarder {
         self.client
             .request(
                 request.method.clone(),
-                format!("{}{}", member.url, request.path_and_query),
+                format!("{}{}", request.at, request.path_and_query),
             )
             .headers(request.headers.clone())
             .header(headers::FORWARDED, self.me.clone())
@@ -157,6 +165,17 @@ impl Forwarder {
             .await
             .map_err(|error| silent(member, safe, &error))
     }
+}
+
+/// Where a member takes requests that others forward.
+pub(crate) async fn address(ownership: &Ownership, member: &Peer) -> Result<Arc<str>, Problem> {
+    ownership.address(member).await.ok_or_else(|| {
+        let detail = format!(
+            "{} owns this user, and does not say where it takes what others forward",
+            member.name
+        );
+        Problem::new(ProblemType::OwnerUnreachable, detail)
+    })
 }
 
 /// As the header says it, which knows no 0.
@@ -198,15 +217,17 @@ mod tests {
     /// What a member is sent that answers one request.
     async fn heard_by_the_owner(timeout: Duration) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = format!("http://{}", listener.local_addr().unwrap());
         let owner = Peer {
             name: "chat-1".to_owned(),
             incarnation: Incarnation::new(1),
-            url: format!("http://{}", listener.local_addr().unwrap()),
+            url: "http://clients".to_owned(),
             to: Limit::new(1),
             from: Limit::new(1),
         };
         let forwarder = Forwarder::new("chat-0").unwrap();
         let request = Passed {
+            at: &at,
             method: &Method::GET,
             path_and_query: "/v1/users/1/read-states",
             headers: &HeaderMap::new(),

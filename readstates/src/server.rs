@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::join_all;
 use rand::Rng;
 use readstates_ring::record::RecordError;
 use tokio::{sync::watch, task::JoinHandle};
@@ -105,11 +106,16 @@ pub struct Server {
     pub http_address: SocketAddr,
     /// Where the operator is answered.
     pub admin_address: SocketAddr,
+    /// Where the other members are answered, if there can be any.
+    pub members_address: Option<SocketAddr>,
+    /// Where probes and Prometheus are answered.
+    pub watch_address: SocketAddr,
     app: Arc<App>,
     health: Arc<Health>,
     close: watch::Sender<bool>,
     workers: Workers,
-    operator: JoinHandle<()>,
+    /// What accepts the operator's connections, and the watchers'.
+    background: [JoinHandle<()>; 2],
     flusher: JoinHandle<()>,
     watcher: JoinHandle<()>,
 }
@@ -146,7 +152,16 @@ impl Server {
         peers: Arc<dyn Peers>,
         listeners: Listeners,
     ) -> Result<Self, StartError> {
-        let (http_address, admin_address) = (listeners.http_address, listeners.admin_address);
+        let Listeners {
+            http_address,
+            admin_address,
+            members_address,
+            watch_address,
+            http,
+            admin,
+            members,
+            watch: watched,
+        } = listeners;
         let process = this_process()?;
         let metrics = Arc::new(Metrics::new());
         let health = Arc::new(Health::new(store.kind()));
@@ -157,7 +172,7 @@ impl Server {
         let (engine, flusher) =
             Engine::start(process, capacity, interval, store, Arc::clone(&metrics));
         let ownership = Ownership::new(
-            of_member(config, process.incarnation, http_address),
+            of_member(config, process.incarnation, http_address, members_address),
             Arc::clone(&engine),
             ring,
             peers,
@@ -173,9 +188,14 @@ impl Server {
             config.limits.clone(),
             closed.clone(),
         ));
-        let workers = Workers::start(listeners.http, config.workers, &app, &closed)?;
-        let operator = http::listen(listeners.admin, Port::Admin, Arc::clone(&app), closed);
-        let operator = tokio::spawn(operator);
+        let members = members.map(|members| (Port::Members, members));
+        let of_workers = [(Port::Api, http)].into_iter().chain(members);
+        let workers = Workers::start(of_workers, config.workers, &app, &closed)?;
+        // Apart from the threads that answer clients: probes and orders are heard also when those are overrun.
+        let here = |port, listener| {
+            tokio::spawn(http::listen(listener, port, Arc::clone(&app), closed.clone()))
+        };
+        let background = [here(Port::Admin, admin), here(Port::Watch, watched)];
         if !admin_address.ip().is_unspecified() {
             ownership.is_asked_at(format!("http://{admin_address}"));
         }
@@ -186,11 +206,13 @@ impl Server {
         Ok(Self {
             http_address,
             admin_address,
+            members_address,
+            watch_address,
             app,
             health,
             close,
             workers,
-            operator,
+            background,
             flusher,
             watcher,
         })
@@ -215,7 +237,7 @@ impl Server {
             app,
             close,
             workers,
-            operator,
+            background,
             flusher,
             watcher,
             ..
@@ -223,7 +245,7 @@ impl Server {
         app.ownership.end();
         flusher.abort();
         watcher.abort();
-        operator.abort();
+        background.iter().for_each(JoinHandle::abort);
         close.send_replace(true);
         workers.join().await;
     }
@@ -236,7 +258,7 @@ impl Server {
             health,
             close,
             workers,
-            operator,
+            background,
             flusher,
             watcher,
             ..
@@ -272,7 +294,7 @@ impl Server {
         health.stopped();
         close.send_replace(true);
         // Connections that are still open then are cut.
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, operator).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, join_all(background)).await;
         workers.join().await;
         engine.stop();
         watcher.abort();
@@ -293,12 +315,26 @@ fn this_process() -> Result<Process, StartError> {
     })
 }
 
-fn of_member(config: &ServeConfig, incarnation: u64, http_address: SocketAddr) -> OwnershipConfig {
+fn of_member(
+    config: &ServeConfig,
+    incarnation: u64,
+    http_address: SocketAddr,
+    members_address: Option<SocketAddr>,
+) -> OwnershipConfig {
     let here = || format!("http://{http_address}");
+    let url = config.advertise.clone().unwrap_or_else(here);
+    let members = members_address.map(|address| match host(&url) {
+        // Where it listens is no address: at the host by which clients reach it.
+        Some(host) if address.ip().is_unspecified() => {
+            format!("http://{host}:{}", address.port())
+        }
+        Some(_) | None => format!("http://{address}"),
+    });
     OwnershipConfig {
         name: config.member.clone(),
         incarnation,
-        url: config.advertise.clone().unwrap_or_else(here),
+        url,
+        members,
         zone: config.zone.clone(),
         shared: config.ring != RingConfig::Memory,
         timing: config.timing,
@@ -306,4 +342,10 @@ fn of_member(config: &ServeConfig, incarnation: u64, http_address: SocketAddr) -
         unix_clock: UnixClock::System,
         max_per_member: config.limits.max_per_member,
     }
+}
+
+/// The host in a URL, with brackets where it is an IPv6 address.
+fn host(url: &str) -> Option<String> {
+    let url = reqwest::Url::parse(url).ok()?;
+    url.host_str().map(ToOwned::to_owned)
 }

@@ -58,7 +58,7 @@ struct Wire(Arc<Network>);
 impl Peers for Wire {
     fn send(
         &self,
-        to: &RingMember,
+        to: &Destination,
         message: Bytes,
     ) -> BoxFuture<'static, Result<Bytes, PeerError>> {
         let member = self
@@ -66,7 +66,7 @@ impl Peers for Wire {
             .members
             .lock()
             .unwrap()
-            .get(&to.incarnation())
+            .get(&to.member.incarnation())
             .cloned();
         let name = to.name().to_owned();
         let loses = self.0.loses_confirmations.load(Ordering::SeqCst);
@@ -133,6 +133,7 @@ impl World {
             name: format!("chat-{incarnation}"),
             incarnation,
             url: format!("http://chat-{incarnation}"),
+            members: Some(format!("http://chat-{incarnation}:7403")),
             zone: None,
             shared: true,
             timing: Timing::default(),

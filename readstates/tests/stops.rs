@@ -26,12 +26,12 @@ use futures::{
 };
 use readstates::{
     ownership::{
-        HttpPeers, PeerError, Peers,
+        Destination, HttpPeers, PeerError, Peers,
         store::{MemoryRing, Presence, RingStore, RingStoreError, Swapped, Version, Versioned},
     },
     store::Store,
 };
-use readstates_ring::{Incarnation, RingMember, RingTable};
+use readstates_ring::{Incarnation, RingTable};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -64,7 +64,7 @@ impl SlowPeers {
 impl Peers for SlowPeers {
     fn send(
         &self,
-        to: &RingMember,
+        to: &Destination,
         message: Bytes,
     ) -> BoxFuture<'static, Result<Bytes, PeerError>> {
         let millis = |of: &AtomicU64| Duration::from_millis(of.load(Ordering::SeqCst));

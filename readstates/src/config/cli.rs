@@ -1,11 +1,11 @@
 //! Flags, their environment variables, and the help that explains them.
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use readstates_bench::BenchArgs;
 
-use super::{Limits, RingArgs, RingPlace, StoreConfig};
+use super::{Limits, ListenArgs, RingArgs, RingPlace, StoreConfig};
 use crate::store::Replication;
 
 /// The database driver speaks of each attempt to connect; the store says so once, and why.
@@ -50,23 +50,9 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(after_long_help = SERVE_EXAMPLES)]
 pub struct ServeArgs {
-    /// Where clients are answered. Port 0 takes a free one, and the log says which.
-    #[arg(
-        long,
-        env = "READSTATES_LISTEN",
-        default_value = "127.0.0.1:7400",
-        value_name = "ADDR"
-    )]
-    pub listen: SocketAddr,
-
-    /// Where the operator is answered (status, flush, capacity). Do not open it to clients.
-    #[arg(
-        long,
-        env = "READSTATES_ADMIN_LISTEN",
-        default_value = "127.0.0.1:7401",
-        value_name = "ADDR"
-    )]
-    pub admin_listen: SocketAddr,
+    /// Where it listens, and for whom.
+    #[command(flatten)]
+    pub listen: ListenArgs,
 
     /// Where blocks are kept: `memory`, gone with the process; `embedded:DIR`, a folder of this
     /// process's own; `cql://HOST[,HOST...][:PORT]/KEYSPACE`, Cassandra or ScyllaDB.

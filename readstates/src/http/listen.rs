@@ -14,9 +14,10 @@ use tokio_util::task::TaskTracker;
 use super::{
     App, answer,
     connection::{Patient, Phase},
+    crowd::Place,
     route::Port,
 };
-use crate::limit::Permit;
+use crate::limit::{Limit, Permit};
 
 /// Out of file descriptors or memory: some connections must end first.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -28,7 +29,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
     content-length: 0\r\n\r\n";
 
-/// Answers the clients of one listener until `closed`, then lets requests under way end.
+/// Answers those who come to one port until `closed`, then lets requests under way end.
 pub(crate) async fn listen(
     listener: TcpListener,
     port: Port,
@@ -72,23 +73,47 @@ fn is_about_the_client(error: &io::Error) -> bool {
     )
 }
 
+/// The place of a connection among those of its port.
+enum Admitted {
+    /// It keeps the place for as long as it wants.
+    Counted { _permit: Permit<Arc<Limit>> },
+    /// It makes room when it is the oldest of too many.
+    Crowded(Place),
+}
+
+impl Admitted {
+    fn to(app: &App, port: Port) -> Option<Self> {
+        let gates = &app.gates;
+        let limit = match port {
+            Port::Api => &gates.connections,
+            Port::Members => &gates.member_connections,
+            Port::Admin => &gates.admin_connections,
+            // Nobody proves anything there, and probes must not be kept waiting.
+            Port::Watch => return Some(Self::Crowded(gates.watchers.enter())),
+        };
+        let permit = Permit::take(Arc::clone(limit), 1)?;
+        Some(Self::Counted { _permit: permit })
+    }
+
+    /// Waits until the place is another's.
+    async fn pushed_out(&mut self) {
+        match self {
+            Self::Counted { .. } => std::future::pending().await,
+            Self::Crowded(place) => place.pushed_out().await,
+        }
+    }
+}
+
 async fn connection(
     socket: TcpStream,
     port: Port,
     app: Arc<App>,
     mut closed: watch::Receiver<bool>,
 ) {
-    // The operator is let in also when clients take all there is.
-    let _permit = match port {
-        Port::Admin => None,
-        Port::Public => match Permit::take(Arc::clone(&app.gates.connections), 1) {
-            Some(permit) => Some(permit),
-            None => {
-                // As much as fits, which is all; whoever is refused is not waited for.
-                let _ = socket.try_write(FULL);
-                return;
-            }
-        },
+    let Some(mut admitted) = Admitted::to(&app, port) else {
+        // As much as fits, which is all; whoever is refused is not waited for.
+        let _ = socket.try_write(FULL);
+        return;
     };
     // Answers are small and complete: waiting for more to send only delays them.
     if let Err(error) = socket.set_nodelay(true) {
@@ -121,6 +146,8 @@ async fn connection(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        // Nothing to undo: a page that is half sent is asked for again.
+        () = admitted.pushed_out() => return,
     };
     if let Err(error) = ended {
         // Clients come and go as they like.

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use http::{StatusCode, header};
 use readstates_api::headers;
-use readstates_ring::RingMember;
 
+use super::Destination;
 use crate::store::chain;
 
 /// Where members take messages about slots.
@@ -42,8 +42,11 @@ impl PeerError {
 /// Carries messages to other members. After an error it is not known whether the message arrived.
 pub trait Peers: fmt::Debug + Send + Sync + 'static {
     /// Sends a message to exactly this process, and returns its answer.
-    fn send(&self, to: &RingMember, message: Bytes)
-    -> BoxFuture<'static, Result<Bytes, PeerError>>;
+    fn send(
+        &self,
+        to: &Destination,
+        message: Bytes,
+    ) -> BoxFuture<'static, Result<Bytes, PeerError>>;
 }
 
 /// Carries messages over HTTP.
@@ -70,13 +73,13 @@ impl HttpPeers {
 impl Peers for HttpPeers {
     fn send(
         &self,
-        to: &RingMember,
+        to: &Destination,
         message: Bytes,
     ) -> BoxFuture<'static, Result<Bytes, PeerError>> {
         let request = self
             .client
-            .post(format!("{}{PATH}", to.url().trim_end_matches('/')))
-            .header(headers::INCARNATION, to.incarnation().to_string())
+            .post(format!("{}{PATH}", to.url))
+            .header(headers::INCARNATION, to.member.incarnation().to_string())
             .header(header::CONTENT_TYPE, "application/octet-stream")
             .timeout(TIMEOUT)
             .body(message);

@@ -7,10 +7,14 @@ pub mod conformance;
 pub mod engine;
 pub mod faulty;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
 
 use readstates::{
-    config::{Limits, RingConfig, ServeConfig, StoreConfig},
+    config::{Limits, ListenConfig, RingConfig, ServeConfig, StoreConfig},
     ownership::{
         HttpPeers, Peers, Timing,
         store::{MemoryRing, RingStore},
@@ -26,6 +30,7 @@ use readstates_ring::{
 use reqwest::{Client, Method, StatusCode, header::HeaderMap};
 use serde_json::Value;
 
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Long enough that nothing is written unless a test asks.
 pub const NEVER: Duration = Duration::from_secs(3600);
 pub const SOON: Duration = Duration::from_millis(20);
@@ -54,10 +59,8 @@ pub struct Answer {
 }
 
 pub fn config(flush_interval: Duration) -> ServeConfig {
-    let any = "127.0.0.1:0".parse().unwrap();
     ServeConfig {
-        listen: any,
-        admin_listen: any,
+        listen: ListenConfig::free(LOOPBACK, true),
         store: StoreConfig::Memory,
         login: CqlLogin::default(),
         flush_interval,
@@ -117,6 +120,7 @@ pub async fn member(name: &str, store: Arc<dyn Store>, ring: Arc<dyn RingStore>)
 /// A member of a ring that others are in, too.
 pub fn of_ring(name: &str) -> ServeConfig {
     ServeConfig {
+        listen: ListenConfig::free(LOOPBACK, false),
         member: name.to_owned(),
         // What counts is that it is not the member's own.
         ring: RingConfig::File("shared".into()),
@@ -202,10 +206,11 @@ pub fn owner_of(members: &[Running], user: u64) -> usize {
 impl Running {
     pub fn url(&self, path: &str) -> String {
         let server = &self.server;
-        let address = if path.starts_with("/admin") {
-            server.admin_address
-        } else {
-            server.http_address
+        let address = match path {
+            "/livez" | "/readyz" | "/metrics" => server.watch_address,
+            path if path.starts_with("/admin") => server.admin_address,
+            path if path.starts_with("/internal") => server.members_address.unwrap(),
+            _ => server.http_address,
         };
         format!("http://{address}{path}")
     }
