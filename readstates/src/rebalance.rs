@@ -6,15 +6,13 @@
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
-use readstates_api::admin::{
-    MAX_MOVED_SLOTS, MoveDestination, MovedSlot, MovesAnswer, MovesRequest,
-};
+use readstates_api::admin::{MAX_MOVED_SLOTS, MoveDestination, MovedSlot, MovesRequest};
 use readstates_ring::{
     Epoch, Incarnation, RingTable, Slot,
     moves::{Live, Move, next_batch},
     planner::Candidate,
 };
-use reqwest::Client;
+use reqwest::{Client, StatusCode};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
@@ -106,9 +104,9 @@ pub async fn run(args: RebalanceArgs) -> Result<(), RebalanceError> {
             continue;
         };
         let (from, to) = (from.clone(), to.clone());
-        ask(&client, &from, &to, &batch).await?;
+        let takes = ask(&client, &from, &to, &batch).await?;
         let deadline = Instant::now() + PATIENCE;
-        if timeout_at(deadline, moved(&store, &batch)).await.is_ok() {
+        if takes && timeout_at(deadline, moved(&store, &batch)).await.is_ok() {
             failures = 0;
             println!(
                 "{} slots from {} to {}",
@@ -161,12 +159,13 @@ fn live(presence: &Presence) -> Live {
     }
 }
 
+/// Returns whether the owner takes the destination for a live member.
 async fn ask(
     client: &Client,
     from: &Presence,
     to: &Presence,
     batch: &Move,
-) -> Result<MovesAnswer, RebalanceError> {
+) -> Result<bool, RebalanceError> {
     let admin = from.admin.as_ref();
     let admin = admin.ok_or_else(|| RebalanceError::NoAdmin(from.name.clone()))?;
     let moved = |&(slot, epoch): &(Slot, Epoch)| MovedSlot {
@@ -185,7 +184,12 @@ async fn ask(
     let answered = async {
         let url = format!("{admin}/admin/v1/moves");
         let asked = client.post(url).json(&request).timeout(PATIENCE).send();
-        asked.await?.error_for_status()?.json().await
+        let answer = asked.await?;
+        if answer.status() == StatusCode::CONFLICT {
+            return Ok(false);
+        }
+        answer.error_for_status()?;
+        Ok(true)
     };
     answered.await.map_err(|source| RebalanceError::Asked {
         member: from.name.clone(),

@@ -193,7 +193,12 @@ impl Server {
         let workers = Workers::start(of_workers, config.workers, &app, &closed)?;
         // Apart from the threads that answer clients: probes and orders are heard also when those are overrun.
         let here = |port, listener| {
-            tokio::spawn(http::listen(listener, port, Arc::clone(&app), closed.clone()))
+            tokio::spawn(http::listen(
+                listener,
+                port,
+                Arc::clone(&app),
+                closed.clone(),
+            ))
         };
         let background = [here(Port::Admin, admin), here(Port::Watch, watched)];
         if !admin_address.ip().is_unspecified() {

@@ -1,8 +1,6 @@
 //! Flags that parsed, made into a configuration that makes sense.
 
-use std::{
-    fmt, io, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration,
-};
+use std::{fmt, io, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 
 use super::{Limits, ListenConfig, RingArgs, RingConfig, ServeArgs, cli::CqlArgs};
 use crate::{

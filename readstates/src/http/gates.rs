@@ -13,7 +13,6 @@ use crate::{
     ownership::{Peer, Routes},
 };
 
-
 /// Connections to the operator's port at once: one operator keeps a few, and people a port-forward.
 const MOST_ADMINS: usize = 64;
 /// Connections to the port for probes and Prometheus at once.

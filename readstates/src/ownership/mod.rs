@@ -42,8 +42,8 @@ use std::{
     time::Duration,
 };
 
-pub use addresses::Destination;
 use addresses::Addresses;
+pub use addresses::Destination;
 use arc_swap::{ArcSwap, Guard};
 use doubt::Doubt;
 use gate::Gate;

@@ -222,7 +222,30 @@ impl Running {
         headers: &[(&str, &str)],
         body: Option<Vec<u8>>,
     ) -> Answer {
-        let mut request = self.client.request(method, self.url(path));
+        self.request(method, self.url(path), headers, body).await
+    }
+
+    /// As another member sends it.
+    pub async fn forwarded(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<Vec<u8>>,
+    ) -> Answer {
+        let address = self.server.members_address.unwrap();
+        let url = format!("http://{address}{path}");
+        self.request(method, url, headers, body).await
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        url: String,
+        headers: &[(&str, &str)],
+        body: Option<Vec<u8>>,
+    ) -> Answer {
+        let mut request = self.client.request(method, url);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
