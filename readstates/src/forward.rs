@@ -14,11 +14,10 @@ use readstates_api::{Problem, ProblemType, headers};
 use crate::{
     http::Body,
     limit::Permit,
+    members_tls::{self, ClientError, MembersTls},
     ownership::{Ownership, Peer},
 };
 
-/// The other members are near: one that has not accepted by then is gone or overrun.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// More than an owner waits for its database.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(6);
 /// A request for many users who are not cached is many loads.
@@ -43,12 +42,9 @@ pub struct Forwarder {
     client: reqwest::Client,
     /// This member's name, as the header says it.
     me: HeaderValue,
+    /// What it shows them, if it does.
+    tls: Option<MembersTls>,
 }
-
-/// Why there is no forwarder.
-#[derive(Debug, thiserror::Error)]
-#[error("failed to set up the client for the other members")]
-pub struct ForwarderError(#[from] reqwest::Error);
 
 /// A request to pass on.
 #[derive(Debug)]
@@ -64,22 +60,25 @@ pub(crate) struct Passed<'a> {
 }
 
 impl Forwarder {
-    /// A forwarder for the member `me`.
+    /// A forwarder for the member `me`, with what it proves to the others.
     ///
     /// # Errors
     /// When the HTTP client cannot be set up.
-    pub fn new(me: &str) -> Result<Self, ForwarderError> {
-        let client = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
+    pub fn new(me: &str, tls: Option<MembersTls>) -> Result<Self, ClientError> {
+        let client = members_tls::client(tls.as_ref().map(|tls| &*tls.identity))?
             .pool_max_idle_per_host(IDLE_PER_PEER)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
             .build()?;
         Ok(Self {
             client,
+            tls,
             // Member names are ASCII letters, digits and ". _ -".
             me: HeaderValue::from_str(me).unwrap_or_else(|_| HeaderValue::from_static("unnamed")),
         })
+    }
+
+    /// What this member shows the others, if it does.
+    pub(crate) fn tls(&self) -> Option<&MembersTls> {
+        self.tls.as_ref()
     }
 
     /// Passes a request on to a member and returns its answer, and the number of the ring that it
@@ -225,7 +224,7 @@ mod tests {
             to: Limit::new(1),
             from: Limit::new(1),
         };
-        let forwarder = Forwarder::new("chat-0").unwrap();
+        let forwarder = Forwarder::new("chat-0", None).unwrap();
         let request = Passed {
             at: &at,
             method: &Method::GET,

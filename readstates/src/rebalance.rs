@@ -7,6 +7,7 @@
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
 use readstates_api::admin::{MAX_MOVED_SLOTS, MoveDestination, MovedSlot, MovesRequest};
+use readstates_identity::Role;
 use readstates_ring::{
     Epoch, Incarnation, RingTable, Slot,
     moves::{Live, Move, next_batch},
@@ -17,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     config::{RebalanceArgs, RingPlace},
+    members_tls::{self, ClientError, TlsFolderError},
     ownership::store::{FileRing, Presence, RingStore, RingStoreError},
 };
 
@@ -43,6 +45,17 @@ pub enum RebalanceError {
     /// Nobody says that it lives.
     #[error("--ring: none of the members in {0:?} lives")]
     NobodyLives(PathBuf),
+    /// The operator's certificates cannot be used.
+    #[error("--operator-tls-dir {}", folder.display())]
+    Tls {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        source: TlsFolderError,
+    },
+    /// There is no HTTP client for the members.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// The ring cannot be read.
     #[error(transparent)]
     Ring(#[from] RingStoreError),
@@ -84,7 +97,18 @@ pub async fn run(args: RebalanceArgs) -> Result<(), RebalanceError> {
         return Err(RebalanceError::NoRing(folder));
     }
     let store = FileRing::open(&folder)?;
-    let client = Client::new();
+    let identity = match &args.operator_tls_dir {
+        Some(folder) => {
+            let identity = members_tls::read(folder, Role::Operator);
+            Some(identity.map_err(|source| RebalanceError::Tls {
+                folder: folder.clone(),
+                source,
+            })?)
+        }
+        None => None,
+    };
+    let client = members_tls::client(identity.as_deref()).map_err(ClientError::from)?;
+    let client = client.build().map_err(ClientError::from)?;
     let mut failures = 0;
     let mut alive = living(&store).await?;
     loop {

@@ -14,6 +14,7 @@ use std::{
 
 use futures::future::join_all;
 use rand::Rng;
+use readstates_identity::IdentityError;
 use readstates_ring::record::RecordError;
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -22,9 +23,10 @@ use crate::{
     clock::UnixClock,
     config::{RingConfig, ServeConfig, StoreConfig},
     engine::Engine,
-    forward::{Forwarder, ForwarderError},
+    forward::Forwarder,
     health::Health,
-    http::{self, App, Port},
+    http::{self, App, Entrance, Port},
+    members_tls::{ClientError, MembersTls},
     metrics::Metrics,
     ownership::{
         HttpPeers, LeaseClock, Ownership, OwnershipConfig, Peers,
@@ -54,12 +56,12 @@ pub enum StartError {
     /// The ring cannot be opened.
     #[error("--ring")]
     Ring(#[from] RingStoreError),
-    /// There is no HTTP client.
+    /// There is no HTTP client for the other members.
     #[error(transparent)]
-    Forwarder(#[from] ForwarderError),
-    /// There is no HTTP client for messages about slots.
-    #[error("failed to set up the client for the other members")]
-    Peers(#[from] reqwest::Error),
+    Client(#[from] ClientError),
+    /// The certificates cannot be used.
+    #[error("--members-tls-dir")]
+    Tls(#[from] IdentityError),
     /// The clock is before 1970.
     #[error("the clock of this machine is before 1970; set it")]
     Clock,
@@ -116,6 +118,8 @@ pub struct Server {
     workers: Workers,
     /// What accepts the operator's connections, and the watchers'.
     background: [JoinHandle<()>; 2],
+    /// What looks for renewed certificates.
+    renewal: Option<JoinHandle<()>>,
     flusher: JoinHandle<()>,
     watcher: JoinHandle<()>,
 }
@@ -138,7 +142,8 @@ impl Server {
         ring: Arc<dyn RingStore>,
         listeners: Listeners,
     ) -> Result<Self, StartError> {
-        Self::start_among(config, store, ring, HttpPeers::new()?, listeners).await
+        let peers = HttpPeers::new(config.tls.as_ref().map(|tls| &*tls.identity))?;
+        Self::start_among(config, store, ring, peers, listeners).await
     }
 
     /// As [`Server::start`], with other ways to reach the other members when slots move.
@@ -177,7 +182,7 @@ impl Server {
             ring,
             peers,
         )?;
-        let forwarder = Forwarder::new(&config.member)?;
+        let forwarder = Forwarder::new(&config.member, config.tls.clone())?;
         let (close, closed) = watch::channel(false);
         let app = Arc::new(App::new(
             Arc::clone(&ownership),
@@ -188,21 +193,33 @@ impl Server {
             config.limits.clone(),
             closed.clone(),
         ));
-        let members = members.map(|members| (Port::Members, members));
-        let of_workers = [(Port::Api, http)].into_iter().chain(members);
+        let (of_members, of_operators) = config
+            .tls
+            .as_ref()
+            .map(MembersTls::acceptors)
+            .transpose()?
+            .unzip();
+        let entrance = |port, listener, proof| Entrance {
+            port,
+            listener,
+            proof,
+        };
+        let members = members.map(|members| entrance(Port::Members, members, of_members));
+        let of_workers = [entrance(Port::Api, http, None)].into_iter().chain(members);
         let workers = Workers::start(of_workers, config.workers, &app, &closed)?;
         // Apart from the threads that answer clients: probes and orders are heard also when those are overrun.
-        let here = |port, listener| {
-            tokio::spawn(http::listen(
-                listener,
-                port,
-                Arc::clone(&app),
-                closed.clone(),
-            ))
-        };
-        let background = [here(Port::Admin, admin), here(Port::Watch, watched)];
+        let here =
+            |entrance| tokio::spawn(http::listen(entrance, Arc::clone(&app), closed.clone()));
+        let background = [
+            here(entrance(Port::Admin, admin, of_operators)),
+            here(entrance(Port::Watch, watched, None)),
+        ];
+        let renewal = config
+            .tls
+            .clone()
+            .map(|tls| tokio::spawn(async move { tls.identity.follow(tls.folder).await }));
         if !admin_address.ip().is_unspecified() {
-            ownership.is_asked_at(format!("http://{admin_address}"));
+            ownership.is_asked_at(format!("{}://{admin_address}", scheme(config)));
         }
         // Only now: whoever is given slots must be able to answer for them.
         ownership.begin();
@@ -218,6 +235,7 @@ impl Server {
             close,
             workers,
             background,
+            renewal,
             flusher,
             watcher,
         })
@@ -243,6 +261,7 @@ impl Server {
             close,
             workers,
             background,
+            renewal,
             flusher,
             watcher,
             ..
@@ -250,6 +269,7 @@ impl Server {
         app.ownership.end();
         flusher.abort();
         watcher.abort();
+        renewal.iter().for_each(JoinHandle::abort);
         background.iter().for_each(JoinHandle::abort);
         close.send_replace(true);
         workers.join().await;
@@ -264,6 +284,7 @@ impl Server {
             close,
             workers,
             background,
+            renewal,
             flusher,
             watcher,
             ..
@@ -303,6 +324,7 @@ impl Server {
         workers.join().await;
         engine.stop();
         watcher.abort();
+        renewal.iter().for_each(JoinHandle::abort);
         // Its writes are bounded by the store.
         let _ = flusher.await;
         let unwritten_users = engine.cache().dirty_users();
@@ -331,9 +353,9 @@ fn of_member(
     let members = members_address.map(|address| match host(&url) {
         // Where it listens is no address: at the host by which clients reach it.
         Some(host) if address.ip().is_unspecified() => {
-            format!("http://{host}:{}", address.port())
+            format!("{}://{host}:{}", scheme(config), address.port())
         }
-        Some(_) | None => format!("http://{address}"),
+        Some(_) | None => format!("{}://{address}", scheme(config)),
     });
     OwnershipConfig {
         name: config.member.clone(),
@@ -346,6 +368,14 @@ fn of_member(
         lease_clock: LeaseClock::Boottime,
         unix_clock: UnixClock::System,
         max_per_member: config.limits.max_per_member,
+    }
+}
+
+/// How members and the operator speak to this one.
+fn scheme(config: &ServeConfig) -> &'static str {
+    match config.tls {
+        Some(_) => "https",
+        None => "http",
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::{
     config::{ListenConfig, ServeConfig},
-    http::{self, App, Port},
+    http::{self, App, Entrance},
 };
 
 /// How long open connections may take to end after everything is written.
@@ -123,7 +123,7 @@ pub(crate) struct Workers {
 impl Workers {
     /// Starts so many. They take no more connections after `closed`.
     pub(crate) fn start(
-        listeners: impl IntoIterator<Item = (Port, TcpListener)>,
+        entrances: impl IntoIterator<Item = Entrance>,
         count: NonZeroUsize,
         app: &Arc<App>,
         closed: &watch::Receiver<bool>,
@@ -135,14 +135,18 @@ impl Workers {
             .enable_all()
             .build()?;
         let mut ports = Vec::new();
-        for (port, listener) in listeners {
+        for entrance in entrances {
             // From the runtime that it was made in to that of whoever accepts.
-            let listener = listener.into_std()?;
+            let listener = entrance.listener.into_std()?;
             let listener = {
                 let _entered = runtime.enter();
                 TcpListener::from_std(listener)?
             };
-            let accepts = http::listen(listener, port, Arc::clone(app), closed.clone());
+            let entrance = Entrance {
+                listener,
+                ..entrance
+            };
+            let accepts = http::listen(entrance, Arc::clone(app), closed.clone());
             ports.push(runtime.spawn(accepts));
         }
         Ok(Self {

@@ -78,7 +78,8 @@ async fn a_forged_ring_takes_nothing_from_anybody() {
     }
     let member = &members[0];
     let before = member.status().await;
-    let evil = json!({"name": "evil", "incarnation": "00000000000000ff", "url": "http://127.0.0.1:1"});
+    let evil =
+        json!({"name": "evil", "incarnation": "00000000000000ff", "url": "http://127.0.0.1:1"});
     let table = json!({
         "number": u64::MAX, "members": [evil], "owners": vec![0; 1024],
         "epochs": vec![(1_i64 << 38) - 1; 1024],
@@ -231,9 +232,36 @@ async fn a_client_that_says_it_is_a_member_is_a_client() {
 /// Paths about a user's channel as nobody should write them.
 fn odd_paths() -> impl Strategy<Value = Vec<u8>> {
     let pieces = prop::sample::select(vec![
-        "\\", "..", "/", "%2e%2e", "%2E", "%5c", "%2f", "%00", ";", "?", "?since=1", "#", "6", "10", "ack",
-        "pins/ack", "+1", "-1", "0", "18446744073709551616", "00000000000000000001", "read-states", "summary",
-        " ", "%", "\u{e9}", "@", ":", "//", "metrics",
+        "\\",
+        "..",
+        "/",
+        "%2e%2e",
+        "%2E",
+        "%5c",
+        "%2f",
+        "%00",
+        ";",
+        "?",
+        "?since=1",
+        "#",
+        "6",
+        "10",
+        "ack",
+        "pins/ack",
+        "+1",
+        "-1",
+        "0",
+        "18446744073709551616",
+        "00000000000000000001",
+        "read-states",
+        "summary",
+        " ",
+        "%",
+        "\u{e9}",
+        "@",
+        ":",
+        "//",
+        "metrics",
     ]);
     let piece = pieces.prop_map(|piece| piece.as_bytes().to_vec());
     let noise = prop::collection::vec(any::<u8>(), 0..4);
@@ -293,7 +321,11 @@ async fn silent_watchers_keep_no_probe_waiting() {
     let member = common::alone().await;
     let mut silent = Vec::new();
     for _ in 0..200 {
-        silent.push(TcpStream::connect(member.server.watch_address).await.unwrap());
+        silent.push(
+            TcpStream::connect(member.server.watch_address)
+                .await
+                .unwrap(),
+        );
     }
     for _ in 0..10 {
         assert_eq!(member.get("/livez").await.status, 200);

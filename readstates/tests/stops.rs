@@ -53,7 +53,7 @@ struct SlowPeers {
 impl SlowPeers {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            http: HttpPeers::new().unwrap(),
+            http: HttpPeers::new(None).unwrap(),
             every: AtomicU64::new(0),
             last_part: AtomicU64::new(0),
             confirmation: AtomicU64::new(0),

@@ -40,6 +40,7 @@ impl Member {
     fn start() -> Self {
         let config = ServeConfig {
             listen: ListenConfig::free(Ipv4Addr::LOCALHOST.into(), true),
+            tls: None,
             store: StoreConfig::Memory,
             login: CqlLogin::default(),
             flush_interval: Duration::from_secs(3600),

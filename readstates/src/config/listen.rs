@@ -1,10 +1,11 @@
 //! Where a member listens: one address for each of those who ask it something.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
 use super::ConfigError;
+use crate::members_tls::MembersTls;
 
 /// The default ports beside the clients': 7403 and 7404 where theirs is 7400.
 const MEMBERS_ABOVE: u16 = 3;
@@ -41,6 +42,13 @@ pub struct ListenArgs {
     /// the address of --listen with its port + 4.
     #[arg(long, env = "READSTATES_WATCH_LISTEN", value_name = "ADDR")]
     pub watch_listen: Option<SocketAddr>,
+
+    /// A folder with ca.crt, tls.crt and tls.key of a member: with it the ports of --members-listen and
+    /// --admin-listen speak TLS alone, and only with members and the operator of the same cluster. Without it they
+    /// are for processes of this machine: another address than a loopback one is refused. The files are
+    /// looked at every ten seconds. `readstates certificates DIR` makes them: give DIR/member.
+    #[arg(long, env = "READSTATES_MEMBERS_TLS_DIR", value_name = "DIR")]
+    pub members_tls_dir: Option<PathBuf>,
 }
 
 /// Addresses to listen on, no two the same.
@@ -71,6 +79,34 @@ impl ListenConfig {
 }
 
 impl ListenArgs {
+    /// What members and the operator prove, if they do. Ports on which nothing is proven are for this machine alone.
+    pub(super) fn tls(&self, config: &ListenConfig) -> Result<Option<MembersTls>, ConfigError> {
+        if let Some(folder) = &self.members_tls_dir {
+            let tls = MembersTls::read(folder);
+            let tls = tls.map_err(|source| ConfigError::MembersTls {
+                folder: folder.clone(),
+                source,
+            })?;
+            return Ok(Some(tls));
+        }
+        let guarded = [
+            ("--admin-listen", Some(config.admin)),
+            ("--members-listen", config.members),
+        ];
+        for (flag, address) in guarded {
+            if let Some(address) = address.filter(|address| !address.ip().is_loopback()) {
+                let problem = format!(
+                    "whoever reaches {address} would be obeyed; give --members-tls-dir DIR/member with \
+                     what `readstates certificates DIR` makes, or an address of this machine \
+                     alone, such as 127.0.0.1:{}",
+                    address.port()
+                );
+                return Err(ConfigError::Value { flag, problem });
+            }
+        }
+        Ok(None)
+    }
+
     /// What is not given follows from `--listen`.
     pub(super) fn config(&self, alone: bool) -> Result<ListenConfig, ConfigError> {
         let wrong = |flag, problem| Err(ConfigError::Value { flag, problem });

@@ -6,7 +6,7 @@ mod listen;
 mod ring;
 mod serve;
 
-pub use cli::{Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs};
+pub use cli::{CertificatesArgs, Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs};
 pub use limits::Limits;
 pub use listen::{ListenArgs, ListenConfig};
 pub use ring::{RingArgs, RingConfig, RingPlace};

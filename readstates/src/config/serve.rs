@@ -4,6 +4,7 @@ use std::{fmt, io, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duratio
 
 use super::{Limits, ListenConfig, RingArgs, RingConfig, ServeArgs, cli::CqlArgs};
 use crate::{
+    members_tls::{MembersTls, TlsFolderError},
     ownership::Timing,
     store::{CqlLogin, CqlTarget, CqlTls, Credentials, TlsFile, TlsFileError},
 };
@@ -60,6 +61,8 @@ impl fmt::Display for StoreConfig {
 pub struct ServeConfig {
     /// Where it listens.
     pub listen: ListenConfig,
+    /// What members and the operator prove to each other; `None`: nothing.
+    pub tls: Option<MembersTls>,
     /// Where blocks are kept.
     pub store: StoreConfig,
     /// How to log in there.
@@ -107,6 +110,14 @@ pub enum ConfigError {
         /// The cause.
         source: io::Error,
     },
+    /// The certificates for other members cannot be used.
+    #[error("--members-tls-dir {}", folder.display())]
+    MembersTls {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        source: TlsFolderError,
+    },
     /// A file of TLS cannot be used.
     #[error("{flag}")]
     Tls {
@@ -146,8 +157,10 @@ impl ServeConfig {
             );
         }
         let place = ring.place()?;
-        let listen = listen.config(place == RingConfig::Memory)?;
+        let flags = listen;
+        let listen = flags.config(place == RingConfig::Memory)?;
         let advertise = ring.advertised(&listen)?;
+        let tls = flags.tls(&listen)?;
         let embedded = matches!(store, StoreConfig::Embedded(_));
         if embedded && matches!(place, RingConfig::File(_)) {
             let problem = "an embedded store is for a member that is alone; with --ring give \
@@ -158,6 +171,7 @@ impl ServeConfig {
         let RingArgs { member, .. } = ring;
         Ok(Self {
             listen,
+            tls,
             store,
             login: cql.login()?,
             flush_interval,
@@ -267,6 +281,8 @@ mod tests {
             "chat-0",
             "--listen",
             "0.0.0.0:7400",
+            "--members-listen",
+            "127.0.0.1:7403",
             "--advertise",
             "http://chat-0.chat-members.talk.svc:7400/",
             "--store",
@@ -315,6 +331,22 @@ mod tests {
             (
                 &["--listen", "127.0.0.1:65533"],
                 &["--watch-listen", "give an address"],
+            ),
+            (
+                &["--admin-listen", "0.0.0.0:7401"],
+                &[
+                    "--admin-listen",
+                    "readstates certificates",
+                    "127.0.0.1:7401",
+                ],
+            ),
+            (
+                &["--ring", "file:r", "--listen", "10.0.0.1:7400"],
+                &["--members-listen", "--members-tls-dir"],
+            ),
+            (
+                &["--members-tls-dir", "/no/such"],
+                &["--members-tls-dir /no/such: failed to read /no/such/ca.crt"],
             ),
             (&["--listen", "nowhere"], &["--listen"]),
             (

@@ -13,6 +13,7 @@ use super::{
     App, handoff,
     reply::{self, Answer},
 };
+use crate::members_tls::MembersTls;
 
 /// How the member stands
 #[utoipa::path(get, path = "/admin/v1/status", tag = "admin",
@@ -38,6 +39,7 @@ pub(super) fn status(app: &App) -> Answer {
             reason: store.err(),
         },
         ownership: app.ownership.status(),
+        identity: app.forwarder.tls().map(MembersTls::status),
     })
 }
 

@@ -35,7 +35,7 @@ use deadline::Deadline;
 use gates::Gates;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, request::Parts};
 use hyper::body::Incoming;
-pub(crate) use listen::listen;
+pub(crate) use listen::{Entrance, listen};
 pub use openapi::document as openapi_document;
 use problem::Refusal;
 use readstates_api::{Problem, ProblemType, headers};

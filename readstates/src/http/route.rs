@@ -44,8 +44,7 @@ pub(crate) enum Port {
 }
 
 impl Port {
-    #[cfg(test)]
-    const ALL: [Self; 4] = [Self::Api, Self::Admin, Self::Members, Self::Watch];
+    pub(crate) const ALL: [Self; 4] = [Self::Api, Self::Admin, Self::Members, Self::Watch];
 
     /// As a metric label.
     pub(crate) fn name(self) -> &'static str {

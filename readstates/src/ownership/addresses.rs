@@ -50,8 +50,10 @@ impl Destination {
 }
 
 impl Addresses {
-    pub(super) fn learn(&self, presences: &[Presence]) {
+    /// `proven`: only where members prove what they are.
+    pub(super) fn learn(&self, presences: &[Presence], proven: bool) {
         let address = |presence: &Presence| match &presence.members {
+            Some(url) if proven && !url.starts_with("https://") => None,
             Some(url) => Some(Address::Members(base(url).into())),
             // Without encryption, as that release speaks it.
             None if presence.url.starts_with("http://") => {
@@ -115,7 +117,9 @@ impl Ownership {
 
     /// Takes in everybody's last word.
     pub(super) fn observe(&self, presences: Vec<Presence>) {
-        self.addresses.learn(&presences);
+        let mine = self.config.members.as_deref();
+        let proven = mine.is_some_and(|url| url.starts_with("https://"));
+        self.addresses.learn(&presences, proven);
         let table = Arc::clone(self.routes.load().table());
         let mut watch = self.watch.lock();
         watch.observe(presences, &table, clock::now());

@@ -6,9 +6,13 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use http::{StatusCode, header};
 use readstates_api::headers;
+use readstates_identity::Identity;
 
 use super::Destination;
-use crate::store::chain;
+use crate::{
+    members_tls::{self, ClientError},
+    store::chain,
+};
 
 /// Where members take messages about slots.
 pub const PATH: &str = "/internal/v1/handoff";
@@ -16,8 +20,6 @@ pub const PATH: &str = "/internal/v1/handoff";
 /// The longest message: the largest block there can be, and what goes with it.
 pub const MOST_BYTES: usize = 20 << 20;
 
-/// A member that has not accepted a connection by then is gone or overrun.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest that a message may take; most take milliseconds.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -56,15 +58,14 @@ pub struct HttpPeers {
 }
 
 impl HttpPeers {
-    /// A client for the other members.
+    /// A client for the other members, with what this one proves to them.
     ///
     /// # Errors
     /// When it cannot be set up.
-    pub fn new() -> Result<Arc<Self>, reqwest::Error> {
-        let client = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
+    pub fn new(identity: Option<&Identity>) -> Result<Arc<Self>, ClientError> {
+        let client = members_tls::client(identity)?
+            // Slots go to nobody who proves nothing, once anybody does.
+            .https_only(identity.is_some())
             .build()?;
         Ok(Arc::new(Self { client }))
     }

@@ -6,6 +6,7 @@
 pub mod conformance;
 pub mod engine;
 pub mod faulty;
+pub mod tls;
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -22,6 +23,7 @@ use readstates::{
     server::{Listeners, Server, Stopped},
     store::{CqlLogin, MemoryStore, Store},
 };
+use readstates_identity::{Identity, Role};
 use readstates_ring::{
     Slot,
     moves::{Live, next_batch},
@@ -47,6 +49,8 @@ pub const QUICK: Timing = Timing {
 pub struct Running {
     pub server: Server,
     client: Client,
+    /// With what an operator proves, where the member asks for that.
+    operator: Option<Client>,
 }
 
 /// What was answered.
@@ -61,6 +65,7 @@ pub struct Answer {
 pub fn config(flush_interval: Duration) -> ServeConfig {
     ServeConfig {
         listen: ListenConfig::free(LOOPBACK, true),
+        tls: None,
         store: StoreConfig::Memory,
         login: CqlLogin::default(),
         flush_interval,
@@ -91,7 +96,8 @@ pub async fn among(
     ring: Arc<dyn RingStore>,
     config: ServeConfig,
 ) -> Running {
-    let peers = HttpPeers::new().unwrap();
+    let identity = config.tls.as_ref().map(|tls| &*tls.identity);
+    let peers = HttpPeers::new(identity).unwrap();
     among_peers(store, ring, peers, config).await
 }
 
@@ -109,6 +115,7 @@ pub async fn among_peers(
     Running {
         server,
         client: Client::new(),
+        operator: None,
     }
 }
 
@@ -206,13 +213,24 @@ pub fn owner_of(members: &[Running], user: u64) -> usize {
 impl Running {
     pub fn url(&self, path: &str) -> String {
         let server = &self.server;
+        let scheme = match &self.operator {
+            Some(_) if path.starts_with("/admin") => "https",
+            Some(_) | None => "http",
+        };
         let address = match path {
             "/livez" | "/readyz" | "/metrics" => server.watch_address,
             path if path.starts_with("/admin") => server.admin_address,
             path if path.starts_with("/internal") => server.members_address.unwrap(),
             _ => server.http_address,
         };
-        format!("http://{address}{path}")
+        format!("{scheme}://{address}{path}")
+    }
+
+    /// Asks the admin port with this operator's certificate from now on.
+    pub fn speak_as_operator(&mut self, identity: &Identity) {
+        let config = identity.client_config(Role::Member).unwrap();
+        let client = Client::builder().tls_backend_preconfigured(config);
+        self.operator = Some(client.build().unwrap());
     }
 
     pub async fn send(
@@ -245,7 +263,11 @@ impl Running {
         headers: &[(&str, &str)],
         body: Option<Vec<u8>>,
     ) -> Answer {
-        let mut request = self.client.request(method, url);
+        let client = match &self.operator {
+            Some(operator) if url.starts_with("https") => operator,
+            Some(_) | None => &self.client,
+        };
+        let mut request = client.request(method, url);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

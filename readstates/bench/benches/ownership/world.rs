@@ -66,7 +66,7 @@ pub(crate) fn engine_and_ownership(
         unix_clock: UnixClock::System,
         max_per_member: 1000,
     };
-    let ownership = Ownership::new(config, Arc::clone(&engine), ring, HttpPeers::new()?)?;
+    let ownership = Ownership::new(config, Arc::clone(&engine), ring, HttpPeers::new(None)?)?;
     Ok((engine, ownership))
 }
 
@@ -78,6 +78,7 @@ pub(crate) async fn members(count: usize) -> Result<Vec<Server>, Box<dyn Error>>
     for number in 0..count {
         let config = ServeConfig {
             listen: ListenConfig::free(Ipv4Addr::LOCALHOST.into(), false),
+            tls: None,
             store: StoreConfig::Memory,
             login: CqlLogin::default(),
             flush_interval: NEVER,
