@@ -2,10 +2,12 @@
 
 mod cli;
 mod limits;
+mod listen;
 mod ring;
 mod serve;
 
-pub use cli::{Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs};
+pub use cli::{CertificatesArgs, Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs};
 pub use limits::Limits;
+pub use listen::{ListenArgs, ListenConfig};
 pub use ring::{RingArgs, RingConfig, RingPlace};
 pub use serve::{ConfigError, ServeConfig, StoreConfig};
