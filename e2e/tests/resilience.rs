@@ -96,9 +96,9 @@ async fn consent(cluster: &Cluster, kind: &str, name: &str) -> Result<()> {
 #[tokio::test]
 async fn what_would_harm_a_cluster_is_refused_with_words_that_help() -> Result<()> {
     let cluster = World::chat().await?;
-    for (arguments, words) in [
+    let refusals: [(&[&str], &str); 6] = [
         (
-            &["rollout", "restart", "statefulset", "chat"][..],
+            &["rollout", "restart", "statefulset", "chat"],
             "delete one pod",
         ),
         (
@@ -124,7 +124,8 @@ async fn what_would_harm_a_cluster_is_refused_with_words_that_help() -> Result<(
             ],
             "operator alone",
         ),
-    ] {
+    ];
+    for (arguments, words) in refusals {
         let refusal = cluster.refused(arguments).await?;
         ensure!(refusal.contains(words), "{arguments:?}: {refusal}");
     }
