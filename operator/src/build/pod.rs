@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Capabilities, HTTPGetAction, NodeAffinity, NodeSelector, NodeSelectorRequirement,
-        NodeSelectorTerm, PersistentVolumeClaim, PersistentVolumeClaimSpec, PodAffinityTerm,
-        PodAntiAffinity, PodSecurityContext, Probe, SeccompProfile, SecurityContext,
-        TopologySpreadConstraint, VolumeMount, VolumeResourceRequirements, WeightedPodAffinityTerm,
+        Affinity, Capabilities, EmptyDirVolumeSource, HTTPGetAction, NodeAffinity, NodeSelector,
+        NodeSelectorRequirement, NodeSelectorTerm, PersistentVolumeClaim,
+        PersistentVolumeClaimSpec, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, Probe,
+        SeccompProfile, SecurityContext, TopologySpreadConstraint, Volume as PodVolume,
+        VolumeMount, VolumeResourceRequirements, WeightedPodAffinityTerm,
     },
     apimachinery::pkg::{
         apis::meta::v1::{LabelSelector, ObjectMeta},
@@ -192,5 +193,14 @@ pub(super) fn mount(name: &str, path: &str) -> VolumeMount {
         name: name.to_owned(),
         mount_path: path.to_owned(),
         ..VolumeMount::default()
+    }
+}
+
+/// A folder that lives as long as the pod.
+pub(super) fn empty(name: &str) -> PodVolume {
+    PodVolume {
+        name: name.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource::default()),
+        ..PodVolume::default()
     }
 }

@@ -201,6 +201,8 @@ impl Fleet {
         for name in new {
             let mut lease = Lease::default();
             lease.metadata.name = Some(name.clone());
+            lease.metadata.labels =
+                Some([("readstates.dev/ring".to_owned(), "chat".to_owned())].into());
             let params = PostParams::default();
             match leases.create(&params, &lease).await {
                 Ok(made) => leases.replace(&name, &params, &made).await.unwrap(),

@@ -1,5 +1,10 @@
 //! What the chart gives and refuses, as it is rendered (`hack/chart-test` holds the file to the
-//! templates): the operator's rights suffice, and nobody else scales a StatefulSet of the cache or the database.
+//! templates): the operator's rights suffice, and what it and cache pods write nobody else does.
+
+mod children;
+mod leases;
+mod rings;
+mod stateful_sets;
 
 use std::{
     path::PathBuf,
@@ -7,20 +12,22 @@ use std::{
 };
 
 use k8s_openapi::{
+    NamespaceResourceScope,
     api::{
         admissionregistration::v1::{
             MatchResources, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
         },
         apps::v1::StatefulSet,
+        coordination::v1::Lease,
+        policy::v1::PodDisruptionBudget,
         rbac::v1::{ClusterRole, ClusterRoleBinding},
     },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use readstates_operator_api::ReadStateCluster;
+use readstates_operator_api::{ReadStateCluster, ReadStateRing};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -30,6 +37,8 @@ use crate::{
 };
 
 pub(crate) const OPERATOR: &str = "system:serviceaccount:readstates-system:readstates-operator";
+const GARBAGE_COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
+const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
 
 /// The chart's objects of one kind, with the default values.
 fn rendered<K: DeserializeOwned>(kind: &str) -> Vec<K> {
@@ -44,159 +53,142 @@ fn rendered<K: DeserializeOwned>(kind: &str) -> Vec<K> {
     documents.filter_map(of_kind).collect()
 }
 
-async fn scale(client: Client, world: &World, set: &str, replicas: i32) -> Result<(), String> {
-    let sets: Api<StatefulSet> = Api::namespaced(client, &world.namespace);
-    let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-    let scaled = sets.patch_scale(set, &PatchParams::default(), &patch).await;
-    scaled.map(|_| ()).map_err(|error| error.to_string())
+/// Runs a test with a cluster of so many cache pods, and with the chart's policies in force in its namespace.
+fn with_policies(replicas: i32, test: impl AsyncFnOnce(&World)) {
+    with_world(async |world| {
+        running(&world, replicas).await;
+        let policies = Policies::enforce(&world).await;
+        test(&world).await;
+        policies.lift().await;
+    });
 }
 
-/// The chart's policy, in the namespace of one test.
-struct Policy {
-    name: String,
+/// The chart's policies, in the namespace of one test.
+struct Policies {
+    names: Vec<String>,
     policies: Api<ValidatingAdmissionPolicy>,
     bindings: Api<ValidatingAdmissionPolicyBinding>,
 }
 
-impl Policy {
-    /// Puts it in force, which is when it refuses to scale the StatefulSet `set` of so many: with these words.
-    async fn enforce(world: &World, set: &str, replicas: i32) -> (Self, String) {
-        // In this namespace only: other tests have theirs.
-        let name = format!("{}-replicas", world.namespace);
+impl Policies {
+    /// Puts them in force, which is when each of them refuses something.
+    async fn enforce(world: &World) -> Self {
         let policies: Api<ValidatingAdmissionPolicy> = Api::all(world.client.clone());
         let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(world.client.clone());
-        let mut policy =
-            rendered::<ValidatingAdmissionPolicy>("ValidatingAdmissionPolicy").remove(0);
-        policy.metadata.name = Some(name.clone());
-        let mut binding =
-            rendered::<ValidatingAdmissionPolicyBinding>("ValidatingAdmissionPolicyBinding")
-                .remove(0);
-        binding.metadata.name = Some(name.clone());
-        let spec = &mut binding.spec;
-        spec.policy_name.clone_from(&name);
-        let here = json!({ "namespaceSelector": {
-            "matchLabels": { "kubernetes.io/metadata.name": world.namespace },
-        } });
-        spec.match_resources = Some(serde_json::from_value::<MatchResources>(here).unwrap());
+        // In this namespace only: other tests have theirs.
+        let named = |name: &str| format!("{}-{name}", world.namespace);
         let params = PostParams::default();
-        policies.create(&params, &policy).await.unwrap();
-        bindings.create(&params, &binding).await.unwrap();
-        let policy = Self {
-            name,
+        let mut names = Vec::new();
+        for mut policy in rendered::<ValidatingAdmissionPolicy>("ValidatingAdmissionPolicy") {
+            let name = named(&policy.metadata.name.unwrap());
+            policy.metadata.name = Some(name.clone());
+            policies.create(&params, &policy).await.unwrap();
+            names.push(name);
+        }
+        let kind = "ValidatingAdmissionPolicyBinding";
+        for mut binding in rendered::<ValidatingAdmissionPolicyBinding>(kind) {
+            binding.metadata.name = Some(named(&binding.metadata.name.unwrap()));
+            binding.spec.policy_name = named(&binding.spec.policy_name);
+            let here = json!({ "namespaceSelector": {
+                "matchLabels": { "kubernetes.io/metadata.name": world.namespace },
+            } });
+            binding.spec.match_resources =
+                Some(serde_json::from_value::<MatchResources>(here).unwrap());
+            bindings.create(&params, &binding).await.unwrap();
+        }
+        until_refused(async || rehearse_delete::<StatefulSet>(world, "chat").await).await;
+        until_refused(async || rehearse_delete::<ReadStateRing>(world, "chat").await).await;
+        until_refused(async || rehearse_delete::<PodDisruptionBudget>(world, "chat").await).await;
+        until_refused(async || {
+            let mut lease = Lease::default();
+            lease.metadata.name = Some("probe".to_owned());
+            lease.metadata.labels =
+                Some([("readstates.dev/ring".to_owned(), "chat".to_owned())].into());
+            let rehearsed = PostParams {
+                dry_run: true,
+                ..PostParams::default()
+            };
+            said(world.api::<Lease>().create(&rehearsed, &lease).await)
+        })
+        .await;
+        Self {
+            names,
             policies,
             bindings,
-        };
-        // The API server takes a moment to know it. What it lets through meanwhile is taken back by whom it always
-        // lets: refused to somebody else it would stay, and to scale to what is there already is refused to nobody.
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(90) {
-            if let Err(words) = scale(world.client.clone(), world, set, 5).await {
-                return (policy, words);
-            }
-            scale(world.operator(), world, set, replicas).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("{set} can be scaled by everybody");
     }
 
     async fn lift(self) {
         let params = DeleteParams::default();
-        self.policies.delete(&self.name, &params).await.unwrap();
-        self.bindings.delete(&self.name, &params).await.unwrap();
+        for name in self.names {
+            self.policies.delete(&name, &params).await.unwrap();
+            self.bindings.delete(&name, &params).await.unwrap();
+        }
     }
 }
 
-#[test]
-fn nobody_but_the_operator_scales_a_cache_stateful_set() {
-    with_world(async |world| {
-        running(&world, 2).await;
-        let (policy, refused) = Policy::enforce(&world, "chat", 2).await;
-        assert!(
-            refused.contains("use kubectl scale readstatecluster chat"),
-            "{refused}"
-        );
-        let by_spec = async |patch: Value| {
-            let sets = world.api::<StatefulSet>();
-            let patch = Patch::Merge(patch);
-            sets.patch("chat", &PatchParams::default(), &patch).await
-        };
-        let patched = by_spec(json!({ "spec": { "replicas": 0 } }))
-            .await
-            .unwrap_err();
-        assert!(
-            patched
-                .to_string()
-                .contains("kubectl scale readstatecluster chat"),
-            "{patched}"
-        );
-        // Taking labels off does not help, and is put back.
-        let bare = json!({ "metadata": { "labels": null } });
-        by_spec(bare).await.unwrap();
-        let scaled = scale(world.client.clone(), &world, "chat", 5).await;
-        assert!(scaled.is_err());
-        // What is no number of pods is nobody's business here.
-        by_spec(json!({ "metadata": { "annotations": { "a": "b" } } }))
-            .await
-            .unwrap();
-        // The status is written all the time.
-        world.settle().await;
-
-        let operator = world.operator();
-        scale(operator.clone(), &world, "chat", 5).await.unwrap();
-        scale(operator, &world, "chat", 2).await.unwrap();
-        policy.lift().await;
-    });
+/// The API server takes a moment to know a policy.
+async fn until_refused(attempt: impl AsyncFn() -> Result<(), String>) {
+    let began = Instant::now();
+    while attempt().await.is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(90), "never in force");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
-#[test]
-fn nobody_but_the_operator_scales_a_rack() {
-    with_world(async |world| {
-        running(&world, 1).await;
-        let (policy, refused) = Policy::enforce(&world, "chat-db-a", 1).await;
-        assert!(
-            refused.contains("change the members of the rack in the ReadStateCluster"),
-            "{refused}"
-        );
-        let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
-        let sets = world.api::<StatefulSet>();
-        let patched = sets
-            .patch("chat-db-a", &PatchParams::default(), &none)
-            .await;
-        let words = patched.unwrap_err().to_string();
-        assert!(words.contains("has given its data away"), "{words}");
-        // Others' StatefulSets are nobody's business here.
-        world.settle().await;
-        let mut theirs = world.get::<StatefulSet>("chat-db-a").await;
-        theirs.metadata = ObjectMeta {
-            name: Some("theirs".to_owned()),
-            ..ObjectMeta::default()
-        };
-        sets.create(&PostParams::default(), &foreign(theirs))
-            .await
-            .unwrap();
-        scale(world.client.clone(), &world, "theirs", 3)
-            .await
-            .unwrap();
-
-        let operator = world.operator();
-        scale(operator.clone(), &world, "chat-db-a", 5)
-            .await
-            .unwrap();
-        scale(operator, &world, "chat-db-a", 1).await.unwrap();
-        policy.lift().await;
-    });
+/// Asks to delete, without it being done.
+async fn rehearse_delete<K>(world: &World, name: &str) -> Result<(), String>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
+{
+    let rehearsed = DeleteParams {
+        dry_run: true,
+        ..DeleteParams::default()
+    };
+    said(world.api::<K>().delete(name, &rehearsed).await)
 }
 
-/// A StatefulSet like this one of pods that are not of ours.
-fn foreign(mut set: StatefulSet) -> StatefulSet {
-    let spec = set.spec.as_mut().unwrap();
-    let labels = Some([("app".to_owned(), "theirs".to_owned())].into());
-    spec.selector.match_labels.clone_from(&labels);
-    spec.template.metadata = Some(ObjectMeta {
-        labels,
-        ..ObjectMeta::default()
-    });
-    set
+/// What the API server said to a write, by whom and of what kind it was.
+fn said<T>(answer: kube::Result<T>) -> Result<(), String> {
+    answer.map(|_| ()).map_err(|error| error.to_string())
+}
+
+async fn patch<K>(client: Client, world: &World, name: &str, patch: Value) -> Result<(), String>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
+{
+    let api: Api<K> = Api::namespaced(client, &world.namespace);
+    let patch = Patch::Merge(patch);
+    said(api.patch(name, &PatchParams::default(), &patch).await)
+}
+
+async fn delete<K>(client: Client, world: &World, name: &str) -> Result<(), String>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
+{
+    let api: Api<K> = Api::namespaced(client, &world.namespace);
+    said(api.delete(name, &DeleteParams::default()).await)
+}
+
+/// The annotation by which a person consents.
+fn allowed() -> Value {
+    json!({ "metadata": { "annotations": { "readstates.dev/allow-deletion": "true" } } })
+}
+
+/// Whether it was refused with these words.
+#[track_caller]
+fn assert_refused(answer: Result<(), String>, words: &str) {
+    let error = answer.unwrap_err();
+    assert!(error.contains(words), "{words}: {error}");
 }
 
 /// From here on the operator has the rights that the chart gives it by default.
@@ -226,6 +218,7 @@ fn the_operator_needs_no_more_rights_than_the_chart_gives_it() {
     with_world(async |world| {
         let world = with_the_charts_rights(world).await;
         running(&world, 3).await;
+        let policies = Policies::enforce(&world).await;
         resize(&world, 2).await;
         until_done(&world).await;
         let mut next = crate::chat::cluster(3);
@@ -233,5 +226,26 @@ fn the_operator_needs_no_more_rights_than_the_chart_gives_it() {
         world.replace(next).await.unwrap();
         let chat: ReadStateCluster = until_done(&world).await;
         assert_eq!(chat.status.unwrap().cache, "3/3");
+        policies.lift().await;
     });
+}
+
+#[test]
+fn no_administrator_of_a_namespace_deletes_rings() {
+    let roles = rendered::<ClusterRole>("ClusterRole");
+    let mut aggregated = 0;
+    for role in roles {
+        let labels = role.metadata.labels.unwrap_or_default();
+        if !labels.keys().any(|l| l.contains("aggregate-to")) {
+            continue;
+        }
+        aggregated += 1;
+        for rule in role.rules.unwrap_or_default() {
+            let rings = rule.resources.unwrap_or_default();
+            if rings.iter().any(|r| r.starts_with("readstaterings")) {
+                assert_eq!(rule.verbs, ["get", "list", "watch"]);
+            }
+        }
+    }
+    assert_eq!(aggregated, 2);
 }

@@ -116,9 +116,27 @@ impl World {
 
     /// A client that goes by the operator's name, with all rights.
     pub(crate) fn operator(&self) -> Client {
+        self.almighty(crate::policy::OPERATOR)
+    }
+
+    /// A client that goes by this name, with all rights.
+    pub(crate) fn almighty(&self, user: &str) -> Client {
         let mut config = self.config.clone();
-        config.auth_info.impersonate = Some(crate::policy::OPERATOR.to_owned());
+        config.auth_info.impersonate = Some(user.to_owned());
         config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
+        Client::try_from(config).unwrap()
+    }
+
+    /// A client with the rights of this account of the namespace.
+    pub(crate) fn account(&self, name: &str) -> Client {
+        let user = format!("system:serviceaccount:{}:{name}", self.namespace);
+        acting_as(&self.config, &user)
+    }
+
+    /// A client that shows this token.
+    pub(crate) fn bearer(&self, token: String) -> Client {
+        let mut config = self.config.clone();
+        config.auth_info.token = Some(token.into());
         Client::try_from(config).unwrap()
     }
 

@@ -29,6 +29,8 @@ const TOKEN: &str = "agent-token";
 const TOKEN_PATH: &str = "/etc/readstates/agent";
 const NODES: &str = "nodes";
 const NODES_PATH: &str = "/etc/readstates/nodes";
+/// For JVMs.
+pub(super) const TEMPORARY: (&str, &str) = ("tmp", "/tmp");
 
 /// Shell that waits for nothing: the start file is there, and the data where it should be, or the container ends.
 /// `script` ends with `exec`.
@@ -147,10 +149,15 @@ pub(super) fn containers(
         ),
         ..common(cluster, "prepare")
     };
-    let (image, read_only_root, memory) = match place.database.engine {
+    let mut own_mounts = mounts(engine, place, true);
+    let (image, memory) = match place.database.engine {
         // `nodetool` is a JVM of its own, now and then.
-        Engine::Cassandra => (&place.database.image, false, "384Mi"),
-        Engine::Scylla => (&cluster.agent_image, true, "64Mi"),
+        Engine::Cassandra => {
+            let (name, path) = TEMPORARY;
+            own_mounts.push(pod::mount(name, path));
+            (&place.database.image, "384Mi")
+        }
+        Engine::Scylla => (&cluster.agent_image, "64Mi"),
     };
     let serve = Container {
         command: Some(vec![format!("{RUN_PATH}/agent")]),
@@ -164,9 +171,9 @@ pub(super) fn containers(
         // A sidecar: starts before the database, ends after it.
         restart_policy: Some("Always".to_owned()),
         resources: Some(resources(place, "64Mi", memory)),
-        security_context: Some(pod::restricted_container(read_only_root)),
+        security_context: Some(pod::restricted_container(true)),
         ports: Some(vec![ports::container(AGENT, ports::AGENT)]),
-        volume_mounts: Some(mounts(engine, place, true)),
+        volume_mounts: Some(own_mounts),
         ..common(cluster, AGENT)
     };
     vec![prepare, serve]

@@ -35,10 +35,17 @@ fn tls() -> String {
 
 const PEM: &str = "org.apache.cassandra.security.PEMBasedSslContextFactory";
 
+/// The image writes its settings into the folder that it brings them in, and its root cannot be written. So it is
+/// given a copy of them: the entrypoint, the server and its tools go by the variable.
+const SETTINGS: &str = "\
+cp -R -f \"${CASSANDRA_CONF:-/etc/cassandra}/.\" /run/cassandra || exit 1
+export CASSANDRA_CONF=/run/cassandra
+";
+
 /// The settings of the official image have a password for a keystore, and no property can take it away: with one,
 /// Cassandra would take the key for encrypted. The lines mean nothing else here: between nodes there is no TLS.
 const NO_PASSWORD: &str = "\
-settings=${CASSANDRA_CONF:-/etc/cassandra}/cassandra.yaml
+settings=$CASSANDRA_CONF/cassandra.yaml
 if [ -e \"$settings\" ]; then sed -i '/^ *keystore_password:/d' \"$settings\" || exit 1; fi
 ";
 
@@ -76,11 +83,10 @@ impl Members for Cassandra {
             command: Some(agent::start_with(
                 place,
                 self.data_path(),
-                &format!("{edit}exec docker-entrypoint.sh cassandra -f"),
+                &format!("{SETTINGS}{edit}exec docker-entrypoint.sh cassandra -f"),
             )),
             env: Some(vars),
-            // The image writes its settings below /etc/cassandra when it starts.
-            security_context: Some(pod::restricted_container(false)),
+            security_context: Some(pod::restricted_container(true)),
             ..Container::default()
         }
     }
@@ -95,6 +101,15 @@ impl Members for Cassandra {
 
     fn security(&self) -> PodSecurityContext {
         pod::restricted(USER)
+    }
+
+    /// Settings, logs beside those on standard output, and native libraries that the JVM unpacks.
+    fn scratch(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("settings", "/run/cassandra"),
+            ("logs", "/var/log/cassandra"),
+            agent::TEMPORARY,
+        ]
     }
 
     fn ports(&self) -> Vec<ContainerPort> {
@@ -129,3 +144,6 @@ fn heap(place: &Place<'_>) -> Option<Heap> {
         young_mib: max_mib / 4,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,6 +72,9 @@ trait Members {
     /// Which user it runs as, and with which rights.
     fn security(&self) -> PodSecurityContext;
 
+    /// Folders that it writes besides its data, by the volume's name: for as long as the pod lives.
+    fn scratch(&self) -> &'static [(&'static str, &'static str)];
+
     /// Ports of its own, beside CQL and the one between members.
     fn ports(&self) -> Vec<ContainerPort>;
 
@@ -275,6 +278,7 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Members, place: &Place<'_>)
             agent::volumes(cluster)
                 .into_iter()
                 .chain(config.as_ref().map(|_| config_volume(place)))
+                .chain(engine.scratch().iter().map(|(name, _)| pod::empty(name)))
                 .chain(disk_volumes.into_iter().flatten())
                 .chain(certificates.volumes)
                 .collect(),
@@ -321,6 +325,8 @@ fn container(
     own_ports.extend(engine.ports());
     let mut mounts = vec![agent::data_mount(engine, place), agent::run_mount()];
     mounts.extend(certificates);
+    let scratch = engine.scratch().iter();
+    mounts.extend(scratch.map(|(name, path)| pod::mount(name, path)));
     mounts.extend(config.map(|c| VolumeMount {
         sub_path: Some(c.file.to_owned()),
         read_only: Some(true),
