@@ -85,6 +85,7 @@ async fn a_blank_disk_waits_for_the_order_that_is_meant_for_its_pod() {
         report(&pod).await,
         Report {
             pod_uid: "uid-1".to_owned(),
+            identity: None,
             phase: Phase::Waiting { disk: Disk::Blank },
         }
     );
