@@ -128,3 +128,76 @@ impl Listener for Operators {
         Ok(self.address)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::SystemTime;
+
+    use readstates_identity::{Authority, ClusterName};
+
+    use super::*;
+
+    /// A cluster of its own, with a folder of the agent's certificates.
+    pub(crate) struct Cluster {
+        authority: Authority,
+        name: ClusterName,
+    }
+
+    impl Cluster {
+        pub(crate) fn new() -> Self {
+            let name: ClusterName = "chat.talk".parse().unwrap();
+            let day = Duration::from_hours(24);
+            let authority = Authority::new(&name, SystemTime::now(), day).unwrap();
+            Self { authority, name }
+        }
+
+        pub(crate) fn pems(&self, role: Role) -> Pems {
+            let day = Duration::from_hours(24);
+            let issued = self.authority.issue(role, &self.name, SystemTime::now(), day);
+            issued.unwrap()
+        }
+
+        /// Writes the agent's files.
+        pub(crate) fn write(&self, folder: &Path) {
+            let Pems {
+                ca,
+                certificate,
+                key,
+            } = self.pems(Role::Agent);
+            std::fs::create_dir_all(folder).unwrap();
+            for (file, text) in [("ca.crt", ca), ("tls.crt", certificate), ("tls.key", key)] {
+                std::fs::write(folder.join(file), text).unwrap();
+            }
+        }
+
+        /// A client that shows a certificate of this role to agents.
+        pub(crate) fn client(&self, role: Role) -> reqwest::Client {
+            let identity = Identity::new(self.pems(role)).unwrap();
+            let tls = identity.client_config(Role::Agent).unwrap();
+            let client = reqwest::Client::builder().no_proxy();
+            client.tls_backend_preconfigured(tls).build().unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn the_operator_of_this_cluster_is_heard_and_nobody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = Cluster::new();
+        cluster.write(folder.path());
+        let agent = identity(folder.path()).unwrap();
+        let operators = listen("127.0.0.1:0".parse().unwrap(), &agent).await.unwrap();
+        let address = operators.local_addr().unwrap();
+        let app = axum::Router::new().route("/", axum::routing::get(async || "ok"));
+        tokio::spawn(async move { axum::serve(operators, app).await });
+        let url = format!("https://{address}/");
+        let heard = async |client: reqwest::Client| client.get(&url).send().await.is_ok();
+        assert!(heard(cluster.client(Role::Operator)).await);
+        assert!(!heard(cluster.client(Role::Member)).await);
+        assert!(!heard(Cluster::new().client(Role::Operator)).await);
+        let nobody = reqwest::Client::builder().no_proxy().build().unwrap();
+        let plain = nobody.get(format!("http://{address}/")).send().await;
+        assert!(plain.is_err());
+        // None of these keeps the operator away.
+        assert!(heard(cluster.client(Role::Operator)).await);
+    }
+}
