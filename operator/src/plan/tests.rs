@@ -3,7 +3,7 @@ mod certificates;
 use std::time::Duration;
 
 use super::{
-    JobToDelete, NodesStep, Plan, RackStep, SchemaFailed, SecretsToMake, Template, WaitingOn,
+    JobToDelete, Plan, RackStep, SchemaFailed, SecretsToMake, Template, WaitingOn,
 };
 use crate::{
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, now, scene},
