@@ -27,6 +27,8 @@ pub enum ConditionType {
     /// Slots were taken over from a process that ended without handing them on, so that what it
     /// acknowledged in its last flush interval may be lost. Until who took them is restarted.
     TakenOver,
+    /// A certificate expires within two weeks and has not been renewed.
+    CertificatesExpiring,
 }
 
 /// Three-valued: what was not seen is unknown.
@@ -103,6 +105,17 @@ pub enum Reason {
     CertificateInvalid,
     /// A certificate is to be made by cert-manager, and there is no way to it.
     CertManagerMissing,
+    /// Waiting for the Secrets by which the processes of the cluster prove what they are.
+    IdentityPending,
+    /// A certificate authority takes the place of another: waiting for pods to trust or use the new one.
+    IdentityRotating,
+    /// Waiting for this machine's clock and the API server's to agree before certificates are issued.
+    ClockWrong,
+    /// A certificate expires soon.
+    ExpiresSoon,
+    /// A cache pod of an earlier release, which pods of this one take nothing from, writes what it holds and
+    /// stops.
+    DrainingCold,
     /// Waiting for cache pods to write what they hold and stop.
     CacheStopping,
     /// Waiting for cache pods to become ready.
@@ -234,6 +247,7 @@ impl ConditionType {
             Self::RequiresUpdate => "RequiresUpdate",
             Self::SuperDisksHealthy => "SuperDisksHealthy",
             Self::TakenOver => "TakenOver",
+            Self::CertificatesExpiring => "CertificatesExpiring",
         }
     }
 }
@@ -291,6 +305,11 @@ impl Reason {
             Self::CertificatePending => "CertificatePending",
             Self::CertificateInvalid => "CertificateInvalid",
             Self::CertManagerMissing => "CertManagerMissing",
+            Self::IdentityPending => "IdentityPending",
+            Self::IdentityRotating => "IdentityRotating",
+            Self::ClockWrong => "ClockWrong",
+            Self::ExpiresSoon => "ExpiresSoon",
+            Self::DrainingCold => "DrainingCold",
             Self::CacheStopping => "CacheStopping",
             Self::CacheNotReady => "CacheNotReady",
             Self::UnsafeToStop => "UnsafeToStop",

@@ -10,6 +10,7 @@
 //! but where anything is to be done after it, everything is.
 
 mod credentials;
+mod identity;
 mod members;
 mod nodes;
 mod unchanged;
@@ -24,7 +25,11 @@ use kube::{
 use readstates_operator_api::{ReadStateCluster, ReadStateRing, labels};
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use self::{credentials::make_secrets, nodes::carry_out};
+pub use self::{
+    credentials::make_secrets,
+    identity::{provide_identity, write_identity},
+    nodes::carry_out,
+};
 use crate::{
     build::{Object, fingerprint},
     error::Error,

@@ -7,10 +7,11 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
+use readstates_identity::Role;
 use readstates_operator_api::labels::{self, Component};
 
 use super::{
-    env,
+    env, identity,
     pod::{self, Patience},
     ports, service_account, store,
 };
@@ -66,7 +67,10 @@ pub(super) fn stateful_set(cluster: &ValidatedCluster, replicas: i32) -> Statefu
 
 fn pod_spec(cluster: &ValidatedCluster) -> PodSpec {
     let selector = cluster.id.selector(Component::Cache);
-    let access = store::access(cluster);
+    let mut access = store::access(cluster);
+    let (volume, mount) = identity::volume(cluster, Role::Member);
+    access.volumes.push(volume);
+    access.mounts.push(mount);
     let some = |v: Vec<_>| Some(v).filter(|v: &Vec<_>| !v.is_empty());
     let placement = &cluster.cache.placement;
     PodSpec {
@@ -82,7 +86,7 @@ fn pod_spec(cluster: &ValidatedCluster) -> PodSpec {
         priority_class_name: placement.priority_class.clone(),
         affinity: Some(pod::affinity(pod::apart_if_possible(&selector), None)),
         topology_spread_constraints: Some(vec![pod::over_zones(&selector)]),
-        volumes: Some(access.volumes.clone()).filter(|v| !v.is_empty()),
+        volumes: Some(access.volumes.clone()),
         containers: vec![container(cluster, access)],
         ..PodSpec::default()
     }
@@ -105,14 +109,16 @@ fn container(cluster: &ValidatedCluster, access: store::Access) -> Container {
         ),
         env: Some(environment(cluster).into_iter().chain(access.env).collect()),
         ports: Some(vec![
-            ports::container(ports::HTTP_NAME, ports::HTTP),
+            ports::container(ports::API_NAME, ports::HTTP),
             ports::container(ports::ADMIN_NAME, ports::ADMIN),
+            ports::container(ports::MEMBERS_NAME, ports::MEMBERS),
+            ports::container(ports::WATCH_NAME, ports::WATCH),
         ]),
         resources: Some(cluster.cache.resources.clone()),
         security_context: Some(pod::restricted_container(true)),
         startup_probe: Some(pod::http_probe(
             "/livez",
-            ports::HTTP_NAME,
+            ports::WATCH_NAME,
             Patience {
                 period_seconds: 2,
                 failures: 60,
@@ -120,7 +126,7 @@ fn container(cluster: &ValidatedCluster, access: store::Access) -> Container {
         )),
         liveness_probe: Some(pod::http_probe(
             "/livez",
-            ports::HTTP_NAME,
+            ports::WATCH_NAME,
             Patience {
                 period_seconds: 10,
                 failures: 6,
@@ -128,14 +134,14 @@ fn container(cluster: &ValidatedCluster, access: store::Access) -> Container {
         )),
         readiness_probe: Some(pod::http_probe(
             "/readyz",
-            ports::HTTP_NAME,
+            ports::WATCH_NAME,
             Patience {
                 period_seconds: 3,
                 failures: 2,
             },
         )),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-        volume_mounts: Some(mounts).filter(|m| !m.is_empty()),
+        volume_mounts: Some(mounts),
         ..Container::default()
     }
 }
@@ -158,6 +164,12 @@ fn environment(cluster: &ValidatedCluster) -> Vec<EnvVar> {
         env::value(env::RING_NAME, id.cache()),
         env::value(env::LISTEN, format!("0.0.0.0:{}", ports::HTTP)),
         env::value(env::ADMIN_LISTEN, format!("0.0.0.0:{}", ports::ADMIN)),
+        env::value(
+            env::MEMBERS_LISTEN,
+            format!("0.0.0.0:{}", ports::MEMBERS),
+        ),
+        env::value(env::WATCH_LISTEN, format!("0.0.0.0:{}", ports::WATCH)),
+        env::value(env::MEMBERS_TLS_DIR, identity::PATH),
         env::value(env::STORE, store::url(cluster)),
         env::value(
             env::FLUSH_INTERVAL,

@@ -5,6 +5,7 @@ mod cache;
 mod certificate;
 mod database;
 pub mod env;
+mod identity;
 mod network_policy;
 mod pod;
 mod pod_disruption_budget;
@@ -33,6 +34,8 @@ pub const AGENT: &str = "agent";
 pub const DISK: &str = "disk";
 /// Name of the container that minds it.
 pub const DISK_AGENT: &str = "disk-agent";
+/// Name of the volume with the certificates by which a pod proves what it is.
+pub const IDENTITY: &str = "identity";
 
 pub use self::{
     database::{rack, template_hash, update_name},
@@ -83,6 +86,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         hold_evictions,
         certificate,
         secrets: _,
+        identity: _,
         jobs_to_delete: _,
         waiting: _,
         problem: _,
@@ -92,6 +96,8 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         let wanted = certificate::certificate(cluster);
         out.extend(wanted.map(Box::new).map(Object::Certificate));
     }
+    let asked = identity::certificates(cluster).into_iter();
+    out.extend(asked.map(Box::new).map(Object::Certificate));
     if let Store::Managed(database) = &cluster.store {
         out.extend([
             Object::ServiceAccount(Box::new(service_account::of(cluster, Component::Database))),
