@@ -24,6 +24,7 @@ pub fn cassandra_spec() -> ReadStateClusterSpec {
         image_pull_policy: None,
         image_pull_secrets: None,
         cache: cache(),
+        identity: None,
         database: DatabaseSpec {
             engine: Some(Engine::Cassandra),
             replication_factor: Some(1),
