@@ -1,6 +1,7 @@
 //! The command line and the environment, and what is made of them: values that need no more checks.
 
 mod cli;
+mod cql;
 mod limits;
 mod listen;
 mod ring;
