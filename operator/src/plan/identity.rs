@@ -385,3 +385,6 @@ fn holders(world: &World) -> impl Iterator<Item = Holder<'_>> {
     });
     members.chain(agents)
 }
+
+#[cfg(test)]
+mod tests;
