@@ -39,6 +39,7 @@ pub(in crate::build) fn all(cluster: &ValidatedCluster) -> Vec<Object> {
     let plan = Plan {
         racks: vec![rack("a"), rack("b")],
         schema_job: true,
+        ask_identity: true,
         cache: Some(CachePlan {
             ring: Some(4),
             replicas: cluster.replicas,

@@ -66,17 +66,21 @@ fn a_new_cluster_gets_an_authority_and_then_a_certificate_for_each_role() {
 #[test]
 fn a_certificate_is_renewed_at_two_thirds_of_its_time_and_by_no_clock_that_is_behind() {
     let scene = chat();
-    let issue = [IdentityStep::Issue(Role::Member), IdentityStep::Issue(Role::Operator)];
+    let none: &[IdentityStep] = &[];
+    let issue: &[IdentityStep] = &[
+        IdentityStep::Issue(Role::Member),
+        IdentityStep::Issue(Role::Operator),
+    ];
     // Both were issued a day ago.
     for (days, expected) in [
-        (-400, &[][..]),
-        (-2, &[][..]),
-        (0, &[]),
-        (58, &[]),
-        (60, &issue),
-        (89, &issue),
+        (-400, none),
+        (-2, none),
+        (0, none),
+        (58, none),
+        (60, issue),
+        (89, issue),
         // It is over, and its authority is not.
-        (400, &issue),
+        (400, issue),
     ] {
         let at = now() + jiff::SignedDuration::from_hours(24 * days);
         assert_eq!(steps(&scene, at), expected, "{days} days from now");
@@ -127,6 +131,7 @@ fn begun() -> Scene {
     for leaf in [&mut scene.world.identity.member, &mut scene.world.identity.operator] {
         if let Found::Known { content, .. } = leaf {
             content.trusted = both();
+            content.written = Some(now() - Duration::from_mins(10));
         }
     }
     assert_eq!(steps(&scene, now()), []);
@@ -203,6 +208,33 @@ fn what_is_somebody_elses_is_left_alone_and_told() {
     let words = plan.waiting.unwrap().to_string();
     let expected = "Secret chat-member-tls exists already and belongs to Deployment web";
     assert!(words.starts_with(expected), "{words}");
+}
+
+#[test]
+fn cert_manager_is_asked_where_it_is_there_and_the_names_are_free() {
+    let spec = format!("identity: {{ issuerRef: {{ name: ours }} }}{CASSANDRA}");
+    let with = |change: fn(&mut IdentitySeen)| {
+        let mut scene = scene(&spec);
+        scene.world.identity = IdentitySeen::default();
+        change(&mut scene.world.identity);
+        assert_eq!(steps(&scene, now()), []);
+        let plan = scene.plan();
+        (plan.ask_identity, plan.waiting.map(|w| w.reason().to_string()).unwrap())
+    };
+    let is = |reason: &str| (true, reason.to_owned());
+    assert_eq!(with(|_| ()), is("CertificatePending"));
+    let foreign = with(|seen| seen.agent = Found::Foreign { owner: None });
+    assert!(!foreign.0, "{foreign:?}");
+    let none = with(|seen| seen.no_manager = Some("install cert-manager".to_owned()));
+    assert_eq!(none, (false, "CertManagerMissing".to_owned()));
+    // What it has made is used, and it is asked on: it renews.
+    let made = with(|seen| {
+        *seen = IdentitySeen {
+            authority: Found::default(),
+            ..identity()
+        };
+    });
+    assert_eq!(made, is("DatabaseNotReady"));
 }
 
 /// What a process has read: its certificate, who issued it, and whom it trusts.
