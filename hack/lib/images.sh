@@ -7,7 +7,7 @@
 PROGRAMS=(operator readstates superdisk)
 CASSANDRA_SOURCE=$ROOT/hack/cassandra
 
-# A folder of their own: in the profile's, the tests' builds of them, which have more features, take their place.
+# A folder of their own: a build of another command, with other features, may take their place in the profile's.
 programs_folder() { echo "$CARGO_TARGET_DIR/programs"; }
 
 # One tag for the three images of ours: they are one release.
