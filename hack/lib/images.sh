@@ -7,7 +7,7 @@
 PROGRAMS=(operator readstates superdisk)
 CASSANDRA_SOURCE=$ROOT/hack/cassandra
 
-# A folder of their own: in the profile's, the tests' builds of them, which have more features, take their place.
+# A folder of their own: a build of another command, with other features, may take their place in the profile's.
 programs_folder() { echo "$CARGO_TARGET_DIR/programs"; }
 
 # One tag for the three images of ours: they are one release.
@@ -28,9 +28,11 @@ programs_run_in_base_image() {
     [ -n "$libc" ] && [ "$libc" -le 36 ]
 }
 
+# For images; where they would not run in them, they are compiled in an image.
+compile_image_programs() { ! programs_run_in_base_image || compile_programs; }
+
 compile_programs() {
     claim_target_folder
-    if ! programs_run_in_base_image; then return 0; fi
     cargo build --manifest-path "$ROOT/Cargo.toml" --profile "$CHECKED_PROFILE" --locked --bins
     install -D --strip --target-directory "$(programs_folder)" "${PROGRAMS[@]/#/$CARGO_TARGET_DIR/$CHECKED_PROFILE/}"
 }

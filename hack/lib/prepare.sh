@@ -23,7 +23,7 @@ prepare_clients() {
 }
 
 prepare_images() {
-    step "programs compiled" compile_programs
+    step "programs compiled" compile_image_programs
     step "images" build_images
     step "Cassandra image" build_cassandra_image
 }

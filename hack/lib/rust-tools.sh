@@ -23,6 +23,6 @@ tests_of() {
     shift 3
     local of=(--package "$package")
     [ "${WORKSPACE_COMPILED:-no}" = no ] || of=(--workspace)
-    cargo nextest run --locked --cargo-profile "$CHECKED_PROFILE" --profile "$profile" "${of[@]}" \
+    cargo nextest run --locked --profile "$profile" "${of[@]}" \
         --filterset "package($package) & ($filter)" "$@"
 }

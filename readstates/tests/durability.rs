@@ -23,6 +23,7 @@ use readstates::{
 };
 use readstates_ring::Stamp;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 #[tokio::test]
 async fn a_stop_writes_everything_and_a_start_finds_it() {
@@ -221,9 +222,12 @@ async fn changes_that_are_made_during_a_stop_are_written_or_refused_never_lost()
     let store = Arc::new(MemoryStore::default());
     let member = on(store.clone(), config(SOON)).await;
     let url = member.url("");
+    // Those of whom a first message was acknowledged.
+    let begun = Arc::new(Semaphore::new(0));
     // Asks until it is refused, and returns the last message that was acknowledged.
     let asking = (1..=20_u64).map(|user| {
         let path = format!("{url}/v1/users/{user}/read-states/10/ack");
+        let begun = Arc::clone(&begun);
         tokio::spawn(async move {
             let client = reqwest::Client::new();
             let mut last = 0;
@@ -233,12 +237,15 @@ async fn changes_that_are_made_during_a_stop_are_written_or_refused_never_lost()
                     Ok(answer) if answer.status() == 200 => last = message,
                     Ok(_) | Err(_) => break,
                 }
+                if message == 1 {
+                    begun.add_permits(1);
+                }
             }
             (user, last)
         })
     });
     let asking: Vec<_> = asking.collect();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    drop(begun.acquire_many(20).await.unwrap());
     assert_eq!(member.stop().await.unwritten_users, 0);
     let acknowledged = join_all(asking).await;
     let again = on(store, config(SOON)).await;

@@ -263,8 +263,8 @@ async fn the_slots_of_a_dead_member_are_taken_once_its_lease_is_over_and_no_vers
         first.ack(user, 10, 2).await;
     }
     let versions: Vec<u64> = join_all((1..=20).map(|user| first.version(user))).await;
-    first.server.crash().await;
     let died = std::time::Instant::now();
+    first.server.crash().await;
     let status = second
         .until("the owner of all", |status| {
             status["ownership"]["owned"] == 1024

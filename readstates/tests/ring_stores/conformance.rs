@@ -10,7 +10,7 @@ use tokio::time::timeout;
 /// 2026-11-21, about.
 const NOW: i64 = 1_795_000_000_000_000;
 /// Longer than any watch lags that works.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Checks a ring that nobody has used yet; `open` makes a member's own way to it.
 pub(crate) async fn conforms<S: RingStore>(open: impl AsyncFn() -> Arc<S>) {
