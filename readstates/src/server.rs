@@ -15,21 +15,23 @@ use std::{
 use rand::Rng;
 use readstates_ring::record::RecordError;
 use tokio::{sync::watch, task::JoinHandle};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
+    access::{Access, AccessError},
     cache::Process,
     clock::UnixClock,
     config::{RingConfig, ServeConfig, StoreConfig},
     engine::Engine,
     forward::{Forwarder, ForwarderError},
     health::Health,
-    http::{self, App, Port},
+    http::{self, ApiTls, App, Port},
     metrics::Metrics,
     ownership::{
         HttpPeers, LeaseClock, Ownership, OwnershipConfig, Peers,
         store::{FileRing, KubernetesRing, MemoryRing, RingStore, RingStoreError},
     },
-    store::{CqlStore, EmbeddedStore, MemoryStore, OpenError, Store},
+    store::{CqlStore, EmbeddedStore, MemoryStore, OpenError, Store, TlsFile, TlsFileError},
     workers::{CLOSE_TIMEOUT, ListenError, Workers},
 };
 
@@ -41,6 +43,17 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The callers of the access file cannot be admitted.
+    #[error("--access")]
+    Access(#[from] AccessError),
+    /// A file of TLS on the API port cannot be used.
+    #[error("{flag}")]
+    Tls {
+        /// The flag that names the file.
+        flag: &'static str,
+        /// The file, and what is wrong with it.
+        source: TlsFileError,
+    },
     /// There are no threads.
     #[error("failed to start the threads that answer clients")]
     Workers(#[from] io::Error),
@@ -112,6 +125,8 @@ pub struct Server {
     operator: JoinHandle<()>,
     flusher: JoinHandle<()>,
     watcher: JoinHandle<()>,
+    /// What looks at the files about callers. They end with this.
+    _followers: Vec<AbortOnDropHandle<()>>,
 }
 
 /// What a stop came to.
@@ -148,6 +163,8 @@ impl Server {
     ) -> Result<Self, StartError> {
         let (http_address, admin_address) = (listeners.http_address, listeners.admin_address);
         let process = this_process()?;
+        let (access, tls) = guards(config)?;
+        let followers = follow(access.as_ref(), tls.as_ref());
         let metrics = Arc::new(Metrics::new());
         let health = Arc::new(Health::new(store.kind()));
         // A store that answers at once makes a member that is ready at once.
@@ -164,7 +181,7 @@ impl Server {
         )?;
         let forwarder = Forwarder::new(&config.member)?;
         let (close, closed) = watch::channel(false);
-        let app = Arc::new(App::new(
+        let app = App::new(
             Arc::clone(&ownership),
             engine,
             forwarder,
@@ -172,7 +189,8 @@ impl Server {
             Arc::clone(&health),
             config.limits.clone(),
             closed.clone(),
-        ));
+        );
+        let app = Arc::new(app.guarded(access, tls));
         let workers = Workers::start(listeners.http, config.workers, &app, &closed)?;
         let operator = http::listen(listeners.admin, Port::Admin, Arc::clone(&app), closed);
         let operator = tokio::spawn(operator);
@@ -193,6 +211,7 @@ impl Server {
             operator,
             flusher,
             watcher,
+            _followers: followers,
         })
     }
 
@@ -284,6 +303,43 @@ impl Server {
     }
 }
 
+/// Who may call, and TLS with them.
+type Guards = (Option<Arc<Access>>, Option<Arc<ApiTls>>);
+
+fn guards(config: &ServeConfig) -> Result<Guards, StartError> {
+    let access = config.access.clone();
+    let access = access
+        .map(|access| Access::open(access, &config.limits))
+        .transpose()?;
+    // Without callers a certificate is all that a client can prove itself by.
+    let must_show = access.is_none();
+    let tls = config.tls.clone();
+    let tls = tls.map(|files| ApiTls::open(files, must_show)).transpose();
+    let tls = tls.map_err(|source| {
+        let flag = match source.of() {
+            TlsFile::Ca => "--tls-client-ca-file",
+            TlsFile::Certificate => "--tls-cert-file",
+            TlsFile::Key => "--tls-key-file",
+        };
+        StartError::Tls { flag, source }
+    })?;
+    Ok((access, tls))
+}
+
+/// Looks at their files from now on.
+fn follow(
+    access: Option<&Arc<Access>>,
+    tls: Option<&Arc<ApiTls>>,
+) -> Vec<AbortOnDropHandle<()>> {
+    let access = access.map(|access| tokio::spawn(Arc::clone(access).follow()));
+    let tls = tls.map(|tls| tokio::spawn(Arc::clone(tls).follow()));
+    access
+        .into_iter()
+        .chain(tls)
+        .map(AbortOnDropHandle::new)
+        .collect()
+}
+
 fn this_process() -> Result<Process, StartError> {
     let micros = jiff::Timestamp::now().as_microsecond();
     let started_micros = u64::try_from(micros).map_err(|_| StartError::Clock)?;
@@ -294,7 +350,8 @@ fn this_process() -> Result<Process, StartError> {
 }
 
 fn of_member(config: &ServeConfig, incarnation: u64, http_address: SocketAddr) -> OwnershipConfig {
-    let here = || format!("http://{http_address}");
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let here = || format!("{scheme}://{http_address}");
     OwnershipConfig {
         name: config.member.clone(),
         incarnation,

@@ -1,11 +1,13 @@
 //! The command line and the environment, and what is made of them: values that need no more checks.
 
+mod access;
 mod cli;
 mod limits;
 mod ring;
 mod serve;
 
-pub use cli::{Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs};
+pub use access::CallerArgs;
+pub use cli::{Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs, TokenArgs};
 pub use limits::Limits;
 pub use ring::{RingArgs, RingConfig, RingPlace};
 pub use serve::{ConfigError, ServeConfig, StoreConfig};

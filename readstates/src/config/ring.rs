@@ -33,7 +33,7 @@ pub struct RingArgs {
     )]
     pub member: String,
 
-    /// Where clients and other members reach this one: http://HOST:PORT. Absent: where it listens.
+    /// Where clients reach this member: http://HOST:PORT, or https:// with --tls-cert-file. Absent: where it listens.
     #[arg(long, env = "READSTATES_ADVERTISE", value_name = "URL")]
     pub advertise: Option<String>,
 
@@ -128,7 +128,12 @@ impl RingArgs {
     }
 
     /// Where others reach this member, when it is said; otherwise where it listens must do.
-    pub(super) fn advertised(&self, listen: SocketAddr) -> Result<Option<String>, ConfigError> {
+    pub(super) fn advertised(
+        &self,
+        listen: SocketAddr,
+        tls: bool,
+    ) -> Result<Option<String>, ConfigError> {
+        let scheme = if tls { "https" } else { "http" };
         let wrong = |flag, problem| Err(ConfigError::Value { flag, problem });
         let alone = self.ring == RingPlace::Memory;
         let url = match &self.advertise {
@@ -136,14 +141,20 @@ impl RingArgs {
             None if listen.ip().is_unspecified() && !alone => {
                 let problem = format!(
                     "nobody can be sent to {listen}; give the URL by which clients and other \
-                     members reach this one, for example http://{}:{}",
+                     members reach this one, for example {scheme}://{}:{}",
                     self.member,
                     listen.port()
                 );
                 return wrong("--advertise", problem);
             }
-            None => format!("http://{listen}"),
+            None => format!("{scheme}://{listen}"),
         };
+        if tls && url.starts_with("http://") {
+            let problem = format!(
+                "clients cannot reach {url}: with --tls-cert-file the member speaks TLS; write https://"
+            );
+            return wrong("--advertise", problem);
+        }
         // The process has no incarnation yet; whether it can be listed does not depend on it.
         let listed = RingMember::new(&*self.member, Incarnation::new(0), url, self.known_zone());
         match listed {

@@ -6,6 +6,8 @@ use std::{
 
 use super::{Limits, RingArgs, RingConfig, ServeArgs, cli::CqlArgs};
 use crate::{
+    access::AccessConfig,
+    http::TlsFiles,
     ownership::Timing,
     store::{CqlLogin, CqlTarget, CqlTls, Credentials, TlsFile, TlsFileError},
 };
@@ -72,6 +74,10 @@ pub struct ServeConfig {
     pub flush_interval: Duration,
     /// How many read states are kept in memory.
     pub capacity_states: u64,
+    /// Who may call the API; `None`: everybody.
+    pub access: Option<AccessConfig>,
+    /// TLS on the API port; `None`: plain HTTP.
+    pub tls: Option<TlsFiles>,
     /// This member's name.
     pub member: String,
     /// Where the ring is kept.
@@ -133,6 +139,7 @@ impl ServeConfig {
             store,
             flush_interval,
             capacity_states,
+            callers,
             ring,
             cql,
             drain_timeout,
@@ -154,7 +161,7 @@ impl ServeConfig {
                 "0 keeps nothing; give at least 1".into(),
             );
         }
-        let (place, advertise) = (ring.place()?, ring.advertised(listen)?);
+        let (place, advertise) = (ring.place()?, ring.advertised(listen, callers.tls().is_some())?);
         let embedded = matches!(store, StoreConfig::Embedded(_));
         if embedded && matches!(place, RingConfig::File(_)) {
             let problem = "an embedded store is for a member that is alone; with --ring give \
@@ -170,6 +177,8 @@ impl ServeConfig {
             login: cql.login()?,
             flush_interval,
             capacity_states,
+            access: callers.access(),
+            tls: callers.tls(),
             member,
             ring: place,
             advertise,
@@ -367,6 +376,20 @@ mod tests {
                 &["--cql-ca-file", "--cql-key-file"],
             ),
             (&["--cql-key-file", "k"], &["--cql-cert-file"]),
+            (&["--tls-cert-file", "c"], &["--tls-key-file"]),
+            (&["--tls-key-file", "k"], &["--tls-cert-file"]),
+            (&["--tls-client-ca-file", "a"], &["--tls-cert-file"]),
+            (
+                &[
+                    "--tls-cert-file",
+                    "c",
+                    "--tls-key-file",
+                    "k",
+                    "--advertise",
+                    "http://chat-0:7400",
+                ],
+                &["--advertise", "https://"],
+            ),
             (&["--no-such-flag"], &["--no-such-flag"]),
         ] {
             let refusal = config(flags).unwrap_err();

@@ -1,18 +1,21 @@
 //! Accepting connections, and what becomes of each.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::watch,
 };
 use tokio_util::task::TaskTracker;
 
 use super::{
-    App, answer,
+    App,
+    access::Peer,
+    answer,
     connection::{Patient, Phase},
     route::Port,
 };
@@ -43,8 +46,9 @@ pub(crate) async fn listen(
             () = closing(&mut closed) => break,
         };
         match accepted {
-            Ok((socket, _)) => {
-                connections.spawn(connection(socket, port, Arc::clone(&app), closed.clone()));
+            Ok((socket, address)) => {
+                let app = Arc::clone(&app);
+                connections.spawn(connection(socket, address, port, app, closed.clone()));
             }
             Err(error) if is_about_the_client(&error) => {}
             Err(error) => {
@@ -74,9 +78,10 @@ fn is_about_the_client(error: &io::Error) -> bool {
 
 async fn connection(
     socket: TcpStream,
+    address: SocketAddr,
     port: Port,
     app: Arc<App>,
-    mut closed: watch::Receiver<bool>,
+    closed: watch::Receiver<bool>,
 ) {
     // The operator is let in also when clients take all there is.
     let _permit = match port {
@@ -84,8 +89,10 @@ async fn connection(
         Port::Public => match Permit::take(Arc::clone(&app.gates.connections), 1) {
             Some(permit) => Some(permit),
             None => {
-                // As much as fits, which is all; whoever is refused is not waited for.
-                let _ = socket.try_write(FULL);
+                if app.tls.is_none() {
+                    // As much as fits, which is all; whoever is refused is not waited for.
+                    let _ = socket.try_write(FULL);
+                }
                 return;
             }
         },
@@ -94,14 +101,46 @@ async fn connection(
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!("TCP_NODELAY was refused: {error}");
     }
+    let plain = Peer {
+        address,
+        certificate: None,
+    };
+    let tls = match port {
+        Port::Public => app.tls.clone(),
+        Port::Admin => None,
+    };
+    match tls {
+        None => serve(socket, plain, port, app, closed).await,
+        Some(tls) => {
+            let patience = app.gates.limits.header_timeout;
+            if let Some((socket, certificate)) = tls.accept(socket, patience).await {
+                let peer = Peer {
+                    certificate,
+                    ..plain
+                };
+                serve(socket, peer, port, app, closed).await;
+            }
+        }
+    }
+}
+
+/// Answers the requests of a connection until it ends.
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: S,
+    peer: Peer,
+    port: Port,
+    app: Arc<App>,
+    mut closed: watch::Receiver<bool>,
+) {
+    let peer = Arc::new(peer);
     let phase = Phase::new();
     let socket = Patient::new(socket, Arc::clone(&phase), &app.gates.limits);
     let max_header_bytes = app.gates.limits.max_header_bytes;
     let service = service_fn(move |request: Request<Incoming>| {
         phase.busy();
-        let (app, phase) = (Arc::clone(&app), Arc::clone(&phase));
+        let (app, peer, phase) = (Arc::clone(&app), Arc::clone(&peer), Arc::clone(&phase));
         async move {
-            let response = answer(app, port, request).await;
+            let response = answer(app, port, &peer, request).await;
             phase.idle();
             Ok::<_, std::convert::Infallible>(response)
         }

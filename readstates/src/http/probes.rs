@@ -53,6 +53,12 @@ pub(super) fn metrics(app: &App) -> Response<Body> {
     app.metrics.write(&mut text, &totals, capacity, healthy);
     app.ownership.write(&mut text);
     app.gates.write(&mut text, &app.ownership.routes());
+    if let Some(access) = &app.access {
+        access.write(&mut text);
+    }
+    if let Some(tls) = &app.tls {
+        tls.write(&mut text);
+    }
     let prometheus = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     reply::typed(prometheus, text.finish().into())
 }

@@ -20,11 +20,13 @@ pub use self::{
 use crate::{block::Outcome, cache::Totals, http::Operation};
 
 /// The statuses that the service answers with; the last stands for any other.
-const STATUSES: [(u16, &str); 16] = [
+const STATUSES: [(u16, &str); 18] = [
     (200, "200"),
     (204, "204"),
     (304, "304"),
     (400, "400"),
+    (401, "401"),
+    (403, "403"),
     (404, "404"),
     (405, "405"),
     (413, "413"),
