@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 use http::{HeaderMap, header as names};
 use parking_lot::Mutex;
 
@@ -40,10 +40,8 @@ pub use self::{
     review::{AUDIENCE, ApiServer, NotInKubernetes, ReviewError, TokenReviewer},
     table::DEFAULT_MAX_CONCURRENT,
 };
-pub(crate) use self::{
-    file::Verb,
-    table::{Caller, Table},
-};
+use self::table::Table;
+pub(crate) use self::{file::Verb, table::Caller};
 use crate::{
     config::Limits,
     metrics::{Counter, Gauge, Text},
@@ -240,11 +238,6 @@ impl Access {
             source,
         })?;
         Ok(Arc::new(server))
-    }
-
-    /// The callers that are admitted now.
-    pub(crate) fn table(&self) -> Guard<Arc<Table>> {
-        self.table.load()
     }
 
     /// Who sends a request: by its token, or without one by the DNS names of the client certificate of its
