@@ -5,7 +5,7 @@ use std::{io::IsTerminal, process::ExitCode};
 use clap::Parser;
 use readstates::{
     access::token,
-    commands,
+    certificates, commands,
     config::{Cli, Command},
     http,
     store::chain,
@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Command::Token(args) => token::print(args.of)
             .map(|printed| print!("{printed}"))
             .map_err(Into::into),
+        Command::Certificates(args) => Ok(certificates::run(&args)?),
         Command::Openapi => {
             print!("{}", http::openapi_document());
             Ok(())

@@ -39,7 +39,10 @@ type Entry<'a> = (&'a str, &'a str, &'a [&'a str], &'a str);
 
 fn text(entries: &[Entry<'_>]) -> String {
     let entry = |(name, verbs, tokens, more): &Entry<'_>| {
-        let hashes: Vec<_> = tokens.iter().map(|of| token::hash(of).to_string()).collect();
+        let hashes: Vec<_> = tokens
+            .iter()
+            .map(|of| token::hash(of).to_string())
+            .collect();
         format!("- {{name: {name}, verbs: [{verbs}], tokens: {hashes:?}{more}}}\n")
     };
     let entries: String = entries.iter().map(entry).collect();
@@ -76,9 +79,9 @@ impl Guarded {
                 Some(json!({"channel_id": "2", "message_id": "9", "user_ids": ["1"]}).to_string())
             }
             "/v1/batch" => Some(String::new()),
-            path if path.ends_with("bulk") => Some(
-                json!({"read_states": [{"channel_id": "2", "message_id": "9"}]}).to_string(),
-            ),
+            path if path.ends_with("bulk") => {
+                Some(json!({"read_states": [{"channel_id": "2", "message_id": "9"}]}).to_string())
+            }
             path if path.ends_with("pins/ack") => {
                 Some(json!({"last_pin_timestamp": "2026-01-01T00:00:00Z"}).to_string())
             }
@@ -185,8 +188,12 @@ async fn the_document_is_open_and_what_there_is_not_is_said_to_callers_only() {
     let member = guarded(&[("gateway", "read", &["good"], "")]).await;
     let get = |path, token| member.ask(&Method::GET, path, token);
     assert_eq!(get("/openapi.json", None).await.status.as_u16(), 200);
-    get("/v1/nothing", None).await.refused(401, "unauthenticated");
-    get("/v1/nothing", Some("good")).await.refused(404, "no-route");
+    get("/v1/nothing", None)
+        .await
+        .refused(401, "unauthenticated");
+    get("/v1/nothing", Some("good"))
+        .await
+        .refused(404, "no-route");
     let patch = member.ask(&Method::PATCH, "/v1/users/1", None).await;
     patch.refused(401, "unauthenticated");
 }
@@ -200,7 +207,10 @@ async fn a_header_that_is_not_one_bearer_token_is_refused() {
         &[("authorization", "Basic good")],
         &[("authorization", "Bearer")],
         &[("authorization", "Bearer good good")],
-        &[("authorization", "Bearer good"), ("authorization", "Bearer good")],
+        &[
+            ("authorization", "Bearer good"),
+            ("authorization", "Bearer good"),
+        ],
         &[("x-authorization", "Bearer good")],
     ];
     for headers in tables {
@@ -239,11 +249,19 @@ async fn a_broken_file_leaves_the_callers_that_were_there() {
             tokio::time::sleep(LOOK).await;
         }
         assert_eq!(member.get("good").await.status.as_u16(), 200);
-        assert!(metrics().await.contains("readstates_access_file_current 0\n"));
+        assert!(
+            metrics()
+                .await
+                .contains("readstates_access_file_current 0\n")
+        );
     }
     member.write(&text(&[("gateway", "read", &["other"], "")]));
     member.until("other", 200).await;
-    assert!(metrics().await.contains("readstates_access_file_current 1\n"));
+    assert!(
+        metrics()
+            .await
+            .contains("readstates_access_file_current 1\n")
+    );
 }
 
 #[tokio::test]
@@ -256,10 +274,14 @@ async fn a_reload_under_load_refuses_nothing_that_is_valid_throughout() {
         ])
     };
     let member = Arc::new(guarded(&[("gateway", "read, write", &["good"], "")]).await);
-    let (over, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (over, asked) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
     let clients: Vec<_> = (0..4)
         .map(|_| {
-            let (member, over, asked) = (Arc::clone(&member), Arc::clone(&over), Arc::clone(&asked));
+            let (member, over, asked) =
+                (Arc::clone(&member), Arc::clone(&over), Arc::clone(&asked));
             tokio::spawn(async move {
                 while !over.load(Ordering::Relaxed) {
                     let answer = member.get("good").await;

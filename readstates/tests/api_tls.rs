@@ -86,7 +86,7 @@ impl World {
         };
         let config = ServeConfig {
             access,
-            tls: Some(tls),
+            api_tls: Some(tls),
             ..config(NEVER)
         };
         let member = on(Arc::new(MemoryStore::default()), config).await;
@@ -114,11 +114,10 @@ impl World {
         roots
             .add(CertificateDer::from_pem_slice(self.servers.pem.as_bytes()).unwrap())
             .unwrap();
-        let builder =
-            ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_root_certificates(roots);
+        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
         let config = match own {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
@@ -175,7 +174,9 @@ async fn read(stream: &mut TlsStream<TcpStream>, token: Option<&str>) -> std::io
         }
         let text = String::from_utf8_lossy(&seen);
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "));
             if body.len() >= length.unwrap().parse::<usize>().unwrap() {
                 return Ok(head[9..12].parse().unwrap());
             }
@@ -218,7 +219,10 @@ async fn a_client_certificate_stands_for_the_caller_that_has_its_name() {
     let world = World::new(Some(&access), true).await;
     let own = world.clients.issue("Gateway.example");
     let status = async |own: Option<&(String, String)>| {
-        world.read(&world.client(own), None).await.map(|read| read.0)
+        world
+            .read(&world.client(own), None)
+            .await
+            .map(|read| read.0)
     };
     assert_eq!(status(Some(&own)).await.unwrap(), 200);
     assert_eq!(status(None).await.unwrap(), 401);

@@ -2,11 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-use std::{net::SocketAddr, sync::Arc, thread, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use clap::Parser;
 use readstates::{
-    config::{Limits, RingConfig, ServeConfig, StoreConfig},
+    config::{Limits, ListenConfig, RingConfig, ServeConfig, StoreConfig},
     ownership::{Timing, store::MemoryRing},
     server::{Listeners, Server},
     store::{CqlLogin, MemoryStore},
@@ -28,20 +33,20 @@ struct Cli {
 struct Member {
     runtime: Runtime,
     address: SocketAddr,
+    watch: SocketAddr,
 }
 
 impl Member {
     fn start() -> Self {
-        let any = "127.0.0.1:0".parse().unwrap();
         let config = ServeConfig {
-            listen: any,
-            admin_listen: any,
+            listen: ListenConfig::free(Ipv4Addr::LOCALHOST.into(), true),
+            tls: None,
             store: StoreConfig::Memory,
             login: CqlLogin::default(),
             flush_interval: Duration::from_secs(3600),
             capacity_states: 1_000_000,
             access: None,
-            tls: None,
+            api_tls: None,
             member: "local".into(),
             ring: RingConfig::Memory,
             advertise: None,
@@ -60,10 +65,14 @@ impl Member {
                 .await
                 .unwrap()
         });
-        let address = server.http_address;
+        let (address, watch) = (server.http_address, server.watch_address);
         // It serves for as long as its runtime lives.
         std::mem::forget(server);
-        Self { runtime, address }
+        Self {
+            runtime,
+            address,
+            watch,
+        }
     }
 
     fn bench(&self, flags: &[&str]) -> Result<Report, BenchError> {
@@ -77,7 +86,7 @@ impl Member {
     /// A metric without labels.
     fn metric(&self, name: &str) -> f64 {
         let text = self.runtime.block_on(async {
-            let answer = reqwest::get(format!("http://{}/metrics", self.address))
+            let answer = reqwest::get(format!("http://{}/metrics", self.watch))
                 .await
                 .unwrap();
             answer.text().await.unwrap()
@@ -102,6 +111,7 @@ fn what_it_counts_is_what_the_member_counts() {
             "--mix",
             "ack=3,mention=1,read=1",
             "--metrics",
+            &format!("http://{}", member.watch),
             "--process",
             &std::process::id().to_string(),
         ])

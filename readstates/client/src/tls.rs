@@ -10,7 +10,8 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, DigitallySignedStruct, Error as Rustls, OtherError, RootCertStore, SignatureScheme,
+    ClientConfig, DigitallySignedStruct, Error as Rustls, OtherError, RootCertStore,
+    SignatureScheme,
     client::{
         ResolvesClientCert, Resumption, WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -64,7 +65,11 @@ impl Tls {
     /// Shows this certificate (PEM, with those between it and its CA) to members that ask for one; `key`: the file of
     /// its private key (PEM).
     #[must_use]
-    pub fn with_certificate(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+    pub fn with_certificate(
+        self,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
         Self {
             own: Some((certificate.into(), key.into())),
             ..self

@@ -30,18 +30,18 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, header as names};
 use parking_lot::Mutex;
 
+use self::table::Table;
 use self::{
     audit::{Ration, Subject},
     file::{AccessFile, FileError, MAX_BYTES},
     header::NoToken,
     review::{Claims, Reviewed, Reviews},
 };
+pub(crate) use self::{file::Verb, table::Caller};
 pub use self::{
     review::{AUDIENCE, ApiServer, NotInKubernetes, ReviewError, TokenReviewer},
     table::DEFAULT_MAX_CONCURRENT,
 };
-use self::table::Table;
-pub(crate) use self::{file::Verb, table::Caller};
 use crate::{
     config::Limits,
     metrics::{Counter, Gauge, Text},
@@ -300,7 +300,11 @@ impl Access {
     pub(crate) fn write(&self, text: &mut Text) {
         let table = self.table.load();
         let family = "readstates_caller_limit";
-        text.family(family, "Requests that a caller may have under way.", "gauge");
+        text.family(
+            family,
+            "Requests that a caller may have under way.",
+            "gauge",
+        );
         for caller in table.callers() {
             let most = caller.limits.requests.most() as f64;
             text.sample(family, &[("caller", &caller.name)], most);

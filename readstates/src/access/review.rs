@@ -119,10 +119,7 @@ impl TokenReviewer for ApiServer {
             .audiences
             .is_some_and(|list| list.iter().any(|audience| audience == AUDIENCE));
         let valid = status.authenticated == Some(true) && for_us;
-        Ok(status
-            .user
-            .and_then(|user| user.username)
-            .filter(|_| valid))
+        Ok(status.user.and_then(|user| user.username).filter(|_| valid))
     }
 }
 
@@ -244,7 +241,10 @@ impl Reviews {
                 Some(_) | None => Reviewed::Nobody,
             },
             Err(error) => {
-                tracing::warn!("{}; callers with new tokens are refused for now", chain(&error));
+                tracing::warn!(
+                    "{}; callers with new tokens are refused for now",
+                    chain(&error)
+                );
                 Reviewed::Unknown
             }
         };

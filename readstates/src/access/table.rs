@@ -92,7 +92,9 @@ impl Table {
                 let with = |name: &String| (name.clone(), Arc::clone(&caller));
                 names.iter().map(with).collect()
             };
-            table.service_accounts.extend(named(&entry.service_accounts));
+            table
+                .service_accounts
+                .extend(named(&entry.service_accounts));
             table.certificates.extend(named(&entry.certificates));
             table.callers.push(caller);
         }
@@ -115,7 +117,9 @@ impl Table {
     pub(super) fn by_certificate(&self, names: &[String]) -> Option<&Arc<Caller>> {
         let mut found = names.iter().filter_map(|name| self.certificates.get(name));
         let first = found.next()?;
-        found.all(|other| Arc::ptr_eq(first, other)).then_some(first)
+        found
+            .all(|other| Arc::ptr_eq(first, other))
+            .then_some(first)
     }
 }
 

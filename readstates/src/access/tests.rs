@@ -57,27 +57,65 @@ fn a_wrong_file_is_refused_with_the_place_and_without_its_tokens() {
     let two = |fields: &str| {
         format!(
             "{}- {{name: b, verbs: [read], {fields}}}\n",
-            of(&format!("tokens: [\"{one}\"], serviceAccounts: [n/s], certificates: [x.y]"))
+            of(&format!(
+                "tokens: [\"{one}\"], serviceAccounts: [n/s], certificates: [x.y]"
+            ))
         )
     };
     let good = format!("tokens: [\"{one}\"]");
     let table = [
         ("callers: [".to_owned(), vec!["the file"]),
         ("caller: []".to_owned(), vec!["unknown field `caller`"]),
-        (of(&format!("{good}, verb: [read]")), vec!["callers[0]", "unknown field `verb`"]),
-        (of("tokens: [secret-token]"), vec!["callers[0].tokens", "sha256:", "readstates token"]),
-        (of("tokens: [12345678]"), vec!["callers[0].tokens", "sha256:"]),
-        (of("tokens: secret-token"), vec!["callers[0].tokens", "list"]),
-        (of(&format!("tokens: [\"{}\"]", &one[..70])), vec!["callers[0].tokens"]),
-        (of("tokens: []"), vec!["callers[0] \"a\"", "no token", "nobody can be it"]),
-        (of("serviceAccounts: [gateway]"), vec!["serviceAccounts", "NAMESPACE/NAME"]),
+        (
+            of(&format!("{good}, verb: [read]")),
+            vec!["callers[0]", "unknown field `verb`"],
+        ),
+        (
+            of("tokens: [secret-token]"),
+            vec!["callers[0].tokens", "sha256:", "readstates token"],
+        ),
+        (
+            of("tokens: [12345678]"),
+            vec!["callers[0].tokens", "sha256:"],
+        ),
+        (
+            of("tokens: secret-token"),
+            vec!["callers[0].tokens", "list"],
+        ),
+        (
+            of(&format!("tokens: [\"{}\"]", &one[..70])),
+            vec!["callers[0].tokens"],
+        ),
+        (
+            of("tokens: []"),
+            vec!["callers[0] \"a\"", "no token", "nobody can be it"],
+        ),
+        (
+            of("serviceAccounts: [gateway]"),
+            vec!["serviceAccounts", "NAMESPACE/NAME"],
+        ),
         (of("serviceAccounts: [a/b/c]"), vec!["serviceAccounts"]),
-        (of("certificates: [\"*.example\"]"), vec!["certificates", "*.example"]),
-        (of(&format!("{good}, maxConcurrent: 0")), vec!["maxConcurrent", "1 to"]),
-        (of(&format!("{good}, maxConcurrent: -1")), vec!["maxConcurrent"]),
-        (of(&format!("tokens: [\"{one}\", \"{one}\"]")), vec!["tokens[1]", "\"a\""]),
+        (
+            of("certificates: [\"*.example\"]"),
+            vec!["certificates", "*.example"],
+        ),
+        (
+            of(&format!("{good}, maxConcurrent: 0")),
+            vec!["maxConcurrent", "1 to"],
+        ),
+        (
+            of(&format!("{good}, maxConcurrent: -1")),
+            vec!["maxConcurrent"],
+        ),
+        (
+            of(&format!("tokens: [\"{one}\", \"{one}\"]")),
+            vec!["tokens[1]", "\"a\""],
+        ),
         (two(&good), vec!["callers[1] \"b\"", "tokens[0]", "\"a\""]),
-        (two("serviceAccounts: [n/s]"), vec!["serviceAccounts[0]", "\"a\""]),
+        (
+            two("serviceAccounts: [n/s]"),
+            vec!["serviceAccounts[0]", "\"a\""],
+        ),
         (two("certificates: [X.y]"), vec!["certificates[0]", "\"a\""]),
         (
             two(&format!("tokens: [\"{other}\"]")).replace("name: b", "name: a"),
@@ -87,9 +125,18 @@ fn a_wrong_file_is_refused_with_the_place_and_without_its_tokens() {
             of(&good).replace("[read]", "[]"),
             vec!["verbs", "empty", "read, write, delete, admin-read"],
         ),
-        (of(&good).replace("[read]", "[raed]"), vec!["callers[0].verbs", "raed"]),
-        (of(&good).replace("[read]", "[read, read]"), vec!["verbs", "twice"]),
-        (of(&good).replace("name: a", "name: a b"), vec!["name", "1 to 63"]),
+        (
+            of(&good).replace("[read]", "[raed]"),
+            vec!["callers[0].verbs", "raed"],
+        ),
+        (
+            of(&good).replace("[read]", "[read, read]"),
+            vec!["verbs", "twice"],
+        ),
+        (
+            of(&good).replace("name: a", "name: a b"),
+            vec!["name", "1 to 63"],
+        ),
         (format!("{{\"callers\": []}} x"), vec!["the file"]),
         (format!("{}---\ncallers: []\n", of(&good)), vec!["the file"]),
     ];
@@ -129,7 +176,8 @@ impl TokenReviewer for Reviewer {
 /// The token of a service account, for as long as `says` has it; `mark` tells it from others.
 fn jwt(account: &str, mark: usize) -> String {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-    let claims = serde_json::json!({"sub": format!("system:serviceaccount:{account}"), "jti": mark});
+    let claims =
+        serde_json::json!({"sub": format!("system:serviceaccount:{account}"), "jti": mark});
     format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
 }
 

@@ -99,8 +99,8 @@ pub fn print(of: Option<PathBuf>) -> Result<String, TokenError> {
         source,
     })?;
     let header = format!("Bearer {}", text.trim());
-    let token = header::bearer(header.as_bytes())
-        .map_err(|source| TokenError::NoToken { file, source })?;
+    let token =
+        header::bearer(header.as_bytes()).map_err(|source| TokenError::NoToken { file, source })?;
     Ok(format!("{}\n", hash(token)))
 }
 

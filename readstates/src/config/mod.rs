@@ -3,11 +3,13 @@
 mod access;
 mod cli;
 mod limits;
+mod listen;
 mod ring;
 mod serve;
 
 pub use access::CallerArgs;
-pub use cli::{Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs, TokenArgs};
+pub use cli::{CertificatesArgs, Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs, TokenArgs};
 pub use limits::Limits;
+pub use listen::{ListenArgs, ListenConfig};
 pub use ring::{RingArgs, RingConfig, RingPlace};
 pub use serve::{ConfigError, ServeConfig, StoreConfig};

@@ -1,11 +1,11 @@
 //! Where the ring is kept that says who owns what, and as whom this member is in it.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr};
 
 use clap::Args;
 use readstates_ring::{Incarnation, RingMember, record::RecordError};
 
-use super::ConfigError;
+use super::{ConfigError, ListenConfig};
 
 /// Flags about the ring.
 #[derive(Debug, Args)]
@@ -34,6 +34,7 @@ pub struct RingArgs {
     pub member: String,
 
     /// Where clients reach this member: http://HOST:PORT, or https:// with --tls-cert-file. Absent: where it listens.
+    /// The other members reach it at the same host, unless --members-listen is an address that others can be sent to.
     #[arg(long, env = "READSTATES_ADVERTISE", value_name = "URL")]
     pub advertise: Option<String>,
 
@@ -130,24 +131,28 @@ impl RingArgs {
     /// Where others reach this member, when it is said; otherwise where it listens must do.
     pub(super) fn advertised(
         &self,
-        listen: SocketAddr,
+        listen: &ListenConfig,
         tls: bool,
     ) -> Result<Option<String>, ConfigError> {
         let scheme = if tls { "https" } else { "http" };
         let wrong = |flag, problem| Err(ConfigError::Value { flag, problem });
         let alone = self.ring == RingPlace::Memory;
-        let url = match &self.advertise {
-            Some(url) => url.trim_end_matches('/').to_owned(),
-            None if listen.ip().is_unspecified() && !alone => {
+        let nowhere = [Some(listen.api), listen.members]
+            .into_iter()
+            .flatten()
+            .find(|address| address.ip().is_unspecified());
+        let url = match (&self.advertise, nowhere) {
+            (Some(url), _) => url.trim_end_matches('/').to_owned(),
+            (None, Some(nowhere)) if !alone => {
                 let problem = format!(
-                    "nobody can be sent to {listen}; give the URL by which clients and other \
+                    "nobody can be sent to {nowhere}; give the URL by which clients and other \
                      members reach this one, for example {scheme}://{}:{}",
                     self.member,
-                    listen.port()
+                    listen.api.port()
                 );
                 return wrong("--advertise", problem);
             }
-            None => format!("{scheme}://{listen}"),
+            (None, _) => format!("{scheme}://{}", listen.api),
         };
         if tls && url.starts_with("http://") {
             let problem = format!(

@@ -34,6 +34,16 @@ pub(super) struct Peer {
     pub(super) certificate: Option<ClientCertificate>,
 }
 
+impl Peer {
+    /// One that has shown no certificate.
+    pub(super) fn at(address: SocketAddr) -> Self {
+        Self {
+            address,
+            certificate: None,
+        }
+    }
+}
+
 /// A caller that was let in, and its place among those that it may have; given back when the request is answered.
 #[derive(Debug)]
 pub(super) struct Admitted {
@@ -163,7 +173,10 @@ fn forbidden(
     operation: Operation,
     verb: Verb,
 ) -> Refusal {
-    let detail = format!("{} lacks the verb {verb}; add it to the caller's verbs", caller.name);
+    let detail = format!(
+        "{} lacks the verb {verb}; add it to the caller's verbs",
+        caller.name
+    );
     let problem = ProblemType::Forbidden;
     let subject = subject(&caller.name, peer, operation);
     access.audit_refusal(Some(caller), subject, problem.status(), &detail);
@@ -190,7 +203,7 @@ pub(super) fn audit(
     let who = admitted.map_or(ANONYMOUS, |admitted| &admitted.caller.name);
     match operation {
         // What another member forwards has its line there.
-        Operation::DeleteUser if port == Port::Public => {
+        Operation::DeleteUser if port == Port::Api => {
             let user = resource.ids().0.unwrap_or_default();
             audit::user_deleted(subject(who, peer, operation), user, status);
         }

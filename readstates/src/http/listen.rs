@@ -5,10 +5,12 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use readstates_identity::Acceptor;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::watch,
+    time::timeout,
 };
 use tokio_util::task::TaskTracker;
 
@@ -17,9 +19,10 @@ use super::{
     access::Peer,
     answer,
     connection::{Patient, Phase},
+    crowd::{Crowd, Place},
     route::Port,
 };
-use crate::limit::Permit;
+use crate::limit::{Limit, Permit};
 
 /// Out of file descriptors or memory: some connections must end first.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -27,17 +30,32 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// most; the rest waits in the socket.
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// Handshakes under way at one port. Each takes a few milliseconds; one more makes the oldest leave.
+const MOST_HANDSHAKES: usize = 256;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// What a client gets that comes when there are as many as may be.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
     content-length: 0\r\n\r\n";
 
-/// Answers the clients of one listener until `closed`, then lets requests under way end.
-pub(crate) async fn listen(
-    listener: TcpListener,
-    port: Port,
-    app: Arc<App>,
-    mut closed: watch::Receiver<bool>,
-) {
+/// A port, and what whoever connects must prove.
+#[derive(Debug)]
+pub(crate) struct Entrance {
+    pub(crate) port: Port,
+    pub(crate) listener: TcpListener,
+    /// `None`: nothing.
+    pub(crate) proof: Option<Acceptor>,
+}
+
+/// Answers those who come to one port until `closed`, then lets requests under way end.
+pub(crate) async fn listen(entrance: Entrance, app: Arc<App>, mut closed: watch::Receiver<bool>) {
+    let Entrance {
+        port,
+        listener,
+        proof,
+    } = entrance;
+    // Of this port alone: who proves nothing here keeps nobody from proving something elsewhere.
+    let crowd = Crowd::new(MOST_HANDSHAKES);
     let connections = TaskTracker::new();
     loop {
         // Both only wait: what is not taken now comes again.
@@ -47,8 +65,21 @@ pub(crate) async fn listen(
         };
         match accepted {
             Ok((socket, address)) => {
-                let app = Arc::clone(&app);
-                connections.spawn(connection(socket, address, port, app, closed.clone()));
+                let (app, closed) = (Arc::clone(&app), closed.clone());
+                match &proof {
+                    None if port == Port::Api && app.tls.is_some() => {
+                        let place = crowd.enter();
+                        connections.spawn(encrypted(socket, address, place, app, closed));
+                    }
+                    None => {
+                        connections.spawn(connection(socket, address, port, app, closed));
+                    }
+                    Some(acceptor) => {
+                        let (acceptor, place) = (acceptor.clone(), crowd.enter());
+                        let peer = Peer::at(address);
+                        connections.spawn(proven(socket, peer, acceptor, place, port, app, closed));
+                    }
+                }
             }
             Err(error) if is_about_the_client(&error) => {}
             Err(error) => {
@@ -76,6 +107,38 @@ fn is_about_the_client(error: &io::Error) -> bool {
     )
 }
 
+/// The place of a connection among those of its port.
+enum Admitted {
+    /// It keeps the place for as long as it wants.
+    Counted { _permit: Permit<Arc<Limit>> },
+    /// It makes room when it is the oldest of too many.
+    Crowded(Place),
+}
+
+impl Admitted {
+    fn to(app: &App, port: Port) -> Option<Self> {
+        let gates = &app.gates;
+        let limit = match port {
+            Port::Api => &gates.connections,
+            Port::Members => &gates.member_connections,
+            Port::Admin => &gates.admin_connections,
+            // Nobody proves anything there, and probes must not be kept waiting.
+            Port::Watch => return Some(Self::Crowded(gates.watchers.enter())),
+        };
+        let permit = Permit::take(Arc::clone(limit), 1)?;
+        Some(Self::Counted { _permit: permit })
+    }
+
+    /// Waits until the place is another's.
+    async fn pushed_out(&mut self) {
+        match self {
+            Self::Counted { .. } => std::future::pending().await,
+            Self::Crowded(place) => place.pushed_out().await,
+        }
+    }
+}
+
+/// A connection on which nothing is proven.
 async fn connection(
     socket: TcpStream,
     address: SocketAddr,
@@ -83,44 +146,85 @@ async fn connection(
     app: Arc<App>,
     closed: watch::Receiver<bool>,
 ) {
-    // The operator is let in also when clients take all there is.
-    let _permit = match port {
-        Port::Admin => None,
-        Port::Public => match Permit::take(Arc::clone(&app.gates.connections), 1) {
-            Some(permit) => Some(permit),
-            None => {
-                if app.tls.is_none() {
-                    // As much as fits, which is all; whoever is refused is not waited for.
-                    let _ = socket.try_write(FULL);
-                }
-                return;
-            }
-        },
+    let Some(admitted) = Admitted::to(&app, port) else {
+        // As much as fits, which is all; whoever is refused is not waited for.
+        let _ = socket.try_write(FULL);
+        return;
     };
-    // Answers are small and complete: waiting for more to send only delays them.
+    hurry(&socket);
+    serve(socket, Peer::at(address), admitted, port, app, closed).await;
+}
+
+/// A connection of a client over TLS.
+async fn encrypted(
+    socket: TcpStream,
+    address: SocketAddr,
+    mut place: Place,
+    app: Arc<App>,
+    mut closed: watch::Receiver<bool>,
+) {
+    let (Some(tls), Some(admitted)) = (app.tls.clone(), Admitted::to(&app, Port::Api)) else {
+        return;
+    };
+    hurry(&socket);
+    // Nothing is kept of a handshake that does not come to its end.
+    let shaken = tokio::select! {
+        shaken = timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)) => shaken.ok().flatten(),
+        () = place.pushed_out() => None,
+        () = closing(&mut closed) => return,
+    };
+    drop(place);
+    match shaken {
+        Some((socket, certificate)) => {
+            let peer = Peer {
+                address,
+                certificate,
+            };
+            serve(socket, peer, admitted, Port::Api, app, closed).await;
+        }
+        None => tls.failed(),
+    }
+}
+
+/// A connection that is served once its other end has proven what it is.
+async fn proven(
+    socket: TcpStream,
+    peer: Peer,
+    acceptor: Acceptor,
+    mut place: Place,
+    port: Port,
+    app: Arc<App>,
+    mut closed: watch::Receiver<bool>,
+) {
+    hurry(&socket);
+    // Nothing is kept of a handshake that does not come to its end.
+    let shaken = tokio::select! {
+        shaken = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket)) => shaken.ok(),
+        () = place.pushed_out() => None,
+        () = closing(&mut closed) => return,
+    };
+    drop(place);
+    let socket = match shaken {
+        Some(Ok((socket, _))) => socket,
+        Some(Err(error)) => {
+            app.metrics.unproven(port);
+            tracing::debug!("a connection was refused: {}", crate::store::chain(&error));
+            return;
+        }
+        None => {
+            app.metrics.unproven(port);
+            return;
+        }
+    };
+    if let Some(admitted) = Admitted::to(&app, port) {
+        serve(socket, peer, admitted, port, app, closed).await;
+    }
+}
+
+/// Answers are small and complete: waiting for more to send only delays them.
+fn hurry(socket: &TcpStream) {
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!("TCP_NODELAY was refused: {error}");
-    }
-    let plain = Peer {
-        address,
-        certificate: None,
-    };
-    let tls = match port {
-        Port::Public => app.tls.clone(),
-        Port::Admin => None,
-    };
-    match tls {
-        None => serve(socket, plain, port, app, closed).await,
-        Some(tls) => {
-            let patience = app.gates.limits.header_timeout;
-            if let Some((socket, certificate)) = tls.accept(socket, patience).await {
-                let peer = Peer {
-                    certificate,
-                    ..plain
-                };
-                serve(socket, peer, port, app, closed).await;
-            }
-        }
     }
 }
 
@@ -128,6 +232,7 @@ async fn connection(
 async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
     peer: Peer,
+    mut admitted: Admitted,
     port: Port,
     app: Arc<App>,
     mut closed: watch::Receiver<bool>,
@@ -160,6 +265,8 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        // Nothing to undo: a page that is half sent is asked for again.
+        () = admitted.pushed_out() => return,
     };
     if let Err(error) = ended {
         // Clients come and go as they like.

@@ -13,6 +13,7 @@ mod admin;
 mod batch;
 mod body;
 mod connection;
+mod crowd;
 mod deadline;
 mod fan_out;
 mod gates;
@@ -35,9 +36,9 @@ use access::Peer;
 use bytes::Bytes;
 use deadline::Deadline;
 use gates::Gates;
-use http::{HeaderName, Method, Request, Response, Uri, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, request::Parts};
 use hyper::body::Incoming;
-pub(crate) use listen::listen;
+pub(crate) use listen::{Entrance, listen};
 pub use openapi::document as openapi_document;
 use problem::Refusal;
 use readstates_api::{Problem, ProblemType, headers};
@@ -51,11 +52,13 @@ use tokio::sync::watch;
 use tracing::Instrument;
 
 use crate::{
-    access::Access, config::Limits, engine::Engine, forward::Forwarder, health::Health, limit::Permit,
-    metrics::Metrics, ownership::Ownership,
+    access::Access, config::Limits, engine::Engine, forward::Forwarder, health::Health,
+    limit::Permit, metrics::Metrics, ownership::Ownership,
 };
 
 const RING: HeaderName = HeaderName::from_static(headers::RING);
+const FORWARDED: HeaderName = HeaderName::from_static(headers::FORWARDED);
+const INCARNATION: HeaderName = HeaderName::from_static(headers::INCARNATION);
 
 /// What handlers work with.
 pub struct App {
@@ -131,6 +134,7 @@ async fn answer(
 ) -> Response<Body> {
     let started = Instant::now();
     let (mut parts, body) = request.into_parts();
+    believe(port, &mut parts.headers);
     let waits = Deadline::of(&parts.headers);
     if let Ok(Some(deadline)) = waits {
         // Whoever passes the request on says what is left.
@@ -141,8 +145,9 @@ async fn answer(
         .as_ref()
         .map_or(Operation::Unrouted, |&(operation, _)| operation);
     let admitted = match port {
-        Port::Public => access::admit(&app, peer, &parts, operation).await,
-        Port::Admin => Ok(None),
+        Port::Api => access::admit(&app, peer, &parts, operation).await,
+        // The connection has proven who is there, or nothing is to be proven.
+        Port::Admin | Port::Members | Port::Watch => Ok(None),
     };
     let (admitted, routed) = match admitted {
         Ok(admitted) => (admitted, routed),
@@ -197,6 +202,21 @@ fn finished(app: &App, operation: Operation, answered: Answer) -> Response<Body>
             app.metrics.refused(refusal.problem_type());
             refusal.into_response()
         })
+}
+
+/// Leaves only those headers that say something where they came in.
+fn believe(port: Port, headers: &mut HeaderMap) {
+    match port {
+        // Members speak of other members, and forward once.
+        Port::Members => {
+            let unnamed = HeaderValue::from_static("unnamed");
+            headers.entry(FORWARDED).or_insert(unnamed);
+        }
+        Port::Api | Port::Admin | Port::Watch => {
+            headers.remove(FORWARDED);
+            headers.remove(INCARNATION);
+        }
+    }
 }
 
 fn routed(port: Port, parts: &Parts) -> Result<(Operation, Resource<'_>), Refusal> {
@@ -254,7 +274,8 @@ async fn handle(
         }
         Operation::AdminMove => {
             let body = body::read(&app.gates, body).await?;
-            admin::start_moves(app, body::json(&parts.headers, &body.bytes)?)
+            let request = body::json(&parts.headers, &body.bytes)?;
+            Box::pin(admin::start_moves(app, request)).await
         }
         Operation::AdminDrain => {
             let body = body::read(&app.gates, body).await?;

@@ -21,11 +21,10 @@ use rustls::{
     server::{ServerSessionMemoryCache, WebPkiClientVerifier},
     sign::{CertifiedKey, SingleCertAndKey},
 };
-use tokio::{net::TcpStream, time::timeout};
+use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
-    limit::{Limit, Permit},
     metrics::{Counter, Gauge, Text},
     store::{TlsFile, TlsFileError, chain},
 };
@@ -34,8 +33,6 @@ use crate::{
 pub const RELOAD_EVERY: Duration = Duration::from_secs(10);
 /// Sessions that clients may resume.
 const SESSIONS: usize = 4096;
-/// Handshakes under way at once: each takes a millisecond of a processor, and its client may be slow.
-const MOST_HANDSHAKES: usize = 1024;
 
 /// The files that TLS on the API port is made with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +78,6 @@ pub(crate) struct ApiTls {
     current: ArcSwap<Current>,
     /// What was last found in the files, good or not; `None` when they could not be read.
     seen: Mutex<Option<Contents>>,
-    at_once: Limit,
     handshakes: Counter,
     failures: Counter,
     reload_failures: Counter,
@@ -114,7 +110,6 @@ impl ApiTls {
                 clients: 0,
             }),
             seen: Mutex::new(Some(contents)),
-            at_once: Limit::new(MOST_HANDSHAKES),
             handshakes: Counter::default(),
             failures: Counter::default(),
             reload_failures: Counter::default(),
@@ -166,27 +161,18 @@ impl ApiTls {
         }
     }
 
-    /// Agrees on TLS with a client, within `patience`. `None` when that fails, or too many are at it.
+    /// Agrees on TLS with a client. `None` when they do not agree. The caller bounds the time.
     pub(super) async fn accept(
         &self,
         socket: TcpStream,
-        patience: Duration,
     ) -> Option<(TlsStream<TcpStream>, Option<ClientCertificate>)> {
         let current = self.current.load_full();
-        let accepted = match Permit::take(&self.at_once, 1) {
-            None => None,
-            Some(_permit) => match timeout(patience, current.acceptor.accept(socket)).await {
-                Ok(Ok(stream)) => Some(stream),
-                Ok(Err(error)) => {
-                    tracing::debug!("no TLS with a client: {}", chain(&error));
-                    None
-                }
-                Err(_) => None,
-            },
-        };
-        let Some(stream) = accepted else {
-            self.failures.increment(1);
-            return None;
+        let stream = match current.acceptor.accept(socket).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::debug!("no TLS with a client: {}", chain(&error));
+                return None;
+            }
         };
         self.handshakes.increment(1);
         let shown = stream.get_ref().1.peer_certificates();
@@ -195,6 +181,11 @@ impl ApiTls {
             clients: current.clients,
         });
         Some((stream, certificate))
+    }
+
+    /// A connection has come to nothing.
+    pub(super) fn failed(&self) {
+        self.failures.increment(1);
     }
 
     /// The DNS names of a client's certificate; `None` when the CAs of clients are others by now.
@@ -248,11 +239,7 @@ impl TlsFiles {
         })
     }
 
-    fn acceptor(
-        &self,
-        contents: &Contents,
-        must_show: bool,
-    ) -> Result<TlsAcceptor, TlsFileError> {
+    fn acceptor(&self, contents: &Contents, must_show: bool) -> Result<TlsAcceptor, TlsFileError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let bad_key = |error: &dyn std::fmt::Display| TlsFileError::Key {
             file: self.key.clone(),
@@ -266,8 +253,7 @@ impl TlsFiles {
         )?;
         let key = PrivateKeyDer::from_pem_slice(&contents.key)
             .map_err(|_| not_pem(TlsFile::Key, &self.key))?;
-        let key =
-            CertifiedKey::from_der(chain, key, &provider).map_err(|error| bad_key(&error))?;
+        let key = CertifiedKey::from_der(chain, key, &provider).map_err(|error| bad_key(&error))?;
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| bad_key(&error))?;

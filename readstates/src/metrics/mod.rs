@@ -17,10 +17,14 @@ pub use self::{
     histogram::{Counter, Gauge, Histogram},
     text::Text,
 };
-use crate::{block::Outcome, cache::Totals, http::Operation};
+use crate::{
+    block::Outcome,
+    cache::Totals,
+    http::{Operation, Port},
+};
 
 /// The statuses that the service answers with; the last stands for any other.
-const STATUSES: [(u16, &str); 18] = [
+const STATUSES: [(u16, &str); 19] = [
     (200, "200"),
     (204, "204"),
     (304, "304"),
@@ -29,6 +33,7 @@ const STATUSES: [(u16, &str); 18] = [
     (403, "403"),
     (404, "404"),
     (405, "405"),
+    (409, "409"),
     (413, "413"),
     (415, "415"),
     (421, "421"),
@@ -86,6 +91,8 @@ pub struct Metrics {
     pub forwards: Counter,
     /// Requests that could not be passed on.
     pub forward_failures: Counter,
+    /// By port: connections whose other end did not prove what it is.
+    unproven: [Counter; Port::ALL.len()],
     /// By operation.
     requests: Box<[Requests]>,
     /// By type of problem.
@@ -132,6 +139,7 @@ impl Metrics {
             ignored: Counter::default(),
             forwards: Counter::default(),
             forward_failures: Counter::default(),
+            unproven: Default::default(),
             requests: each(Operation::ALL),
             refusals: each(ProblemType::ALL),
         }
@@ -161,6 +169,11 @@ impl Metrics {
     /// Books one refusal.
     pub(crate) fn refused(&self, problem: ProblemType) {
         self.refusals[problem as usize].increment(1);
+    }
+
+    /// Books a connection whose other end did not prove what it is.
+    pub(crate) fn unproven(&self, port: Port) {
+        self.unproven[port as usize].increment(1);
     }
 
     /// All of it, as Prometheus reads it.
@@ -211,6 +224,7 @@ impl Metrics {
             ignored,
             forwards,
             forward_failures,
+            unproven,
             requests,
             refusals,
         } = self;
@@ -278,6 +292,14 @@ impl Metrics {
         ];
         for (name, help, counter) in counters {
             text.counter(name, help, counter.get());
+        }
+        let family = "readstates_handshake_failures_total";
+        let help =
+            "Connections whose other end did not prove in time that it may connect, by port.";
+        text.family(family, help, "counter");
+        for port in [Port::Admin, Port::Members] {
+            let count = unproven[port as usize].get();
+            text.sample(family, &[("port", port.name())], count as f64);
         }
         let gauges = [
             (
