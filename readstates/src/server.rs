@@ -51,7 +51,7 @@ pub enum StartError {
     Access(#[from] AccessError),
     /// A file of TLS on the API port cannot be used.
     #[error("{flag}")]
-    Tls {
+    ApiTls {
         /// The flag that names the file.
         flag: &'static str,
         /// The file, and what is wrong with it.
@@ -370,7 +370,7 @@ fn guards(config: &ServeConfig) -> Result<Guards, StartError> {
             TlsFile::Certificate => "--tls-cert-file",
             TlsFile::Key => "--tls-key-file",
         };
-        StartError::Tls { flag, source }
+        StartError::ApiTls { flag, source }
     })?;
     Ok((access, tls))
 }

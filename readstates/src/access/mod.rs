@@ -30,7 +30,7 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, header as names};
 use parking_lot::Mutex;
 
-use self::table::Table;
+use self::table::{CallerLimits, Table};
 use self::{
     audit::{Ration, Subject},
     file::{AccessFile, FileError, MAX_BYTES},
@@ -295,61 +295,68 @@ impl Access {
             audit::refused(subject, status, why, left_out);
         }
     }
+}
 
-    /// Who is admitted, and what became of files and reviews, as metrics.
-    pub(crate) fn write(&self, text: &mut Text) {
-        let table = self.table.load();
-        let family = "readstates_caller_limit";
-        text.family(
-            family,
+/// Who is admitted, and what became of files and reviews, as metrics; without an access file nobody is.
+pub(crate) fn write(access: Option<&Access>, text: &mut Text) {
+    let table = access.map(|access| access.table.load_full());
+    let callers = table.as_ref().map_or(&[][..], |table| table.callers());
+    let families: [Family<'_>; 3] = [
+        (
+            "readstates_caller_limit",
             "Requests that a caller may have under way.",
             "gauge",
-        );
-        for caller in table.callers() {
-            let most = caller.limits.requests.most() as f64;
-            text.sample(family, &[("caller", &caller.name)], most);
+            |limits| limits.requests.most() as f64,
+        ),
+        (
+            "readstates_caller_in_use",
+            "Requests that a caller has under way.",
+            "gauge",
+            |limits| limits.requests.used() as f64,
+        ),
+        (
+            "readstates_caller_limit_refusals_total",
+            "Requests refused because a caller had as many under way as it may, of all kinds or of one.",
+            "counter",
+            |limits| limits.refused() as f64,
+        ),
+    ];
+    for (family, help, kind, value) in families {
+        text.family(family, help, kind);
+        for caller in callers {
+            text.sample(family, &[("caller", &caller.name)], value(&caller.limits));
         }
-        let family = "readstates_caller_in_use";
-        text.family(family, "Requests that a caller has under way.", "gauge");
-        for caller in table.callers() {
-            let used = caller.limits.requests.used() as f64;
-            text.sample(family, &[("caller", &caller.name)], used);
-        }
-        let family = "readstates_caller_limit_refusals_total";
-        let help = "Requests refused because a caller had as many under way as it may, of all kinds or of one.";
-        text.family(family, help, "counter");
-        for caller in table.callers() {
-            let refused = caller.limits.refused() as f64;
-            text.sample(family, &[("caller", &caller.name)], refused);
-        }
-        text.gauge(
-            "readstates_access_file_current",
-            "1 while the callers are those of the access file; 0 while that is broken, and those from before stay.",
-            self.current.get(),
-        );
-        text.counter(
-            "readstates_access_reloads_total",
-            "Access files that were taken in place of another.",
-            self.reloads.get(),
-        );
-        text.counter(
-            "readstates_access_reload_failures_total",
-            "Access files that were broken.",
-            self.reload_failures.get(),
-        );
-        let reviews = self.reviews.get();
-        text.counter(
-            "readstates_token_reviews_total",
-            "Tokens of service accounts that the API server said yes or no to.",
-            reviews.map_or(0, |reviews| reviews.answered.get()),
-        );
-        text.counter(
-            "readstates_token_review_failures_total",
-            "Tokens of service accounts that could not be checked.",
-            reviews.map_or(0, |reviews| reviews.failed.get()),
-        );
     }
+    text.gauge(
+        "readstates_access_file_current",
+        "1 while the callers are those of the access file; 0 while it is broken, and those from before stay, and without one.",
+        access.map_or(0.0, |access| access.current.get()),
+    );
+    text.counter(
+        "readstates_access_reloads_total",
+        "Access files that were taken in place of another.",
+        access.map_or(0, |access| access.reloads.get()),
+    );
+    text.counter(
+        "readstates_access_reload_failures_total",
+        "Access files that were broken when they had changed.",
+        access.map_or(0, |access| access.reload_failures.get()),
+    );
+    let reviews = access.and_then(|access| access.reviews.get());
+    text.counter(
+        "readstates_token_reviews_total",
+        "Tokens of service accounts that the API server said yes or no to.",
+        reviews.map_or(0, |reviews| reviews.answered.get()),
+    );
+    text.counter(
+        "readstates_token_review_failures_total",
+        "Tokens of service accounts that could not be checked.",
+        reviews.map_or(0, |reviews| reviews.failed.get()),
+    );
 }
+
+/// Name, meaning and kind of a family about callers, and what it shows of each.
+type Family<'a> = (&'a str, &'a str, &'a str, fn(&CallerLimits) -> f64);
 
 /// All of a file, which must be an ordinary one and may be one byte larger than may be.
 fn read_bounded(file: &Path) -> io::Result<Vec<u8>> {

@@ -193,29 +193,30 @@ impl ApiTls {
         let current = certificate.clients == self.current.load().clients;
         current.then_some(&*certificate.names)
     }
+}
 
-    pub(crate) fn write(&self, text: &mut Text) {
-        text.counter(
-            "readstates_tls_handshakes_total",
-            "TLS connections that were made on the API port.",
-            self.handshakes.get(),
-        );
-        text.counter(
-            "readstates_tls_handshake_failures_total",
-            "TLS connections to the API port that came to nothing: no agreement, too slow, too many at once.",
-            self.failures.get(),
-        );
-        text.counter(
-            "readstates_tls_reload_failures_total",
-            "Files of TLS on the API port that were broken when they had changed.",
-            self.reload_failures.get(),
-        );
-        text.gauge(
-            "readstates_tls_files_current",
-            "1 while TLS on the API port is that of the files; 0 while they are broken, and what they held before stays.",
-            self.fresh.get(),
-        );
-    }
+/// What became of handshakes and files, as metrics; without TLS nothing does.
+pub(super) fn write(tls: Option<&ApiTls>, text: &mut Text) {
+    text.counter(
+        "readstates_tls_handshakes_total",
+        "TLS connections that were made on the API port.",
+        tls.map_or(0, |tls| tls.handshakes.get()),
+    );
+    text.counter(
+        "readstates_tls_handshake_failures_total",
+        "TLS connections to the API port that came to nothing: no agreement, too slow, too many at once.",
+        tls.map_or(0, |tls| tls.failures.get()),
+    );
+    text.counter(
+        "readstates_tls_reload_failures_total",
+        "Files of TLS on the API port that were broken when they had changed.",
+        tls.map_or(0, |tls| tls.reload_failures.get()),
+    );
+    text.gauge(
+        "readstates_tls_files_current",
+        "1 while TLS on the API port is that of the files; 0 while they are broken, and those from before stay, and without TLS.",
+        tls.map_or(0.0, |tls| tls.fresh.get()),
+    );
 }
 
 /// The DNS names that a certificate is for. It was checked before: what cannot be read has none.
