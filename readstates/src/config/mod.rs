@@ -2,6 +2,7 @@
 
 mod access;
 mod cli;
+mod cql;
 mod limits;
 mod listen;
 mod ring;

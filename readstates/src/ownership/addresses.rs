@@ -32,6 +32,11 @@ pub struct Destination {
     pub url: String,
 }
 
+/// Slots cannot go there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no live member of this ring that takes slots has the incarnation {0}")]
+pub struct NoDestination(Incarnation);
+
 impl Destination {
     /// The process that says this of itself; `None` when it cannot be listed or takes no slots.
     #[must_use]
@@ -88,12 +93,12 @@ impl Ownership {
     }
 
     /// A process that lives, is in this ring's store by its own word, and takes slots.
-    pub(super) async fn destination(&self, to: Incarnation) -> Option<Destination> {
+    pub(super) async fn destination(&self, to: Incarnation) -> Result<Destination, NoDestination> {
         if let Some(known) = self.known_destination(to) {
-            return Some(known);
+            return Ok(known);
         }
         self.see_the_others().await;
-        self.known_destination(to)
+        self.known_destination(to).ok_or(NoDestination(to))
     }
 
     fn known_destination(&self, to: Incarnation) -> Option<Destination> {

@@ -303,6 +303,19 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_malformed(
+            kind in 0_u8..6,
+            rest in proptest::collection::vec(proptest::num::u8::ANY, 0..300),
+        ) {
+            let bytes = [&[kind][..], &rest].concat();
+            let (heard, whole) = (Message::decode(&bytes), rest.len() == 8);
+            proptest::prop_assert!(heard.is_err() || matches!(kind, OFFER..=HINT));
+            proptest::prop_assert_eq!(heard.is_ok() && kind == HINT, whole && kind == HINT);
+        }
+    }
+
     #[test]
     fn a_message_with_anything_wrong_is_none_or_has_another_digest() {
         let header = Header {

@@ -43,7 +43,7 @@ use std::{
 };
 
 use addresses::Addresses;
-pub use addresses::Destination;
+pub use addresses::{Destination, NoDestination};
 use arc_swap::{ArcSwap, Guard};
 use doubt::Doubt;
 use gate::Gate;
@@ -59,7 +59,6 @@ use readstates_api::{
 use readstates_ring::{Incarnation, RingMember, Slot, record::RecordError};
 pub use receive::NotReceived;
 pub use routes::{Peer, Routes};
-pub use send::NoDestination;
 use slots::Slots;
 use store::{Presence, RingStore};
 use tokio::{

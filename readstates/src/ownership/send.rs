@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use super::{
-    Destination, Ownership,
+    Destination, NoDestination, Ownership,
     alive::swaps,
     frame::{self, Header, Offer, PartEncoder, Slots as Numbers},
     peers::PeerError,
@@ -66,11 +66,6 @@ enum NotMoved {
     Ring(#[from] RingStoreError),
 }
 
-/// Slots cannot go there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no live member of this ring that takes slots has the incarnation {0}")]
-pub struct NoDestination(Incarnation);
-
 /// A transfer under way.
 struct Sending<'a> {
     ownership: &'a Ownership,
@@ -95,7 +90,7 @@ impl Ownership {
         to: Incarnation,
         slots: &[(Slot, Epoch)],
     ) -> Result<u16, NoDestination> {
-        let to = self.destination(to).await.ok_or(NoDestination(to))?;
+        let to = self.destination(to).await?;
         let Ok(turn) = Arc::clone(&self.moving).try_lock_owned() else {
             return Ok(0);
         };
