@@ -69,12 +69,12 @@ async fn guarded(entries: &[Entry<'_>]) -> Guarded {
 }
 
 impl Guarded {
-    async fn ask(&self, method: &Method, path: &str, token: Option<&str>) -> Answer {
+    async fn ask(&self, method: Method, path: &str, token: Option<&str>) -> Answer {
         let header = token.map(|token| format!("Bearer {token}"));
         let mut headers = vec![("content-type", "application/json")];
         headers.extend(header.as_deref().map(|header| ("authorization", header)));
         let body = match path {
-            _ if *method != Method::POST => None,
+            _ if method != Method::POST => None,
             "/v1/mentions" => {
                 Some(json!({"channel_id": "2", "message_id": "9", "user_ids": ["1"]}).to_string())
             }
@@ -88,12 +88,12 @@ impl Guarded {
             _ => Some(json!({"message_id": "9"}).to_string()),
         };
         self.member
-            .send(method.clone(), path, &headers, body.map(String::into_bytes))
+            .send(method, path, &headers, body.map(String::into_bytes))
             .await
     }
 
     async fn get(&self, token: &str) -> Answer {
-        self.ask(&Method::GET, "/v1/users/1/read-states", Some(token))
+        self.ask(Method::GET, "/v1/users/1/read-states", Some(token))
             .await
     }
 
@@ -142,13 +142,13 @@ async fn every_route_wants_a_caller_with_its_verb() {
     .await;
     for (method, path, verb) in &ROUTES {
         for token in [None, Some("wrong"), Some("token-rea")] {
-            let answer = member.ask(method, path, token).await;
+            let answer = member.ask(method.clone(), path, token).await;
             answer.refused(401, "unauthenticated");
             assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{path}");
         }
         for other in ["read", "write", "delete"] {
             let answer = member
-                .ask(method, path, Some(&format!("token-{other}")))
+                .ask(method.clone(), path, Some(&format!("token-{other}")))
                 .await;
             if other == *verb {
                 assert!(!matches!(answer.status.as_u16(), 401 | 403), "{path}");
@@ -166,7 +166,7 @@ async fn what_is_refused_has_changed_nothing_and_read_no_body() {
     let member = guarded(&[("gateway", "read", &["good"], "")]).await;
     let path = "/v1/users/1/read-states/2/ack";
     for token in [None, Some("bad"), Some("good")] {
-        let answer = member.ask(&Method::POST, path, token).await;
+        let answer = member.ask(Method::POST, path, token).await;
         assert!(matches!(answer.status.as_u16(), 401 | 403));
     }
     assert_eq!(member.get("good").await.ok()["version"], "0");
@@ -186,7 +186,7 @@ async fn what_is_refused_has_changed_nothing_and_read_no_body() {
 #[tokio::test]
 async fn the_document_is_open_and_what_there_is_not_is_said_to_callers_only() {
     let member = guarded(&[("gateway", "read", &["good"], "")]).await;
-    let get = |path, token| member.ask(&Method::GET, path, token);
+    let get = |path, token| member.ask(Method::GET, path, token);
     assert_eq!(get("/openapi.json", None).await.status.as_u16(), 200);
     get("/v1/nothing", None)
         .await
@@ -194,7 +194,7 @@ async fn the_document_is_open_and_what_there_is_not_is_said_to_callers_only() {
     get("/v1/nothing", Some("good"))
         .await
         .refused(404, "no-route");
-    let patch = member.ask(&Method::PATCH, "/v1/users/1", None).await;
+    let patch = member.ask(Method::PATCH, "/v1/users/1", None).await;
     patch.refused(401, "unauthenticated");
 }
 
@@ -224,7 +224,7 @@ async fn a_header_that_is_not_one_bearer_token_is_refused() {
 
 #[tokio::test]
 async fn two_tokens_are_valid_while_one_takes_the_place_of_the_other() {
-    let entry = |tokens| [("gateway", "read", tokens, "")];
+    let entry = |tokens: &'static [&'static str]| [("gateway", "read", tokens, "")];
     let member = guarded(&entry(&["old"])).await;
     member.get("new").await.refused(401, "unauthenticated");
     member.write(&text(&entry(&["old", "new"])));
@@ -334,7 +334,7 @@ async fn a_caller_at_its_limit_is_told_so_and_another_is_not_affected() {
 #[tokio::test]
 async fn refusals_are_counted_by_status_and_type() {
     let member = guarded(&[("gateway", "read", &["good"], "")]).await;
-    let delete = |token| member.ask(&Method::DELETE, "/v1/users/1", token);
+    let delete = |token| member.ask(Method::DELETE, "/v1/users/1", token);
     delete(None).await.refused(401, "unauthenticated");
     delete(Some("good")).await.refused(403, "forbidden");
     let page = member.member.get("/metrics").await.text;

@@ -27,7 +27,10 @@ fn id(number: u64) -> Id {
 }
 
 fn callers(tokens: &[&str]) -> String {
-    let hashes: Vec<_> = tokens.iter().map(|of| token::hash(of).to_string()).collect();
+    let hashes: Vec<_> = tokens
+        .iter()
+        .map(|of| token::hash(of).to_string())
+        .collect();
     format!("callers: [{{name: gateway, verbs: [read], tokens: {hashes:?}}}]")
 }
 
@@ -148,7 +151,10 @@ async fn a_member_is_believed_over_tls_by_the_ca_of_the_file_alone() {
     assert!(matches!(refusal.cause(), Cause::Unauthenticated(_)));
     let other = Client::start(config().tls(Tls::of_ca_file(file("other.crt")))).unwrap();
     let refusal = other.read_states(id(1)).await.unwrap_err();
-    assert!(matches!(refusal.cause(), Cause::NoAnswer { .. }), "{refusal}");
+    assert!(
+        matches!(refusal.cause(), Cause::NoAnswer { .. }),
+        "{refusal}"
+    );
     let missing = Client::start(config().tls(Tls::of_ca_file(file("missing.crt"))));
     assert!(missing.is_err());
 }
