@@ -109,6 +109,7 @@ ROUNDS="1 2 3"
 
 measure_throughput() {
     local name number round
+    make_secrets
     for round in $ROUNDS; do
         echo "round $round"
         number=10
@@ -117,6 +118,13 @@ measure_throughput() {
             number=$((number + 10))
         done
         saturate_redis
+        number=70
+        for name in $GUARDED; do
+            with_server "$name" saturate_guarded "$name" "$number"
+            number=$((number + 2))
+        done
+        better throughput-74-redis-tls-ack bench_redis --tls "$SECRETS" --fill --saturate --warmup 1s \
+            --duration "$((seconds / 2))s"
     done
     number=10
     for name in $SERVERS; do
@@ -125,6 +133,32 @@ measure_throughput() {
     done
     run throughput-64-redis-ack-half-load bench_redis --fill --duration "${seconds}s" \
         --rate $(($(rate_of throughput-60-redis-ack) / 2))
+    # All of them at half of what ours does with neither: so that their latencies can be compared.
+    number=70
+    for name in $GUARDED; do
+        with_server "$name" half_load_guarded "$name" "$((number + 1))"
+        number=$((number + 2))
+    done
+    run throughput-75-redis-tls-ack-half-load bench_redis --tls "$SECRETS" --fill --duration "${seconds}s" \
+        --rate $(($(rate_of throughput-60-redis-ack) / 2))
+    rm -rf "$SECRETS"
+}
+
+# Ours with callers, and with TLS.
+GUARDED="ours-token ours-tls"
+
+# saturate_guarded NAME NUMBER
+saturate_guarded() {
+    local name=$1 number=$2
+    bench --fill --users "$users" --channels "$channels" --rate 100 --duration 1s >&2
+    watched "throughput-$number-$name-ack" --saturate --warmup 1s --duration "$((seconds / 2))s"
+}
+
+# half_load_guarded NAME NUMBER
+half_load_guarded() {
+    local name=$1 number=$2
+    load "throughput-$number-$name-ack-half-load" --fill --duration "${seconds}s" \
+        --rate $(($(rate_of throughput-10-ours-ack) / 2))
 }
 
 # better FILE COMMAND…: a run, kept if it did more per second than the one that the report has.

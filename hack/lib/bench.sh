@@ -3,6 +3,7 @@
 
 BENCH_TOOLS="
 fc-list      fontconfig        your distribution
+openssl      openssl           your distribution
 redis-server redis-server      https://redis.io/docs/latest/operate/oss_and_stack/install/
 taskset      util-linux        your distribution
 "
@@ -10,6 +11,8 @@ BENCH_PORT=17400
 # The process of the server that runs, and the port of its probes and metrics.
 SERVER=
 WATCH_PORT=
+# What the generator has to say to the server that runs.
+BENCH_FLAGS=(--url "http://127.0.0.1:$BENCH_PORT")
 
 # list_processors FIRST LAST: those from one to the other, of the ones that we may use, as taskset has them.
 list_processors() {
@@ -55,11 +58,21 @@ bench_redis() (
     bench_target redis --server-processors "$SERVER_PROCESSORS" "$@"
 )
 
-# start_server NAME STATES LOG: ours, go-list or go-flat with room for so many, until stop_server.
+# start_server NAME STATES LOG: ours (with neither, ours-token or ours-tls), go-list or go-flat with room for so many, until stop_server.
 start_server() {
     local name=$1 states=$2 log=$3
+    BENCH_FLAGS=(--url "http://127.0.0.1:$BENCH_PORT")
     case $name in
     ours) start_member "$log" --store memory --capacity-states "$states" ;;
+    ours-token)
+        BENCH_FLAGS+=(--token-file "$SECRETS/token")
+        start_member "$log" --store memory --capacity-states "$states" --access "$SECRETS/access.yaml"
+        ;;
+    ours-tls)
+        BENCH_FLAGS=(--url "https://127.0.0.1:$BENCH_PORT" --ca-file "$SECRETS/ca.crt")
+        start_member "$log" --store memory --capacity-states "$states" \
+            --tls-cert-file "$SECRETS/tls.crt" --tls-key-file "$SECRETS/tls.key"
+        ;;
     # Go's own setting.
     go-list) start_program "$log" "$BENCH_PORT" env GOGC=100 "$(go_servers)" --listen "127.0.0.1:$BENCH_PORT" --layout list --capacity-states "$states" ;;
     # As Go's guide says for a program that has its memory for itself, https://go.dev/doc/gc-guide#Memory_limit:
@@ -67,6 +80,24 @@ start_server() {
     go-flat) start_program "$log" "$BENCH_PORT" env GOGC=off GOMEMLIMIT=$((states * 32 / 1048576 + 256))MiB "$(go_servers)" \
         --listen "127.0.0.1:$BENCH_PORT" --layout flat --capacity-states "$states" ;;
     esac
+}
+
+# What servers with callers and TLS are given, and those who put load on them.
+SECRETS=
+
+# make_secrets: a CA, a certificate of it for 127.0.0.1, and a token with the access file that admits its bearer.
+make_secrets() {
+    SECRETS=$(mktemp -d)
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=bench \
+        -keyout "$SECRETS/ca.key" -out "$SECRETS/ca.crt" 2>/dev/null
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=127.0.0.1 -keyout "$SECRETS/tls.key" 2>/dev/null |
+        openssl x509 -req -days 2 -CA "$SECRETS/ca.crt" -CAkey "$SECRETS/ca.key" -CAcreateserial \
+            -extfile <(echo "subjectAltName=IP:127.0.0.1") -out "$SECRETS/tls.crt" 2>/dev/null
+    local printed
+    printed=$("$(readstates_program)" token)
+    sed -n 's/^token: //p' <<<"$printed" >"$SECRETS/token"
+    echo "callers: [{name: bench, verbs: [read, write], maxConcurrent: 4096, tokens: [\"$(sed -n 's/^hash: //p' <<<"$printed")\"]}]" \
+        >"$SECRETS/access.yaml"
 }
 
 # start_member LOG FLAG…: one of ours.
@@ -165,7 +196,7 @@ watch_urls() {
 }
 
 # bench FLAG…: our generator against that member.
-bench() { taskset --cpu-list "$LOAD_PROCESSORS" "$(readstates_program)" bench --url "http://127.0.0.1:$BENCH_PORT" "$@"; }
+bench() { taskset --cpu-list "$LOAD_PROCESSORS" "$(readstates_program)" bench "${BENCH_FLAGS[@]}" "$@"; }
 
 now_and_commit() { echo "$(date --utc '+%Y-%m-%d %H:%M UTC'), commit $(git -C "$ROOT" rev-parse --short=12 HEAD)"; }
 

@@ -12,6 +12,7 @@
 //! moves them; [`server`] starts and stops it all.
 #![deny(missing_docs)]
 
+pub mod access;
 mod background;
 pub mod block;
 pub mod cache;

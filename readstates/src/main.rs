@@ -4,6 +4,7 @@ use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
 use readstates::{
+    access::token,
     certificates, commands,
     config::{Cli, Command},
     http,
@@ -18,6 +19,9 @@ fn main() -> ExitCode {
         Command::Schema(args) => commands::make_schema(*args),
         Command::Rebalance(args) => commands::balance(args),
         Command::Bench(args) => Ok(readstates_bench::main(&args)?),
+        Command::Token(args) => token::print(args.of)
+            .map(|printed| print!("{printed}"))
+            .map_err(Into::into),
         Command::Certificates(args) => Ok(certificates::run(&args)?),
         Command::Openapi => {
             print!("{}", http::openapi_document());

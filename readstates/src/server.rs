@@ -17,22 +17,24 @@ use rand::Rng;
 use readstates_identity::IdentityError;
 use readstates_ring::record::RecordError;
 use tokio::{sync::watch, task::JoinHandle};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
+    access::{Access, AccessError},
     cache::Process,
     clock::UnixClock,
     config::{RingConfig, ServeConfig, StoreConfig},
     engine::Engine,
     forward::Forwarder,
     health::Health,
-    http::{self, App, Entrance, Port},
+    http::{self, ApiTls, App, Entrance, Port},
     members_tls::{ClientError, MembersTls},
     metrics::Metrics,
     ownership::{
         HttpPeers, LeaseClock, Ownership, OwnershipConfig, Peers,
         store::{FileRing, KubernetesRing, MemoryRing, RingStore, RingStoreError},
     },
-    store::{CqlStore, EmbeddedStore, MemoryStore, OpenError, Store},
+    store::{CqlStore, EmbeddedStore, MemoryStore, OpenError, Store, TlsFile, TlsFileError},
     workers::{CLOSE_TIMEOUT, ListenError, Workers},
 };
 
@@ -44,6 +46,17 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The callers of the access file cannot be admitted.
+    #[error("--access")]
+    Access(#[from] AccessError),
+    /// A file of TLS on the API port cannot be used.
+    #[error("{flag}")]
+    ApiTls {
+        /// The flag that names the file.
+        flag: &'static str,
+        /// The file, and what is wrong with it.
+        source: TlsFileError,
+    },
     /// There are no threads.
     #[error("failed to start the threads that answer clients")]
     Workers(#[from] io::Error),
@@ -122,6 +135,8 @@ pub struct Server {
     renewal: Option<JoinHandle<()>>,
     flusher: JoinHandle<()>,
     watcher: JoinHandle<()>,
+    /// What looks at the files about callers. They end with this.
+    _followers: Vec<AbortOnDropHandle<()>>,
 }
 
 /// What a stop came to.
@@ -168,6 +183,8 @@ impl Server {
             watch: watched,
         } = listeners;
         let process = this_process()?;
+        let (access, tls) = guards(config)?;
+        let followers = follow(access.as_ref(), tls.as_ref());
         let metrics = Arc::new(Metrics::new());
         let health = Arc::new(Health::new(store.kind()));
         // A store that answers at once makes a member that is ready at once.
@@ -184,7 +201,7 @@ impl Server {
         )?;
         let forwarder = Forwarder::new(&config.member, config.tls.clone())?;
         let (close, closed) = watch::channel(false);
-        let app = Arc::new(App::new(
+        let app = App::new(
             Arc::clone(&ownership),
             engine,
             forwarder,
@@ -192,7 +209,8 @@ impl Server {
             Arc::clone(&health),
             config.limits.clone(),
             closed.clone(),
-        ));
+        );
+        let app = Arc::new(app.guarded(access, tls));
         let (of_members, of_operators) = config
             .tls
             .as_ref()
@@ -238,6 +256,7 @@ impl Server {
             renewal,
             flusher,
             watcher,
+            _followers: followers,
         })
     }
 
@@ -333,6 +352,40 @@ impl Server {
     }
 }
 
+/// Who may call, and TLS with them.
+type Guards = (Option<Arc<Access>>, Option<Arc<ApiTls>>);
+
+fn guards(config: &ServeConfig) -> Result<Guards, StartError> {
+    let access = config.access.clone();
+    let access = access
+        .map(|access| Access::open(access, &config.limits))
+        .transpose()?;
+    // Without callers a certificate is all that a client can prove itself by.
+    let must_show = access.is_none();
+    let tls = config.api_tls.clone();
+    let tls = tls.map(|files| ApiTls::open(files, must_show)).transpose();
+    let tls = tls.map_err(|source| {
+        let flag = match source.of() {
+            TlsFile::Ca => "--tls-client-ca-file",
+            TlsFile::Certificate => "--tls-cert-file",
+            TlsFile::Key => "--tls-key-file",
+        };
+        StartError::ApiTls { flag, source }
+    })?;
+    Ok((access, tls))
+}
+
+/// Looks at their files from now on.
+fn follow(access: Option<&Arc<Access>>, tls: Option<&Arc<ApiTls>>) -> Vec<AbortOnDropHandle<()>> {
+    let access = access.map(|access| tokio::spawn(Arc::clone(access).follow()));
+    let tls = tls.map(|tls| tokio::spawn(Arc::clone(tls).follow()));
+    access
+        .into_iter()
+        .chain(tls)
+        .map(AbortOnDropHandle::new)
+        .collect()
+}
+
 fn this_process() -> Result<Process, StartError> {
     let micros = jiff::Timestamp::now().as_microsecond();
     let started_micros = u64::try_from(micros).map_err(|_| StartError::Clock)?;
@@ -348,7 +401,12 @@ fn of_member(
     http_address: SocketAddr,
     members_address: Option<SocketAddr>,
 ) -> OwnershipConfig {
-    let here = || format!("http://{http_address}");
+    let of_clients = if config.api_tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let here = || format!("{of_clients}://{http_address}");
     let url = config.advertise.clone().unwrap_or_else(here);
     let members = members_address.map(|address| match host(&url) {
         // Where it listens is no address: at the host by which clients reach it.

@@ -104,6 +104,10 @@ problem_types! {
     MalformedBody = ("malformed-body", 400, "The body is malformed"),
     /// A value is outside of its range, or does not go with another.
     BadValue = ("bad-value", 400, "A value is not acceptable"),
+    /// The request does not prove which caller sends it; `WWW-Authenticate` says how to.
+    Unauthenticated = ("unauthenticated", 401, "The caller is not known"),
+    /// The caller lacks the verb that the detail names.
+    Forbidden = ("forbidden", 403, "The caller may not do this"),
     /// The user has no read state for this channel.
     NoReadState = ("no-read-state", 404, "No such read state"),
     /// There is nothing at this path.
@@ -126,6 +130,8 @@ problem_types! {
     TooManyReadStates = ("too-many-read-states", 429, "The user has too many read states"),
     /// The user's changes outrun the database.
     UserTooBusy = ("user-too-busy", 429, "The user changes too fast"),
+    /// The caller has as many requests under way as it may.
+    CallerTooBusy = ("caller-too-busy", 429, "The caller is at its limit"),
     /// The member handles as many requests as it may.
     Overloaded = ("overloaded", 503, "The member is at its limit"),
     /// As many changes wait for the database as may.
@@ -142,6 +148,8 @@ problem_types! {
     OwnerUnreachable = ("owner-unreachable", 503, "The owner of the user cannot be reached"),
     /// Members do not agree on who owns the user; nothing was done.
     RingDisagreement = ("ring-disagreement", 503, "The members disagree about the owner"),
+    /// Whose the token is cannot be said now; nothing was done.
+    AccessUnavailable = ("access-unavailable", 503, "The caller cannot be checked now"),
     /// What the database holds for this user cannot be read.
     UnreadableBlock = ("unreadable-block", 500, "The stored block cannot be read"),
     /// The owner did not answer in time; sending again is safe.

@@ -102,7 +102,7 @@ pub enum Output {
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct BenchArgs {
-    /// Members, or a Service in front of them: http://HOST[:PORT]. Names are looked up once; connections
+    /// Members, or a Service in front of them: http://HOST[:PORT] or https://HOST[:PORT]. Names are looked up once; connections
     /// are spread over all addresses.
     #[arg(
         long,
@@ -112,6 +112,14 @@ pub struct BenchArgs {
         value_name = "URL,..."
     )]
     pub url: Vec<String>,
+
+    /// A file with the token to send, where the service has callers. `readstates token` makes one.
+    #[arg(long, env = "READSTATES_TOKEN_FILE", value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+
+    /// The CAs (PEM) that members are believed by, with --url https://HOST[:PORT].
+    #[arg(long, env = "READSTATES_CA_FILE", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
 
     /// What load.
     #[command(flatten)]
@@ -146,6 +154,8 @@ Examples:
     readstates bench --saturate
   Its tail at half of that, for ten minutes, with what the member did meanwhile:
     readstates bench --rate 30000 --duration 10m --metrics http://127.0.0.1:7404 --plot tail.svg
+  A service with callers, over TLS:
+    readstates bench --url https://chat:7400 --token-file token --ca-file ca.crt
   Mostly acknowledgements, in batches of 64:
     readstates bench --batch 64 --mix ack=9,mention=1 --rate 200000
   Clients that connect and get their 20 states, of ten million:

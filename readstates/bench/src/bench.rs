@@ -12,6 +12,7 @@ use crate::{
     http::Http,
     metrics::Watched,
     report::Report,
+    secure::Head,
     settle,
     source::Source,
 };
@@ -96,22 +97,24 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
     Ok(report)
 }
 
-fn members(targets: &[Target]) -> Vec<(SocketAddr, String)> {
-    let of = |Target { host, addresses }: &Target| {
-        let host = host.clone();
-        let named = move |at: &SocketAddr| (*at, host.clone());
-        addresses.iter().map(named).collect::<Vec<_>>()
+fn members(targets: &[Target]) -> Vec<(SocketAddr, Target)> {
+    let of = |target: &Target| {
+        let addresses = target.addresses.iter();
+        let each = addresses.map(|address| (*address, target.clone()));
+        each.collect::<Vec<_>>()
     };
     targets.iter().flat_map(of).collect()
 }
 
 fn routes(targets: &[Target], batch: bool) -> Vec<Route> {
     let mut routes = Vec::new();
-    for Target { host, addresses } in targets {
-        let protocol = Arc::new(Http::new(host.clone(), batch));
-        routes.extend(addresses.iter().map(|address| Route {
+    for target in targets {
+        let head = Head::new(&target.host, target.token.as_ref());
+        let protocol = Arc::new(Http::new(head, batch));
+        routes.extend(target.addresses.iter().map(|address| Route {
             address: *address,
             protocol: protocol.clone(),
+            tls: target.tls.clone(),
         }));
     }
     routes

@@ -13,6 +13,7 @@ use crate::{
     keys::Keys,
     operation::Mix,
     schedule::Pace,
+    secure::{SecureError, Tls, Token, Trust},
 };
 
 /// Each is a file descriptor, here and at the service.
@@ -33,6 +34,14 @@ pub enum ConfigError {
         flag: &'static str,
         /// What is wrong, and what to give instead.
         problem: String,
+    },
+    /// There is no token, or no TLS.
+    #[error("{flag}")]
+    Secure {
+        /// The flag.
+        flag: &'static str,
+        /// Why not.
+        source: SecureError,
     },
     /// A host has no address.
     #[error("--url: failed to look up {host}")]
@@ -138,6 +147,27 @@ impl Load {
     }
 }
 
+/// What the service asks of its callers.
+#[derive(Debug, Clone, Default)]
+pub struct Callers {
+    /// The token that is sent.
+    pub token: Option<Token>,
+    /// Whom to believe over TLS.
+    pub trust: Option<Trust>,
+}
+
+impl Callers {
+    fn from_args(args: &BenchArgs) -> Result<Self, ConfigError> {
+        let of = |flag| move |source| ConfigError::Secure { flag, source };
+        let token = args.token_file.as_deref().map(Token::of_file);
+        let trust = args.ca_file.as_deref().map(Trust::of_file);
+        Ok(Self {
+            token: token.transpose().map_err(of("--token-file"))?,
+            trust: trust.transpose().map_err(of("--ca-file"))?,
+        })
+    }
+}
+
 /// Where requests go.
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -145,6 +175,10 @@ pub struct Target {
     pub host: String,
     /// All addresses of the host.
     pub addresses: Vec<SocketAddr>,
+    /// TLS with it; `None`: plain HTTP.
+    pub tls: Option<Tls>,
+    /// Who is said to call.
+    pub token: Option<Token>,
 }
 
 impl Target {
@@ -152,21 +186,38 @@ impl Target {
     ///
     /// # Errors
     /// When it is no URL of a member, or the host has no address.
-    pub fn resolve(flag: &'static str, url: &str) -> Result<Self, ConfigError> {
-        let Some(host) = url.strip_prefix("http://") else {
-            let problem = format!("{url:?} is not http://HOST[:PORT]; members speak plain HTTP");
-            return wrong(flag, problem);
+    pub fn resolve(flag: &'static str, url: &str, callers: &Callers) -> Result<Self, ConfigError> {
+        let (host, encrypted) = match url.strip_prefix("https://") {
+            Some(host) => (host, true),
+            None => (url.strip_prefix("http://").unwrap_or_default(), false),
         };
         let host = host.strip_suffix('/').unwrap_or(host);
         if host.is_empty() || host.contains(['/', '?', '#', '@']) {
-            let problem = format!("{url:?} is not http://HOST[:PORT]");
+            let problem = format!("{url:?} is not http://HOST[:PORT] or https://HOST[:PORT]");
             return wrong(flag, problem);
         }
+        let tls = match (encrypted, &callers.trust) {
+            (false, _) => None,
+            (true, Some(trust)) => {
+                let name = match host.strip_prefix('[') {
+                    Some(address) => address.split_once(']').map_or(address, |(name, _)| name),
+                    None => host.split_once(':').map_or(host, |(name, _)| name),
+                };
+                let tls = trust.with(name);
+                Some(tls.map_err(|source| ConfigError::Secure { flag, source }))
+            }
+            (true, None) => {
+                let problem =
+                    "https:// wants to know whom to believe; give the CA of its certificate";
+                return wrong("--ca-file", problem);
+            }
+        };
         let port_is_named = host.rsplit_once(':').is_some_and(|(_, port)| {
             !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
         });
         let with_port = match port_is_named {
             true => host.to_owned(),
+            false if encrypted => format!("{host}:443"),
             false => format!("{host}:80"),
         };
         let lookup = |source| ConfigError::Lookup {
@@ -186,6 +237,8 @@ impl Target {
         Ok(Self {
             host: host.to_owned(),
             addresses,
+            tls: tls.transpose()?,
+            token: callers.token.clone(),
         })
     }
 }
@@ -212,6 +265,7 @@ impl Bench {
     /// When a value is out of range or values contradict each other; the text names the flag.
     pub fn from_args(args: &BenchArgs) -> Result<Self, ConfigError> {
         let load = Load::from_args(&args.load)?;
+        let callers = Callers::from_args(args)?;
         if let Some(batch) = args.batch {
             if !(1..=MAX_RECORDS).contains(&batch) {
                 let problem = format!("give 1 to {} operations", MAX_RECORDS);
@@ -226,14 +280,14 @@ impl Bench {
             targets: args
                 .url
                 .iter()
-                .map(|url| Target::resolve("--url", url))
+                .map(|url| Target::resolve("--url", url, &callers))
                 .collect::<Result<_, _>>()?,
             batch: args.batch,
             check: args.check,
             metrics: args
                 .metrics
                 .iter()
-                .map(|url| Target::resolve("--metrics", url))
+                .map(|url| Target::resolve("--metrics", url, &Callers::default()))
                 .collect::<Result<_, _>>()?,
         })
     }
@@ -288,7 +342,10 @@ mod tests {
             (&["--mix", "acks=1"], &["--mix", "ack, mention, read"]),
             (&["--keys", "normal"], &["--keys", "uniform, zipf"]),
             (&["--check", "--mix", "ack=1"], &["--check", "--mix"]),
-            (&["--url", "https://a"], &["--url", "plain HTTP"]),
+            (&["--url", "https://a"], &["--ca-file", "whom to believe"]),
+            (&["--url", "ftp://a"], &["--url", "https://HOST[:PORT]"]),
+            (&["--token-file", "/no/such"], &["--token-file"]),
+            (&["--ca-file", "/dev/null"], &["--ca-file"]),
             (&["--url", "http://a/v1"], &["--url", "http://HOST[:PORT]"]),
             (
                 &["--url", "http://no-such-host.invalid"],

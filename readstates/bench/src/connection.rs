@@ -10,7 +10,7 @@
 
 use std::{
     collections::VecDeque,
-    io::{self, ErrorKind, Write as _},
+    io::{self, ErrorKind, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     os::fd::OwnedFd,
     sync::Arc,
@@ -23,11 +23,14 @@ use rustix::{
     net::{AddressFamily, SocketFlags, SocketType},
 };
 
+use rustls::ClientConnection;
+
 use crate::{
     answer::{Answer, Failure},
     operation::Operation,
     protocol::{Protocol, Read},
     schedule::Nanos,
+    secure::Tls,
 };
 
 /// Bytes read at once.
@@ -61,6 +64,8 @@ pub struct Route {
     pub address: SocketAddr,
     /// The language.
     pub protocol: Arc<dyn Protocol>,
+    /// What it is spoken over; `None`: TCP alone.
+    pub tls: Option<Tls>,
 }
 
 #[derive(Debug)]
@@ -77,6 +82,8 @@ pub(crate) struct Connection {
     index: usize,
     route: Route,
     state: State,
+    /// What TLS knows of the connection, from its beginning on.
+    session: Option<Box<ClientConnection>>,
     input: Vec<u8>,
     output: Vec<u8>,
     in_flight: VecDeque<InFlight>,
@@ -89,6 +96,7 @@ impl Connection {
             index,
             route,
             state: State::Down { retry_at: 0 },
+            session: None,
             input: Vec::with_capacity(CHUNK),
             output: Vec::with_capacity(4096),
             in_flight: VecDeque::new(),
@@ -136,13 +144,15 @@ impl Connection {
             EventData::new_u64(self.index as u64),
             interest,
         )?;
+        let tls = self.route.tls.as_ref();
+        self.session = tls.map(Tls::session).transpose()?.map(Box::new);
         self.state = State::Connecting { stream, since: now };
         Ok(())
     }
 
     /// The kernel has told something of a connection that was being made: `true` when it is up now.
     pub(crate) fn connected(&mut self) -> io::Result<bool> {
-        let State::Connecting { stream, .. } = &self.state else {
+        let State::Connecting { stream, .. } = &mut self.state else {
             return Ok(false);
         };
         if let Some(error) = stream.take_error()? {
@@ -152,6 +162,11 @@ impl Connection {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(false),
             Err(error) => return Err(error),
+        }
+        if let Some(session) = &mut self.session
+            && !shake(session, stream)?
+        {
+            return Ok(false);
         }
         let down = State::Down { retry_at: 0 };
         if let State::Connecting { stream, .. } = std::mem::replace(&mut self.state, down) {
@@ -173,6 +188,13 @@ impl Connection {
         let State::Up { stream } = &mut self.state else {
             return Ok(());
         };
+        if let Some(session) = &mut self.session {
+            // Into memory, which takes everything.
+            let taken = session.writer().write_all(&self.output);
+            self.output.clear();
+            let sent = taken.and_then(|()| send(session, stream));
+            return sent.map_err(|_| Failure::ConnectionLost);
+        }
         let mut written = 0;
         while written < self.output.len() {
             match stream.write(&self.output[written..]) {
@@ -199,6 +221,14 @@ impl Connection {
             return Ok(());
         };
         let mut lost = false;
+        if let Some(session) = &mut self.session {
+            lost = hear(session, stream, &mut self.input)?;
+            let last = self.parse(spare, ended)?;
+            return match lost || last {
+                true => Err(Failure::ConnectionLost),
+                false => Ok(()),
+            };
+        }
         loop {
             self.input.reserve(CHUNK);
             let room = self.input.capacity() - self.input.len();
@@ -264,6 +294,7 @@ impl Connection {
     /// Gives the connection up until `retry_at`. Its requests end with this failure.
     pub(crate) fn give_up(&mut self, failure: Failure, retry_at: Nanos, ended: &mut Vec<Ended>) {
         self.state = State::Down { retry_at };
+        self.session = None;
         self.input.clear();
         self.output.clear();
         for request in self.in_flight.drain(..) {
@@ -273,6 +304,65 @@ impl Connection {
                 request,
                 answers,
             });
+        }
+    }
+}
+
+/// Goes on with a handshake: `true` when it is over.
+fn shake(session: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<bool> {
+    loop {
+        send(session, stream)?;
+        if !session.is_handshaking() {
+            return Ok(true);
+        }
+        match session.read_tls(stream) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {
+                session.process_new_packets().map_err(io::Error::other)?;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Sends as much of what is encrypted as the kernel takes.
+fn send(session: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()> {
+    while session.wants_write() {
+        match session.write_tls(stream) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Takes what has come in, without the encryption. Whether the connection is lost.
+fn hear(
+    session: &mut ClientConnection,
+    stream: &mut TcpStream,
+    input: &mut Vec<u8>,
+) -> Result<bool, Failure> {
+    loop {
+        // What the handshake has left over comes first.
+        match session.reader().read_to_end(input) {
+            Ok(_) => return Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return Ok(true),
+        }
+        match session.read_tls(stream) {
+            Ok(0) => return Ok(true),
+            Ok(_) => {
+                let processed = session.process_new_packets();
+                processed.map_err(|_| Failure::Unreadable)?;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return Ok(true),
         }
     }
 }

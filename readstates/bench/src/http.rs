@@ -14,6 +14,7 @@ use crate::{
     frame,
     operation::{Kind, Operation},
     protocol::{Protocol, Read, Unreadable},
+    secure::Head,
 };
 
 /// More headers than a member or a proxy sends.
@@ -25,24 +26,24 @@ const LENGTH_DIGITS: usize = 10;
 /// Requests to one host.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
-    host: String,
+    head: Head,
     batch: bool,
 }
 
 impl Http {
-    /// Requests to this host, as its header names it; all operations of a request in one batch frame, or
+    /// Requests to one host, with these lines in every head; all operations of a request in one batch frame, or
     /// each request of one operation.
     #[must_use]
-    pub(crate) fn new(host: String, batch: bool) -> Self {
-        Self { host, batch }
+    pub(crate) fn new(head: Head, batch: bool) -> Self {
+        Self { head, batch }
     }
 
     fn post(&self, path: std::fmt::Arguments<'_>, kind: &str, output: &mut Vec<u8>) -> usize {
-        let host = &self.host;
+        let head = &self.head;
         // Into a vector, which takes everything.
         let _ = write!(
             output,
-            "POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: {kind}\r\ncontent-length: "
+            "POST {path} HTTP/1.1\r\n{head}content-type: {kind}\r\ncontent-length: "
         );
         let length_at = output.len();
         output.extend_from_slice(&[b'0'; LENGTH_DIGITS]);
@@ -75,10 +76,10 @@ impl Http {
                 fill_in_length(length_at, output);
             }
             Kind::Read => {
-                let host = &self.host;
+                let head = &self.head;
                 let _ = write!(
                     output,
-                    "GET /v1/users/{user}/read-states HTTP/1.1\r\nhost: {host}\r\n\r\n"
+                    "GET /v1/users/{user}/read-states HTTP/1.1\r\n{head}\r\n"
                 );
             }
         }
@@ -225,7 +226,7 @@ mod tests {
     use super::*;
 
     fn http() -> Http {
-        Http::new("host:1".into(), false)
+        Http::new(Head::new("host:1", None), false)
     }
 
     fn operation(kind: Kind) -> Operation {

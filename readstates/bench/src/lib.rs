@@ -37,6 +37,7 @@ pub mod report;
 pub mod resp;
 mod run;
 pub mod schedule;
+pub mod secure;
 mod settle;
 pub mod source;
 pub mod steal;

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{get::get, process, steal};
+use crate::{config::Target, get::get, process, steal};
 
 /// Metrics without labels, by name, summed over the members.
 pub type Sample = BTreeMap<String, f64>;
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(900);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watched {
     /// Members, by address and the name they are asked by.
-    pub(crate) members: Vec<(SocketAddr, String)>,
+    pub(crate) members: Vec<(SocketAddr, Target)>,
     /// Processes of this machine.
     pub(crate) processes: Vec<u32>,
 }
@@ -29,8 +29,8 @@ impl Watched {
     /// The sum over all of them; `None` when one does not answer.
     fn sample(&self) -> Option<Sample> {
         let mut sum = steal::sample();
-        for (address, host) in &self.members {
-            let text = get(*address, host, "/metrics", PATIENCE).ok()?;
+        for (address, target) in &self.members {
+            let text = get(*address, target, "/metrics", PATIENCE).ok()?;
             sum = add(sum, &parse(&String::from_utf8_lossy(&text)));
         }
         Some(add(sum, &process::sum(&self.processes).ok()?))

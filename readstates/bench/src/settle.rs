@@ -70,9 +70,9 @@ fn read_user(user: u64, targets: &[Target]) -> Result<ReadStates, SettleError> {
     let started = Instant::now();
     let mut failed: Option<GetError> = None;
     loop {
-        for Target { host, addresses } in targets {
-            for address in addresses {
-                match get(*address, host, &path, REQUEST_PATIENCE) {
+        for target in targets {
+            for address in &target.addresses {
+                match get(*address, target, &path, REQUEST_PATIENCE) {
                     Ok(body) => {
                         let states = serde_json::from_slice(&body);
                         return states.map_err(|source| SettleError::Answer { user, source });

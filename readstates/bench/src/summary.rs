@@ -118,6 +118,39 @@ pub fn tail_section(report: &Report) -> String {
     out
 }
 
+/// What it costs to prove who calls, and to encrypt: runs at the same rate beside the one with neither; nothing when
+/// one of each pair is missing. `pairs`: (with it, without it).
+#[must_use]
+pub fn cost_table(runs: &[Named], pairs: &[(&str, &str)]) -> String {
+    let find = |name: &str| runs.iter().find(|run| run.name == name);
+    let mut out = String::new();
+    for (with, without) in pairs {
+        let (Some(with), Some(without)) = (find(with), find(without)) else {
+            continue;
+        };
+        if out.is_empty() {
+            out.push_str("| run | beside | p50 | p99 | processor |\n|---|---|--:|--:|--:|\n");
+        }
+        let of = |part: fn(&Report) -> Option<f64>| {
+            let ratio = part(&with.report).zip(part(&without.report));
+            ratio.map_or_else(
+                || "–".to_owned(),
+                |(with, without)| format!("{:+.1} %", (with / without - 1.0) * 100.0),
+            )
+        };
+        let (p50, p99) = (
+            of(|report| Some(report.latency.p50)),
+            of(|report| Some(report.latency.p99)),
+        );
+        let processor = of(|report| usage(report).map(|usage| usage.cpu_seconds_per_million));
+        out.push_str(&format!(
+            "| {} | {} | {p50} | {p99} | {processor} |\n",
+            with.name, without.name
+        ));
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,6 +45,8 @@ impl Member {
             login: CqlLogin::default(),
             flush_interval: Duration::from_secs(3600),
             capacity_states: 1_000_000,
+            access: None,
+            api_tls: None,
             member: "local".into(),
             ring: RingConfig::Memory,
             advertise: None,

@@ -195,7 +195,7 @@ impl Caller {
                 let cause = Cause::TryLater(problem);
                 Attempt::Failed(Failed { cause, after })
             }
-            Verdict::Refused(problem) => return Err(progress.error(Cause::Refused(problem))),
+            Verdict::Refused(problem) => return Err(progress.error(Cause::refused(problem))),
             Verdict::Strange => {
                 progress.outcome = Outcome::Unknown;
                 return Err(progress.error(Cause::Strange {

@@ -1,9 +1,14 @@
 //! How a client behaves: where it starts, how long it tries, how much it has under way.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use http::Uri;
 use readstates_api::{RingDocument, RingMember};
+
+use crate::{
+    tls::{Tls, TlsError},
+    token::{Token, TokenError},
+};
 
 /// A member's connections that nobody uses are closed before the member itself does it (75 s), so that
 /// no request is written into a connection that is just being closed.
@@ -15,6 +20,8 @@ pub struct Config {
     pub(crate) seeds: Vec<String>,
     pub(crate) routing: Routing,
     pub(crate) translate: Option<Translate>,
+    pub(crate) token: Option<Token>,
+    pub(crate) tls: Option<Tls>,
     pub(crate) deadline: Duration,
     pub(crate) attempt_timeout: Duration,
     pub(crate) connect_timeout: Duration,
@@ -57,11 +64,17 @@ pub enum ConfigError {
     #[error("a client needs at least one URL of the service")]
     NoSeeds,
     /// Not the URL of a service.
-    #[error("{0:?} is not http://HOST[:PORT]")]
+    #[error("{0:?} is not http://HOST[:PORT] or https://HOST[:PORT]")]
     BadUrl(String),
     /// The ring of [`Routing::Fixed`] is none that this client understands.
     #[error("the fixed ring")]
     BadRing(#[from] crate::RingError),
+    /// The token cannot be sent.
+    #[error("the token")]
+    Token(#[from] TokenError),
+    /// The files of TLS cannot be used.
+    #[error("the files of TLS")]
+    Tls(#[from] TlsError),
     /// The HTTP client was not set up.
     #[error("failed to set up the HTTP client")]
     Http(#[from] reqwest::Error),
@@ -69,7 +82,7 @@ pub enum ConfigError {
 
 impl Config {
     /// The behaviour that suits most, starting from these URLs: that of the Service, or those of some
-    /// members. `http://HOST[:PORT]`, without TLS: the service has none of its own.
+    /// members. `http://HOST[:PORT]`, or `https://HOST[:PORT]` where the service speaks TLS.
     ///
     /// # Errors
     /// When there is no URL, or one that is not of this form.
@@ -86,6 +99,8 @@ impl Config {
             seeds,
             routing: Routing::Owners,
             translate: None,
+            token: None,
+            tls: None,
             deadline: Duration::from_secs(10),
             attempt_timeout: Duration::from_secs(7),
             connect_timeout: Duration::from_secs(1),
@@ -113,6 +128,31 @@ impl Config {
         translate: impl Fn(&RingMember) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         self.translate = Some(Translate(Arc::new(translate)));
+        self
+    }
+
+    /// The token that says who calls: the same for as long as the client lives.
+    ///
+    /// # Errors
+    /// When it cannot be sent.
+    pub fn token(mut self, token: &str) -> Result<Self, ConfigError> {
+        self.token = Some(Token::fixed(token)?);
+        Ok(self)
+    }
+
+    /// The token that says who calls: that of a file, which is read again when it changes, within a second.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or what is in it cannot be sent.
+    pub fn token_file(mut self, file: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        self.token = Some(Token::of_file(file.as_ref())?);
+        Ok(self)
+    }
+
+    /// Whom to believe over TLS, and what to show them. Without it, the CAs of the system are believed.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
         self
     }
 
@@ -166,10 +206,17 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Whether no seed speaks TLS: then no member does.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.seeds.iter().all(|seed| seed.starts_with("http:"))
+    }
+}
+
 /// A URL of the form that members have, without the slash at its end.
 pub(crate) fn plain_url(url: &str) -> Option<String> {
     let uri: Uri = url.parse().ok()?;
-    let plain = uri.scheme_str() == Some("http")
+    let plain = matches!(uri.scheme_str(), Some("http" | "https"))
         && uri.host().is_some_and(|host| !host.is_empty())
         && uri.path() == "/"
         && uri.query().is_none();
@@ -181,10 +228,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_a_plain_http_url() {
-        let config = Config::new(["http://chat:7400/", "http://127.0.0.1"]).unwrap();
-        assert_eq!(config.seeds, ["http://chat:7400", "http://127.0.0.1"]);
-        for bad in ["chat:7400", "https://chat", "http://chat/v1", "http://"] {
+    fn a_seed_is_a_url_of_scheme_host_and_port() {
+        let config = Config::new(["http://chat:7400/", "https://127.0.0.1"]).unwrap();
+        assert_eq!(config.seeds, ["http://chat:7400", "https://127.0.0.1"]);
+        for bad in ["chat:7400", "ftp://chat", "http://chat/v1", "http://"] {
             let refusal = Config::new([bad]).unwrap_err().to_string();
             assert!(refusal.contains(bad), "{refusal}");
         }

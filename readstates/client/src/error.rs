@@ -40,6 +40,12 @@ pub enum Cause {
     /// The service refuses it, and will refuse it again: the request is wrong, or the user is full.
     #[error("{}", .0.detail)]
     Refused(Box<Problem>),
+    /// The service does not know who calls: there is no token, or it is not valid, or not any more.
+    #[error("{}", .0.detail)]
+    Unauthenticated(Box<Problem>),
+    /// The caller may not do this; the detail names the verb that it lacks.
+    #[error("{}", .0.detail)]
+    Forbidden(Box<Problem>),
     /// The service asked to come back later, and there was no time or budget left for it.
     #[error("{}", .0.detail)]
     TryLater(Box<Problem>),
@@ -92,14 +98,29 @@ impl Error {
     /// Whether the same call may succeed later.
     #[must_use]
     pub fn passes(&self) -> bool {
-        !matches!(self.cause, Cause::Refused(_))
+        !matches!(
+            self.cause,
+            Cause::Refused(_) | Cause::Unauthenticated(_) | Cause::Forbidden(_)
+        )
     }
 }
 
 impl Cause {
+    /// A refusal that stays one.
+    pub(crate) fn refused(problem: Box<Problem>) -> Self {
+        match problem.problem {
+            ProblemType::Unauthenticated => Self::Unauthenticated(problem),
+            ProblemType::Forbidden => Self::Forbidden(problem),
+            _ => Self::Refused(problem),
+        }
+    }
+
     pub(crate) fn problem(&self) -> Option<ProblemType> {
         match self {
-            Self::Refused(problem) | Self::TryLater(problem) => Some(problem.problem),
+            Self::Refused(problem)
+            | Self::Unauthenticated(problem)
+            | Self::Forbidden(problem)
+            | Self::TryLater(problem) => Some(problem.problem),
             Self::NoAnswer { .. } | Self::Strange { .. } | Self::Busy => None,
         }
     }

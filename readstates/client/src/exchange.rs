@@ -14,7 +14,12 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::{config::Config, error::Outcome};
+use crate::{
+    config::{Config, ConfigError},
+    error::Outcome,
+    tls,
+    token::Token,
+};
 
 /// Where requests go: a member, or whatever stands behind a seed.
 #[derive(Debug)]
@@ -97,21 +102,33 @@ pub(crate) enum Silence {
 #[derive(Debug)]
 pub(crate) struct Exchanges {
     http: reqwest::Client,
+    token: Option<Token>,
     turns: Semaphore,
     attempt_timeout: Duration,
 }
 
 impl Exchanges {
-    pub(crate) fn new(config: &Config) -> Result<Self, reqwest::Error> {
-        let http = reqwest::Client::builder()
+    pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
+        let tls = match &config.tls {
+            Some(tls) => Some(tls.client_config()?),
+            // Nobody is believed, and the CAs of a system that may have none are not looked for.
+            None if config.is_plain() => Some(tls::nobody()?),
+            None => None,
+        };
+        let builder = reqwest::Client::builder()
             .connect_timeout(config.connect_timeout)
             .pool_max_idle_per_host(config.max_in_flight_per_member)
             .pool_idle_timeout(crate::config::POOL_IDLE)
             .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .build()?;
+            .no_proxy();
+        let builder = match tls {
+            Some(tls) => builder.tls_backend_preconfigured(tls),
+            None => builder,
+        };
+        let http = builder.build()?;
         Ok(Self {
             http,
+            token: config.token.clone(),
             turns: Semaphore::new(config.max_in_flight),
             attempt_timeout: config.attempt_timeout,
         })
@@ -131,7 +148,6 @@ impl Exchanges {
         let left = deadline.saturating_duration_since(Instant::now());
         let waits = left.min(self.attempt_timeout);
         let mut building = self
-            .http
             .request(
                 request.method.clone(),
                 format!("{}{}", to.url, request.path),
@@ -181,7 +197,15 @@ impl Exchanges {
     ) -> Result<Answer, Silence> {
         let query = after.map_or_else(String::new, |after| format!("?after={after}"));
         let url = format!("{}/v1/ring{query}", from.url);
-        answer_of(self.http.get(url).timeout(timeout)).await
+        answer_of(self.request(Method::GET, url).timeout(timeout)).await
+    }
+
+    fn request(&self, method: Method, url: String) -> reqwest::RequestBuilder {
+        let request = self.http.request(method, url);
+        match &self.token {
+            Some(token) => request.header(header::AUTHORIZATION, token.header()),
+            None => request,
+        }
     }
 }
 

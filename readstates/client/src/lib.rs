@@ -16,6 +16,9 @@
 //!   the client with it.
 //! - **Errors say what is known**: [`Outcome::NothingDone`] or [`Outcome::Unknown`].
 //!
+//! - **Who calls.** [`Config::token_file`] or [`Config::token`] where the service asks for one, [`Config::tls`] where
+//!   it speaks TLS. A refusal of the caller ([`Cause::Unauthenticated`], [`Cause::Forbidden`]) is not tried again.
+//!
 //! The members must be reachable under the URLs that the ring gives them, or under those that
 //! [`Config::translate`] makes of them. Where they are not, [`Routing::Seeds`] asks the Service alone.
 //!
@@ -75,6 +78,8 @@ mod mentions;
 mod retry;
 mod ring;
 mod routes;
+mod tls;
+mod token;
 mod verdict;
 
 pub use client::Client;
@@ -83,3 +88,5 @@ pub use error::{Cause, Error, Outcome};
 pub use mentions::{Mentioned, NotMentioned};
 pub use readstates_api as api;
 pub use ring::{Ring, RingError};
+pub use tls::{Tls, TlsError};
+pub use token::TokenError;

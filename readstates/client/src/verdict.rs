@@ -65,6 +65,8 @@ pub(crate) fn kind(problem: ProblemType) -> Kind {
         ProblemType::NotTheOwner => Kind::Moved,
         ProblemType::OutcomeUnknown => Kind::Again(Outcome::Unknown),
         ProblemType::UserTooBusy
+        | ProblemType::CallerTooBusy
+        | ProblemType::AccessUnavailable
         | ProblemType::Overloaded
         | ProblemType::TooManyUnwritten
         | ProblemType::DatabaseAway
@@ -75,6 +77,8 @@ pub(crate) fn kind(problem: ProblemType) -> Kind {
         | ProblemType::RingDisagreement => Kind::Again(Outcome::NothingDone),
         // With the first of them deleting read states helps, waiting does not.
         ProblemType::TooManyReadStates
+        | ProblemType::Unauthenticated
+        | ProblemType::Forbidden
         | ProblemType::MalformedBody
         | ProblemType::BadValue
         | ProblemType::NoReadState

@@ -6,6 +6,10 @@
 
 pub mod targets;
 
+#[path = "../../src/access/file.rs"]
+pub mod access_file;
+#[path = "../../src/access/header.rs"]
+pub mod authorization;
 #[path = "../../src/block/mod.rs"]
 pub mod block;
 #[path = "../../src/codec/mod.rs"]

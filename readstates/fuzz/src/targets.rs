@@ -7,6 +7,8 @@ use readstates_api::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    access_file::{AccessFile, MAX_BYTES, MAX_CALLERS},
+    authorization::{MAX_TOKEN, bearer},
     block::{BlockRef, Operation, Since, State, Visit, apply, take_over},
     codec::{LAST_VERSION, decode, encode},
 };
@@ -175,5 +177,52 @@ fn round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bod
     for id in ["channel_id", "message_id"] {
         assert!(!text.contains(&format!("\"{id}\":\"0\"")), "an id is 0");
     }
+    true
+}
+
+/// An access file: what is one names each caller once, gives it something to do, and says its hashes again as they
+/// were written.
+pub fn access(data: &[u8]) -> bool {
+    let Ok(file) = AccessFile::parse(data) else {
+        return false;
+    };
+    assert!(data.len() <= MAX_BYTES && file.callers.len() <= MAX_CALLERS);
+    let text = String::from_utf8_lossy(data).to_ascii_lowercase();
+    for (index, caller) in file.callers.iter().enumerate() {
+        let before = &file.callers[..index];
+        assert!(before.iter().all(|other| other.name != caller.name));
+        assert_ne!(caller.verbs, Default::default());
+        let proofs = [
+            caller.tokens.len(),
+            caller.service_accounts.len(),
+            caller.certificates.len(),
+        ];
+        assert!(
+            proofs.iter().sum::<usize>() > 0,
+            "nobody can be this caller"
+        );
+        assert_ne!(caller.max_concurrent, Some(0));
+        for token in &caller.tokens {
+            assert!(before.iter().all(|other| !other.tokens.contains(token)));
+            // An escape may stand for a digit; where there is none, the hash is there.
+            let hash = token.to_string();
+            assert!(text.contains('\\') || text.contains('\n') || text.contains(&hash));
+        }
+    }
+    true
+}
+
+/// The value of an `Authorization` header: a token is part of it, and nothing that a header could be split by.
+pub fn authorization(data: &[u8]) -> bool {
+    let Ok(token) = bearer(data) else {
+        return false;
+    };
+    assert!((1..=MAX_TOKEN).contains(&token.len()));
+    assert!(token.bytes().all(|byte| byte.is_ascii_graphic()));
+    assert!(
+        data.windows(token.len())
+            .any(|part| part == token.as_bytes())
+    );
+    assert!(data[..6].eq_ignore_ascii_case(b"bearer"));
     true
 }

@@ -85,3 +85,13 @@ fn damaged_batch_frames_are_refused_or_hold_what_they_say() {
 fn damaged_bodies_are_refused_or_read_the_same_again() {
     run("bodies", targets::bodies);
 }
+
+#[test]
+fn damaged_access_files_are_refused_or_say_who_may_do_what() {
+    run("access", targets::access);
+}
+
+#[test]
+fn damaged_authorization_headers_are_refused_or_hold_a_token() {
+    run("authorization", targets::authorization);
+}

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use readstates_bench::BenchArgs;
 use readstates_identity::ClusterName;
 
-use super::{Limits, ListenArgs, RingArgs, RingPlace, StoreConfig};
+use super::{CallerArgs, Limits, ListenArgs, RingArgs, RingPlace, StoreConfig};
 use crate::store::Replication;
 
 /// The database driver speaks of each attempt to connect; the store says so once, and why.
@@ -43,6 +43,8 @@ pub enum Command {
     Rebalance(RebalanceArgs),
     /// Put load on members, and measure or check what comes of it.
     Bench(Box<BenchArgs>),
+    /// Make a token for a caller of the API, and print it with the hash that the access file wants.
+    Token(TokenArgs),
     /// Make the certificates with which members and an operator outside of Kubernetes know each other.
     Certificates(CertificatesArgs),
     /// Print the OpenAPI document of the HTTP API.
@@ -87,6 +89,10 @@ pub struct ServeArgs {
     )]
     pub capacity_states: u64,
 
+    /// Who may call the API, and over TLS or not.
+    #[command(flatten)]
+    pub callers: CallerArgs,
+
     /// Where the ring is kept, and as whom this member is in it.
     #[command(flatten)]
     pub ring: RingArgs,
@@ -114,6 +120,15 @@ pub struct ServeArgs {
     /// What is refused, and who is not waited for.
     #[command(flatten)]
     pub limits: Limits,
+}
+
+/// Flags of `readstates token`.
+#[derive(Debug, Args)]
+#[command(after_long_help = TOKEN_EXAMPLES)]
+pub struct TokenArgs {
+    /// Make none: print the hash of the token in this file.
+    #[arg(long, value_name = "FILE")]
+    pub of: Option<PathBuf>,
 }
 
 /// Flags of `readstates rebalance`.
@@ -256,11 +271,25 @@ Examples:
     readstates serve --store cql://db-0,db-1:9042/readstates --cql-local-dc dc1
   Over TLS, its nodes' certificates being for db-0 or db-1:
     readstates serve --store cql://db-0,db-1:9042/readstates --cql-ca-file ca.crt
+  With callers, over TLS (`readstates token` makes a token; --help says what is in the file):
+    readstates serve --access access.yaml --tls-cert-file tls.crt --tls-key-file tls.key
+    curl --cacert ca.crt https://localhost:7400/v1/ring -H 'authorization: Bearer rst_...'
   Two members that share the users between them:
     readstates serve --ring file:ring --member a --store cql://db/readstates
     readstates serve --ring file:ring --member b --store cql://db/readstates \\
          --listen 127.0.0.1:7500 --admin-listen 127.0.0.1:7501
     readstates rebalance --ring file:ring";
+
+const TOKEN_EXAMPLES: &str = "\
+The caller keeps the token and sends it with every request: Authorization: Bearer TOKEN. Members keep the hash, in
+the file of --access. To replace a token, add the hash of the new one, give the caller the new one, and take the
+old hash out: both are valid meanwhile.
+
+Examples:
+  A new one:
+    readstates token
+  The hash of one that was made elsewhere:
+    readstates token --of token.txt";
 
 const CERTIFICATES_EXAMPLES: &str = "\
 Example:

@@ -1,5 +1,6 @@
 //! The command line and the environment, and what is made of them: values that need no more checks.
 
+mod access;
 mod cli;
 mod cql;
 mod limits;
@@ -7,7 +8,8 @@ mod listen;
 mod ring;
 mod serve;
 
-pub use cli::{CertificatesArgs, Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs};
+pub use access::CallerArgs;
+pub use cli::{CertificatesArgs, Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs, TokenArgs};
 pub use limits::Limits;
 pub use listen::{ListenArgs, ListenConfig};
 pub use ring::{RingArgs, RingConfig, RingPlace};

@@ -33,8 +33,8 @@ pub struct RingArgs {
     )]
     pub member: String,
 
-    /// Where clients reach this member: http://HOST:PORT. Absent: where it listens. The other members reach it at
-    /// the same host, unless --members-listen is an address that others can be sent to.
+    /// Where clients reach this member: http://HOST:PORT, or https:// with --tls-cert-file. Absent: where it listens.
+    /// The other members reach it at the same host, unless --members-listen is an address that others can be sent to.
     #[arg(long, env = "READSTATES_ADVERTISE", value_name = "URL")]
     pub advertise: Option<String>,
 
@@ -129,7 +129,12 @@ impl RingArgs {
     }
 
     /// Where others reach this member, when it is said; otherwise where it listens must do.
-    pub(super) fn advertised(&self, listen: &ListenConfig) -> Result<Option<String>, ConfigError> {
+    pub(super) fn advertised(
+        &self,
+        listen: &ListenConfig,
+        tls: bool,
+    ) -> Result<Option<String>, ConfigError> {
+        let scheme = if tls { "https" } else { "http" };
         let wrong = |flag, problem| Err(ConfigError::Value { flag, problem });
         let alone = self.ring == RingPlace::Memory;
         let nowhere = [Some(listen.api), listen.members]
@@ -141,14 +146,20 @@ impl RingArgs {
             (None, Some(nowhere)) if !alone => {
                 let problem = format!(
                     "nobody can be sent to {nowhere}; give the URL by which clients and other \
-                     members reach this one, for example http://{}:{}",
+                     members reach this one, for example {scheme}://{}:{}",
                     self.member,
                     listen.api.port()
                 );
                 return wrong("--advertise", problem);
             }
-            (None, _) => format!("http://{}", listen.api),
+            (None, _) => format!("{scheme}://{}", listen.api),
         };
+        if tls && url.starts_with("http://") {
+            let problem = format!(
+                "clients cannot reach {url}: with --tls-cert-file the member speaks TLS; write https://"
+            );
+            return wrong("--advertise", problem);
+        }
         // The process has no incarnation yet; whether it can be listed does not depend on it.
         let listed = RingMember::new(&*self.member, Incarnation::new(0), url, self.known_zone());
         match listed {

@@ -4,6 +4,8 @@ use std::{fmt, io, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duratio
 
 use super::{Limits, ListenConfig, RingArgs, RingConfig, ServeArgs};
 use crate::{
+    access::AccessConfig,
+    http::TlsFiles,
     members_tls::{MembersTls, TlsFolderError},
     ownership::Timing,
     store::{CqlLogin, CqlTarget, TlsFileError},
@@ -71,6 +73,10 @@ pub struct ServeConfig {
     pub flush_interval: Duration,
     /// How many read states are kept in memory.
     pub capacity_states: u64,
+    /// Who may call the API; `None`: everybody.
+    pub access: Option<AccessConfig>,
+    /// TLS on the API port; `None`: plain HTTP.
+    pub api_tls: Option<TlsFiles>,
     /// This member's name.
     pub member: String,
     /// Where the ring is kept.
@@ -139,6 +145,7 @@ impl ServeConfig {
             store,
             flush_interval,
             capacity_states,
+            callers,
             ring,
             cql,
             drain_timeout,
@@ -159,7 +166,7 @@ impl ServeConfig {
         let place = ring.place()?;
         let flags = listen;
         let listen = flags.config(place == RingConfig::Memory)?;
-        let advertise = ring.advertised(&listen)?;
+        let advertise = ring.advertised(&listen, callers.tls().is_some())?;
         let tls = flags.tls(&listen)?;
         let embedded = matches!(store, StoreConfig::Embedded(_));
         if embedded && matches!(place, RingConfig::File(_)) {
@@ -176,6 +183,8 @@ impl ServeConfig {
             login: cql.login()?,
             flush_interval,
             capacity_states,
+            access: callers.access(),
+            api_tls: callers.tls(),
             member,
             ring: place,
             advertise,
@@ -364,6 +373,20 @@ mod tests {
                 &["--cql-ca-file", "--cql-key-file"],
             ),
             (&["--cql-key-file", "k"], &["--cql-cert-file"]),
+            (&["--tls-cert-file", "c"], &["--tls-key-file"]),
+            (&["--tls-key-file", "k"], &["--tls-cert-file"]),
+            (&["--tls-client-ca-file", "a"], &["--tls-cert-file"]),
+            (
+                &[
+                    "--tls-cert-file",
+                    "c",
+                    "--tls-key-file",
+                    "k",
+                    "--advertise",
+                    "http://chat-0:7400",
+                ],
+                &["--advertise", "https://"],
+            ),
             (&["--no-such-flag"], &["--no-such-flag"]),
         ] {
             let refusal = config(flags).unwrap_err();

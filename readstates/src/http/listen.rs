@@ -1,6 +1,6 @@
 //! Accepting connections, and what becomes of each.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -15,7 +15,9 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use super::{
-    App, answer,
+    App,
+    access::Peer,
+    answer,
     connection::{Patient, Phase},
     crowd::{Crowd, Place},
     route::Port,
@@ -53,7 +55,7 @@ pub(crate) async fn listen(entrance: Entrance, app: Arc<App>, mut closed: watch:
         proof,
     } = entrance;
     // Of this port alone: who proves nothing here keeps nobody from proving something elsewhere.
-    let proof = proof.map(|acceptor| (acceptor, Crowd::new(MOST_HANDSHAKES)));
+    let crowd = Crowd::new(MOST_HANDSHAKES);
     let connections = TaskTracker::new();
     loop {
         // Both only wait: what is not taken now comes again.
@@ -62,15 +64,20 @@ pub(crate) async fn listen(entrance: Entrance, app: Arc<App>, mut closed: watch:
             () = closing(&mut closed) => break,
         };
         match accepted {
-            Ok((socket, _)) => {
+            Ok((socket, address)) => {
                 let (app, closed) = (Arc::clone(&app), closed.clone());
                 match &proof {
-                    None => {
-                        connections.spawn(connection(socket, port, app, closed));
+                    None if port == Port::Api && app.tls.is_some() => {
+                        let place = crowd.enter();
+                        connections.spawn(encrypted(socket, address, place, app, closed));
                     }
-                    Some((acceptor, crowd)) => {
+                    None => {
+                        connections.spawn(connection(socket, address, port, app, closed));
+                    }
+                    Some(acceptor) => {
                         let (acceptor, place) = (acceptor.clone(), crowd.enter());
-                        connections.spawn(proven(socket, acceptor, place, port, app, closed));
+                        let peer = Peer::at(address);
+                        connections.spawn(proven(socket, peer, acceptor, place, port, app, closed));
                     }
                 }
             }
@@ -132,19 +139,57 @@ impl Admitted {
 }
 
 /// A connection on which nothing is proven.
-async fn connection(socket: TcpStream, port: Port, app: Arc<App>, closed: watch::Receiver<bool>) {
+async fn connection(
+    socket: TcpStream,
+    address: SocketAddr,
+    port: Port,
+    app: Arc<App>,
+    closed: watch::Receiver<bool>,
+) {
     let Some(admitted) = Admitted::to(&app, port) else {
         // As much as fits, which is all; whoever is refused is not waited for.
         let _ = socket.try_write(FULL);
         return;
     };
     hurry(&socket);
-    serve(socket, admitted, port, app, closed).await;
+    serve(socket, Peer::at(address), admitted, port, app, closed).await;
+}
+
+/// A connection of a client over TLS.
+async fn encrypted(
+    socket: TcpStream,
+    address: SocketAddr,
+    mut place: Place,
+    app: Arc<App>,
+    mut closed: watch::Receiver<bool>,
+) {
+    let (Some(tls), Some(admitted)) = (app.tls.clone(), Admitted::to(&app, Port::Api)) else {
+        return;
+    };
+    hurry(&socket);
+    // Nothing is kept of a handshake that does not come to its end.
+    let shaken = tokio::select! {
+        shaken = timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)) => shaken.ok().flatten(),
+        () = place.pushed_out() => None,
+        () = closing(&mut closed) => return,
+    };
+    drop(place);
+    match shaken {
+        Some((socket, certificate)) => {
+            let peer = Peer {
+                address,
+                certificate,
+            };
+            serve(socket, peer, admitted, Port::Api, app, closed).await;
+        }
+        None => tls.failed(),
+    }
 }
 
 /// A connection that is served once its other end has proven what it is.
 async fn proven(
     socket: TcpStream,
+    peer: Peer,
     acceptor: Acceptor,
     mut place: Place,
     port: Port,
@@ -172,7 +217,7 @@ async fn proven(
         }
     };
     if let Some(admitted) = Admitted::to(&app, port) {
-        serve(socket, admitted, port, app, closed).await;
+        serve(socket, peer, admitted, port, app, closed).await;
     }
 }
 
@@ -183,21 +228,24 @@ fn hurry(socket: &TcpStream) {
     }
 }
 
+/// Answers the requests of a connection until it ends.
 async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
+    peer: Peer,
     mut admitted: Admitted,
     port: Port,
     app: Arc<App>,
     mut closed: watch::Receiver<bool>,
 ) {
+    let peer = Arc::new(peer);
     let phase = Phase::new();
     let socket = Patient::new(socket, Arc::clone(&phase), &app.gates.limits);
     let max_header_bytes = app.gates.limits.max_header_bytes;
     let service = service_fn(move |request: Request<Incoming>| {
         phase.busy();
-        let (app, phase) = (Arc::clone(&app), Arc::clone(&phase));
+        let (app, peer, phase) = (Arc::clone(&app), Arc::clone(&peer), Arc::clone(&phase));
         async move {
-            let response = answer(app, port, request).await;
+            let response = answer(app, port, &peer, request).await;
             phase.idle();
             Ok::<_, std::convert::Infallible>(response)
         }

@@ -1,13 +1,14 @@
 //! The HTTP surface: what comes in, in the order in which it is looked at.
 //!
 //! ```text
-//! connection ─ route ─ owner? ─ limit ─ body ─ permit ─ handler ─ engine ─ answer
-//!                                                └─ another member: forward once
+//! connection ─ TLS? ─ route ─ caller? ─ owner? ─ limit ─ body ─ permit ─ handler ─ engine ─ answer
+//!                                                                └─ another member: forward once
 //! ```
 //!
 //! There is no framework between hyper and the handlers: a request is a match over the operations of
 //! [`route`], so that what it costs is what is written here.
 
+mod access;
 mod admin;
 mod batch;
 mod body;
@@ -27,9 +28,11 @@ mod problem;
 mod read_states;
 mod reply;
 mod route;
+mod tls;
 
 use std::{sync::Arc, time::Instant};
 
+use access::Peer;
 use bytes::Bytes;
 use deadline::Deadline;
 use gates::Gates;
@@ -43,12 +46,14 @@ use reply::Answer;
 pub(crate) use reply::Body;
 use route::{Class, Resource};
 pub(crate) use route::{Operation, Port};
+pub(crate) use tls::ApiTls;
+pub use tls::{RELOAD_EVERY as TLS_RELOAD_EVERY, TlsFiles};
 use tokio::sync::watch;
 use tracing::Instrument;
 
 use crate::{
-    config::Limits, engine::Engine, forward::Forwarder, health::Health, limit::Permit,
-    metrics::Metrics, ownership::Ownership,
+    access::Access, config::Limits, engine::Engine, forward::Forwarder, health::Health,
+    limit::Permit, metrics::Metrics, ownership::Ownership,
 };
 
 const RING: HeaderName = HeaderName::from_static(headers::RING);
@@ -63,6 +68,10 @@ pub struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     gates: Gates,
+    /// Who may call; `None`: everybody.
+    access: Option<Arc<Access>>,
+    /// TLS with clients; `None`: they speak plain HTTP.
+    tls: Option<Arc<ApiTls>>,
     /// True when the member stops listening.
     closed: watch::Receiver<bool>,
 }
@@ -86,8 +95,25 @@ impl App {
             forwarder,
             metrics,
             health,
+            access: None,
+            tls: None,
             closed,
         }
+    }
+
+    /// The same, for callers who are admitted and over TLS, where there are such.
+    pub(crate) fn guarded(self, access: Option<Arc<Access>>, tls: Option<Arc<ApiTls>>) -> Self {
+        Self {
+            access,
+            tls,
+            ..self
+        }
+    }
+
+    /// The DNS names that the other end of a connection has proven to have.
+    fn names_of<'a>(&self, peer: &'a Peer) -> Option<&'a [String]> {
+        let certificate = peer.certificate.as_ref()?;
+        self.tls.as_ref()?.names(certificate)
     }
 }
 
@@ -100,7 +126,12 @@ impl std::fmt::Debug for App {
 }
 
 /// Answers one request, books it, and says the ring's number in the answer.
-async fn answer(app: Arc<App>, port: Port, request: Request<Incoming>) -> Response<Body> {
+async fn answer(
+    app: Arc<App>,
+    port: Port,
+    peer: &Peer,
+    request: Request<Incoming>,
+) -> Response<Body> {
     let started = Instant::now();
     let (mut parts, body) = request.into_parts();
     believe(port, &mut parts.headers);
@@ -109,7 +140,20 @@ async fn answer(app: Arc<App>, port: Port, request: Request<Incoming>) -> Respon
         // Whoever passes the request on says what is left.
         parts.extensions.insert(deadline);
     }
-    let (operation, answered) = match routed(port, &parts) {
+    let routed = routed(port, &parts);
+    let operation = routed
+        .as_ref()
+        .map_or(Operation::Unrouted, |&(operation, _)| operation);
+    let admitted = match port {
+        Port::Api => access::admit(&app, peer, &parts, operation).await,
+        // The connection has proven who is there, or nothing is to be proven.
+        Port::Admin | Port::Members | Port::Watch => Ok(None),
+    };
+    let (admitted, routed) = match admitted {
+        Ok(admitted) => (admitted, routed),
+        Err(refusal) => (None, Err(refusal)),
+    };
+    let answered = match routed {
         Ok((operation, resource)) => {
             let work = async {
                 let work = handle(&app, operation, resource, &parts, body);
@@ -126,11 +170,26 @@ async fn answer(app: Arc<App>, port: Port, request: Request<Incoming>) -> Respon
             } else {
                 work.await
             };
-            (operation, answered)
+            let status = match &answered {
+                Ok(response) => response.status(),
+                Err(refusal) => refusal.status(),
+            };
+            access::audit(port, peer, admitted.as_ref(), (operation, resource), status);
+            answered
         }
-        Err(refusal) => (Operation::Unrouted, Err(refusal)),
+        Err(refusal) => Err(refusal),
     };
-    let mut response = answered
+    let mut response = finished(&app, operation, answered);
+    let ring = app.ownership.routes().header();
+    response.headers_mut().insert(RING, ring);
+    app.metrics
+        .request(operation, response.status(), started.elapsed());
+    response
+}
+
+/// The answer as it goes out: what is large is counted, and a refusal booked.
+fn finished(app: &App, operation: Operation, answered: Answer) -> Response<Body> {
+    answered
         .and_then(|response| match operation.class() {
             Class::Open => Ok(response),
             Class::Reads
@@ -142,12 +201,7 @@ async fn answer(app: Arc<App>, port: Port, request: Request<Incoming>) -> Respon
         .unwrap_or_else(|refusal| {
             app.metrics.refused(refusal.problem_type());
             refusal.into_response()
-        });
-    let ring = app.ownership.routes().header();
-    response.headers_mut().insert(RING, ring);
-    app.metrics
-        .request(operation, response.status(), started.elapsed());
-    response
+        })
 }
 
 /// Leaves only those headers that say something where they came in.

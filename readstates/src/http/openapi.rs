@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use readstates_api::{Id, Problem};
 use utoipa::{
-    IntoParams, IntoResponses, OpenApi, ToSchema,
-    openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder},
+    IntoParams, IntoResponses, Modify, OpenApi, ToSchema,
+    openapi::{
+        self, ContentBuilder, Header, Ref, RefOr, Response, ResponseBuilder,
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
 };
 
 use super::{admin, batch, mentions, probes, read_states};
@@ -42,9 +45,38 @@ use super::{admin, batch, mentions, probes, read_states};
         admin::start_moves,
         admin::drain,
     ),
-    components(schemas(Problem))
+    components(schemas(Problem)),
+    modifiers(&Callers),
+    // Where no access file names callers, nobody has to be one.
+    security((), ("bearer" = []), ("certificate" = [])),
 )]
 struct Document;
+
+/// How callers prove who they are.
+struct Callers;
+
+impl Modify for Callers {
+    fn modify(&self, document: &mut openapi::OpenApi) {
+        let components = document.components.get_or_insert_default();
+        let bearer = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some(
+                "The token of a caller of the access file, or of a Kubernetes service account that the file names, for \
+                 the audience readstates.",
+            ))
+            .build();
+        components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+        let certificate = SecurityScheme::MutualTls {
+            description: Some(
+                "A client certificate for a DNS name of the access file, where the member asks for one."
+                    .to_owned(),
+            ),
+            deprecated: None,
+            extensions: None,
+        };
+        components.add_security_scheme("certificate", certificate);
+    }
+}
 
 /// The user in the path.
 #[derive(IntoParams)]
@@ -82,9 +114,24 @@ impl IntoResponses for Refused {
             .build();
         let refusal = ResponseBuilder::new()
             .description("A refusal")
+            .content("application/problem+json", problem.clone())
+            .build();
+        let unknown = ResponseBuilder::new()
+            .description(
+                "The member has callers, and the request does not prove which of them sends it",
+            )
+            .header("www-authenticate", Header::default())
+            .content("application/problem+json", problem.clone())
+            .build();
+        let forbidden = ResponseBuilder::new()
+            .description("The caller lacks the verb that the problem's detail names")
             .content("application/problem+json", problem)
             .build();
-        BTreeMap::from([("default".into(), refusal.into())])
+        BTreeMap::from([
+            ("401".into(), unknown.into()),
+            ("403".into(), forbidden.into()),
+            ("default".into(), refusal.into()),
+        ])
     }
 }
 

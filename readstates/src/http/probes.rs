@@ -9,8 +9,9 @@ use super::{
     App, body, openapi,
     reply::{self, Answer, Body},
     route::Class,
+    tls,
 };
-use crate::metrics::Text;
+use crate::{access, metrics::Text};
 
 /// How long a client may wait for the next ring: less than the minute after which many proxies give
 /// up.
@@ -60,6 +61,8 @@ pub(super) fn metrics(app: &App) -> Response<Body> {
         );
     }
     app.gates.write(&mut text, &app.ownership.routes());
+    access::write(app.access.as_deref(), &mut text);
+    tls::write(app.tls.as_deref(), &mut text);
     let prometheus = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     reply::typed(prometheus, text.finish().into())
 }

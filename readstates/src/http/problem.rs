@@ -8,6 +8,8 @@ use crate::{cache::Refused, engine::NotDone, load::LoadError};
 
 /// What a client that is refused for now should wait, in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+/// How a caller is to say who it is.
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// A problem on its way out.
@@ -33,19 +35,27 @@ impl Refusal {
         Problem::new(ProblemType::OutcomeUnknown, detail).into()
     }
 
+    /// The status that it is answered with.
+    pub(super) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
     pub(super) fn problem_type(&self) -> ProblemType {
         self.problem.problem
     }
 
     pub(super) fn into_response(self) -> Response<Body> {
+        let status = self.status();
         let Self { problem, allow } = self;
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = reply::typed(PROBLEM_JSON, body.into());
-        *response.status_mut() =
-            StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() = status;
         let headers = response.headers_mut();
         if problem.problem.passes() {
             headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
+        if problem.problem == ProblemType::Unauthenticated {
+            headers.insert(header::WWW_AUTHENTICATE, BEARER);
         }
         if let Some(allow) = allow {
             headers.insert(header::ALLOW, HeaderValue::from_static(allow));

@@ -24,11 +24,13 @@ use crate::{
 };
 
 /// The statuses that the service answers with; the last stands for any other.
-const STATUSES: [(u16, &str); 17] = [
+const STATUSES: [(u16, &str); 19] = [
     (200, "200"),
     (204, "204"),
     (304, "304"),
     (400, "400"),
+    (401, "401"),
+    (403, "403"),
     (404, "404"),
     (405, "405"),
     (409, "409"),

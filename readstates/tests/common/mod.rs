@@ -70,6 +70,8 @@ pub fn config(flush_interval: Duration) -> ServeConfig {
         login: CqlLogin::default(),
         flush_interval,
         capacity_states: 1_000_000,
+        access: None,
+        api_tls: None,
         member: "local".into(),
         ring: RingConfig::Memory,
         advertise: None,

@@ -83,6 +83,8 @@ pub(crate) async fn members(count: usize) -> Result<Vec<Server>, Box<dyn Error>>
             login: CqlLogin::default(),
             flush_interval: NEVER,
             capacity_states: CAPACITY,
+            access: None,
+            api_tls: None,
             member: format!("chat-{number}"),
             // What counts is that it is not the member's own.
             ring: RingConfig::File("shared".into()),

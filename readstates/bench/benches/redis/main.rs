@@ -7,7 +7,7 @@ mod memory;
 use std::{
     io,
     net::{SocketAddr, TcpListener, TcpStream},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
     sync::Arc,
     thread,
@@ -22,6 +22,7 @@ use readstates_bench::{
     config::Load,
     drive::{self, Service, drive, print},
     resp::{Fill, Resp},
+    secure::Trust,
 };
 
 /// Longest that a server may take to start.
@@ -58,6 +59,10 @@ struct Flags {
     #[arg(long, value_name = "LIST")]
     server_processors: Option<String>,
 
+    /// Over TLS, with the ca.crt, tls.crt and tls.key of this folder; tls.crt is for 127.0.0.1.
+    #[arg(long, value_name = "DIR", conflicts_with = "weigh")]
+    tls: Option<PathBuf>,
+
     /// What cargo says to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -74,7 +79,11 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
-    let server = Server::start(&flags.server, flags.server_processors.as_deref())?;
+    let server = Server::start(
+        &flags.server,
+        flags.server_processors.as_deref(),
+        flags.tls.as_deref(),
+    )?;
     if let Some(layout) = flags.weigh {
         let weight = memory::weigh(layout, flags.states, server.child.id(), server.address)?;
         println!("{}", serde_json::to_string(&[weight])?);
@@ -85,6 +94,7 @@ fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
         let route = Route {
             address: server.address,
             protocol: Arc::new(Fill),
+            tls: None,
         };
         drive::fill(
             &load,
@@ -97,11 +107,19 @@ fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
         process: vec![server.child.id()],
         ..flags.load.clone()
     };
+    let tls = flags.tls.as_ref().map(|folder| {
+        let trust = Trust::of_file(&folder.join("ca.crt"))?;
+        trust.with("127.0.0.1")
+    });
     let service = Service {
-        urls: "redis-server, EVALSHA".to_owned(),
+        urls: match flags.tls {
+            Some(_) => "redis-server, EVALSHA over TLS".to_owned(),
+            None => "redis-server, EVALSHA".to_owned(),
+        },
         routes: vec![Route {
-            address: server.address,
+            address: server.encrypted.unwrap_or(server.address),
             protocol: Arc::new(Resp::load(server.address)?),
+            tls: tls.transpose()?,
         }],
         depth: flags.pipeline.max(1),
         per_request: 1,
@@ -115,6 +133,8 @@ fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
 struct Server {
     child: Child,
     address: SocketAddr,
+    /// Where it speaks TLS, if it does.
+    encrypted: Option<SocketAddr>,
 }
 
 impl Server {
@@ -122,9 +142,11 @@ impl Server {
         clippy::disallowed_methods,
         reason = "the peer is started by its absolute path; while it starts there is nothing to wait for but time"
     )]
-    fn start(program: &PathBuf, processors: Option<&str>) -> io::Result<Self> {
+    fn start(program: &PathBuf, processors: Option<&str>, tls: Option<&Path>) -> io::Result<Self> {
         // Free a moment ago; whoever takes it meanwhile makes the server end, which is told.
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
+        let address = free()?;
+        let encrypted = tls.map(|_| free()).transpose()?;
         let port = address.port().to_string();
         let settings = [
             "--bind",
@@ -144,6 +166,7 @@ impl Server {
         };
         let child = Command::new(program)
             .args(settings)
+            .args(tls.zip(encrypted).map_or_else(Vec::new, tls_settings))
             .args(
                 processors
                     .map(|list| ["--server_cpulist", list])
@@ -154,7 +177,11 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .map_err(started)?;
-        let mut server = Self { child, address };
+        let mut server = Self {
+            child,
+            address,
+            encrypted,
+        };
         let begun = Instant::now();
         while TcpStream::connect(address).is_err() {
             if let Some(status) = server.child.try_wait()? {
@@ -171,6 +198,20 @@ impl Server {
         }
         Ok(server)
     }
+}
+
+/// What makes a server speak TLS at an address, too.
+fn tls_settings((folder, address): (&Path, SocketAddr)) -> Vec<String> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let settings = [
+        ("--tls-port", address.port().to_string()),
+        ("--tls-cert-file", file("tls.crt")),
+        ("--tls-key-file", file("tls.key")),
+        ("--tls-ca-cert-file", file("ca.crt")),
+        ("--tls-auth-clients", "no".to_owned()),
+    ];
+    let pair = |(name, value): (&str, String)| [name.to_owned(), value];
+    settings.into_iter().flat_map(pair).collect()
 }
 
 impl Drop for Server {

@@ -23,7 +23,7 @@ use readstates_bench::{
     moves,
     paper::{self, Measured},
     report::{csv, usage},
-    summary::{Named, load_table, tail_section},
+    summary::{Named, cost_table, load_table, tail_section},
     weight::{self, OURS, Weight},
 };
 
@@ -185,6 +185,13 @@ fn memory_section(folder: &Folder, machine: &Machine) -> Result<Option<String>, 
     )))
 }
 
+/// Runs with a token or over TLS, and those that they are compared with.
+const GUARDED: [(&str, &str); 3] = [
+    ("ours-token-ack-half-load", "ours-ack-half-load"),
+    ("ours-tls-ack-half-load", "ours-ack-half-load"),
+    ("redis-tls-ack-half-load", "redis-ack-half-load"),
+];
+
 fn throughput_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
     let runs = folder.runs("throughput")?;
     write_seconds(folder, "throughput", &runs)?;
@@ -193,8 +200,11 @@ fn throughput_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>>
             "## Throughput and tail over loopback\n\nOne process each, on processors of its own; the generator has the others. \
              At saturation all were asked in turn, three times, and the best round of each counts. *half-load*: open \
              loop, at half of the rate of the run of that name. Redis without persistence, one thread, as it comes; its \
-             Lua script means the same. Processor time is the service's.\n\n{}",
-            load_table(&runs, "redis-ack")
+             Lua script means the same. Processor time is the service's.\n\n{}\n\
+             *token*: every request says who calls, and it is looked up. *tls*: over TLS 1.3, on connections that are \
+             kept. At the same rate, beside the run with neither:\n\n{}",
+            load_table(&runs, "redis-ack"),
+            cost_table(&runs, &GUARDED)
         )
     }))
 }

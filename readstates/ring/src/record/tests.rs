@@ -260,3 +260,20 @@ proptest! {
         prop_assert!(RingTable::from_json(&bytes).is_err());
     }
 }
+
+#[test]
+fn members_are_listed_by_plain_and_by_encrypted_urls_and_no_others() {
+    let listed = |url: &str| RingMember::new("a", Incarnation::new(1), url, None);
+    for good in ["http://a:7400", "https://a:7400", "https://[::1]:7400"] {
+        assert_eq!(listed(good).unwrap().url(), good);
+    }
+    for bad in [
+        "https://",
+        "https://a/b",
+        "ftp://a",
+        "https:/a",
+        "HTTPS://a b",
+    ] {
+        assert!(listed(bad).is_err(), "{bad}");
+    }
+}

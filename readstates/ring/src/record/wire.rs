@@ -70,7 +70,7 @@ pub enum RecordError {
     #[error("name: {0:?} is no member name; use 1 to 253 of a-z A-Z 0-9 . _ -")]
     BadName(String),
     /// A URL is none.
-    #[error("url: {0:?} is not http://HOST[:PORT]")]
+    #[error("url: {0:?} is not http://HOST[:PORT] or https://HOST[:PORT]")]
     BadUrl(String),
     /// A zone is empty, too long, or has control characters.
     #[error("zone: {0:?} is no zone; use 1 to 253 printable characters")]
@@ -123,7 +123,9 @@ pub(super) fn check_member(name: &str, url: &str, zone: Option<&str>) -> Result<
     if !is_name(name) {
         return Err(RecordError::BadName(name.to_owned()));
     }
-    let host = url.strip_prefix("http://").unwrap_or_default();
+    let host = url.strip_prefix("http://");
+    let host = host.or_else(|| url.strip_prefix("https://"));
+    let host = host.unwrap_or_default();
     let plain = |byte: u8| byte.is_ascii_graphic() && !b"/?#@\"\\".contains(&byte);
     if host.is_empty() || url.len() > MAX_URL_LENGTH || !host.bytes().all(plain) {
         return Err(RecordError::BadUrl(url.to_owned()));

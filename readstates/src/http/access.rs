@@ -1,0 +1,233 @@
+//! The door of the API port: who calls, whether it may, and whether it has not too much under way already.
+//!
+//! It comes before the body, the limits of the member and any work. On the other ports the connection has proven who
+//! is there.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use http::{StatusCode, request::Parts};
+use readstates_api::{Problem, ProblemType};
+
+use super::{
+    App,
+    problem::Refusal,
+    route::{Class, Operation, Port, Resource},
+    tls::ClientCertificate,
+};
+use crate::{
+    access::{
+        Access, Caller, NoCaller, Verb,
+        audit::{self, Subject},
+    },
+    limit::{Limit, Permit},
+};
+
+/// Who an audit line names when nobody is known.
+const ANONYMOUS: &str = "anonymous";
+/// Who gives orders on the admin port.
+const OPERATOR: &str = "operator";
+
+/// The other end of a connection.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    pub(super) certificate: Option<ClientCertificate>,
+}
+
+impl Peer {
+    /// One that has shown no certificate.
+    pub(super) fn at(address: SocketAddr) -> Self {
+        Self {
+            address,
+            certificate: None,
+        }
+    }
+}
+
+/// A caller that was let in, and its place among those that it may have; given back when the request is answered.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    caller: Arc<Caller>,
+    _permits: [Option<Permit<Arc<Limit>>>; 2],
+}
+
+/// What an operation asks of its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    /// To be one.
+    Caller,
+    Verb(Verb),
+}
+
+fn needs(operation: Operation) -> Needs {
+    match operation {
+        Operation::Openapi => Needs::Nothing,
+        Operation::List | Operation::Get | Operation::Summary | Operation::Ring => {
+            Needs::Verb(Verb::Read)
+        }
+        Operation::Ack
+        | Operation::AckPins
+        | Operation::AckBulk
+        | Operation::Mention
+        | Operation::Batch => Needs::Verb(Verb::Write),
+        Operation::Delete | Operation::DeleteUser => Needs::Verb(Verb::Delete),
+        // That there is nothing at a path is said to callers only. The others are not on this port.
+        Operation::Unrouted
+        | Operation::Livez
+        | Operation::Readyz
+        | Operation::Metrics
+        | Operation::AdminStatus
+        | Operation::AdminFlush
+        | Operation::AdminSetCapacity
+        | Operation::AdminMove
+        | Operation::AdminDrain
+        | Operation::Handoff => Needs::Caller,
+    }
+}
+
+/// Lets a request in, or says why not. Without an access file everybody is let in, and nobody is known.
+pub(super) async fn admit(
+    app: &App,
+    peer: &Peer,
+    parts: &Parts,
+    operation: Operation,
+) -> Result<Option<Admitted>, Refusal> {
+    let Some(access) = &app.access else {
+        return Ok(None);
+    };
+    let needs = needs(operation);
+    if needs == Needs::Nothing {
+        return Ok(None);
+    }
+    let names = app.names_of(peer);
+    let caller = match access.authenticate(&parts.headers, names).await {
+        Ok(caller) => caller,
+        Err(why) => return Err(nobody(access, peer, operation, &why)),
+    };
+    if let Needs::Verb(verb) = needs
+        && !caller.may(verb)
+    {
+        return Err(forbidden(access, &caller, peer, operation, verb));
+    }
+    let permits = places(&caller, operation)?;
+    Ok(Some(Admitted {
+        caller,
+        _permits: permits,
+    }))
+}
+
+/// The places that a request takes of those that its caller may have.
+fn places(
+    caller: &Caller,
+    operation: Operation,
+) -> Result<[Option<Permit<Arc<Limit>>>; 2], Refusal> {
+    let limits = &caller.limits;
+    let all = Some((&limits.requests, "requests"));
+    let wanted = match operation.class() {
+        Class::Reads => [all, Some((&limits.reads, "reads"))],
+        Class::Changes => [all, Some((&limits.changes, "changes"))],
+        Class::Batches => [all, Some((&limits.batches, "batches"))],
+        Class::Mentions => [all, Some((&limits.mentions, "mentions"))],
+        Class::RingWaiters => [None, Some((&limits.ring_waiters, "requests for the ring"))],
+        Class::Open => [all, None],
+    };
+    let [first, second] = wanted.map(|limit| match limit {
+        None => Ok(None),
+        Some((limit, what)) => match Permit::take(Arc::clone(limit), 1) {
+            Some(permit) => Ok(Some(permit)),
+            None => Err(over(caller, limit, what)),
+        },
+    });
+    Ok([first?, second?])
+}
+
+fn over(caller: &Caller, limit: &Limit, what: &str) -> Refusal {
+    let detail = format!(
+        "{} has {} {what} under way at this member, as many as it may; try again later",
+        caller.name,
+        limit.most()
+    );
+    Problem::new(ProblemType::CallerTooBusy, detail).into()
+}
+
+fn nobody(access: &Access, peer: &Peer, operation: Operation, why: &NoCaller) -> Refusal {
+    let problem = match why {
+        NoCaller::NoProof
+        | NoCaller::Header(_)
+        | NoCaller::Headers
+        | NoCaller::UnknownToken
+        | NoCaller::UnknownCertificate => ProblemType::Unauthenticated,
+        NoCaller::NotReviewed => ProblemType::AccessUnavailable,
+    };
+    let why = why.to_string();
+    let subject = subject(ANONYMOUS, peer, operation);
+    access.audit_refusal(None, subject, problem.status(), &why);
+    Problem::new(problem, why).into()
+}
+
+fn forbidden(
+    access: &Access,
+    caller: &Caller,
+    peer: &Peer,
+    operation: Operation,
+    verb: Verb,
+) -> Refusal {
+    let detail = format!(
+        "{} lacks the verb {verb}; add it to the caller's verbs",
+        caller.name
+    );
+    let problem = ProblemType::Forbidden;
+    let subject = subject(&caller.name, peer, operation);
+    access.audit_refusal(Some(caller), subject, problem.status(), &detail);
+    Problem::new(problem, detail).into()
+}
+
+fn subject<'a>(who: &'a str, peer: &Peer, operation: Operation) -> Subject<'a> {
+    Subject {
+        who,
+        from: peer.address,
+        method: operation.method(),
+        route: operation.route(),
+    }
+}
+
+/// Writes the audit line of what was done, where there is one: deletions of users, and orders on the admin port.
+pub(super) fn audit(
+    port: Port,
+    peer: &Peer,
+    admitted: Option<&Admitted>,
+    (operation, resource): (Operation, Resource<'_>),
+    status: StatusCode,
+) {
+    let who = admitted.map_or(ANONYMOUS, |admitted| &admitted.caller.name);
+    match operation {
+        // What another member forwards has its line there.
+        Operation::DeleteUser if port == Port::Api => {
+            let user = resource.ids().0.unwrap_or_default();
+            audit::user_deleted(subject(who, peer, operation), user, status);
+        }
+        Operation::AdminFlush
+        | Operation::AdminSetCapacity
+        | Operation::AdminMove
+        | Operation::AdminDrain => audit::ordered(subject(OPERATOR, peer, operation), status),
+        Operation::DeleteUser
+        | Operation::List
+        | Operation::Get
+        | Operation::Summary
+        | Operation::Ack
+        | Operation::AckPins
+        | Operation::AckBulk
+        | Operation::Delete
+        | Operation::Mention
+        | Operation::Batch
+        | Operation::Ring
+        | Operation::Livez
+        | Operation::Readyz
+        | Operation::Metrics
+        | Operation::Openapi
+        | Operation::AdminStatus
+        | Operation::Handoff
+        | Operation::Unrouted => {}
+    }
+}
