@@ -28,7 +28,7 @@ pub mod limit;
 pub mod load;
 pub mod lots;
 pub mod metrics;
-mod mixed;
+pub mod mixed;
 pub mod ownership;
 pub mod rebalance;
 pub mod schema;

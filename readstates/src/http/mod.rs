@@ -21,11 +21,13 @@ mod listen;
 mod mentions;
 mod openapi;
 mod owner;
+mod pages;
 mod probes;
 mod problem;
 mod read_states;
 mod reply;
 mod route;
+mod snapshots;
 
 use std::{sync::Arc, time::Instant};
 
@@ -36,12 +38,14 @@ use http::{HeaderName, Method, Request, Response, Uri, request::Parts};
 use hyper::body::Incoming;
 pub(crate) use listen::listen;
 pub use openapi::document as openapi_document;
+use pages::Page;
 use problem::Refusal;
 use readstates_api::{Problem, ProblemType, headers};
 use reply::Answer;
 pub(crate) use reply::Body;
 use route::{Class, Resource};
 pub(crate) use route::{Operation, Port};
+use snapshots::Snapshots;
 use tokio::sync::watch;
 use tracing::Instrument;
 
@@ -60,6 +64,9 @@ pub struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     gates: Gates,
+    snapshots: Arc<Snapshots>,
+    metrics_page: Page,
+    status_page: Page,
     /// True when the member stops listening.
     closed: watch::Receiver<bool>,
 }
@@ -76,8 +83,12 @@ impl App {
         limits: Limits,
         closed: watch::Receiver<bool>,
     ) -> Self {
+        let gates = Gates::new(limits);
         Self {
-            gates: Gates::new(limits),
+            snapshots: Snapshots::new(Arc::clone(&gates.buffered)),
+            metrics_page: Page::default(),
+            status_page: Page::default(),
+            gates,
             ownership,
             engine,
             forwarder,
@@ -191,9 +202,9 @@ async fn handle(
         Operation::Ring => Box::pin(probes::ring(app, parts)).await,
         Operation::Livez => Ok(probes::livez()),
         Operation::Readyz => Ok(probes::readyz(app)),
-        Operation::Metrics => Ok(probes::metrics(app)),
+        Operation::Metrics => Ok(Box::pin(probes::metrics(app)).await),
         Operation::Openapi => Ok(probes::openapi()),
-        Operation::AdminStatus => admin::status(app),
+        Operation::AdminStatus => Box::pin(admin::status(app)).await,
         Operation::AdminFlush => Box::pin(admin::flush(app)).await,
         Operation::AdminSetCapacity => {
             let body = body::read(&app.gates, body).await?;
