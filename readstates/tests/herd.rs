@@ -100,8 +100,7 @@ async fn fill(serving: &Serving, user: u64) {
         serving.address
     );
     for first in (1..=STATES).step_by(1000) {
-        let item =
-            |channel: u64| json!({"channel_id": channel.to_string(), "message_id": "1000000000000"});
+        let item = |channel: u64| json!({"channel_id": channel.to_string(), "message_id": "1000000000000"});
         let items: Vec<Value> = (first..first + 1000).map(item).collect();
         let body = json!({"read_states": items});
         let answer = client.post(&url).json(&body).send().await.unwrap();

@@ -387,7 +387,10 @@ mod tests {
         const LOW: u64 = 0x12_3456_789a;
         let chosen: Vec<u64> = (1..=USERS).map(|user| user_of(user << 40 | LOW)).collect();
         let low = |&user: &u64| readstates_ring::slot::mix64(user) & 0xff_ffff_ffff;
-        assert!(chosen.iter().map(low).all(|low| low == LOW), "they are chosen");
+        assert!(
+            chosen.iter().map(low).all(|low| low == LOW),
+            "they are chosen"
+        );
         // By stripe, as a cache has them.
         let mut stripes: Vec<Tables> = (0..STRIPES).map(|_| Tables::default()).collect();
         for (place, &user) in (0..).map(Place).zip(&chosen) {
@@ -398,9 +401,15 @@ mod tests {
             let hash = Hash::of(user);
             probes(&stripes[hash.stripe()], hash, place)
         });
-        let (sum, most) = all.fold((0, 0), |(sum, most), probes| (sum + probes, most.max(probes)));
+        let (sum, most) = all.fold((0, 0), |(sum, most), probes| {
+            (sum + probes, most.max(probes))
+        });
         // By the public hash it would be 20,000 on average. Tables are at most seven eighths full.
-        assert!(sum < 20 * chosen.len(), "{sum} probes for {} users", chosen.len());
+        assert!(
+            sum < 20 * chosen.len(),
+            "{sum} probes for {} users",
+            chosen.len()
+        );
         assert!(most < 400, "{most} probes for one user");
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 use http::{HeaderMap, HeaderName};
 use readstates_api::{Problem, ProblemType, headers};
 
-use super::{problem::Refusal, route::Class};
+use super::{connections::Connections, problem::Refusal, route::Class};
 use crate::{
     config::Limits,
     limit::{Limit, Permit},
@@ -19,7 +19,7 @@ const FORWARDED: HeaderName = HeaderName::from_static(headers::FORWARDED);
 #[derive(Debug)]
 pub(crate) struct Gates {
     pub(crate) limits: Limits,
-    pub(crate) connections: Arc<Limit>,
+    pub(super) connections: Arc<Connections>,
     /// Bytes of bodies and answers that are not small.
     pub(crate) buffered: Arc<Limit>,
     reads: Limit,
@@ -51,7 +51,7 @@ impl Deref for From<'_> {
 impl Gates {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
-            connections: Arc::new(Limit::new(limits.max_connections)),
+            connections: Connections::new(limits.max_connections, limits.per_source()),
             buffered: Arc::new(Limit::new(limits.max_buffered_bytes)),
             reads: Limit::new(limits.max_reads),
             changes: Limit::new(limits.max_changes),
@@ -126,7 +126,7 @@ impl Gates {
             from_strangers,
         } = self;
         let own = [
-            ("connections", &**connections),
+            ("connections", &*connections.limit),
             ("buffered-bytes", buffered),
             ("reads", reads),
             ("changes", changes),
@@ -167,6 +167,7 @@ impl Gates {
                 |limit| limit.refused() as f64,
             ),
         ];
+        connections.write(text);
         for (family, help, kind, value) in families {
             text.family(family, help, kind);
             for (name, limit) in &all {

@@ -275,7 +275,9 @@ mod tests {
             message: u64::MAX,
             visit: Visit::default(),
         });
-        let deletions = (1..=100).map(|channel| Operation::Delete { channel: u64::MAX - channel });
+        let deletions = (1..=100).map(|channel| Operation::Delete {
+            channel: u64::MAX - channel,
+        });
         let block = block(&acks.chain(deletions).collect::<Vec<_>>());
         let block = BlockRef::trusted(&block);
         for since in [None, Some(1), Some(150), Some(block.version())] {

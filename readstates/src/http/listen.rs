@@ -14,9 +14,9 @@ use tokio_util::task::TaskTracker;
 use super::{
     App, answer,
     connection::{Patient, Phase},
+    connections::Open,
     route::Port,
 };
-use crate::limit::Permit;
 
 /// Out of file descriptors or memory: some connections must end first.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -72,31 +72,42 @@ fn is_about_the_client(error: &io::Error) -> bool {
     )
 }
 
+/// Waits until the place of a connection was given to another.
+async fn given_up(open: Option<&Open>) {
+    match open {
+        Some(open) => open.given_up().await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn connection(
     socket: TcpStream,
     port: Port,
     app: Arc<App>,
     mut closed: watch::Receiver<bool>,
 ) {
+    let phase = Phase::new();
     // The operator is let in also when clients take all there is.
-    let _permit = match port {
+    let open = match port {
         Port::Admin => None,
-        Port::Public => match Permit::take(Arc::clone(&app.gates.connections), 1) {
-            Some(permit) => Some(permit),
-            None => {
+        Port::Public => {
+            // Without an address it is gone already.
+            let Ok(peer) = socket.peer_addr() else { return };
+            let Some(open) = app.gates.connections.admit(peer.ip(), &phase) else {
                 // As much as fits, which is all; whoever is refused is not waited for.
                 let _ = socket.try_write(FULL);
                 return;
-            }
-        },
+            };
+            Some(open)
+        }
     };
     // Answers are small and complete: waiting for more to send only delays them.
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!("TCP_NODELAY was refused: {error}");
     }
-    let phase = Phase::new();
     let socket = Patient::new(socket, Arc::clone(&phase), &app.gates.limits);
     let max_header_bytes = app.gates.limits.max_header_bytes;
+    let idle = Arc::clone(&phase);
     let service = service_fn(move |request: Request<Incoming>| {
         phase.busy();
         let (app, phase) = (Arc::clone(&app), Arc::clone(&phase));
@@ -118,6 +129,14 @@ async fn connection(
         biased;
         ended = connection.as_mut() => ended,
         () = closing(&mut closed) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+        () = given_up(open.as_ref()) => {
+            if idle.idle_since().is_some() {
+                return;
+            }
+            // A request came meanwhile: its answer is the last one.
             connection.as_mut().graceful_shutdown();
             connection.await
         }

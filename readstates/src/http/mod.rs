@@ -12,6 +12,7 @@ mod admin;
 mod batch;
 mod body;
 mod connection;
+mod connections;
 mod deadline;
 mod fan_out;
 mod gates;

@@ -20,10 +20,7 @@ impl Page {
     ///
     /// # Errors
     /// When making it failed.
-    pub(super) async fn get<E>(
-        &self,
-        make: impl FnOnce() -> Result<Bytes, E>,
-    ) -> Result<Bytes, E> {
+    pub(super) async fn get<E>(&self, make: impl FnOnce() -> Result<Bytes, E>) -> Result<Bytes, E> {
         let asked = Instant::now();
         let mut last = self.last.lock().await;
         if let Some((began, page)) = &*last

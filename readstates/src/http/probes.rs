@@ -49,7 +49,9 @@ pub(super) fn readyz(app: &App) -> Response<Body> {
 #[utoipa::path(get, path = "/metrics", tag = "probes",
     responses((status = 200, body = String, description = "Prometheus text")))]
 pub(super) async fn metrics(app: &App) -> Response<Body> {
-    let page = app.metrics_page.get(|| Ok::<_, Infallible>(page(app).into()));
+    let page = app
+        .metrics_page
+        .get(|| Ok::<_, Infallible>(page(app).into()));
     let page = page.await.unwrap_or_else(|never| match never {});
     let prometheus = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     reply::shared(prometheus, page)

@@ -40,7 +40,9 @@ impl hyper::body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, reqwest::Error>>> {
         match self.get_mut() {
-            Self::Whole(bytes) | Self::Shared(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Whole(bytes) | Self::Shared(bytes) => {
+                Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+            }
             Self::Passed(body) => Pin::new(body).poll_frame(context),
         }
     }

@@ -138,15 +138,16 @@ impl Snapshot {
             return Ok(Bytes::from_owner(self.write(since, shown)?));
         }
         // Cancel-safe: whoever comes next begins it again.
-        let made = self.json.get_or_try_init(|| async { self.write(None, shown) });
+        let made = self
+            .json
+            .get_or_try_init(|| async { self.write(None, shown) });
         made.await?;
         Ok(Bytes::from_owner(Whole(self)))
     }
 
     fn write(&self, since: Option<u64>, shown: usize) -> Result<Counted, Refusal> {
         let most = json::most_bytes(shown);
-        let permit =
-            Permit::take(Arc::clone(&self.buffered), most).ok_or_else(body::no_memory)?;
+        let permit = Permit::take(Arc::clone(&self.buffered), most).ok_or_else(body::no_memory)?;
         Ok(Counted {
             bytes: json::read_states(self.user, self.block(), since, shown),
             _permit: permit,
