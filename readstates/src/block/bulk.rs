@@ -4,10 +4,9 @@
 //! more than a gigabyte, under the lock of the user's stripe; made together, it is one pass.
 
 use super::{
-    BlockRef, Operation, Outcome, Room, TooManyReadStates, apply, edit,
+    BlockRef, MAX_READ_STATES, Operation, Outcome, Room, TooManyReadStates, apply, edit,
     layout::{self, Shape},
 };
-use crate::block::MAX_READ_STATES;
 
 /// For fewer new channels than this, one at a time is as well.
 const FEW: usize = 8;
