@@ -280,7 +280,8 @@ async fn clients_that_connect_and_ask_nothing_keep_nobody_out() {
         assert!(started.elapsed() < PATIENCE, "nobody gives a place up");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(idle.remove(0).rest().await, "", "the oldest one was closed");
+    // All of them are still open at this end.
+    drop(idle);
 }
 
 #[tokio::test]
@@ -296,7 +297,8 @@ async fn one_source_cannot_take_all_connections() {
         raw.send(&format!("{ACK}content-length: 100\r\n\r\n")).await;
         busy.push(raw);
     }
-    until_in_use(&member, "connections", |used| used >= 2).await;
+    // And the one that asks for this.
+    until_in_use(&member, "connections", |used| used >= 3).await;
     assert!(
         asks_from(&member, "127.0.0.2")
             .await
