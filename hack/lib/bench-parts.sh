@@ -53,6 +53,9 @@ load() {
     run "$file" bench --process "$SERVER" "$@"
 }
 
+# watched_load FILE FLAG…: the same, with what it says of itself.
+watched_load() { load "$@" --metrics "http://127.0.0.1:$WATCH_PORT"; }
+
 rate_of() { jq '.operations_per_second | floor' "$to/$1.json"; }
 
 measure_flat() {
@@ -64,7 +67,7 @@ measure_flat() {
         if [ "$least" = 0 ] || [ "$rate" -lt "$least" ]; then least=$rate; fi
     done
     for name in $SERVERS; do
-        with_server "$name" load "flat-$number-$name" --fill --rate $((least / 2)) --mix "$MIXED" --metrics \
+        with_server "$name" watched_load "flat-$number-$name" --fill --rate $((least / 2)) --mix "$MIXED" \
             --warmup 10s --duration "${flat_seconds}s"
         number=$((number + 10))
     done
@@ -206,27 +209,27 @@ SCALING_RATE=2000
 BEFORE_MOVES=4
 
 measure_scaling() {
-    local folder three four
+    local folder three=(chat-0 chat-1 chat-2)
     folder=$(mktemp -d)
     # shellcheck disable=SC2064 # the folder is known now
     trap "stop_ring_members; rm -rf '$folder'" EXIT
-    for name in chat-0 chat-1 chat-2; do start_ring_member "$name" "$folder"; done
+    for name in "${three[@]}"; do start_ring_member "$name" "$folder"; done
     rebalance "$folder"
-    three=$(urls chat-0 chat-1 chat-2)
-    four=$three,$(urls chat-3)
     # A second of load that nobody keeps: first every state is written once.
-    "$(readstates_program)" bench --url "$three" --users "$users" --fill --rate "$SCALING_RATE" --duration 1s
-    load_ring scaling-10-three-members "$three"
-    during start_fourth "$folder" load_ring scaling-11-three-to-four "$three"
-    load_ring scaling-12-four-members "$four"
-    during stop_fourth "$folder" load_ring scaling-13-four-to-three "$three"
+    "$(readstates_program)" bench --url "$(urls "${three[@]}")" --users "$users" --fill --rate "$SCALING_RATE" --duration 1s
+    load_ring scaling-10-three-members "${three[@]}"
+    during start_fourth "$folder" load_ring scaling-11-three-to-four "${three[@]}"
+    load_ring scaling-12-four-members "${three[@]}" chat-3
+    during stop_fourth "$folder" load_ring scaling-13-four-to-three "${three[@]}"
     handed_on "$folder" >"$to/scaling-handoffs.md"
 }
 
-# load_ring FILE URLS
+# load_ring FILE NAME…
 load_ring() {
-    run "$1" "$(readstates_program)" bench --url "$2" --rate "$SCALING_RATE" --mix "$MIXED" \
-        --warmup 2s --duration "${scaling_seconds}s" --metrics
+    local file=$1
+    shift
+    run "$file" "$(readstates_program)" bench --url "$(urls "$@")" --rate "$SCALING_RATE" --mix "$MIXED" \
+        --warmup 2s --duration "${scaling_seconds}s" --metrics "$(watch_urls "$@")"
 }
 
 # during EVENT FOLDER COMMAND…: lets something happen while a command runs.

@@ -7,8 +7,9 @@ redis-server redis-server      https://redis.io/docs/latest/operate/oss_and_stac
 taskset      util-linux        your distribution
 "
 BENCH_PORT=17400
-# The process of the server that runs.
+# The process of the server that runs, and the port of its probes and metrics.
 SERVER=
+WATCH_PORT=
 
 # list_processors FIRST LAST: those from one to the other, of the ones that we may use, as taskset has them.
 list_processors() {
@@ -60,10 +61,10 @@ start_server() {
     case $name in
     ours) start_member "$log" --store memory --capacity-states "$states" ;;
     # Go's own setting.
-    go-list) start_program "$log" env GOGC=100 "$(go_servers)" --listen "127.0.0.1:$BENCH_PORT" --layout list --capacity-states "$states" ;;
+    go-list) start_program "$log" "$BENCH_PORT" env GOGC=100 "$(go_servers)" --listen "127.0.0.1:$BENCH_PORT" --layout list --capacity-states "$states" ;;
     # As Go's guide says for a program that has its memory for itself, https://go.dev/doc/gc-guide#Memory_limit:
     # room for what it holds and as much for what it does not need yet.
-    go-flat) start_program "$log" env GOGC=off GOMEMLIMIT=$((states * 32 / 1048576 + 256))MiB "$(go_servers)" \
+    go-flat) start_program "$log" "$BENCH_PORT" env GOGC=off GOMEMLIMIT=$((states * 32 / 1048576 + 256))MiB "$(go_servers)" \
         --listen "127.0.0.1:$BENCH_PORT" --layout flat --capacity-states "$states" ;;
     esac
 }
@@ -72,15 +73,20 @@ start_server() {
 start_member() {
     local log=$1
     shift
-    start_program "$log" "$(readstates_program)" serve --listen "127.0.0.1:$BENCH_PORT" --admin-listen "127.0.0.1:$((BENCH_PORT + 1))" "$@"
+    start_program "$log" "$(watch_port "$BENCH_PORT")" "$(readstates_program)" serve --listen "127.0.0.1:$BENCH_PORT" --admin-listen "127.0.0.1:$((BENCH_PORT + 1))" "$@"
 }
 
+# The port of one of ours for probes and metrics, by that for clients.
+watch_port() { echo $(($1 + 4)); }
+
+# start_program LOG PORT COMMAND…: PORT is that of its probes and metrics.
 start_program() {
     local log=$1
-    shift
+    WATCH_PORT=$2
+    shift 2
     taskset --cpu-list "$SERVER_PROCESSORS" "$@" >"$log" 2>&1 &
     SERVER=$!
-    until_ready "$SERVER" "$BENCH_PORT" "$log" && return
+    until_ready "$SERVER" "$WATCH_PORT" "$log" && return
     stop_server
     return 1
 }
@@ -119,7 +125,8 @@ available_bytes() { awk '/^MemAvailable/ {printf "%.0f\n", $2 * 1024}' /proc/mem
 # Members of one ring in a folder, by name; the number at its end is that of the port.
 declare -A RING_MEMBERS=()
 
-ring_port() { echo $((BENCH_PORT + 10 + 2 * ${1##*-})); }
+# Each listens on five ports in a row.
+ring_port() { echo $((BENCH_PORT + 10 + 5 * ${1##*-})); }
 
 # start_ring_member NAME FOLDER: with a store of its own in memory, and room for everything.
 start_ring_member() {
@@ -128,7 +135,7 @@ start_ring_member() {
     "$(readstates_program)" serve --listen "127.0.0.1:$port" --admin-listen "127.0.0.1:$((port + 1))" \
         --ring "file:$folder/ring" --member "$name" --store memory --capacity-states 20000000 >"$folder/$name.log" 2>&1 &
     RING_MEMBERS[$name]=$!
-    until_ready "${RING_MEMBERS[$name]}" "$port" "$folder/$name.log"
+    until_ready "${RING_MEMBERS[$name]}" "$(watch_port "$port")" "$folder/$name.log"
 }
 
 # All at once: nobody is given what nobody needs.
@@ -147,6 +154,13 @@ rebalance() { "$(readstates_program)" rebalance --ring "file:$1/ring"; }
 urls() {
     local name all=()
     for name in "$@"; do all+=("http://127.0.0.1:$(ring_port "$name")"); done
+    (IFS=, && echo "${all[*]}")
+}
+
+# watch_urls NAME…: where ring members answer for their metrics, with commas between.
+watch_urls() {
+    local name all=()
+    for name in "$@"; do all+=("http://127.0.0.1:$(watch_port "$(ring_port "$name")")"); done
     (IFS=, && echo "${all[*]}")
 }
 

@@ -29,6 +29,8 @@ async fn until_stopped(args: ServeArgs) -> anyhow::Result<()> {
         member = server.member(),
         listen = %server.http_address,
         admin = %server.admin_address,
+        members = server.members_address.map(tracing::field::display),
+        watch = %server.watch_address,
         store = %config.store,
         ring = %config.ring,
         "serving"

@@ -5,16 +5,19 @@
 //! does not answer, the difference matters: a connection that was never made means that nothing was
 //! done, silence after sending means that the outcome is unknown.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use readstates_api::{Problem, ProblemType, headers};
 
-use crate::{http::Body, limit::Permit, ownership::Peer};
+use crate::{
+    http::Body,
+    limit::Permit,
+    members_tls::{self, ClientError, MembersTls},
+    ownership::{Ownership, Peer},
+};
 
-/// The other members are near: one that has not accepted by then is gone or overrun.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// More than an owner waits for its database.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(6);
 /// A request for many users who are not cached is many loads.
@@ -39,16 +42,15 @@ pub struct Forwarder {
     client: reqwest::Client,
     /// This member's name, as the header says it.
     me: HeaderValue,
+    /// What it shows them, if it does.
+    tls: Option<MembersTls>,
 }
-
-/// Why there is no forwarder.
-#[derive(Debug, thiserror::Error)]
-#[error("failed to set up the client for the other members")]
-pub struct ForwarderError(#[from] reqwest::Error);
 
 /// A request to pass on.
 #[derive(Debug)]
 pub(crate) struct Passed<'a> {
+    /// Where the member takes it: a URL without a slash at the end.
+    pub(crate) at: &'a str,
     pub(crate) method: &'a Method,
     pub(crate) path_and_query: &'a str,
     pub(crate) headers: &'a HeaderMap,
@@ -58,22 +60,25 @@ pub(crate) struct Passed<'a> {
 }
 
 impl Forwarder {
-    /// A forwarder for the member `me`.
+    /// A forwarder for the member `me`, with what it proves to the others.
     ///
     /// # Errors
     /// When the HTTP client cannot be set up.
-    pub fn new(me: &str) -> Result<Self, ForwarderError> {
-        let client = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
+    pub fn new(me: &str, tls: Option<MembersTls>) -> Result<Self, ClientError> {
+        let client = members_tls::client(tls.as_ref().map(|tls| &*tls.identity))?
             .pool_max_idle_per_host(IDLE_PER_PEER)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
             .build()?;
         Ok(Self {
             client,
+            tls,
             // Member names are ASCII letters, digits and ". _ -".
             me: HeaderValue::from_str(me).unwrap_or_else(|_| HeaderValue::from_static("unnamed")),
         })
+    }
+
+    /// What this member shows the others, if it does.
+    pub(crate) fn tls(&self) -> Option<&MembersTls> {
+        self.tls.as_ref()
     }
 
     /// Passes a request on to a member and returns its answer, and the number of the ring that it
@@ -112,6 +117,7 @@ impl Forwarder {
     /// Sends a part of a request for many users to its owner; returns status and body.
     pub(crate) async fn part(
         &self,
+        ownership: &Ownership,
         member: &Peer,
         path: &str,
         content_type: HeaderValue,
@@ -119,6 +125,7 @@ impl Forwarder {
         timeout: Duration,
     ) -> Result<(StatusCode, Bytes), Problem> {
         let request = Passed {
+            at: &address(ownership, member).await?,
             method: &Method::POST,
             path_and_query: path,
             headers: &HeaderMap::from_iter([(header::CONTENT_TYPE, content_type)]),
@@ -146,7 +153,7 @@ impl Forwarder {
         self.client
             .request(
                 request.method.clone(),
-                format!("{}{}", member.url, request.path_and_query),
+                format!("{}{}", request.at, request.path_and_query),
             )
             .headers(request.headers.clone())
             .header(headers::FORWARDED, self.me.clone())
@@ -157,6 +164,17 @@ impl Forwarder {
             .await
             .map_err(|error| silent(member, safe, &error))
     }
+}
+
+/// Where a member takes requests that others forward.
+pub(crate) async fn address(ownership: &Ownership, member: &Peer) -> Result<Arc<str>, Problem> {
+    ownership.address(member).await.ok_or_else(|| {
+        let detail = format!(
+            "{} owns this user, and does not say where it takes what others forward",
+            member.name
+        );
+        Problem::new(ProblemType::OwnerUnreachable, detail)
+    })
 }
 
 /// As the header says it, which knows no 0.
@@ -198,15 +216,17 @@ mod tests {
     /// What a member is sent that answers one request.
     async fn heard_by_the_owner(timeout: Duration) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = format!("http://{}", listener.local_addr().unwrap());
         let owner = Peer {
             name: "chat-1".to_owned(),
             incarnation: Incarnation::new(1),
-            url: format!("http://{}", listener.local_addr().unwrap()),
+            url: "http://clients".to_owned(),
             to: Limit::new(1),
             from: Limit::new(1),
         };
-        let forwarder = Forwarder::new("chat-0").unwrap();
+        let forwarder = Forwarder::new("chat-0", None).unwrap();
         let request = Passed {
+            at: &at,
             method: &Method::GET,
             path_and_query: "/v1/users/1/read-states",
             headers: &HeaderMap::new(),

@@ -15,6 +15,7 @@
 mod background;
 pub mod block;
 pub mod cache;
+pub mod certificates;
 pub mod clock;
 pub mod codec;
 pub mod commands;
@@ -27,6 +28,7 @@ pub mod http;
 pub mod limit;
 pub mod load;
 pub mod lots;
+pub mod members_tls;
 pub mod metrics;
 pub mod mixed;
 pub mod ownership;

@@ -4,7 +4,7 @@ use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
 use readstates::{
-    commands,
+    certificates, commands,
     config::{Cli, Command},
     http,
     store::chain,
@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         Command::Schema(args) => commands::make_schema(*args),
         Command::Rebalance(args) => commands::balance(args),
         Command::Bench(args) => Ok(readstates_bench::main(&args)?),
+        Command::Certificates(args) => Ok(certificates::run(&args)?),
         Command::Openapi => {
             print!("{}", http::openapi_document());
             Ok(())

@@ -6,19 +6,19 @@
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
-use readstates_api::admin::{
-    MAX_MOVED_SLOTS, MoveDestination, MovedSlot, MovesAnswer, MovesRequest,
-};
+use readstates_api::admin::{MAX_MOVED_SLOTS, MoveDestination, MovedSlot, MovesRequest};
+use readstates_identity::Role;
 use readstates_ring::{
     Epoch, Incarnation, RingTable, Slot,
     moves::{Live, Move, next_batch},
     planner::Candidate,
 };
-use reqwest::Client;
+use reqwest::{Client, StatusCode};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     config::{RebalanceArgs, RingPlace},
+    members_tls::{self, ClientError, TlsFolderError},
     ownership::store::{FileRing, Presence, RingStore, RingStoreError},
 };
 
@@ -45,6 +45,17 @@ pub enum RebalanceError {
     /// Nobody says that it lives.
     #[error("--ring: none of the members in {0:?} lives")]
     NobodyLives(PathBuf),
+    /// The operator's certificates cannot be used.
+    #[error("--operator-tls-dir {}", folder.display())]
+    Tls {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        source: TlsFolderError,
+    },
+    /// There is no HTTP client for the members.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// The ring cannot be read.
     #[error(transparent)]
     Ring(#[from] RingStoreError),
@@ -86,7 +97,18 @@ pub async fn run(args: RebalanceArgs) -> Result<(), RebalanceError> {
         return Err(RebalanceError::NoRing(folder));
     }
     let store = FileRing::open(&folder)?;
-    let client = Client::new();
+    let identity = match &args.operator_tls_dir {
+        Some(folder) => {
+            let identity = members_tls::read(folder, Role::Operator);
+            Some(identity.map_err(|source| RebalanceError::Tls {
+                folder: folder.clone(),
+                source,
+            })?)
+        }
+        None => None,
+    };
+    let client = members_tls::client(identity.as_deref()).map_err(ClientError::from)?;
+    let client = client.build().map_err(ClientError::from)?;
     let mut failures = 0;
     let mut alive = living(&store).await?;
     loop {
@@ -106,9 +128,9 @@ pub async fn run(args: RebalanceArgs) -> Result<(), RebalanceError> {
             continue;
         };
         let (from, to) = (from.clone(), to.clone());
-        ask(&client, &from, &to, &batch).await?;
+        let takes = ask(&client, &from, &to, &batch).await?;
         let deadline = Instant::now() + PATIENCE;
-        if timeout_at(deadline, moved(&store, &batch)).await.is_ok() {
+        if takes && timeout_at(deadline, moved(&store, &batch)).await.is_ok() {
             failures = 0;
             println!(
                 "{} slots from {} to {}",
@@ -161,12 +183,13 @@ fn live(presence: &Presence) -> Live {
     }
 }
 
+/// Returns whether the owner takes the destination for a live member.
 async fn ask(
     client: &Client,
     from: &Presence,
     to: &Presence,
     batch: &Move,
-) -> Result<MovesAnswer, RebalanceError> {
+) -> Result<bool, RebalanceError> {
     let admin = from.admin.as_ref();
     let admin = admin.ok_or_else(|| RebalanceError::NoAdmin(from.name.clone()))?;
     let moved = |&(slot, epoch): &(Slot, Epoch)| MovedSlot {
@@ -185,7 +208,12 @@ async fn ask(
     let answered = async {
         let url = format!("{admin}/admin/v1/moves");
         let asked = client.post(url).json(&request).timeout(PATIENCE).send();
-        asked.await?.error_for_status()?.json().await
+        let answer = asked.await?;
+        if answer.status() == StatusCode::CONFLICT {
+            return Ok(false);
+        }
+        answer.error_for_status()?;
+        Ok(true)
     };
     answered.await.map_err(|source| RebalanceError::Asked {
         member: from.name.clone(),

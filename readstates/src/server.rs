@@ -12,7 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::join_all;
 use rand::Rng;
+use readstates_identity::IdentityError;
 use readstates_ring::record::RecordError;
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -21,9 +23,10 @@ use crate::{
     clock::UnixClock,
     config::{RingConfig, ServeConfig, StoreConfig},
     engine::Engine,
-    forward::{Forwarder, ForwarderError},
+    forward::Forwarder,
     health::Health,
-    http::{self, App, Port},
+    http::{self, App, Entrance, Port},
+    members_tls::{ClientError, MembersTls},
     metrics::Metrics,
     ownership::{
         HttpPeers, LeaseClock, Ownership, OwnershipConfig, Peers,
@@ -53,12 +56,12 @@ pub enum StartError {
     /// The ring cannot be opened.
     #[error("--ring")]
     Ring(#[from] RingStoreError),
-    /// There is no HTTP client.
+    /// There is no HTTP client for the other members.
     #[error(transparent)]
-    Forwarder(#[from] ForwarderError),
-    /// There is no HTTP client for messages about slots.
-    #[error("failed to set up the client for the other members")]
-    Peers(#[from] reqwest::Error),
+    Client(#[from] ClientError),
+    /// The certificates cannot be used.
+    #[error("--members-tls-dir")]
+    Tls(#[from] IdentityError),
     /// The clock is before 1970.
     #[error("the clock of this machine is before 1970; set it")]
     Clock,
@@ -105,11 +108,18 @@ pub struct Server {
     pub http_address: SocketAddr,
     /// Where the operator is answered.
     pub admin_address: SocketAddr,
+    /// Where the other members are answered, if there can be any.
+    pub members_address: Option<SocketAddr>,
+    /// Where probes and Prometheus are answered.
+    pub watch_address: SocketAddr,
     app: Arc<App>,
     health: Arc<Health>,
     close: watch::Sender<bool>,
     workers: Workers,
-    operator: JoinHandle<()>,
+    /// What accepts the operator's connections, and the watchers'.
+    background: [JoinHandle<()>; 2],
+    /// What looks for renewed certificates.
+    renewal: Option<JoinHandle<()>>,
     flusher: JoinHandle<()>,
     watcher: JoinHandle<()>,
 }
@@ -132,7 +142,8 @@ impl Server {
         ring: Arc<dyn RingStore>,
         listeners: Listeners,
     ) -> Result<Self, StartError> {
-        Self::start_among(config, store, ring, HttpPeers::new()?, listeners).await
+        let peers = HttpPeers::new(config.tls.as_ref().map(|tls| &*tls.identity))?;
+        Self::start_among(config, store, ring, peers, listeners).await
     }
 
     /// As [`Server::start`], with other ways to reach the other members when slots move.
@@ -146,7 +157,16 @@ impl Server {
         peers: Arc<dyn Peers>,
         listeners: Listeners,
     ) -> Result<Self, StartError> {
-        let (http_address, admin_address) = (listeners.http_address, listeners.admin_address);
+        let Listeners {
+            http_address,
+            admin_address,
+            members_address,
+            watch_address,
+            http,
+            admin,
+            members,
+            watch: watched,
+        } = listeners;
         let process = this_process()?;
         let metrics = Arc::new(Metrics::new());
         let health = Arc::new(Health::new(store.kind()));
@@ -157,12 +177,12 @@ impl Server {
         let (engine, flusher) =
             Engine::start(process, capacity, interval, store, Arc::clone(&metrics));
         let ownership = Ownership::new(
-            of_member(config, process.incarnation, http_address),
+            of_member(config, process.incarnation, http_address, members_address),
             Arc::clone(&engine),
             ring,
             peers,
         )?;
-        let forwarder = Forwarder::new(&config.member)?;
+        let forwarder = Forwarder::new(&config.member, config.tls.clone())?;
         let (close, closed) = watch::channel(false);
         let app = Arc::new(App::new(
             Arc::clone(&ownership),
@@ -173,11 +193,33 @@ impl Server {
             config.limits.clone(),
             closed.clone(),
         ));
-        let workers = Workers::start(listeners.http, config.workers, &app, &closed)?;
-        let operator = http::listen(listeners.admin, Port::Admin, Arc::clone(&app), closed);
-        let operator = tokio::spawn(operator);
+        let (of_members, of_operators) = config
+            .tls
+            .as_ref()
+            .map(MembersTls::acceptors)
+            .transpose()?
+            .unzip();
+        let entrance = |port, listener, proof| Entrance {
+            port,
+            listener,
+            proof,
+        };
+        let members = members.map(|members| entrance(Port::Members, members, of_members));
+        let of_workers = [entrance(Port::Api, http, None)].into_iter().chain(members);
+        let workers = Workers::start(of_workers, config.workers, &app, &closed)?;
+        // Apart from the threads that answer clients: probes and orders are heard also when those are overrun.
+        let here =
+            |entrance| tokio::spawn(http::listen(entrance, Arc::clone(&app), closed.clone()));
+        let background = [
+            here(entrance(Port::Admin, admin, of_operators)),
+            here(entrance(Port::Watch, watched, None)),
+        ];
+        let renewal = config
+            .tls
+            .clone()
+            .map(|tls| tokio::spawn(async move { tls.identity.follow(tls.folder).await }));
         if !admin_address.ip().is_unspecified() {
-            ownership.is_asked_at(format!("http://{admin_address}"));
+            ownership.is_asked_at(format!("{}://{admin_address}", scheme(config)));
         }
         // Only now: whoever is given slots must be able to answer for them.
         ownership.begin();
@@ -186,11 +228,14 @@ impl Server {
         Ok(Self {
             http_address,
             admin_address,
+            members_address,
+            watch_address,
             app,
             health,
             close,
             workers,
-            operator,
+            background,
+            renewal,
             flusher,
             watcher,
         })
@@ -215,7 +260,8 @@ impl Server {
             app,
             close,
             workers,
-            operator,
+            background,
+            renewal,
             flusher,
             watcher,
             ..
@@ -223,7 +269,8 @@ impl Server {
         app.ownership.end();
         flusher.abort();
         watcher.abort();
-        operator.abort();
+        renewal.iter().for_each(JoinHandle::abort);
+        background.iter().for_each(JoinHandle::abort);
         close.send_replace(true);
         workers.join().await;
     }
@@ -236,7 +283,8 @@ impl Server {
             health,
             close,
             workers,
-            operator,
+            background,
+            renewal,
             flusher,
             watcher,
             ..
@@ -272,10 +320,11 @@ impl Server {
         health.stopped();
         close.send_replace(true);
         // Connections that are still open then are cut.
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, operator).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, join_all(background)).await;
         workers.join().await;
         engine.stop();
         watcher.abort();
+        renewal.iter().for_each(JoinHandle::abort);
         // Its writes are bounded by the store.
         let _ = flusher.await;
         let unwritten_users = engine.cache().dirty_users();
@@ -293,12 +342,26 @@ fn this_process() -> Result<Process, StartError> {
     })
 }
 
-fn of_member(config: &ServeConfig, incarnation: u64, http_address: SocketAddr) -> OwnershipConfig {
+fn of_member(
+    config: &ServeConfig,
+    incarnation: u64,
+    http_address: SocketAddr,
+    members_address: Option<SocketAddr>,
+) -> OwnershipConfig {
     let here = || format!("http://{http_address}");
+    let url = config.advertise.clone().unwrap_or_else(here);
+    let members = members_address.map(|address| match host(&url) {
+        // Where it listens is no address: at the host by which clients reach it.
+        Some(host) if address.ip().is_unspecified() => {
+            format!("{}://{host}:{}", scheme(config), address.port())
+        }
+        Some(_) | None => format!("{}://{address}", scheme(config)),
+    });
     OwnershipConfig {
         name: config.member.clone(),
         incarnation,
-        url: config.advertise.clone().unwrap_or_else(here),
+        url,
+        members,
         zone: config.zone.clone(),
         shared: config.ring != RingConfig::Memory,
         timing: config.timing,
@@ -306,4 +369,18 @@ fn of_member(config: &ServeConfig, incarnation: u64, http_address: SocketAddr) -
         unix_clock: UnixClock::System,
         max_per_member: config.limits.max_per_member,
     }
+}
+
+/// How members and the operator speak to this one.
+fn scheme(config: &ServeConfig) -> &'static str {
+    match config.tls {
+        Some(_) => "https",
+        None => "http",
+    }
+}
+
+/// The host in a URL, with brackets where it is an IPv6 address.
+fn host(url: &str) -> Option<String> {
+    let url = reqwest::Url::parse(url).ok()?;
+    url.host_str().map(ToOwned::to_owned)
 }

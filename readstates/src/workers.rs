@@ -8,6 +8,7 @@
 
 use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
 
+use futures::future::join_all;
 use tokio::{
     net::{TcpListener, TcpSocket},
     runtime::{Builder, Runtime},
@@ -17,8 +18,8 @@ use tokio::{
 };
 
 use crate::{
-    config::ServeConfig,
-    http::{self, App, Port},
+    config::{ListenConfig, ServeConfig},
+    http::{self, App, Entrance},
 };
 
 /// How long open connections may take to end after everything is written.
@@ -46,10 +47,14 @@ pub struct Listeners {
     pub http_address: SocketAddr,
     /// Where the operator is answered.
     pub admin_address: SocketAddr,
-    /// For clients.
+    /// Where the other members are answered, if there can be any.
+    pub members_address: Option<SocketAddr>,
+    /// Where probes and Prometheus are answered.
+    pub watch_address: SocketAddr,
     pub(crate) http: TcpListener,
-    /// For the operator.
     pub(crate) admin: TcpListener,
+    pub(crate) members: Option<TcpListener>,
+    pub(crate) watch: TcpListener,
 }
 
 impl Listeners {
@@ -58,13 +63,26 @@ impl Listeners {
     /// # Errors
     /// When an address is taken or not ours.
     pub fn bind(config: &ServeConfig) -> Result<Self, ListenError> {
-        let (http, http_address) = bound("--listen", config.listen)?;
-        let (admin, admin_address) = bound("--admin-listen", config.admin_listen)?;
+        let ListenConfig {
+            api,
+            admin,
+            members,
+            watch,
+        } = config.listen;
+        let (http, http_address) = bound("--listen", api)?;
+        let (admin, admin_address) = bound("--admin-listen", admin)?;
+        let members = members.map(|address| bound("--members-listen", address));
+        let (members, members_address) = members.transpose()?.unzip();
+        let (watch, watch_address) = bound("--watch-listen", watch)?;
         Ok(Self {
             http_address,
             admin_address,
+            members_address,
+            watch_address,
             http,
             admin,
+            members,
+            watch,
         })
     }
 }
@@ -93,18 +111,19 @@ fn bound(
     })
 }
 
-/// Threads that answer clients.
+/// Threads that answer clients, and what other members forward of theirs.
 #[derive(Debug)]
 pub(crate) struct Workers {
     /// There until the end.
     runtime: Option<Runtime>,
-    clients: JoinHandle<()>,
+    /// What accepts connections, by port.
+    ports: Vec<JoinHandle<()>>,
 }
 
 impl Workers {
     /// Starts so many. They take no more connections after `closed`.
     pub(crate) fn start(
-        listener: TcpListener,
+        entrances: impl IntoIterator<Item = Entrance>,
         count: NonZeroUsize,
         app: &Arc<App>,
         closed: &watch::Receiver<bool>,
@@ -115,24 +134,32 @@ impl Workers {
             .global_queue_interval(SHARED_QUEUE_EVERY)
             .enable_all()
             .build()?;
-        // From the runtime that it was made in to that of whoever accepts.
-        let listener = listener.into_std()?;
-        let listener = {
-            let _entered = runtime.enter();
-            TcpListener::from_std(listener)?
-        };
-        let clients = http::listen(listener, Port::Public, Arc::clone(app), closed.clone());
-        let clients = runtime.spawn(clients);
+        let mut ports = Vec::new();
+        for entrance in entrances {
+            // From the runtime that it was made in to that of whoever accepts.
+            let listener = entrance.listener.into_std()?;
+            let listener = {
+                let _entered = runtime.enter();
+                TcpListener::from_std(listener)?
+            };
+            let entrance = Entrance {
+                listener,
+                ..entrance
+            };
+            let accepts = http::listen(entrance, Arc::clone(app), closed.clone());
+            ports.push(runtime.spawn(accepts));
+        }
         Ok(Self {
             runtime: Some(runtime),
-            clients,
+            ports,
         })
     }
 
     /// Waits until every connection has ended, for at most [`CLOSE_TIMEOUT`]: to be asked once they were told to.
     pub(crate) async fn join(mut self) {
         // What is still open after that is cut with the runtime.
-        if let Ok(Err(error)) = timeout(CLOSE_TIMEOUT, &mut self.clients).await {
+        let ended = timeout(CLOSE_TIMEOUT, join_all(&mut self.ports)).await;
+        for error in ended.into_iter().flatten().filter_map(Result::err) {
             tracing::error!("what accepts connections has failed: {error}");
         }
     }

@@ -192,7 +192,15 @@ async fn a_batch_of_somebody_who_chose_the_owner_is_never_passed_on() {
     assert_eq!(outcomes(&answer), vec![Applied; mine.len()]);
 
     let forwarded = [("x-readstates-forwarded", "chat-2")];
-    let answer = send(&members[1], &forwarded, frame(&records)).await;
+    let media_type = ("content-type", "application/vnd.readstates.batch");
+    let answer = members[1]
+        .forwarded(
+            reqwest::Method::POST,
+            "/v1/batch",
+            &[forwarded[0], media_type],
+            Some(frame(&records)),
+        )
+        .await;
     let expected: Vec<RecordOutcome> = users
         .iter()
         .map(|&user| {

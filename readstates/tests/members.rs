@@ -122,7 +122,9 @@ async fn a_forwarded_request_is_never_forwarded_again() {
     let user = (1..).find(|&user| owner_of(&members, user) == 1).unwrap();
     let forwarded = [("x-readstates-forwarded", "chat-2")];
     let path = format!("/v1/users/{user}/read-states");
-    let problem = members[0].send(Method::GET, &path, &forwarded, None).await;
+    let problem = members[0]
+        .forwarded(Method::GET, &path, &forwarded, None)
+        .await;
     problem.refused(503, "ring-disagreement");
     let body =
         json!({"channel_id": 1, "message_id": 1, "user_ids": (1..=30).collect::<Vec<u64>>()});
@@ -132,7 +134,7 @@ async fn a_forwarded_request_is_never_forwarded_again() {
     ];
     let body = body.to_string().into_bytes();
     let answer = members[0]
-        .send(Method::POST, "/v1/mentions", &headers, Some(body))
+        .forwarded(Method::POST, "/v1/mentions", &headers, Some(body))
         .await
         .ok();
     let mine = (1..=30)

@@ -4,11 +4,20 @@
 
 mod common;
 
-use common::alone;
+use std::sync::Arc;
+
+use common::{NEVER, alone, config, on, tls};
+use readstates::{config::ServeConfig, store::MemoryStore};
 
 #[tokio::test]
 async fn every_metric_is_documented_with_its_kind_and_meaning_and_none_else() {
-    let member = alone().await;
+    let cluster = "chat.talk".parse().unwrap();
+    let authority = tls::authority(&cluster);
+    let config = ServeConfig {
+        tls: Some(tls::member(&authority, &cluster)),
+        ..config(NEVER)
+    };
+    let member = on(Arc::new(MemoryStore::default()), config).await;
     member.ack(1, 10, 5).await;
     let page = member.get("/metrics").await.text;
     let helps = page

@@ -430,10 +430,12 @@ async fn whoever_is_asked_for_a_slot_that_has_just_moved_looks_again() {
     assert_eq!(problem["owner"], "chat-1");
     let forwarded = [("x-readstates-forwarded", "chat-9"), json];
     members[0]
-        .send(method.clone(), &path, &forwarded, Some(body.clone()))
+        .forwarded(method.clone(), &path, &forwarded, Some(body.clone()))
         .await
         .refused(503, "ring-disagreement");
-    let owner = members[1].send(method, &path, &forwarded, Some(body)).await;
+    let owner = members[1]
+        .forwarded(method, &path, &forwarded, Some(body))
+        .await;
     assert_eq!(owner.status, 200, "{}", owner.text);
 }
 

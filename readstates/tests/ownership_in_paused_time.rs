@@ -21,14 +21,14 @@ use readstates::{
     engine::Engine,
     metrics::Metrics,
     ownership::{
-        LeaseClock, Ownership, OwnershipConfig, PeerError, Peers, Timing, Way,
+        Destination, LeaseClock, Ownership, OwnershipConfig, PeerError, Peers, Timing, Way,
         store::{MemoryRing, RingStore},
     },
     store::{MemoryStore, Store},
 };
 use readstates_api::ProblemType;
 use readstates_ring::{
-    Incarnation, RingMember, Slot,
+    Incarnation, Slot,
     moves::{Live, next_batch},
     planner::Candidate,
 };
@@ -58,7 +58,7 @@ struct Wire(Arc<Network>);
 impl Peers for Wire {
     fn send(
         &self,
-        to: &RingMember,
+        to: &Destination,
         message: Bytes,
     ) -> BoxFuture<'static, Result<Bytes, PeerError>> {
         let member = self
@@ -66,7 +66,7 @@ impl Peers for Wire {
             .members
             .lock()
             .unwrap()
-            .get(&to.incarnation())
+            .get(&to.member.incarnation())
             .cloned();
         let name = to.name().to_owned();
         let loses = self.0.loses_confirmations.load(Ordering::SeqCst);
@@ -133,6 +133,7 @@ impl World {
             name: format!("chat-{incarnation}"),
             incarnation,
             url: format!("http://chat-{incarnation}"),
+            members: Some(format!("http://chat-{incarnation}:7403")),
             zone: None,
             shared: true,
             timing: Timing::default(),
@@ -219,8 +220,9 @@ async fn balance(members: &[&Member]) {
             let is = |it: &&&Member| it.ownership.me().incarnation() == incarnation;
             members.iter().find(is).unwrap()
         };
-        let to = find(next.to).ownership.me().clone();
-        find(next.from).ownership.begin_move(to, &next.slots);
+        let to = find(next.to).ownership.me().incarnation();
+        let begun = find(next.from).ownership.begin_move(to, &next.slots).await;
+        begun.unwrap();
         sleep(Duration::from_millis(50)).await;
     }
 }
@@ -297,8 +299,8 @@ async fn when_nobody_confirms_the_last_part_the_slots_go_on_here_under_a_new_epo
     let before = Arc::clone(first.ownership.routes().table());
     let mine = before.owned_by(first.ownership.me().incarnation());
     let slots: Vec<_> = mine.take(64).collect();
-    let to = second.ownership.me().clone();
-    assert_eq!(first.ownership.begin_move(to, &slots), 64);
+    let to = second.ownership.me().incarnation();
+    assert_eq!(first.ownership.begin_move(to, &slots).await, Ok(64));
     let mut waited = false;
     while !first.ownership.status().streaming.is_empty() || !waited {
         waited = true;

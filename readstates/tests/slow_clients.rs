@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{NEVER, PATIENCE, Running, config, on};
+use common::{NEVER, PATIENCE, Running, config, of_ring, on};
 use futures::future::{BoxFuture, FutureExt};
 use readstates::{
     config::{Limits, ServeConfig},
@@ -127,14 +127,17 @@ async fn a_head_that_trickles_in_is_cut_off() {
     })
     .await;
     let mut slow = Raw::connect(&member).await;
-    slow.send("GET /livez HTTP/1.1\r\nx-slow: ").await;
+    slow.send("GET /v1/users/1/read-states HTTP/1.1\r\nx-slow: ")
+        .await;
     let open = slow.trickle().await;
     assert!(open < 10 * SHORT, "{open:?}");
     // The second head of a connection as well.
     let mut slow = Raw::connect(&member).await;
-    slow.send("GET /livez HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    slow.send("GET /v1/users/1/read-states HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await;
     assert!(slow.answer().await.starts_with("HTTP/1.1 200 OK\r\n"));
-    slow.send("GET /livez HTTP/1.1\r\nx-slow: ").await;
+    slow.send("GET /v1/users/1/read-states HTTP/1.1\r\nx-slow: ")
+        .await;
     let open = slow.trickle().await;
     assert!(open < 10 * SHORT, "{open:?}");
 }
@@ -150,7 +153,8 @@ async fn a_connection_without_requests_is_closed_and_one_with_requests_is_not() 
     let mut busy = Raw::connect(&member).await;
     let started = Instant::now();
     while started.elapsed() < 3 * SHORT {
-        busy.send("GET /livez HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        busy.send("GET /v1/users/1/read-states HTTP/1.1\r\nhost: a\r\n\r\n")
+            .await;
         assert!(busy.answer().await.contains("200 OK"));
         tokio::time::sleep(SHORT / 8).await;
     }
@@ -219,7 +223,9 @@ async fn one_connection_too_many_is_told_so_and_closed() {
     })
     .await;
     let mut first = Raw::connect(&member).await;
-    first.send("GET /livez HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    first
+        .send("GET /v1/users/1/read-states HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await;
     assert!(first.answer().await.contains("200 OK"));
     // A request that goes on: nobody who is idle could give the place up.
     first
@@ -235,7 +241,8 @@ async fn one_connection_too_many_is_told_so_and_closed() {
     loop {
         let mut next = Raw::connect(&member).await;
         // It may be refused, and closed, before this is sent.
-        let request = b"GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        let request =
+            b"GET /v1/users/1/read-states HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
         let _ = next.0.write_all(request).await;
         if next.rest().await.contains("200 OK") {
             break;
@@ -247,7 +254,7 @@ async fn one_connection_too_many_is_told_so_and_closed() {
 /// Asks once, on a new connection from this address.
 async fn asks_from(member: &Running, address: &str) -> String {
     let mut raw = connected_from(member, address).await;
-    let request = b"GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let request = b"GET /v1/users/1/summary HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     // It may be refused, and closed, before this is sent.
     let _ = raw.0.write_all(request).await;
     raw.rest().await
@@ -297,8 +304,7 @@ async fn one_source_cannot_take_all_connections() {
         raw.send(&format!("{ACK}content-length: 100\r\n\r\n")).await;
         busy.push(raw);
     }
-    // And the one that asks for this.
-    until_in_use(&member, "connections", |used| used >= 3).await;
+    until_in_use(&member, "connections", |used| used == 2).await;
     assert!(
         asks_from(&member, "127.0.0.2")
             .await
@@ -339,14 +345,17 @@ async fn the_work_on_a_batch_is_counted_before_it_is_done() {
 #[tokio::test]
 async fn heads_that_are_too_large_are_refused() {
     let member = limited(Limits::DEFAULT).await;
-    let head = |headers: &str| format!("GET /livez HTTP/1.1\r\nhost: a\r\n{headers}\r\n");
+    let head =
+        |headers: &str| format!("GET /v1/users/1/read-states HTTP/1.1\r\nhost: a\r\n{headers}\r\n");
     let many: String = (0..101).map(|n| format!("x-{n}: 1\r\n")).collect();
     let long = format!("x-long: {}\r\n", "x".repeat(17 << 10));
     let endless = format!("x-long: {}", "x".repeat(80 << 10));
     for head in [head(&many), head(&long), endless] {
         let mut client = Raw::connect(&member).await;
         if head.starts_with('x') {
-            client.send("GET /livez HTTP/1.1\r\n").await;
+            client
+                .send("GET /v1/users/1/read-states HTTP/1.1\r\n")
+                .await;
         }
         let _ = client.0.write_all(head.as_bytes()).await;
         let answer = client.rest().await;
@@ -455,13 +464,17 @@ async fn the_requests_that_one_member_forwards_are_bounded() {
         max_per_member: 1,
         ..Limits::DEFAULT
     };
-    let member = limited_on(store.clone(), limits).await;
+    let config = ServeConfig {
+        limits,
+        ..of_ring("local")
+    };
+    let member = on(store.clone(), config).await;
     let forwarded = [("x-readstates-forwarded", "local")];
     let path = "/v1/users/1/read-states";
-    let waiting = member.send(Method::GET, path, &forwarded, None);
+    let waiting = member.forwarded(Method::GET, path, &forwarded, None);
     let others = async {
         until_in_use(&member, "from-local", |used| used == 1).await;
-        let refused = member.send(Method::GET, path, &forwarded, None).await;
+        let refused = member.forwarded(Method::GET, path, &forwarded, None).await;
         refused.refused(503, "overloaded");
         store.0.add_permits(100);
     };

@@ -26,12 +26,12 @@ use futures::{
 };
 use readstates::{
     ownership::{
-        HttpPeers, PeerError, Peers,
+        Destination, HttpPeers, PeerError, Peers,
         store::{MemoryRing, Presence, RingStore, RingStoreError, Swapped, Version, Versioned},
     },
     store::Store,
 };
-use readstates_ring::{Incarnation, RingMember, RingTable};
+use readstates_ring::{Incarnation, RingTable};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -53,7 +53,7 @@ struct SlowPeers {
 impl SlowPeers {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            http: HttpPeers::new().unwrap(),
+            http: HttpPeers::new(None).unwrap(),
             every: AtomicU64::new(0),
             last_part: AtomicU64::new(0),
             confirmation: AtomicU64::new(0),
@@ -64,7 +64,7 @@ impl SlowPeers {
 impl Peers for SlowPeers {
     fn send(
         &self,
-        to: &RingMember,
+        to: &Destination,
         message: Bytes,
     ) -> BoxFuture<'static, Result<Bytes, PeerError>> {
         let millis = |of: &AtomicU64| Duration::from_millis(of.load(Ordering::SeqCst));

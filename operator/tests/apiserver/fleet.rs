@@ -345,6 +345,7 @@ async fn status(State((pod, shared)): Here) -> Json<MemberStatus> {
             reason: (!process.healthy).then(|| "no host answers".to_owned()),
         },
         ownership: shared.ownership(&pod),
+        identity: None,
     })
 }
 

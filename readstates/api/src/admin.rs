@@ -27,6 +27,21 @@ pub struct MemberStatus {
     pub store: StoreStatus,
     /// Which part of the ring is here.
     pub ownership: OwnershipStatus,
+    /// What it shows other processes of its cluster, where they speak over TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<IdentityStatus>,
+}
+
+/// The certificates of a process. A mark is the beginning of the certificate's SHA-256.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IdentityStatus {
+    /// The mark of the certificate that it shows.
+    pub certificate: String,
+    /// The marks of the certificate authorities that it trusts.
+    pub trusted: Vec<String>,
+    /// When the certificate expires.
+    #[schema(format = DateTime)]
+    pub expires: String,
 }
 
 /// Where a member stands with the slots of the ring.

@@ -112,6 +112,8 @@ problem_types! {
     MethodNotAllowed = ("method-not-allowed", 405, "The resource has no such method"),
     /// The request is meant for another process than the one that has the member's name now.
     AnotherIncarnation = ("another-incarnation", 409, "The member is another process now"),
+    /// The sender or the receiver of slots is not a member that the ring or its own lease names.
+    NotAMember = ("not-a-member", 409, "Not a live member of the ring"),
     /// The body is larger than 4 MiB.
     BodyTooLarge = ("body-too-large", 413, "The body is too large"),
     /// The list in the body has too many items.

@@ -132,9 +132,10 @@ pub struct BenchArgs {
     #[arg(long, conflicts_with_all = ["mix", "fill", "channels", "keys"])]
     pub check: bool,
 
-    /// Ask every URL for /metrics once a second, and tell what changed in the seconds that were slow.
-    #[arg(long)]
-    pub metrics: bool,
+    /// Ask these URLs for /metrics once a second, and tell what changed in the seconds that were slow. Members
+    /// answer for them on the port of --watch-listen, http://HOST:7404.
+    #[arg(long, value_delimiter = ',', value_name = "URL,...")]
+    pub metrics: Vec<String>,
 }
 
 const EXAMPLES: &str = "\
@@ -144,7 +145,7 @@ Examples:
   What it can take: 50 connections, each waiting for its answer:
     readstates bench --saturate
   Its tail at half of that, for ten minutes, with what the member did meanwhile:
-    readstates bench --rate 30000 --duration 10m --metrics --plot tail.svg
+    readstates bench --rate 30000 --duration 10m --metrics http://127.0.0.1:7404 --plot tail.svg
   Mostly acknowledgements, in batches of 64:
     readstates bench --batch 64 --mix ack=9,mention=1 --rate 200000
   Clients that connect and get their 20 states, of ten million:

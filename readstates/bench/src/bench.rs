@@ -80,10 +80,7 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
     };
     let started = std::time::SystemTime::now();
     let watched = Watched {
-        members: match metrics {
-            true => members(&targets),
-            false => Vec::new(),
-        },
+        members: members(&metrics),
         processes: args.load.process.clone(),
     };
     let ran = drive::run_watched(&plan, source, watched)?;

@@ -152,15 +152,15 @@ impl Target {
     ///
     /// # Errors
     /// When it is no URL of a member, or the host has no address.
-    pub fn resolve(url: &str) -> Result<Self, ConfigError> {
+    pub fn resolve(flag: &'static str, url: &str) -> Result<Self, ConfigError> {
         let Some(host) = url.strip_prefix("http://") else {
             let problem = format!("{url:?} is not http://HOST[:PORT]; members speak plain HTTP");
-            return wrong("--url", problem);
+            return wrong(flag, problem);
         };
         let host = host.strip_suffix('/').unwrap_or(host);
         if host.is_empty() || host.contains(['/', '?', '#', '@']) {
             let problem = format!("{url:?} is not http://HOST[:PORT]");
-            return wrong("--url", problem);
+            return wrong(flag, problem);
         }
         let port_is_named = host.rsplit_once(':').is_some_and(|(_, port)| {
             !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
@@ -201,8 +201,8 @@ pub struct Bench {
     pub batch: Option<usize>,
     /// Whether everything is checked at the end.
     pub check: bool,
-    /// Whether /metrics are asked for.
-    pub metrics: bool,
+    /// Where to ask for /metrics.
+    pub metrics: Vec<Target>,
 }
 
 impl Bench {
@@ -226,11 +226,15 @@ impl Bench {
             targets: args
                 .url
                 .iter()
-                .map(|url| Target::resolve(url))
+                .map(|url| Target::resolve("--url", url))
                 .collect::<Result<_, _>>()?,
             batch: args.batch,
             check: args.check,
-            metrics: args.metrics,
+            metrics: args
+                .metrics
+                .iter()
+                .map(|url| Target::resolve("--metrics", url))
+                .collect::<Result<_, _>>()?,
         })
     }
 }

@@ -2,11 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-use std::{net::SocketAddr, sync::Arc, thread, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use clap::Parser;
 use readstates::{
-    config::{Limits, RingConfig, ServeConfig, StoreConfig},
+    config::{Limits, ListenConfig, RingConfig, ServeConfig, StoreConfig},
     ownership::{Timing, store::MemoryRing},
     server::{Listeners, Server},
     store::{CqlLogin, MemoryStore},
@@ -28,14 +33,14 @@ struct Cli {
 struct Member {
     runtime: Runtime,
     address: SocketAddr,
+    watch: SocketAddr,
 }
 
 impl Member {
     fn start() -> Self {
-        let any = "127.0.0.1:0".parse().unwrap();
         let config = ServeConfig {
-            listen: any,
-            admin_listen: any,
+            listen: ListenConfig::free(Ipv4Addr::LOCALHOST.into(), true),
+            tls: None,
             store: StoreConfig::Memory,
             login: CqlLogin::default(),
             flush_interval: Duration::from_secs(3600),
@@ -58,10 +63,14 @@ impl Member {
                 .await
                 .unwrap()
         });
-        let address = server.http_address;
+        let (address, watch) = (server.http_address, server.watch_address);
         // It serves for as long as its runtime lives.
         std::mem::forget(server);
-        Self { runtime, address }
+        Self {
+            runtime,
+            address,
+            watch,
+        }
     }
 
     fn bench(&self, flags: &[&str]) -> Result<Report, BenchError> {
@@ -75,7 +84,7 @@ impl Member {
     /// A metric without labels.
     fn metric(&self, name: &str) -> f64 {
         let text = self.runtime.block_on(async {
-            let answer = reqwest::get(format!("http://{}/metrics", self.address))
+            let answer = reqwest::get(format!("http://{}/metrics", self.watch))
                 .await
                 .unwrap();
             answer.text().await.unwrap()
@@ -100,6 +109,7 @@ fn what_it_counts_is_what_the_member_counts() {
             "--mix",
             "ack=3,mention=1,read=1",
             "--metrics",
+            &format!("http://{}", member.watch),
             "--process",
             &std::process::id().to_string(),
         ])

@@ -81,6 +81,7 @@ pub(crate) fn kind(problem: ProblemType) -> Kind {
         | ProblemType::NoRoute
         | ProblemType::MethodNotAllowed
         | ProblemType::AnotherIncarnation
+        | ProblemType::NotAMember
         | ProblemType::BodyTooLarge
         | ProblemType::TooManyItems
         | ProblemType::UnsupportedMediaType

@@ -1,11 +1,12 @@
 //! Flags, their environment variables, and the help that explains them.
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use readstates_bench::BenchArgs;
+use readstates_identity::ClusterName;
 
-use super::{Limits, RingArgs, RingPlace, StoreConfig};
+use super::{Limits, ListenArgs, RingArgs, RingPlace, StoreConfig};
 use crate::store::Replication;
 
 /// The database driver speaks of each attempt to connect; the store says so once, and why.
@@ -42,6 +43,8 @@ pub enum Command {
     Rebalance(RebalanceArgs),
     /// Put load on members, and measure or check what comes of it.
     Bench(Box<BenchArgs>),
+    /// Make the certificates with which members and an operator outside of Kubernetes know each other.
+    Certificates(CertificatesArgs),
     /// Print the OpenAPI document of the HTTP API.
     Openapi,
 }
@@ -50,23 +53,9 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(after_long_help = SERVE_EXAMPLES)]
 pub struct ServeArgs {
-    /// Where clients are answered. Port 0 takes a free one, and the log says which.
-    #[arg(
-        long,
-        env = "READSTATES_LISTEN",
-        default_value = "127.0.0.1:7400",
-        value_name = "ADDR"
-    )]
-    pub listen: SocketAddr,
-
-    /// Where the operator is answered (status, flush, capacity). Do not open it to clients.
-    #[arg(
-        long,
-        env = "READSTATES_ADMIN_LISTEN",
-        default_value = "127.0.0.1:7401",
-        value_name = "ADDR"
-    )]
-    pub admin_listen: SocketAddr,
+    /// Where it listens, and for whom.
+    #[command(flatten)]
+    pub listen: ListenArgs,
 
     /// Where blocks are kept: `memory`, gone with the process; `embedded:DIR`, a folder of this
     /// process's own; `cql://HOST[,HOST...][:PORT]/KEYSPACE`, Cassandra or ScyllaDB.
@@ -133,6 +122,35 @@ pub struct RebalanceArgs {
     /// The folder that the members were given: file:DIR.
     #[arg(long, env = "READSTATES_RING")]
     pub ring: RingPlace,
+
+    /// A folder with ca.crt, tls.crt and tls.key of the operator, for members that were given
+    /// --members-tls-dir: DIR/operator of `readstates certificates DIR`.
+    #[arg(long, env = "READSTATES_OPERATOR_TLS_DIR", value_name = "DIR")]
+    pub operator_tls_dir: Option<PathBuf>,
+}
+
+/// Flags of `readstates certificates`.
+#[derive(Debug, Args)]
+#[command(after_long_help = CERTIFICATES_EXAMPLES)]
+pub struct CertificatesArgs {
+    /// Where to put them: the authority in ca.crt and ca.key, which stays secret and on one machine; a
+    /// member's ca.crt, tls.crt and tls.key in DIR/member, an operator's in DIR/operator. An authority that
+    /// is there is kept, and issues new certificates; processes that run take them within ten seconds.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+
+    /// The name of the cluster. Processes of another one are not believed.
+    #[arg(long, default_value = "local", value_name = "NAME")]
+    pub cluster: ClusterName,
+
+    /// For how many days a member's and an operator's certificate are valid.
+    #[arg(
+        long,
+        default_value_t = 365,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=3650)
+    )]
+    pub days: u16,
 }
 
 /// How to reach a CQL database, and to log in to it.
@@ -243,6 +261,17 @@ Examples:
     readstates serve --ring file:ring --member b --store cql://db/readstates \\
          --listen 127.0.0.1:7500 --admin-listen 127.0.0.1:7501
     readstates rebalance --ring file:ring";
+
+const CERTIFICATES_EXAMPLES: &str = "\
+Example:
+  Members on two machines; DIR/member is copied to both:
+    readstates certificates DIR
+    readstates serve --ring file:/shared/ring --member a --listen 10.0.0.1:7400 \\
+         --members-tls-dir DIR/member --store cql://db/readstates
+    readstates serve --ring file:/shared/ring --member b --listen 10.0.0.2:7400 \\
+         --members-tls-dir DIR/member --store cql://db/readstates
+  Renew what expires (the metric readstates_certificate_expires_timestamp_seconds says when), and copy again:
+    readstates certificates DIR";
 
 const SCHEMA_EXAMPLES: &str = "\
 Example:

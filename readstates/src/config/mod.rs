@@ -1,11 +1,14 @@
 //! The command line and the environment, and what is made of them: values that need no more checks.
 
 mod cli;
+mod cql;
 mod limits;
+mod listen;
 mod ring;
 mod serve;
 
-pub use cli::{Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs};
+pub use cli::{CertificatesArgs, Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs};
 pub use limits::Limits;
+pub use listen::{ListenArgs, ListenConfig};
 pub use ring::{RingArgs, RingConfig, RingPlace};
 pub use serve::{ConfigError, ServeConfig, StoreConfig};

@@ -1,11 +1,11 @@
 //! Where the ring is kept that says who owns what, and as whom this member is in it.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr};
 
 use clap::Args;
 use readstates_ring::{Incarnation, RingMember, record::RecordError};
 
-use super::ConfigError;
+use super::{ConfigError, ListenConfig};
 
 /// Flags about the ring.
 #[derive(Debug, Args)]
@@ -33,7 +33,8 @@ pub struct RingArgs {
     )]
     pub member: String,
 
-    /// Where clients and other members reach this one: http://HOST:PORT. Absent: where it listens.
+    /// Where clients reach this member: http://HOST:PORT. Absent: where it listens. The other members reach it at
+    /// the same host, unless --members-listen is an address that others can be sent to.
     #[arg(long, env = "READSTATES_ADVERTISE", value_name = "URL")]
     pub advertise: Option<String>,
 
@@ -128,21 +129,25 @@ impl RingArgs {
     }
 
     /// Where others reach this member, when it is said; otherwise where it listens must do.
-    pub(super) fn advertised(&self, listen: SocketAddr) -> Result<Option<String>, ConfigError> {
+    pub(super) fn advertised(&self, listen: &ListenConfig) -> Result<Option<String>, ConfigError> {
         let wrong = |flag, problem| Err(ConfigError::Value { flag, problem });
         let alone = self.ring == RingPlace::Memory;
-        let url = match &self.advertise {
-            Some(url) => url.trim_end_matches('/').to_owned(),
-            None if listen.ip().is_unspecified() && !alone => {
+        let nowhere = [Some(listen.api), listen.members]
+            .into_iter()
+            .flatten()
+            .find(|address| address.ip().is_unspecified());
+        let url = match (&self.advertise, nowhere) {
+            (Some(url), _) => url.trim_end_matches('/').to_owned(),
+            (None, Some(nowhere)) if !alone => {
                 let problem = format!(
-                    "nobody can be sent to {listen}; give the URL by which clients and other \
+                    "nobody can be sent to {nowhere}; give the URL by which clients and other \
                      members reach this one, for example http://{}:{}",
                     self.member,
-                    listen.port()
+                    listen.api.port()
                 );
                 return wrong("--advertise", problem);
             }
-            None => format!("http://{listen}"),
+            (None, _) => format!("http://{}", listen.api),
         };
         // The process has no incarnation yet; whether it can be listed does not depend on it.
         let listed = RingMember::new(&*self.member, Incarnation::new(0), url, self.known_zone());

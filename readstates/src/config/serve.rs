@@ -1,13 +1,12 @@
 //! Flags that parsed, made into a configuration that makes sense.
 
-use std::{
-    fmt, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration,
-};
+use std::{fmt, io, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 
-use super::{Limits, RingArgs, RingConfig, ServeArgs, cli::CqlArgs};
+use super::{Limits, ListenConfig, RingArgs, RingConfig, ServeArgs};
 use crate::{
+    members_tls::{MembersTls, TlsFolderError},
     ownership::Timing,
-    store::{CqlLogin, CqlTarget, CqlTls, Credentials, TlsFile, TlsFileError},
+    store::{CqlLogin, CqlTarget, TlsFileError},
 };
 
 /// Below this a write-behind is none; above, a crash loses more than anybody wants.
@@ -60,10 +59,10 @@ impl fmt::Display for StoreConfig {
 /// A configuration of `readstates serve` that makes sense.
 #[derive(Debug, Clone)]
 pub struct ServeConfig {
-    /// Where clients are answered.
-    pub listen: SocketAddr,
-    /// Where the operator is answered.
-    pub admin_listen: SocketAddr,
+    /// Where it listens.
+    pub listen: ListenConfig,
+    /// What members and the operator prove to each other; `None`: nothing.
+    pub tls: Option<MembersTls>,
     /// Where blocks are kept.
     pub store: StoreConfig,
     /// How to log in there.
@@ -76,7 +75,7 @@ pub struct ServeConfig {
     pub member: String,
     /// Where the ring is kept.
     pub ring: RingConfig,
-    /// Where clients and other members reach this one; `None`: where it listens.
+    /// Where clients reach this member; `None`: where it listens.
     pub advertise: Option<String>,
     /// How long members wait for each other.
     pub timing: Timing,
@@ -111,6 +110,14 @@ pub enum ConfigError {
         /// The cause.
         source: io::Error,
     },
+    /// The certificates for other members cannot be used.
+    #[error("--members-tls-dir {}", folder.display())]
+    MembersTls {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        source: TlsFolderError,
+    },
     /// A file of TLS cannot be used.
     #[error("{flag}")]
     Tls {
@@ -129,7 +136,6 @@ impl ServeConfig {
     pub fn from_args(args: ServeArgs) -> Result<Self, ConfigError> {
         let ServeArgs {
             listen,
-            admin_listen,
             store,
             flush_interval,
             capacity_states,
@@ -140,10 +146,6 @@ impl ServeConfig {
             limits,
         } = args;
         let wrong = |flag, problem: String| Err(ConfigError::Value { flag, problem });
-        if listen == admin_listen && listen.port() != 0 {
-            let problem = format!("{admin_listen} is the address of --listen too; give another");
-            return wrong("--admin-listen", problem);
-        }
         if !FLUSH_INTERVALS.contains(&flush_interval) {
             let problem = format!("{flush_interval:?} is out of range; give 10ms to 1h");
             return wrong("--flush-interval", problem);
@@ -154,7 +156,11 @@ impl ServeConfig {
                 "0 keeps nothing; give at least 1".into(),
             );
         }
-        let (place, advertise) = (ring.place()?, ring.advertised(listen)?);
+        let place = ring.place()?;
+        let flags = listen;
+        let listen = flags.config(place == RingConfig::Memory)?;
+        let advertise = ring.advertised(&listen)?;
+        let tls = flags.tls(&listen)?;
         let embedded = matches!(store, StoreConfig::Embedded(_));
         if embedded && matches!(place, RingConfig::File(_)) {
             let problem = "an embedded store is for a member that is alone; with --ring give \
@@ -165,7 +171,7 @@ impl ServeConfig {
         let RingArgs { member, .. } = ring;
         Ok(Self {
             listen,
-            admin_listen,
+            tls,
             store,
             login: cql.login()?,
             flush_interval,
@@ -185,51 +191,6 @@ impl ServeConfig {
 /// The cores that this process may use, by its affinity and its control group.
 fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
-}
-
-impl CqlArgs {
-    /// Reads the files.
-    ///
-    /// # Errors
-    /// When one cannot be used.
-    pub fn login(&self) -> Result<CqlLogin, ConfigError> {
-        let credentials = match (&self.cql_user, &self.cql_password_file) {
-            (Some(user), Some(file)) => {
-                let credentials = Credentials::from_file(user, file);
-                Some(credentials.map_err(|source| ConfigError::Password {
-                    flag: "--cql-password-file",
-                    file: file.clone(),
-                    source,
-                })?)
-            }
-            // Each requires the other.
-            (None, _) | (_, None) => None,
-        };
-        Ok(CqlLogin {
-            credentials,
-            local_datacenter: self.cql_local_dc.clone(),
-            tls: self.tls()?,
-        })
-    }
-
-    fn tls(&self) -> Result<Option<CqlTls>, ConfigError> {
-        let Some(ca) = &self.cql_ca_file else {
-            return Ok(None);
-        };
-        let own = self
-            .cql_cert_file
-            .as_deref()
-            .zip(self.cql_key_file.as_deref());
-        let tls = CqlTls::from_files(ca, own).map_err(|source| {
-            let flag = match source.of() {
-                TlsFile::Ca => "--cql-ca-file",
-                TlsFile::Certificate => "--cql-cert-file",
-                TlsFile::Key => "--cql-key-file",
-            };
-            ConfigError::Tls { flag, source }
-        })?;
-        Ok(Some(tls))
-    }
 }
 
 #[cfg(test)]
@@ -255,7 +216,9 @@ mod tests {
     fn no_flags_mean_a_member_that_is_alone_with_a_folder() {
         let config = config(&[]).unwrap();
         assert_eq!(config.store.to_string(), "embedded:readstates-data");
-        assert_eq!(config.listen.to_string(), "127.0.0.1:7400");
+        assert_eq!(config.listen.api.to_string(), "127.0.0.1:7400");
+        assert_eq!(config.listen.watch.to_string(), "127.0.0.1:7404");
+        assert_eq!(config.listen.members, None);
         assert_eq!(config.flush_interval, Duration::from_secs(30));
         assert_eq!(config.ring, RingConfig::Memory);
     }
@@ -273,6 +236,8 @@ mod tests {
             "chat-0",
             "--listen",
             "0.0.0.0:7400",
+            "--members-listen",
+            "127.0.0.1:7403",
             "--advertise",
             "http://chat-0.chat-members.talk.svc:7400/",
             "--store",
@@ -310,6 +275,34 @@ mod tests {
                 &["--admin-listen", "127.0.0.1:7400"],
                 &["--admin-listen", "--listen"],
             ),
+            (
+                &["--ring", "file:r", "--members-listen", "127.0.0.1:7404"],
+                &["--watch-listen", "--members-listen"],
+            ),
+            (
+                &["--members-listen", "127.0.0.1:7403"],
+                &["--members-listen", "--ring file:DIR"],
+            ),
+            (
+                &["--listen", "127.0.0.1:65533"],
+                &["--watch-listen", "give an address"],
+            ),
+            (
+                &["--admin-listen", "0.0.0.0:7401"],
+                &[
+                    "--admin-listen",
+                    "readstates certificates",
+                    "127.0.0.1:7401",
+                ],
+            ),
+            (
+                &["--ring", "file:r", "--listen", "10.0.0.1:7400"],
+                &["--members-listen", "--members-tls-dir"],
+            ),
+            (
+                &["--members-tls-dir", "/no/such"],
+                &["--members-tls-dir /no/such: failed to read /no/such/ca.crt"],
+            ),
             (&["--listen", "nowhere"], &["--listen"]),
             (
                 &["--ring", "etcd"],
@@ -330,6 +323,10 @@ mod tests {
             (
                 &["--ring", "file:ring", "--listen", "0.0.0.0:7400"],
                 &["--advertise", "0.0.0.0:7400", "http://local:7400"],
+            ),
+            (
+                &["--ring", "file:ring", "--members-listen", "0.0.0.0:7403"],
+                &["--advertise", "0.0.0.0:7403", "http://local:7400"],
             ),
             (
                 &["--advertise", "chat-0:7400"],

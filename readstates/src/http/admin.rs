@@ -8,13 +8,14 @@ use readstates_api::{
         MovesRequest, OwnershipStatus, StoreStatus,
     },
 };
-use readstates_ring::{Epoch, RingMember, Slot};
+use readstates_ring::{Epoch, Slot};
 
 use super::{
     App, handoff,
     problem::Refusal,
     reply::{self, Answer},
 };
+use crate::members_tls::MembersTls;
 
 /// How the member stands
 #[utoipa::path(get, path = "/admin/v1/status", tag = "admin",
@@ -46,6 +47,7 @@ fn page(app: &App) -> serde_json::Result<Vec<u8>> {
             reason: store.err(),
         },
         ownership: app.ownership.status(),
+        identity: app.forwarder.tls().map(MembersTls::status),
     })
 }
 
@@ -86,9 +88,11 @@ pub(super) fn set_capacity(app: &App, capacity: Capacity) -> Answer {
 #[utoipa::path(post, path = "/admin/v1/moves", tag = "admin", request_body = MovesRequest,
     responses(
         (status = 202, body = MovesAnswer, description = "What has begun to move"),
+        (status = 409, body = Problem, content_type = "application/problem+json",
+         description = "The destination is not a live member of this ring"),
         super::openapi::Refused,
     ))]
-pub(super) fn start_moves(app: &App, request: MovesRequest) -> Answer {
+pub(super) async fn start_moves(app: &App, request: MovesRequest) -> Answer {
     let MovesRequest { destination, slots } = request;
     let wrong =
         |detail: String, pointer: &str| Problem::new(ProblemType::BadValue, detail).at(pointer);
@@ -108,14 +112,11 @@ pub(super) fn start_moves(app: &App, request: MovesRequest) -> Answer {
         .incarnation
         .parse()
         .map_err(|error| wrong(format!("{error}"), "/destination/incarnation"))?;
-    let to = RingMember::new(
-        destination.name,
-        incarnation,
-        destination.url,
-        destination.zone,
-    )
-    .map_err(|error| wrong(error.to_string(), "/destination"))?;
-    let accepted = app.ownership.begin_move(to, &asked);
+    // Where it is reached and what it is called is what its own lease says, not the request.
+    let accepted = app.ownership.begin_move(incarnation, &asked).await;
+    let accepted = accepted.map_err(|error| {
+        Problem::new(ProblemType::NotAMember, error.to_string()).at("/destination/incarnation")
+    })?;
     reply::accepted(&MovesAnswer {
         accepted,
         // At most 64.

@@ -237,6 +237,7 @@ async fn pass(
     let sent = app
         .forwarder
         .part(
+            &app.ownership,
             &part.owner,
             "/v1/batch",
             media_type,

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
-use http::{HeaderMap, HeaderName};
-use readstates_api::{Problem, ProblemType, headers};
+use http::HeaderMap;
+use readstates_api::{Problem, ProblemType};
 
-use super::{connections::Connections, problem::Refusal, route::Class};
+use super::{FORWARDED, connections::Connections, crowd::Crowd, problem::Refusal, route::Class};
 use crate::{
     config::Limits,
     limit::{Limit, Permit},
@@ -13,13 +13,19 @@ use crate::{
     ownership::{Peer, Routes},
 };
 
-const FORWARDED: HeaderName = HeaderName::from_static(headers::FORWARDED);
+/// Connections to the operator's port at once: one operator keeps a few, and people a port-forward.
+const MOST_ADMINS: usize = 64;
+/// Connections to the port for probes and Prometheus at once.
+const MOST_WATCHERS: usize = 64;
 
 /// The limits, and what is taken of them.
 #[derive(Debug)]
 pub(crate) struct Gates {
     pub(crate) limits: Limits,
     pub(super) connections: Arc<Connections>,
+    pub(crate) member_connections: Arc<Limit>,
+    pub(crate) admin_connections: Arc<Limit>,
+    pub(super) watchers: Arc<Crowd>,
     /// Bytes of bodies and answers that are not small.
     pub(crate) buffered: Arc<Limit>,
     reads: Limit,
@@ -52,6 +58,10 @@ impl Gates {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             connections: Connections::new(limits.max_connections, limits.per_source()),
+            // A forwarded request takes one, and those are bounded by member.
+            member_connections: Arc::new(Limit::new(limits.max_connections)),
+            admin_connections: Arc::new(Limit::new(MOST_ADMINS)),
+            watchers: Crowd::new(MOST_WATCHERS),
             buffered: Arc::new(Limit::new(limits.max_buffered_bytes)),
             reads: Limit::new(limits.max_reads),
             changes: Limit::new(limits.max_changes),
@@ -117,6 +127,9 @@ impl Gates {
         let Self {
             limits: _,
             connections,
+            member_connections,
+            admin_connections,
+            watchers,
             buffered,
             reads,
             changes,
@@ -127,6 +140,8 @@ impl Gates {
         } = self;
         let own = [
             ("connections", &*connections.limit),
+            ("member-connections", member_connections),
+            ("admin-connections", admin_connections),
             ("buffered-bytes", buffered),
             ("reads", reads),
             ("changes", changes),
@@ -147,6 +162,11 @@ impl Gates {
         let to = peers.values();
         let to = to.map(|peer| (format!("to-{}", peer.name), &peer.to));
         let all: Vec<_> = own.into_iter().chain(from).chain(to).collect();
+        text.counter(
+            "readstates_watchers_cut_total",
+            "Connections to the port for probes that were cut because newer ones came.",
+            watchers.pushed_out(),
+        );
         let families: [Family<'_>; 3] = [
             (
                 "readstates_limit",

@@ -1,17 +1,15 @@
 //! Messages about slots, from other members.
 
-use http::{HeaderName, HeaderValue, request::Parts};
+use http::{HeaderValue, request::Parts};
 use hyper::body::Incoming;
-use readstates_api::{Problem, ProblemType, headers};
+use readstates_api::{Problem, ProblemType};
 
 use super::{
-    App, body,
+    App, INCARNATION, body,
     problem::Refusal,
     reply::{self, Answer},
 };
 use crate::ownership::{MOST_BYTES, NotReceived};
-
-const INCARNATION: HeaderName = HeaderName::from_static(headers::INCARNATION);
 
 /// Takes a message that is meant for this very process.
 pub(super) async fn receive(app: &App, parts: &Parts, content: Incoming) -> Answer {
@@ -26,6 +24,7 @@ pub(super) async fn receive(app: &App, parts: &Parts, content: Incoming) -> Answ
             NotReceived::Malformed => ProblemType::MalformedBody,
             NotReceived::OutOfPlace => ProblemType::BadValue,
             NotReceived::NotTaking => ProblemType::Draining,
+            NotReceived::NotListed => ProblemType::NotAMember,
         };
         Problem::new(problem, why.to_string())
     })?;

@@ -1,13 +1,16 @@
 //! Accepting connections, and what becomes of each.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use readstates_identity::Acceptor;
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::watch,
+    time::timeout,
 };
 use tokio_util::task::TaskTracker;
 
@@ -15,8 +18,10 @@ use super::{
     App, answer,
     connection::{Patient, Phase},
     connections::Open,
+    crowd::{Crowd, Place},
     route::Port,
 };
+use crate::limit::{Limit, Permit};
 
 /// Out of file descriptors or memory: some connections must end first.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -24,17 +29,32 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// most; the rest waits in the socket.
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// Handshakes under way at one port. Each takes a few milliseconds; one more makes the oldest leave.
+const MOST_HANDSHAKES: usize = 256;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// What a client gets that comes when there are as many as may be.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
     content-length: 0\r\n\r\n";
 
-/// Answers the clients of one listener until `closed`, then lets requests under way end.
-pub(crate) async fn listen(
-    listener: TcpListener,
-    port: Port,
-    app: Arc<App>,
-    mut closed: watch::Receiver<bool>,
-) {
+/// A port, and what whoever connects must prove.
+#[derive(Debug)]
+pub(crate) struct Entrance {
+    pub(crate) port: Port,
+    pub(crate) listener: TcpListener,
+    /// `None`: nothing.
+    pub(crate) proof: Option<Acceptor>,
+}
+
+/// Answers those who come to one port until `closed`, then lets requests under way end.
+pub(crate) async fn listen(entrance: Entrance, app: Arc<App>, mut closed: watch::Receiver<bool>) {
+    let Entrance {
+        port,
+        listener,
+        proof,
+    } = entrance;
+    // Of this port alone: who proves nothing here keeps nobody from proving something elsewhere.
+    let proof = proof.map(|acceptor| (acceptor, Crowd::new(MOST_HANDSHAKES)));
     let connections = TaskTracker::new();
     loop {
         // Both only wait: what is not taken now comes again.
@@ -44,7 +64,16 @@ pub(crate) async fn listen(
         };
         match accepted {
             Ok((socket, _)) => {
-                connections.spawn(connection(socket, port, Arc::clone(&app), closed.clone()));
+                let (app, closed) = (Arc::clone(&app), closed.clone());
+                match &proof {
+                    None => {
+                        connections.spawn(connection(socket, port, app, closed));
+                    }
+                    Some((acceptor, crowd)) => {
+                        let (acceptor, place) = (acceptor.clone(), crowd.enter());
+                        connections.spawn(proven(socket, acceptor, place, port, app, closed));
+                    }
+                }
             }
             Err(error) if is_about_the_client(&error) => {}
             Err(error) => {
@@ -72,39 +101,116 @@ fn is_about_the_client(error: &io::Error) -> bool {
     )
 }
 
-/// Waits until the place of a connection was given to another.
-async fn given_up(open: Option<&Open>) {
-    match open {
-        Some(open) => open.given_up().await,
-        None => std::future::pending().await,
+/// The place of a connection among those of its port.
+enum Admitted {
+    /// It keeps the place for as long as it wants.
+    Counted { _permit: Permit<Arc<Limit>> },
+    /// It makes room when it is the oldest of too many.
+    Crowded(Place),
+    /// It makes room when it waits for a request for longest.
+    Client(Open),
+}
+
+impl Admitted {
+    fn to(app: &App, port: Port, peer: io::Result<SocketAddr>, phase: &Arc<Phase>) -> Option<Self> {
+        let gates = &app.gates;
+        let limit = match port {
+            Port::Api => {
+                // Without an address it is gone already.
+                let open = gates.connections.admit(peer.ok()?.ip(), phase)?;
+                return Some(Self::Client(open));
+            }
+            Port::Members => &gates.member_connections,
+            Port::Admin => &gates.admin_connections,
+            // Nobody proves anything there, and probes must not be kept waiting.
+            Port::Watch => return Some(Self::Crowded(gates.watchers.enter())),
+        };
+        let permit = Permit::take(Arc::clone(limit), 1)?;
+        Some(Self::Counted { _permit: permit })
+    }
+
+    /// Waits until the place is another's.
+    async fn pushed_out(&mut self) {
+        match self {
+            Self::Counted { .. } => std::future::pending().await,
+            Self::Crowded(place) => place.pushed_out().await,
+            Self::Client(open) => open.given_up().await,
+        }
+    }
+
+    /// Whether nothing is lost when a connection that makes room ends at once.
+    fn may_be_cut(&self, phase: &Phase) -> bool {
+        match self {
+            // A page that is half sent is asked for again.
+            Self::Counted { .. } | Self::Crowded(_) => true,
+            Self::Client(_) => phase.idle_since().is_some(),
+        }
     }
 }
 
-async fn connection(
+/// A connection on which nothing is proven.
+async fn connection(socket: TcpStream, port: Port, app: Arc<App>, closed: watch::Receiver<bool>) {
+    let phase = Phase::new();
+    let Some(admitted) = Admitted::to(&app, port, socket.peer_addr(), &phase) else {
+        // As much as fits, which is all; whoever is refused is not waited for.
+        let _ = socket.try_write(FULL);
+        return;
+    };
+    hurry(&socket);
+    serve(socket, admitted, phase, port, app, closed).await;
+}
+
+/// A connection that is served once its other end has proven what it is.
+async fn proven(
     socket: TcpStream,
+    acceptor: Acceptor,
+    mut place: Place,
     port: Port,
     app: Arc<App>,
     mut closed: watch::Receiver<bool>,
 ) {
-    let phase = Phase::new();
-    // The operator is let in also when clients take all there is.
-    let open = match port {
-        Port::Admin => None,
-        Port::Public => {
-            // Without an address it is gone already.
-            let Ok(peer) = socket.peer_addr() else { return };
-            let Some(open) = app.gates.connections.admit(peer.ip(), &phase) else {
-                // As much as fits, which is all; whoever is refused is not waited for.
-                let _ = socket.try_write(FULL);
-                return;
-            };
-            Some(open)
+    hurry(&socket);
+    let peer = socket.peer_addr();
+    // Nothing is kept of a handshake that does not come to its end.
+    let shaken = tokio::select! {
+        shaken = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket)) => shaken.ok(),
+        () = place.pushed_out() => None,
+        () = closing(&mut closed) => return,
+    };
+    drop(place);
+    let socket = match shaken {
+        Some(Ok((socket, _))) => socket,
+        Some(Err(error)) => {
+            app.metrics.unproven(port);
+            tracing::debug!("a connection was refused: {}", crate::store::chain(&error));
+            return;
+        }
+        None => {
+            app.metrics.unproven(port);
+            return;
         }
     };
-    // Answers are small and complete: waiting for more to send only delays them.
+    let phase = Phase::new();
+    if let Some(admitted) = Admitted::to(&app, port, peer, &phase) {
+        serve(socket, admitted, phase, port, app, closed).await;
+    }
+}
+
+/// Answers are small and complete: waiting for more to send only delays them.
+fn hurry(socket: &TcpStream) {
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!("TCP_NODELAY was refused: {error}");
     }
+}
+
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: S,
+    mut admitted: Admitted,
+    phase: Arc<Phase>,
+    port: Port,
+    app: Arc<App>,
+    mut closed: watch::Receiver<bool>,
+) {
     let socket = Patient::new(socket, Arc::clone(&phase), &app.gates.limits);
     let max_header_bytes = app.gates.limits.max_header_bytes;
     let idle = Arc::clone(&phase);
@@ -132,8 +238,8 @@ async fn connection(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
-        () = given_up(open.as_ref()) => {
-            if idle.idle_since().is_some() {
+        () = admitted.pushed_out() => {
+            if admitted.may_be_cut(&idle) {
                 return;
             }
             // A request came meanwhile: its answer is the last one.

@@ -205,7 +205,14 @@ async fn pass(app: &App, mention: &Mention, part: Part<Id>, timeout: Duration) -
     let sent = match serde_json::to_vec(&request) {
         Ok(body) => {
             app.forwarder
-                .part(&part.owner, "/v1/mentions", json, body.into(), timeout)
+                .part(
+                    &app.ownership,
+                    &part.owner,
+                    "/v1/mentions",
+                    json,
+                    body.into(),
+                    timeout,
+                )
                 .await
         }
         Err(error) => Err(Problem::new(ProblemType::MalformedBody, error.to_string())),

@@ -13,6 +13,7 @@ mod batch;
 mod body;
 mod connection;
 mod connections;
+mod crowd;
 mod deadline;
 mod fan_out;
 mod gates;
@@ -35,9 +36,9 @@ use std::{sync::Arc, time::Instant};
 use bytes::Bytes;
 use deadline::Deadline;
 use gates::Gates;
-use http::{HeaderName, Method, Request, Response, Uri, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, request::Parts};
 use hyper::body::Incoming;
-pub(crate) use listen::listen;
+pub(crate) use listen::{Entrance, listen};
 pub use openapi::document as openapi_document;
 use pages::Page;
 use problem::Refusal;
@@ -56,6 +57,8 @@ use crate::{
 };
 
 const RING: HeaderName = HeaderName::from_static(headers::RING);
+const FORWARDED: HeaderName = HeaderName::from_static(headers::FORWARDED);
+const INCARNATION: HeaderName = HeaderName::from_static(headers::INCARNATION);
 
 /// What handlers work with.
 pub struct App {
@@ -112,6 +115,7 @@ impl std::fmt::Debug for App {
 async fn answer(app: Arc<App>, port: Port, request: Request<Incoming>) -> Response<Body> {
     let started = Instant::now();
     let (mut parts, body) = request.into_parts();
+    believe(port, &mut parts.headers);
     let waits = Deadline::of(&parts.headers);
     if let Ok(Some(deadline)) = waits {
         // Whoever passes the request on says what is left.
@@ -156,6 +160,21 @@ async fn answer(app: Arc<App>, port: Port, request: Request<Incoming>) -> Respon
     app.metrics
         .request(operation, response.status(), started.elapsed());
     response
+}
+
+/// Leaves only those headers that say something where they came in.
+fn believe(port: Port, headers: &mut HeaderMap) {
+    match port {
+        // Members speak of other members, and forward once.
+        Port::Members => {
+            let unnamed = HeaderValue::from_static("unnamed");
+            headers.entry(FORWARDED).or_insert(unnamed);
+        }
+        Port::Api | Port::Admin | Port::Watch => {
+            headers.remove(FORWARDED);
+            headers.remove(INCARNATION);
+        }
+    }
 }
 
 fn routed(port: Port, parts: &Parts) -> Result<(Operation, Resource<'_>), Refusal> {
@@ -213,7 +232,8 @@ async fn handle(
         }
         Operation::AdminMove => {
             let body = body::read(&app.gates, body).await?;
-            admin::start_moves(app, body::json(&parts.headers, &body.bytes)?)
+            let request = body::json(&parts.headers, &body.bytes)?;
+            Box::pin(admin::start_moves(app, request)).await
         }
         Operation::AdminDrain => {
             let body = body::read(&app.gates, body).await?;

@@ -15,7 +15,8 @@ use super::{admin, batch, mentions, probes, read_states};
     info(
         title = "Readstates",
         description = "What every user has read of every channel. Any member answers any request. \
-            Paths under /admin are on the admin port. Every answer carries x-readstates-ring, the \
+            Paths under /admin are on the admin port, \
+            /livez, /readyz and /metrics on the port for probes. Every answer carries x-readstates-ring, the \
             number of the ring. A request with x-readstates-direct: 1 is answered by the user's \
             owner, or with 421; one with x-readstates-timeout is worked on for so many milliseconds at \
             most. Refusals with status 429 and 503 carry Retry-After."

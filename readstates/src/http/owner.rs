@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, Response, StatusCode, request::Parts};
 use hyper::body::Incoming;
-use readstates_api::{Problem, ProblemType, headers};
+use readstates_api::{Id, Problem, ProblemType, headers};
 use readstates_ring::Slot;
 
 use super::{
-    App,
+    App, FORWARDED,
     body::{self, Arrived},
     deadline,
     problem::Refusal,
@@ -22,7 +22,6 @@ use crate::{
 };
 
 const DIRECT: HeaderName = HeaderName::from_static(headers::DIRECT);
-const FORWARDED: HeaderName = HeaderName::from_static(headers::FORWARDED);
 
 /// How often a request looks for the owner: a slot may move while it is on its way.
 const MOST_LOOKS: usize = 4;
@@ -35,8 +34,9 @@ pub(super) async fn serve(
     parts: &Parts,
     body: Incoming,
 ) -> Answer {
-    let (user, channel) = resource.ids();
-    let user = body::id("the user", user.unwrap_or_default())?;
+    // All of it before anything is looked up: the owner is passed what was understood, not what was written.
+    let target = Target::of(operation, resource, parts)?;
+    let user = target.user;
     let slot = Slot::of_user(user.get());
     if is_direct(&parts.headers) {
         let routes = app.ownership.routes();
@@ -54,8 +54,7 @@ pub(super) async fn serve(
         .gates
         .enter_from(&app.ownership.routes(), &parts.headers)?;
     let asked = read_states::Asked {
-        user,
-        channel,
+        target,
         parts,
         body: body.as_ref().map_or(&[], |body| &body.bytes),
     };
@@ -67,6 +66,42 @@ pub(super) async fn serve(
     }
     // Who has to wait or to ask others may do so in a box.
     Box::pin(look_for_owner(app, operation, slot, &asked, body.as_ref())).await
+}
+
+/// What a request about one user names, understood.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target {
+    pub(super) user: Id,
+    /// Where the operation has one.
+    pub(super) channel: Option<Id>,
+    /// Where the operation has one.
+    pub(super) since: Option<u64>,
+}
+
+impl Target {
+    fn of(operation: Operation, resource: Resource<'_>, parts: &Parts) -> Result<Self, Refusal> {
+        let (user, channel) = resource.ids();
+        let user = body::id("the user", user.unwrap_or_default())?;
+        let channel = channel.map(|channel| body::id("the channel", channel));
+        let since = match operation {
+            Operation::List => body::number_in_query(parts.uri.query(), "since")?,
+            _ => None,
+        };
+        Ok(Self {
+            user,
+            channel: channel.transpose()?,
+            since,
+        })
+    }
+
+    /// How another member is asked for the same.
+    fn path_and_query(&self, operation: Operation) -> String {
+        let path = operation.path(self.user, self.channel);
+        match self.since {
+            Some(since) => format!("{path}?since={since}"),
+            None => path,
+        }
+    }
 }
 
 /// Whether nothing was done because the user moves.
@@ -119,7 +154,7 @@ async fn look_for_owner(
                     return Err(disagreement(app, &routes, peer, forwarder).into());
                 }
                 if forwarder(headers).is_none() {
-                    let (response, ring) = forward(app, peer, asked.parts, body).await?;
+                    let (response, ring) = forward(app, peer, operation, asked, body).await?;
                     let behind = ring > routes.number() && !refreshed;
                     if response.status() != StatusCode::SERVICE_UNAVAILABLE || !behind {
                         return Ok(response);
@@ -146,12 +181,16 @@ pub(super) fn no_way(problem: ProblemType) -> Refusal {
 async fn forward(
     app: &App,
     peer: &Arc<Peer>,
-    parts: &Parts,
+    operation: Operation,
+    asked: &read_states::Asked<'_>,
     body: Option<&Arrived>,
 ) -> Result<(Response<Body>, u64), Refusal> {
+    let parts = asked.parts;
+    let at = forward::address(&app.ownership, peer).await?;
     let passed = Passed {
+        at: &at,
         method: &parts.method,
-        path_and_query: parts.uri.path_and_query().map_or("/", |path| path.as_str()),
+        path_and_query: &asked.target.path_and_query(operation),
         headers: &parts.headers,
         body: body.map_or_else(Default::default, |body| body.bytes.clone()),
         timeout: deadline::left(parts, forward::TIMEOUT),

@@ -63,6 +63,13 @@ fn page(app: &App) -> String {
     let healthy = app.health.store().is_ok();
     app.metrics.write(&mut text, &totals, capacity, healthy);
     app.ownership.write(&mut text);
+    if let Some(tls) = app.forwarder.tls() {
+        text.gauge(
+            "readstates_certificate_expires_timestamp_seconds",
+            "When the certificate that the member shows others of its cluster expires, in seconds since 1970.",
+            tls.expires(),
+        );
+    }
     app.gates.write(&mut text, &app.ownership.routes());
     text.finish()
 }

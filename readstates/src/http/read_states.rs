@@ -13,6 +13,7 @@ use super::{
     body::{self, KnownTags},
     json,
     openapi::{OfChannel, OfUser, Refused},
+    owner::Target,
     problem::Refusal,
     reply::{self, Answer},
     snapshots::Snapshot,
@@ -42,16 +43,17 @@ enum Shown {
 /// A request about a user of this member.
 #[derive(Debug)]
 pub(super) struct Asked<'a> {
-    pub(super) user: Id,
-    /// The channel as the path has it.
-    pub(super) channel: Option<&'a str>,
+    pub(super) target: Target,
     pub(super) parts: &'a Parts,
     pub(super) body: &'a [u8],
 }
 
 impl Asked<'_> {
     fn channel(&self) -> Result<Id, Refusal> {
-        body::id("the channel", self.channel.unwrap_or_default())
+        self.target.channel.ok_or_else(|| {
+            let detail = format!("{} names no channel", self.parts.uri.path());
+            Problem::new(ProblemType::NoRoute, detail).into()
+        })
     }
 
     fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Refusal> {
@@ -109,8 +111,8 @@ pub(super) async fn serve(app: &App, asks: Asks, asked: &Asked<'_>) -> Answer {
     )
 )]
 async fn list(app: &App, asked: &Asked<'_>) -> Answer {
-    let user = asked.user.get();
-    let since = body::number_in_query(asked.parts.uri.query(), "since")?;
+    let user = asked.target.user.get();
+    let since = asked.target.since;
     let known = KnownTags::of(&asked.parts.headers);
     // A user who is being loaded is shown later, and elsewhere: a view takes along what it needs.
     let snapshots = Arc::clone(&app.snapshots);
@@ -153,7 +155,7 @@ async fn list(app: &App, asked: &Asked<'_>) -> Answer {
     )
 )]
 async fn get(app: &App, asked: &Asked<'_>) -> Answer {
-    let (user, channel) = (asked.user, asked.channel()?);
+    let (user, channel) = (asked.target.user, asked.channel()?);
     let view = move |block: BlockRef<'_>| {
         block
             .state(channel.get())
@@ -206,7 +208,7 @@ async fn ack(app: &App, asked: &Asked<'_>) -> Answer {
             return Err(wrong(detail, "/mention_count"));
         }
     };
-    acknowledge(app, asked.user, channel, operation).await
+    acknowledge(app, asked.target.user, channel, operation).await
 }
 
 /// The user has seen the pins made until a time
@@ -228,7 +230,7 @@ async fn ack_pins(app: &App, asked: &Asked<'_>) -> Answer {
         return Err(wrong(detail, "/last_pin_timestamp"));
     }
     let operation = Operation::AckPins { channel, millis };
-    acknowledge(app, asked.user, channel, operation).await
+    acknowledge(app, asked.target.user, channel, operation).await
 }
 
 /// The user has read many channels
@@ -273,7 +275,7 @@ async fn ack_bulk(app: &App, asked: &Asked<'_>) -> Answer {
     };
     let answer = app
         .engine
-        .change(asked.user.get(), &operations, Touch::Online, view)
+        .change(asked.target.user.get(), &operations, Touch::Online, view)
         .await?;
     Ok(reply::json(answer))
 }
@@ -295,7 +297,7 @@ async fn delete(app: &App, asked: &Asked<'_>) -> Answer {
     let operation = Operation::Delete { channel };
     let answer = app
         .engine
-        .change(asked.user.get(), &[operation], Touch::Online, view)
+        .change(asked.target.user.get(), &[operation], Touch::Online, view)
         .await?;
     Ok(reply::json(answer))
 }
@@ -312,7 +314,7 @@ async fn delete(app: &App, asked: &Asked<'_>) -> Answer {
     )
 )]
 async fn delete_user(app: &App, asked: &Asked<'_>) -> Answer {
-    let user = asked.user.get();
+    let user = asked.target.user.get();
     app.engine
         .change(user, &[Operation::DeleteUser], Touch::Online, |_, _| ())
         .await?;
@@ -330,7 +332,7 @@ async fn delete_user(app: &App, asked: &Asked<'_>) -> Answer {
     )
 )]
 async fn summary(app: &App, asked: &Asked<'_>) -> Answer {
-    let user = asked.user.get();
+    let user = asked.target.user.get();
     let view = move |block: BlockRef<'_>| json::summary(user, block);
     Ok(reply::json(app.engine.read(user, view).await?))
 }

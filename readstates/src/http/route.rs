@@ -1,6 +1,7 @@
 //! Which operation a request asks for: its path and method, nothing else. Pure.
 
 use http::Method;
+use readstates_api::Id;
 
 use crate::ownership::PATH;
 
@@ -32,10 +33,28 @@ pub(super) enum Resource<'a> {
 /// Where a request came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Port {
-    /// From clients, members and probes.
-    Public,
-    /// From the operator.
+    /// Clients.
+    Api,
+    /// The operator.
     Admin,
+    /// The other members: requests they forward, and slots they hand on.
+    Members,
+    /// Probes and Prometheus.
+    Watch,
+}
+
+impl Port {
+    pub(crate) const ALL: [Self; 4] = [Self::Api, Self::Admin, Self::Members, Self::Watch];
+
+    /// As a metric label.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::Admin => "admin",
+            Self::Members => "members",
+            Self::Watch => "watch",
+        }
+    }
 }
 
 macro_rules! operations {
@@ -60,6 +79,15 @@ macro_rules! operations {
             pub(crate) fn route(self) -> &'static str {
                 match self {
                     $(Self::$variant => $route,)+
+                }
+            }
+
+            /// The path with these ids in the places of their names.
+            pub(super) fn path(self, user: Id, channel: Option<Id>) -> String {
+                let path = self.route().replace("{user}", &user.to_string());
+                match channel {
+                    Some(channel) => path.replace("{channel}", &channel.to_string()),
+                    None => path,
                 }
             }
 
@@ -114,30 +142,29 @@ pub(crate) enum Class {
 impl<'a> Resource<'a> {
     /// What is at this path.
     pub(super) fn at(port: Port, path: &'a str) -> Option<Self> {
-        match port {
-            Port::Public => Self::at_public(path),
-            Port::Admin => match path {
-                "/admin/v1/status" => Some(Self::AdminStatus),
-                "/admin/v1/flush" => Some(Self::AdminFlush),
-                "/admin/v1/capacity" => Some(Self::AdminCapacity),
-                "/admin/v1/moves" => Some(Self::AdminMoves),
-                "/admin/v1/drain" => Some(Self::AdminDrain),
-                _ => None,
-            },
+        match (port, path) {
+            (Port::Api, "/v1/ring") => Some(Self::Ring),
+            (Port::Api, "/openapi.json") => Some(Self::Openapi),
+            (Port::Members, PATH) => Some(Self::Handoff),
+            (Port::Api | Port::Members, path) => Self::of_users(path),
+            (Port::Admin, "/admin/v1/status") => Some(Self::AdminStatus),
+            (Port::Admin, "/admin/v1/flush") => Some(Self::AdminFlush),
+            (Port::Admin, "/admin/v1/capacity") => Some(Self::AdminCapacity),
+            (Port::Admin, "/admin/v1/moves") => Some(Self::AdminMoves),
+            (Port::Admin, "/admin/v1/drain") => Some(Self::AdminDrain),
+            (Port::Watch, "/livez") => Some(Self::Livez),
+            (Port::Watch, "/readyz") => Some(Self::Readyz),
+            (Port::Watch, "/metrics") => Some(Self::Metrics),
+            (Port::Admin | Port::Watch, _) => None,
         }
     }
 
-    fn at_public(path: &'a str) -> Option<Self> {
+    /// What clients ask for and members forward.
+    fn of_users(path: &'a str) -> Option<Self> {
         let Some(rest) = path.strip_prefix("/v1/users/") else {
             return match path {
                 "/v1/mentions" => Some(Self::Mentions),
                 "/v1/batch" => Some(Self::Batch),
-                "/v1/ring" => Some(Self::Ring),
-                "/livez" => Some(Self::Livez),
-                "/readyz" => Some(Self::Readyz),
-                "/metrics" => Some(Self::Metrics),
-                "/openapi.json" => Some(Self::Openapi),
-                PATH => Some(Self::Handoff),
                 _ => None,
             };
         };
@@ -238,31 +265,53 @@ impl<'a> Resource<'a> {
 mod tests {
     use super::*;
 
+    /// The ports at which an operation is.
+    fn ports(operation: Operation) -> &'static [Port] {
+        match operation {
+            Operation::List
+            | Operation::Get
+            | Operation::Summary
+            | Operation::Ack
+            | Operation::AckPins
+            | Operation::AckBulk
+            | Operation::Delete
+            | Operation::DeleteUser
+            | Operation::Mention
+            | Operation::Batch => &[Port::Api, Port::Members],
+            Operation::Ring | Operation::Openapi => &[Port::Api],
+            Operation::Livez | Operation::Readyz | Operation::Metrics => &[Port::Watch],
+            Operation::AdminStatus
+            | Operation::AdminFlush
+            | Operation::AdminSetCapacity
+            | Operation::AdminMove
+            | Operation::AdminDrain => &[Port::Admin],
+            Operation::Handoff => &[Port::Members],
+            Operation::Unrouted => &[],
+        }
+    }
+
     #[test]
-    fn every_operation_is_found_at_its_own_route() {
+    fn every_operation_is_found_at_its_own_ports_and_at_no_other() {
         for &operation in Operation::ALL {
-            if operation == Operation::Unrouted {
-                continue;
-            }
             let path = operation
                 .route()
                 .replace("{user}", "12")
                 .replace("{channel}", "34");
-            let admin = path.starts_with("/admin");
-            let (port, other) = if admin {
-                (Port::Admin, Port::Public)
-            } else {
-                (Port::Public, Port::Admin)
-            };
-            let resource = Resource::at(port, &path).unwrap();
-            let method = operation.method().parse().unwrap();
-            assert_eq!(resource.operation(&method), Ok(operation), "{path}");
-            assert_eq!(Resource::at(other, &path), None, "{path}");
-            let (user, channel) = resource.ids();
-            assert_eq!(user.is_some(), operation.route().contains("{user}"));
-            assert_eq!(channel.is_some(), operation.route().contains("{channel}"));
-            assert!(user.is_none_or(|user| user == "12"));
-            assert!(channel.is_none_or(|channel| channel == "34"));
+            for port in Port::ALL {
+                let resource = Resource::at(port, &path);
+                if !ports(operation).contains(&port) {
+                    assert_eq!(resource, None, "{path} at {port:?}");
+                    continue;
+                }
+                let resource = resource.unwrap();
+                let method = operation.method().parse().unwrap();
+                assert_eq!(resource.operation(&method), Ok(operation), "{path}");
+                let (user, channel) = resource.ids();
+                assert_eq!(user.is_some(), operation.route().contains("{user}"));
+                assert_eq!(channel.is_some(), operation.route().contains("{channel}"));
+                assert!(user.is_none_or(|user| user == "12"));
+                assert!(channel.is_none_or(|channel| channel == "34"));
+            }
         }
     }
 
@@ -288,8 +337,18 @@ mod tests {
             "/v1/mentions/",
             "/livez/x",
         ] {
-            assert_eq!(Resource::at(Port::Public, path), None, "{path}");
+            for port in Port::ALL {
+                assert_eq!(Resource::at(port, path), None, "{path}");
+            }
         }
+    }
+
+    #[test]
+    fn a_path_is_made_of_ids_alone() {
+        let (user, channel) = ("12".parse().unwrap(), "34".parse().unwrap());
+        let path = Operation::AckPins.path(user, Some(channel));
+        assert_eq!(path, "/v1/users/12/read-states/34/pins/ack");
+        assert_eq!(Operation::DeleteUser.path(user, None), "/v1/users/12");
     }
 
     #[test]

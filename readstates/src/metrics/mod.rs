@@ -17,16 +17,21 @@ pub use self::{
     histogram::{Counter, Gauge, Histogram},
     text::Text,
 };
-use crate::{block::Outcome, cache::Totals, http::Operation};
+use crate::{
+    block::Outcome,
+    cache::Totals,
+    http::{Operation, Port},
+};
 
 /// The statuses that the service answers with; the last stands for any other.
-const STATUSES: [(u16, &str); 16] = [
+const STATUSES: [(u16, &str); 17] = [
     (200, "200"),
     (204, "204"),
     (304, "304"),
     (400, "400"),
     (404, "404"),
     (405, "405"),
+    (409, "409"),
     (413, "413"),
     (415, "415"),
     (421, "421"),
@@ -84,6 +89,8 @@ pub struct Metrics {
     pub forwards: Counter,
     /// Requests that could not be passed on.
     pub forward_failures: Counter,
+    /// By port: connections whose other end did not prove what it is.
+    unproven: [Counter; Port::ALL.len()],
     /// By operation.
     requests: Box<[Requests]>,
     /// By type of problem.
@@ -130,6 +137,7 @@ impl Metrics {
             ignored: Counter::default(),
             forwards: Counter::default(),
             forward_failures: Counter::default(),
+            unproven: Default::default(),
             requests: each(Operation::ALL),
             refusals: each(ProblemType::ALL),
         }
@@ -159,6 +167,11 @@ impl Metrics {
     /// Books one refusal.
     pub(crate) fn refused(&self, problem: ProblemType) {
         self.refusals[problem as usize].increment(1);
+    }
+
+    /// Books a connection whose other end did not prove what it is.
+    pub(crate) fn unproven(&self, port: Port) {
+        self.unproven[port as usize].increment(1);
     }
 
     /// All of it, as Prometheus reads it.
@@ -209,6 +222,7 @@ impl Metrics {
             ignored,
             forwards,
             forward_failures,
+            unproven,
             requests,
             refusals,
         } = self;
@@ -276,6 +290,14 @@ impl Metrics {
         ];
         for (name, help, counter) in counters {
             text.counter(name, help, counter.get());
+        }
+        let family = "readstates_handshake_failures_total";
+        let help =
+            "Connections whose other end did not prove in time that it may connect, by port.";
+        text.family(family, help, "counter");
+        for port in [Port::Admin, Port::Members] {
+            let count = unproven[port as usize].get();
+            text.sample(family, &[("port", port.name())], count as f64);
         }
         let gauges = [
             (

@@ -148,10 +148,10 @@ impl Ownership {
             tracing::warn!("the other members were not seen: {}", chain(&error));
             return false;
         }
-        let (now, table) = (clock::now(), Arc::clone(self.routes.load().table()));
+        self.observe(presences);
+        let table = Arc::clone(self.routes.load().table());
         let (asked, litter) = {
-            let mut watch = self.watch.lock();
-            watch.observe(presences, &table, now);
+            let watch = self.watch.lock();
             let dead = |incarnation| watch.is_dead(incarnation, asked_at);
             let asked = to_take(&table, &watch.live(asked_at), self.me.incarnation(), dead);
             (asked, watch.forgettable(&table, asked_at))

@@ -8,7 +8,7 @@ use std::{
 use readstates_ring::moves::next_handover;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::Ownership;
+use super::{Destination, Ownership};
 use crate::clock;
 
 /// Slots in one batch.
@@ -90,12 +90,13 @@ impl Ownership {
             let next = {
                 let watch = self.watch.lock();
                 let mut live = watch.live(clock::now());
-                live.retain(|live| live.incarnation != self.me.incarnation());
+                let destination = |to| watch.presence(to).and_then(Destination::of);
+                live.retain(|live| {
+                    live.incarnation != self.me.incarnation()
+                        && destination(live.incarnation).is_some()
+                });
                 let next = next_handover(&table, &live, self.me.incarnation(), BATCH);
-                next.and_then(|next| {
-                    let to = watch.presence(next.to)?.member().ok()?;
-                    Some((to, next.slots))
-                })
+                next.and_then(|next| Some((destination(next.to)?, next.slots)))
             };
             let Some((to, slots)) = next else {
                 return false;
@@ -108,14 +109,6 @@ impl Ownership {
             }
         }
         self.slots.counts().owned == 0
-    }
-
-    async fn see_the_others(&self) {
-        let table = Arc::clone(self.routes.load().table());
-        if let Ok(presences) = self.store.presences().await {
-            let mut watch = self.watch.lock();
-            watch.observe(presences, &table, clock::now());
-        }
     }
 
     /// The process is over: it acknowledges nothing more. `written` says that nothing is lost with it;

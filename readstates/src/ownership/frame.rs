@@ -5,7 +5,7 @@
 //! | 1 offer | JSON: [`Offer`] | JSON: [`Slots`], those that are taken in |
 //! | 2 part | header, blocks | empty |
 //! | 3 last part | header, blocks, digest of the blocks of all parts | JSON: [`Slots`], those that are here, complete |
-//! | 4 ring | JSON: the ring, as the sender has it from the store | empty |
+//! | 4 hint | number u64, little endian: the ring in the store has come so far, the sender says | empty |
 //!
 //! A header, little endian: origin u64, transfer u64, number of the part u32, count of blocks u32. A
 //! block: user u64, flags u8 (1 dirty, 2 taken over), milliseconds since it is dirty u32, length u32,
@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use readstates_ring::{RingTable, slot::mix64};
+use readstates_ring::slot::mix64;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::Exported;
@@ -22,7 +22,7 @@ use crate::cache::Exported;
 const OFFER: u8 = 1;
 const PART: u8 = 2;
 const LAST_PART: u8 = 3;
-const RING: u8 = 4;
+const HINT: u8 = 4;
 /// Bytes before the first block: kind and header.
 const HEAD: usize = 1 + 24;
 /// Bytes before a packed block.
@@ -70,7 +70,8 @@ pub(super) enum Message {
         /// In the last part: the digest of all.
         last: Option<u64>,
     },
-    Ring(RingTable),
+    /// The number of a ring. Nothing else is said of it: who hears this reads the store.
+    Hint(u64),
 }
 
 /// Bytes that are no message.
@@ -92,10 +93,10 @@ impl Offer {
     }
 }
 
-/// What the ring says.
-pub(super) fn ring(table: &RingTable) -> Bytes {
-    let mut out = vec![RING];
-    out.extend(table.to_json());
+/// There is a ring of this number.
+pub(super) fn hint(number: u64) -> Bytes {
+    let mut out = vec![HINT];
+    out.extend(number.to_le_bytes());
     out.into()
 }
 
@@ -168,8 +169,9 @@ impl Message {
                 .map_err(|_| Malformed),
             Some((&PART, rest)) => decode_part(rest, false),
             Some((&LAST_PART, rest)) => decode_part(rest, true),
-            Some((&RING, json)) => RingTable::from_json(json)
-                .map(Self::Ring)
+            Some((&HINT, number)) => number
+                .try_into()
+                .map(|number| Self::Hint(u64::from_le_bytes(number)))
                 .map_err(|_| Malformed),
             Some(_) | None => Err(Malformed),
         }
@@ -236,8 +238,8 @@ fn take_u32(bytes: &mut &[u8]) -> Result<u32, Malformed> {
     Ok(u32::from_le_bytes(number))
 }
 
-/// 64 bits that differ, as good as surely, when any byte does. Not against an adversary: members trust
-/// each other.
+/// 64 bits that differ, as good as surely, when any byte does. Against faults, not against an adversary: whoever
+/// can send a part is the slots' owner, and could as well send other blocks.
 fn digest(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let whole = words.iter().fold(bytes.len() as u64, |digest, word| {
@@ -250,8 +252,6 @@ fn digest(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use readstates_ring::{Incarnation, RingMember, Slot, Succession};
-
     use super::*;
 
     fn blocks() -> Vec<Exported> {
@@ -277,12 +277,8 @@ mod tests {
         };
         let heard = Message::decode(&offer.encode());
         assert_eq!(heard, Ok(Message::Offer(offer)));
-        let owner = RingMember::new("a", Incarnation::new(1), "http://a", None).unwrap();
-        let slots = [(Slot::of_user(1), None)];
-        let table = RingTable::default()
-            .swap(&slots, &owner, Succession::TakenOver, 1 << 50)
-            .unwrap();
-        assert_eq!(Message::decode(&ring(&table)), Ok(Message::Ring(table)));
+        assert_eq!(Message::decode(&hint(1 << 50)), Ok(Message::Hint(1 << 50)));
+        assert_eq!(Message::decode(b"\x04{\"number\": 7}"), Err(Malformed));
         let header = Header {
             origin: 7,
             transfer: 9,
@@ -304,6 +300,19 @@ mod tests {
             assert_eq!((heard, heard_blocks), (header, blocks()));
             assert_eq!(digest_after(11, of_part), digest);
             assert_eq!(of_all, last.then_some(digest));
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_malformed(
+            kind in 0_u8..6,
+            rest in proptest::collection::vec(proptest::num::u8::ANY, 0..300),
+        ) {
+            let bytes = [&[kind][..], &rest].concat();
+            let (heard, whole) = (Message::decode(&bytes), rest.len() == 8);
+            proptest::prop_assert!(heard.is_err() || matches!(kind, OFFER..=HINT));
+            proptest::prop_assert_eq!(heard.is_ok() && kind == HINT, whole && kind == HINT);
         }
     }
 

@@ -17,7 +17,9 @@
 //! it is asked to. Everything about time and network goes through [`store::RingStore`], [`Peers`], the
 //! clock of the runtime, [`LeaseClock`] and [`UnixClock`], so that a test can be all of these.
 
+mod addresses;
 mod alive;
+mod doubt;
 mod drain;
 mod frame;
 mod gate;
@@ -40,7 +42,10 @@ use std::{
     time::Duration,
 };
 
+use addresses::Addresses;
+pub use addresses::{Destination, NoDestination};
 use arc_swap::{ArcSwap, Guard};
+use doubt::Doubt;
 use gate::Gate;
 pub use gate::Pass;
 use lease::Lease;
@@ -103,8 +108,10 @@ pub struct OwnershipConfig {
     pub name: String,
     /// The process: drawn at start.
     pub incarnation: u64,
-    /// Where clients and members reach it.
+    /// Where clients reach it.
     pub url: String,
+    /// Where the other members reach it, if there can be any.
+    pub members: Option<String>,
     /// Its zone, where known.
     pub zone: Option<String>,
     /// Whether there can be other members.
@@ -141,8 +148,11 @@ pub struct Ownership {
     /// One renewal at a time.
     renewing: Turn<()>,
     watch: Mutex<Watch>,
-    /// When the ring was last asked because somebody was in doubt.
-    refreshed: Turn<Option<Instant>>,
+    addresses: Addresses,
+    /// Somebody may know an older ring than there is.
+    outdated: Doubt,
+    /// Somebody may be there who was not seen yet.
+    unseen: Doubt,
     /// One batch of slots is sent at a time.
     moving: Arc<Turn<()>>,
     streaming: Mutex<Option<StreamStatus>>,
@@ -195,6 +205,7 @@ impl Ownership {
             name: config.name.clone(),
             incarnation,
             url: config.url.clone(),
+            members: config.members.clone(),
             admin: None,
             zone: config.zone.clone(),
             ordinal: ordinal(&config.name),
@@ -223,7 +234,9 @@ impl Ownership {
             presence: Mutex::new(presence),
             renewing: Turn::new(()),
             watch: Mutex::new(watch),
-            refreshed: Turn::new(None),
+            addresses: Addresses::default(),
+            outdated: Doubt::default(),
+            unseen: Doubt::default(),
             moving: Arc::default(),
             streaming: Mutex::new(None),
             joined: channel::Sender::new(false),

@@ -6,9 +6,13 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use http::{StatusCode, header};
 use readstates_api::headers;
-use readstates_ring::RingMember;
+use readstates_identity::Identity;
 
-use crate::store::chain;
+use super::Destination;
+use crate::{
+    members_tls::{self, ClientError},
+    store::chain,
+};
 
 /// Where members take messages about slots.
 pub const PATH: &str = "/internal/v1/handoff";
@@ -16,8 +20,6 @@ pub const PATH: &str = "/internal/v1/handoff";
 /// The longest message: the largest block there can be, and what goes with it.
 pub const MOST_BYTES: usize = 20 << 20;
 
-/// A member that has not accepted a connection by then is gone or overrun.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest that a message may take; most take milliseconds.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -42,8 +44,11 @@ impl PeerError {
 /// Carries messages to other members. After an error it is not known whether the message arrived.
 pub trait Peers: fmt::Debug + Send + Sync + 'static {
     /// Sends a message to exactly this process, and returns its answer.
-    fn send(&self, to: &RingMember, message: Bytes)
-    -> BoxFuture<'static, Result<Bytes, PeerError>>;
+    fn send(
+        &self,
+        to: &Destination,
+        message: Bytes,
+    ) -> BoxFuture<'static, Result<Bytes, PeerError>>;
 }
 
 /// Carries messages over HTTP.
@@ -53,15 +58,14 @@ pub struct HttpPeers {
 }
 
 impl HttpPeers {
-    /// A client for the other members.
+    /// A client for the other members, with what this one proves to them.
     ///
     /// # Errors
     /// When it cannot be set up.
-    pub fn new() -> Result<Arc<Self>, reqwest::Error> {
-        let client = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
+    pub fn new(identity: Option<&Identity>) -> Result<Arc<Self>, ClientError> {
+        let client = members_tls::client(identity)?
+            // Slots go to nobody who proves nothing, once anybody does.
+            .https_only(identity.is_some())
             .build()?;
         Ok(Arc::new(Self { client }))
     }
@@ -70,13 +74,13 @@ impl HttpPeers {
 impl Peers for HttpPeers {
     fn send(
         &self,
-        to: &RingMember,
+        to: &Destination,
         message: Bytes,
     ) -> BoxFuture<'static, Result<Bytes, PeerError>> {
         let request = self
             .client
-            .post(format!("{}{PATH}", to.url().trim_end_matches('/')))
-            .header(headers::INCARNATION, to.incarnation().to_string())
+            .post(format!("{}{PATH}", to.url))
+            .header(headers::INCARNATION, to.member.incarnation().to_string())
             .header(header::CONTENT_TYPE, "application/octet-stream")
             .timeout(TIMEOUT)
             .body(message);

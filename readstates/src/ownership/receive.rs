@@ -27,6 +27,9 @@ pub enum NotReceived {
     /// The message does not follow the ones before it; the sender begins again.
     #[error("the transfer cannot go on: begin again")]
     OutOfPlace,
+    /// The sender owns nothing, by the ring in the store.
+    #[error("the ring lists no owner with the incarnation that sends")]
+    NotListed,
 }
 
 impl From<Malformed> for NotReceived {
@@ -43,8 +46,11 @@ impl Ownership {
     pub async fn receive(self: &Arc<Self>, message: &[u8]) -> Result<Bytes, NotReceived> {
         match Message::decode(message)? {
             Message::Offer(offer) => self.offered(offer).await.map(|slots| answer(&slots)),
-            Message::Ring(table) => {
-                self.adopt(&Arc::new(table));
+            Message::Hint(number) => {
+                // What the ring says is read where it is kept, whoever speaks of it.
+                if number > self.routes.load().number() {
+                    self.refresh().await;
+                }
                 Ok(Bytes::new())
             }
             Message::Part {
@@ -96,7 +102,15 @@ impl Ownership {
             .into_iter()
             .map(|(slot, epoch)| Some((Slot::new(slot)?, Epoch::new(epoch)?)))
             .collect::<Option<Vec<_>>>()
+            .filter(|slots| !slots.is_empty())
             .ok_or(NotReceived::Malformed)?;
+        let listed = || self.routes.load().table().member(origin).is_some();
+        if !listed() {
+            self.refresh().await;
+            if !listed() {
+                return Err(NotReceived::NotListed);
+            }
+        }
         let behind = self.hear_offers(origin, &slots);
         if !behind.is_empty() {
             self.refresh().await;

@@ -11,7 +11,6 @@ use readstates_ring::{
     mutant::{self, Rule},
     record::NotSwapped,
 };
-use tokio::time::Instant;
 
 use super::{
     Ownership, Routes,
@@ -61,17 +60,15 @@ impl Ownership {
         Ok(current)
     }
 
-    /// Reads the ring because somebody is in doubt; those who are so at the same time read it once.
+    /// Reads the ring because somebody is in doubt; those who are so at the same time read it once, and it
+    /// is read a few times a second at most.
     pub async fn refresh(&self) {
-        let asked = Instant::now();
-        let mut refreshed = self.refreshed.lock().await;
-        if refreshed.is_some_and(|began| began > asked) {
-            return;
-        }
-        *refreshed = Some(Instant::now());
-        if let Err(error) = self.read().await {
-            tracing::debug!("the ring was not read: {}", chain(&error));
-        }
+        let read = async {
+            if let Err(error) = self.read().await {
+                tracing::debug!("the ring was not read: {}", chain(&error));
+            }
+        };
+        self.outdated.settle(read).await;
     }
 
     /// Asks the ring to name `owner` for those of the slots that are still at the epochs given, until

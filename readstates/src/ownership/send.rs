@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use readstates_api::admin::StreamStatus;
 use readstates_ring::{
-    Epoch, RingMember, Slot, Succession,
+    Epoch, Incarnation, Slot, Succession,
     handoff::{Action, Event},
     mutant::{self, Rule},
 };
@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use super::{
-    Ownership,
+    Destination, NoDestination, Ownership,
     alive::swaps,
     frame::{self, Header, Offer, PartEncoder, Slots as Numbers},
     peers::PeerError,
@@ -69,7 +69,7 @@ enum NotMoved {
 /// A transfer under way.
 struct Sending<'a> {
     ownership: &'a Ownership,
-    to: &'a RingMember,
+    to: &'a Destination,
     transfer: u64,
     next_part: u32,
     digest: u64,
@@ -81,9 +81,18 @@ struct Sending<'a> {
 impl Ownership {
     /// Begins to move slots to a process, if none are on the move: returns how many. A wish: each slot
     /// must be owned here at the epoch given.
-    pub fn begin_move(self: &Arc<Self>, to: RingMember, slots: &[(Slot, Epoch)]) -> u16 {
+    ///
+    /// # Errors
+    /// When the process is not a live member of this ring that takes slots. Where it is reached is what it
+    /// says of itself.
+    pub async fn begin_move(
+        self: &Arc<Self>,
+        to: Incarnation,
+        slots: &[(Slot, Epoch)],
+    ) -> Result<u16, NoDestination> {
+        let to = self.destination(to).await?;
         let Ok(turn) = Arc::clone(&self.moving).try_lock_owned() else {
-            return 0;
+            return Ok(0);
         };
         let accepted = self.accepted(&to, slots);
         let count = accepted.len() as u16;
@@ -93,18 +102,18 @@ impl Ownership {
                 this.send(&to, accepted, turn).await;
             });
         }
-        count
+        Ok(count)
     }
 
     /// Moves slots to a process and waits for it; returns how many are not here any more.
-    pub(super) async fn move_now(&self, to: &RingMember, slots: &[(Slot, Epoch)]) -> usize {
+    pub(super) async fn move_now(&self, to: &Destination, slots: &[(Slot, Epoch)]) -> usize {
         let turn = Arc::clone(&self.moving).lock_owned().await;
         let accepted = self.accepted(to, slots);
         self.send(to, accepted, turn).await
     }
 
-    fn accepted(&self, to: &RingMember, slots: &[(Slot, Epoch)]) -> Vec<(Slot, Epoch)> {
-        let destination = to.incarnation();
+    fn accepted(&self, to: &Destination, slots: &[(Slot, Epoch)]) -> Vec<(Slot, Epoch)> {
+        let destination = to.member.incarnation();
         let accepts = |&&(slot, epoch): &&(Slot, Epoch)| {
             let asked = Event::MoveAsked { epoch, destination };
             let actions = self.slots.hear(slot, asked);
@@ -115,7 +124,7 @@ impl Ownership {
 
     async fn send(
         &self,
-        to: &RingMember,
+        to: &Destination,
         slots: Vec<(Slot, Epoch)>,
         _turn: OwnedMutexGuard<()>,
     ) -> usize {
@@ -165,7 +174,7 @@ impl Ownership {
 }
 
 impl<'a> Sending<'a> {
-    fn new(ownership: &'a Ownership, to: &'a RingMember) -> Self {
+    fn new(ownership: &'a Ownership, to: &'a Destination) -> Self {
         Self {
             ownership,
             to,
@@ -291,11 +300,12 @@ impl<'a> Sending<'a> {
             let all = slots.iter().map(|&(slot, epoch)| (slot, Some(epoch)));
             let all = all.collect();
             let handed = Succession::Handed;
-            self.ownership.swap(all, self.to, handed, None).await;
+            let to = &self.to.member;
+            self.ownership.swap(all, to, handed, None).await;
         }
         let answer = self.say(message).await?;
         let confirmed = self.numbers(&answer)?;
-        let destination = self.to.incarnation();
+        let destination = self.to.member.incarnation();
         let mut handed = Vec::new();
         for &(slot, epoch) in slots.iter().filter(|(slot, _)| confirmed.contains(slot)) {
             let event = Event::Confirmed { destination, epoch };
@@ -309,16 +319,16 @@ impl<'a> Sending<'a> {
             }
         }
         self.ownership
-            .swap(handed, self.to, Succession::Handed, ahead)
+            .swap(handed, &self.to.member, Succession::Handed, ahead)
             .await;
         self.tell().await;
         Ok(())
     }
 
-    /// Tells the destination what the ring says now. It would hear of it by itself, a little later.
+    /// Tells the destination that the ring is another one. It would hear of it by itself, a little later.
     async fn tell(&self) {
-        let table = Arc::clone(self.ownership.routes.load().table());
-        let told = self.ownership.peers.send(self.to, frame::ring(&table));
+        let number = self.ownership.routes.load().number();
+        let told = self.ownership.peers.send(self.to, frame::hint(number));
         // Cancel-safe: whoever was told is told, and who was not looks by itself.
         if let Ok(Err(error)) = timeout(TELL_PATIENCE, told).await {
             tracing::debug!("the destination was not told: {error}");

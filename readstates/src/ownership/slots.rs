@@ -247,6 +247,10 @@ impl Slots {
             inner.receives(slot, origin, epoch) && !self.engine.cache().is_doomed(slot)
         };
         let slots: Vec<(Slot, Epoch)> = slots.iter().filter(receives).copied().collect();
+        if slots.is_empty() {
+            // It would keep a place, and nothing would ever end it.
+            return Vec::new();
+        }
         let taken = slots.iter().map(|&(slot, _)| slot).collect();
         let transfer = Transfer {
             number,
@@ -325,6 +329,8 @@ impl Slots {
         for &slot in &silent {
             self.hear_in(&mut inner, slot, Event::OriginSilent);
         }
+        // Those that are confirmed wait for the ring, not for their transfer.
+        inner.transfers.retain(|_, transfer| comes(transfer));
         silent.len()
     }
 
@@ -440,9 +446,8 @@ impl Inner {
     /// A slot is in no transfer any more; a transfer without slots is over.
     fn leave_transfers(&mut self, slot: Slot) {
         self.transfers.retain(|_, transfer| {
-            let before = transfer.slots.len();
             transfer.slots.retain(|&(of, _)| of != slot);
-            !transfer.slots.is_empty() || before == 0
+            !transfer.slots.is_empty()
         });
     }
 }

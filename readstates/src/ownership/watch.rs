@@ -162,6 +162,7 @@ mod tests {
             name: name.into(),
             incarnation: Incarnation::new(bits),
             url: format!("http://{name}"),
+            members: None,
             admin: None,
             zone: None,
             ordinal: None,

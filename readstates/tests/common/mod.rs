@@ -6,11 +6,16 @@
 pub mod conformance;
 pub mod engine;
 pub mod faulty;
+pub mod tls;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
 
 use readstates::{
-    config::{Limits, RingConfig, ServeConfig, StoreConfig},
+    config::{Limits, ListenConfig, RingConfig, ServeConfig, StoreConfig},
     ownership::{
         HttpPeers, Peers, Timing,
         store::{MemoryRing, RingStore},
@@ -18,6 +23,7 @@ use readstates::{
     server::{Listeners, Server, Stopped},
     store::{CqlLogin, MemoryStore, Store},
 };
+use readstates_identity::{Identity, Role};
 use readstates_ring::{
     Slot,
     moves::{Live, next_batch},
@@ -26,6 +32,7 @@ use readstates_ring::{
 use reqwest::{Client, Method, StatusCode, header::HeaderMap};
 use serde_json::Value;
 
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Long enough that nothing is written unless a test asks.
 pub const NEVER: Duration = Duration::from_secs(3600);
 pub const SOON: Duration = Duration::from_millis(20);
@@ -42,6 +49,8 @@ pub const QUICK: Timing = Timing {
 pub struct Running {
     pub server: Server,
     client: Client,
+    /// With what an operator proves, where the member asks for that.
+    operator: Option<Client>,
 }
 
 /// What was answered.
@@ -54,10 +63,9 @@ pub struct Answer {
 }
 
 pub fn config(flush_interval: Duration) -> ServeConfig {
-    let any = "127.0.0.1:0".parse().unwrap();
     ServeConfig {
-        listen: any,
-        admin_listen: any,
+        listen: ListenConfig::free(LOOPBACK, true),
+        tls: None,
         store: StoreConfig::Memory,
         login: CqlLogin::default(),
         flush_interval,
@@ -88,7 +96,8 @@ pub async fn among(
     ring: Arc<dyn RingStore>,
     config: ServeConfig,
 ) -> Running {
-    let peers = HttpPeers::new().unwrap();
+    let identity = config.tls.as_ref().map(|tls| &*tls.identity);
+    let peers = HttpPeers::new(identity).unwrap();
     among_peers(store, ring, peers, config).await
 }
 
@@ -105,7 +114,8 @@ pub async fn among_peers(
         .unwrap();
     Running {
         server,
-        client: Client::new(),
+        client: Client::builder().tls_certs_only([]).build().unwrap(),
+        operator: None,
     }
 }
 
@@ -117,6 +127,7 @@ pub async fn member(name: &str, store: Arc<dyn Store>, ring: Arc<dyn RingStore>)
 /// A member of a ring that others are in, too.
 pub fn of_ring(name: &str) -> ServeConfig {
     ServeConfig {
+        listen: ListenConfig::free(LOOPBACK, false),
         member: name.to_owned(),
         // What counts is that it is not the member's own.
         ring: RingConfig::File("shared".into()),
@@ -202,12 +213,24 @@ pub fn owner_of(members: &[Running], user: u64) -> usize {
 impl Running {
     pub fn url(&self, path: &str) -> String {
         let server = &self.server;
-        let address = if path.starts_with("/admin") {
-            server.admin_address
-        } else {
-            server.http_address
+        let scheme = match &self.operator {
+            Some(_) if path.starts_with("/admin") => "https",
+            Some(_) | None => "http",
         };
-        format!("http://{address}{path}")
+        let address = match path {
+            "/livez" | "/readyz" | "/metrics" => server.watch_address,
+            path if path.starts_with("/admin") => server.admin_address,
+            path if path.starts_with("/internal") => server.members_address.unwrap(),
+            _ => server.http_address,
+        };
+        format!("{scheme}://{address}{path}")
+    }
+
+    /// Asks the admin port with this operator's certificate from now on.
+    pub fn speak_as_operator(&mut self, identity: &Identity) {
+        let config = identity.client_config(Role::Member).unwrap();
+        let client = Client::builder().tls_backend_preconfigured(config);
+        self.operator = Some(client.build().unwrap());
     }
 
     pub async fn send(
@@ -217,7 +240,34 @@ impl Running {
         headers: &[(&str, &str)],
         body: Option<Vec<u8>>,
     ) -> Answer {
-        let mut request = self.client.request(method, self.url(path));
+        self.request(method, self.url(path), headers, body).await
+    }
+
+    /// As another member sends it.
+    pub async fn forwarded(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<Vec<u8>>,
+    ) -> Answer {
+        let address = self.server.members_address.unwrap();
+        let url = format!("http://{address}{path}");
+        self.request(method, url, headers, body).await
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        url: String,
+        headers: &[(&str, &str)],
+        body: Option<Vec<u8>>,
+    ) -> Answer {
+        let client = match &self.operator {
+            Some(operator) if url.starts_with("https") => operator,
+            Some(_) | None => &self.client,
+        };
+        let mut request = client.request(method, url);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

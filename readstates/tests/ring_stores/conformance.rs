@@ -159,6 +159,7 @@ pub(crate) fn presence(name: &str, incarnation: u64, renewals: u64) -> Presence 
         name: name.to_owned(),
         incarnation: Incarnation::new(incarnation),
         url: format!("http://{name}:7400"),
+        members: Some(format!("http://{name}:7403")),
         admin: None,
         zone: None,
         ordinal: None,

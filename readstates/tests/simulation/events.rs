@@ -263,12 +263,22 @@ async fn rebalance(world: Arc<World>) {
     }
 }
 
-fn ask_to_move(world: &World, from: &Process, to: &Arc<Ownership>, slots: &[(Slot, Epoch)]) {
-    if !from.life.is_stopped() {
-        let begun = from.ownership.begin_move(to.me().clone(), slots);
-        let to = to.me().incarnation();
-        world.say(|| format!("{from:?} moves {begun} of {} slots to {to}", slots.len()));
+fn ask_to_move(
+    world: &Arc<World>,
+    from: &Arc<Process>,
+    to: &Arc<Ownership>,
+    slots: &[(Slot, Epoch)],
+) {
+    if from.life.is_stopped() {
+        return;
     }
+    let (world, from, slots) = (Arc::clone(world), Arc::clone(from), slots.to_vec());
+    let to = to.me().incarnation();
+    // It may look at the ring first, and be stopped there.
+    tokio::spawn(async move {
+        let begun = from.ownership.begin_move(to, &slots).await;
+        world.say(|| format!("{from:?} moves {begun:?} of {} slots to {to}", slots.len()));
+    });
 }
 
 fn live(process: &Process) -> Live {

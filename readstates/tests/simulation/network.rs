@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
-use readstates::ownership::{PeerError, Peers};
-use readstates_ring::{Incarnation, RingMember};
+use readstates::ownership::{Destination, PeerError, Peers};
+use readstates_ring::Incarnation;
 use tokio::{
     sync::oneshot,
     time::{sleep, timeout},
@@ -34,7 +34,7 @@ impl SimPeers {
 impl Peers for SimPeers {
     fn send(
         &self,
-        to: &RingMember,
+        to: &Destination,
         message: Bytes,
     ) -> BoxFuture<'static, Result<Bytes, PeerError>> {
         let (world, life, to) = (Arc::clone(&self.world), Arc::clone(&self.life), to.clone());
@@ -44,7 +44,7 @@ impl Peers for SimPeers {
             let delivery = deliver(
                 Arc::clone(&world),
                 life.incarnation,
-                to.incarnation(),
+                to.member.incarnation(),
                 message,
                 answer,
             );

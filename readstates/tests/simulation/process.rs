@@ -148,6 +148,7 @@ impl Process {
         let name = format!("sim-{ordinal}");
         let config = OwnershipConfig {
             url: format!("http://{name}"),
+            members: Some(format!("http://{name}:7403")),
             name: name.clone(),
             incarnation: bits,
             zone: None,

@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    net::Ipv4Addr,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -9,7 +10,7 @@ use std::{
 use readstates::{
     cache::Process,
     clock::UnixClock,
-    config::{Limits, RingConfig, ServeConfig, StoreConfig},
+    config::{Limits, ListenConfig, RingConfig, ServeConfig, StoreConfig},
     engine::Engine,
     metrics::Metrics,
     ownership::{
@@ -57,6 +58,7 @@ pub(crate) fn engine_and_ownership(
         name: "here-0".into(),
         incarnation: 1,
         url: "http://127.0.0.1:1".into(),
+        members: None,
         zone: None,
         shared,
         timing: Timing::default(),
@@ -64,7 +66,7 @@ pub(crate) fn engine_and_ownership(
         unix_clock: UnixClock::System,
         max_per_member: 1000,
     };
-    let ownership = Ownership::new(config, Arc::clone(&engine), ring, HttpPeers::new()?)?;
+    let ownership = Ownership::new(config, Arc::clone(&engine), ring, HttpPeers::new(None)?)?;
     Ok((engine, ownership))
 }
 
@@ -74,10 +76,9 @@ pub(crate) async fn members(count: usize) -> Result<Vec<Server>, Box<dyn Error>>
     let ring: Arc<dyn RingStore> = Arc::new(MemoryRing::default());
     let mut members = Vec::new();
     for number in 0..count {
-        let any = "127.0.0.1:0".parse()?;
         let config = ServeConfig {
-            listen: any,
-            admin_listen: any,
+            listen: ListenConfig::free(Ipv4Addr::LOCALHOST.into(), false),
+            tls: None,
             store: StoreConfig::Memory,
             login: CqlLogin::default(),
             flush_interval: NEVER,
@@ -121,8 +122,9 @@ async fn balance(members: &[Server]) {
             break;
         };
         if let (Some(from), Some(to)) = (find(next.from), find(next.to)) {
-            let to = to.ownership().me().clone();
-            from.ownership().begin_move(to, &next.slots);
+            let to = to.ownership().me().incarnation();
+            // A member that is not seen yet is there a moment later.
+            let _ = from.ownership().begin_move(to, &next.slots).await;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

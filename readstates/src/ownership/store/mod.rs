@@ -55,8 +55,12 @@ pub struct Presence {
     pub name: String,
     /// The process.
     pub incarnation: Incarnation,
-    /// Where clients and other members reach it.
+    /// Where clients reach it.
     pub url: String,
+    /// The base URL of its port for other members. A process of a release before that port has none; so has one that
+    /// is alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<String>,
     /// Where its operator is answered, when others can get there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admin: Option<String>,
