@@ -31,7 +31,7 @@ pub mod load;
 pub mod lots;
 pub mod members_tls;
 pub mod metrics;
-mod mixed;
+pub mod mixed;
 pub mod ownership;
 pub mod rebalance;
 pub mod schema;

@@ -5,6 +5,7 @@
 mod common;
 
 use std::{
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,13 +16,17 @@ use readstates::{
     config::{Limits, ServeConfig},
     store::{MemoryStore, Store, StoreError, Stored},
 };
-use readstates_api::admin::StoreKind;
+use readstates_api::{
+    Id,
+    admin::StoreKind,
+    batch::{BatchEncoder, Record, RecordOperation},
+};
 use readstates_ring::Stamp;
 use reqwest::Method;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     sync::Semaphore,
 };
 
@@ -222,6 +227,10 @@ async fn one_connection_too_many_is_told_so_and_closed() {
         .send("GET /v1/users/1/read-states HTTP/1.1\r\nhost: a\r\n\r\n")
         .await;
     assert!(first.answer().await.contains("200 OK"));
+    // A request that goes on: nobody who is idle could give the place up.
+    first
+        .send(&format!("{ACK}content-length: 100\r\n\r\n"))
+        .await;
     let refused = Raw::connect(&member).await.rest().await;
     assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
     assert!(refused.contains("retry-after: 1\r\n"), "{refused}");
@@ -240,6 +249,97 @@ async fn one_connection_too_many_is_told_so_and_closed() {
         }
         assert!(started.elapsed() < PATIENCE, "the place is not free again");
     }
+}
+
+/// Asks once, on a new connection from this address.
+async fn asks_from(member: &Running, address: &str) -> String {
+    let mut raw = connected_from(member, address).await;
+    let request = b"GET /v1/users/1/summary HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    // It may be refused, and closed, before this is sent.
+    let _ = raw.0.write_all(request).await;
+    raw.rest().await
+}
+
+async fn connected_from(member: &Running, address: &str) -> Raw {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket
+        .bind(SocketAddr::new(address.parse().unwrap(), 0))
+        .unwrap();
+    Raw(socket.connect(member.server.http_address).await.unwrap())
+}
+
+#[tokio::test]
+async fn clients_that_connect_and_ask_nothing_keep_nobody_out() {
+    let member = limited(Limits {
+        max_connections: 3,
+        max_connections_per_source: Some(3),
+        idle_timeout: 10 * PATIENCE,
+        ..Limits::DEFAULT
+    })
+    .await;
+    let mut idle = Vec::new();
+    for _ in 0..3 {
+        idle.push(Raw::connect(&member).await);
+    }
+    // Once they have asked nothing for a while, whoever does is served.
+    let started = Instant::now();
+    while !asks_from(&member, "127.0.0.1").await.contains("200 OK") {
+        assert!(started.elapsed() < PATIENCE, "nobody gives a place up");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // All of them are still open at this end.
+    drop(idle);
+}
+
+#[tokio::test]
+async fn one_source_cannot_take_all_connections() {
+    let member = limited(Limits {
+        max_connections: 4,
+        ..Limits::DEFAULT
+    })
+    .await;
+    let mut busy = Vec::new();
+    for _ in 0..2 {
+        let mut raw = connected_from(&member, "127.0.0.2").await;
+        raw.send(&format!("{ACK}content-length: 100\r\n\r\n")).await;
+        busy.push(raw);
+    }
+    until_in_use(&member, "connections", |used| used == 2).await;
+    assert!(
+        asks_from(&member, "127.0.0.2")
+            .await
+            .starts_with("HTTP/1.1 503 ")
+    );
+    assert!(asks_from(&member, "127.0.0.1").await.contains("200 OK"));
+    drop(busy);
+}
+
+#[tokio::test]
+async fn the_work_on_a_batch_is_counted_before_it_is_done() {
+    let member = limited(Limits {
+        max_buffered_bytes: 1 << 20,
+        ..Limits::DEFAULT
+    })
+    .await;
+    let record = |user: u64| Record {
+        user: Id::new(user).unwrap(),
+        channel: Id::new(10).unwrap(),
+        message: Id::new(100).unwrap(),
+        operation: RecordOperation::Ack,
+    };
+    let send = async |records: u64| {
+        let mut frame = BatchEncoder::with_capacity(20_000);
+        (1..=records).for_each(|user| frame.push(&record(user)));
+        let headers = [("content-type", "application/vnd.readstates.batch")];
+        let body = frame.finish();
+        member
+            .send(Method::POST, "/v1/batch", &headers, Some(body))
+            .await
+    };
+    // 640 KiB, which fit, and 4 MiB of work, which does not.
+    send(20_000).await.refused(503, "overloaded");
+    assert_eq!(send(1000).await.status, 200);
+    until_in_use(&member, "buffered-bytes", |used| used == 0).await;
 }
 
 #[tokio::test]

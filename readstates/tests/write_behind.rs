@@ -6,7 +6,10 @@ mod common;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -14,13 +17,18 @@ use common::{
     engine::{CAPACITY, INTERVAL, World, ack, start},
     faulty::{FaultyStore, Mood},
 };
+use futures::future::{BoxFuture, FutureExt};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use readstates::{
-    block::{BlockRef, Outcome},
+    block::{BlockRef, EMPTY, Outcome, apply_all},
     cache::{Refused, Touch},
+    codec::Decoded,
     engine::NotDone,
     load::LoadError,
+    store::{Store, StoreError, Stored},
 };
+use readstates_api::admin::StoreKind;
+use readstates_ring::Stamp;
 use tokio::time::{Instant, sleep};
 
 const TICK: Duration = Duration::from_millis(100);
@@ -30,6 +38,71 @@ async fn warm(world: &World, users: u64) {
     for outcome in world.engine.change_many(&operations, Touch::Online).await {
         outcome.unwrap();
     }
+}
+
+/// A store that takes long to write, and counts the bytes that it is writing.
+#[derive(Debug, Default)]
+struct SlowStore {
+    under_way: AtomicUsize,
+    most: AtomicUsize,
+    saves: AtomicUsize,
+}
+
+impl Store for SlowStore {
+    fn kind(&self) -> StoreKind {
+        StoreKind::Memory
+    }
+
+    fn load(&self, _: u64) -> BoxFuture<'_, Result<Option<Stored>, StoreError>> {
+        async { Ok(None) }.boxed()
+    }
+
+    fn save(&self, _: u64, bytes: Vec<u8>, _: Stamp) -> BoxFuture<'_, Result<(), StoreError>> {
+        let work = async move {
+            let size = bytes.len();
+            let under_way = self.under_way.fetch_add(size, Ordering::SeqCst) + size;
+            self.most.fetch_max(under_way, Ordering::SeqCst);
+            sleep(Duration::from_secs(2)).await;
+            self.under_way.fetch_sub(size, Ordering::SeqCst);
+            self.saves.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        };
+        work.boxed()
+    }
+
+    fn shards(&self) -> usize {
+        16
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async { Ok(()) }.boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_of_large_users_are_bounded_in_bytes_too() {
+    const USERS: u64 = 60;
+    let store = Arc::new(SlowStore::default());
+    let world = start(store.clone(), 20 * CAPACITY);
+    let acks: Vec<_> = (1..=99_000).map(|channel| ack(channel, 1)).collect();
+    let mut block = EMPTY.to_vec();
+    apply_all(&mut block, &acks, 1, |_| ()).unwrap();
+    for user in 1..=USERS {
+        let block = BlockRef::trusted(&block);
+        let loaded = (Decoded { block, writer: 1 }, Stamp::from_database(1));
+        world.engine.cache().insert(user, Some(loaded));
+        world.one(user, ack(1, 2), Touch::Online).await.unwrap();
+    }
+    let flushed = world.engine.flush_all().await;
+    assert_eq!((flushed.written, flushed.failed), (USERS, 0));
+    let most = store.most.load(Ordering::SeqCst);
+    println!("{most} bytes under way at most");
+    assert!(
+        most <= (64 << 20) + block.len() + 1024,
+        "{most} bytes were under way"
+    );
+    assert!(most > 10 * block.len(), "several at once");
+    world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,8 @@
 use super::{
     BlockRef, Counted, Room, State,
     layout::{
-        self, DELETION, ENTRY, HEADER, OLDER_ERAS, ROW, Shape, meta_of, put_row, put_word, word,
+        self, DELETION, ENTRY, HEADER, Meta, OLDER_ERAS, ROW, Shape, meta_of, put_row, put_word,
+        word,
     },
     since::{self, REMEMBERED_DELETIONS},
     view::Eras,
@@ -110,6 +111,28 @@ pub(super) fn insert(room: &mut impl Room, place: usize, channel: u64) {
     room.bytes_mut()[at..at + ROW].fill(0);
     reshape(room, |shape| shape.states += 1);
     revive(room, channel);
+}
+
+/// Makes many states without a message, each with the place that it would have in the block as it is,
+/// in the order of their channels.
+pub(super) fn insert_all(room: &mut impl Room, places: &[(usize, u64)], meta: Meta) {
+    let before = |place: usize| places.partition_point(|&(at, _)| at <= place);
+    wide::move_places(room.bytes_mut(), 0, |place| place + before(place));
+    let shape = Shape::of(room.bytes());
+    let end = shape.older_eras_at();
+    splice(room, end, 0, ROW * places.len());
+    reshape(room, |shape| shape.states += places.len());
+    let rows = layout::rows_mut(room.bytes_mut());
+    // From the back, so that what is moved leaves room for what is before it.
+    let mut end = shape.states;
+    for (index, &(place, channel)) in places.iter().enumerate().rev() {
+        rows.copy_within(place..end, place + index + 1);
+        put_row(&mut rows[place + index], channel, 0, meta);
+        end = place;
+    }
+    for &(_, channel) in places {
+        revive(room, channel);
+    }
 }
 
 /// Takes a state away.

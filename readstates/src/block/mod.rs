@@ -33,6 +33,7 @@
 //! take-overs, which is 25.2 and 26.8 per state. Four eras rather than the sixteen that four bits
 //! would tell apart, because those would take 6 bytes per state of such a user in the end.
 
+mod bulk;
 mod counted;
 mod edit;
 pub(crate) mod layout;
@@ -45,6 +46,7 @@ mod tests;
 pub(crate) mod view;
 pub(crate) mod wide;
 
+pub use bulk::apply_all;
 pub use counted::{Counted, Mention, REMEMBERED_MENTIONS};
 pub use operation::{Operation, Outcome, TooManyReadStates, Visit, apply};
 pub use since::{Gap, History, REMEMBERED_DELETIONS, Since};

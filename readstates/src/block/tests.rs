@@ -211,6 +211,78 @@ proptest! {
     }
 }
 
+/// Counts the bytes that are moved to make room.
+struct Counting {
+    block: Vec<u8>,
+    moved: usize,
+}
+
+impl Room for Counting {
+    fn bytes(&self) -> &[u8] {
+        &self.block
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.block
+    }
+
+    fn resize(&mut self, length: usize) {
+        // Each growth is followed by a move of what is behind the new bytes.
+        self.moved += self.block.len();
+        self.block.resize(length, 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn acks_that_come_together_mean_what_they_mean_one_by_one(
+        past in steps(60),
+        acks in proptest::collection::vec((1_u64..60, 0_u64..9), 0..80),
+        started in 0_u64..1 << 51,
+    ) {
+        let mut pair = Pair::new();
+        for step in &past {
+            pair.step(step)?;
+        }
+        let ack = |&(channel, message): &(u64, u64)| Operation::Ack {
+            channel, message, visit: Visit::default(),
+        };
+        let acks: Vec<Operation> = acks.iter().map(ack).collect();
+        let (mut one_by_one, mut together) = (pair.block.clone(), pair.block);
+        let mut told = Vec::new();
+        apply_all(&mut together, &acks, started, |outcome| told.push(outcome)).unwrap();
+        let outcomes: Vec<Outcome> = acks
+            .iter()
+            .map(|ack| apply(&mut one_by_one, ack, started).unwrap())
+            .collect();
+        prop_assert_eq!(outcomes, told);
+        prop_assert_eq!(one_by_one, together);
+    }
+}
+
+#[test]
+fn a_thousand_new_channels_move_a_large_block_twice_and_not_a_thousand_times() {
+    let ack = |channel| Operation::Ack {
+        channel,
+        message: 1,
+        visit: Visit::default(),
+    };
+    let mut room = Counting {
+        block: EMPTY.to_vec(),
+        moved: 0,
+    };
+    let large: Vec<Operation> = (1..=20_000).map(|channel| ack(2 * channel)).collect();
+    apply_all(&mut room, &large, 0, |_| ()).unwrap();
+    let length = room.block.len();
+    room.moved = 0;
+    let new: Vec<Operation> = (1..=1000).map(|channel| ack(40 * channel + 1)).collect();
+    apply_all(&mut room, &new, 0, |_| ()).unwrap();
+    assert_eq!(view(&room.block).len(), 21_000);
+    assert!(room.moved < 3 * length, "{} bytes moved", room.moved);
+}
+
 #[test]
 fn an_ack_amidst_the_remembered_mentions_leaves_the_exact_count() {
     let mut block = EMPTY.to_vec();

@@ -22,13 +22,21 @@ const WHILE_CLOSED: Duration = Duration::from_secs(1);
 /// Bytes packed under one hold of the lock, but for the last block: a fraction of a millisecond.
 const MOST_PACKED: usize = 1 << 20;
 
+/// How much may be begun.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    pub(super) flights: usize,
+    /// But for the last block.
+    pub(super) bytes: usize,
+}
+
 impl Stripe {
-    /// Takes up to `most` users off whose time comes before `now + ahead`.
+    /// Takes users off, as far as there is room, whose time comes before `now + ahead`.
     pub(super) fn begin_flushes(
         &mut self,
         now: Instant,
         ahead: Duration,
-        most: usize,
+        room: Room,
         shared: &Shared,
         flights: &mut Vec<Flight>,
     ) {
@@ -36,7 +44,7 @@ impl Stripe {
         let until = now.after(ahead);
         let mut packed = 0;
         let mut resting = Vec::new();
-        for _ in 0..most {
+        for _ in 0..room.flights {
             let Some((due, user)) = self.dirty.next_due(until) else {
                 break;
             };
@@ -65,7 +73,7 @@ impl Stripe {
             };
             packed += flight.bytes.len();
             flights.push(flight);
-            if packed > MOST_PACKED {
+            if packed > MOST_PACKED || packed >= room.bytes {
                 break;
             }
         }

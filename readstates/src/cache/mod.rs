@@ -65,6 +65,7 @@ use std::{
 pub use accounts::BYTES_PER_STATE;
 use accounts::Shared;
 pub use evict::Shrink;
+use flights::Room;
 pub use handoff::{Exported, PARTS};
 pub use landed::Landed;
 use lock::Lock;
@@ -316,10 +317,21 @@ impl Cache {
     /// Takes up to `most` users whose time to be written has come; under pressure those whose time
     /// comes next. Each is in flight until [`Cache::written`] or [`Cache::failed`].
     pub fn begin_flushes(&self, now: Instant, most: usize) -> Vec<Flight> {
+        self.begin_flushes_within(now, most, usize::MAX)
+    }
+
+    /// As [`Cache::begin_flushes`], but begins none once those of this call have `most_bytes`.
+    pub fn begin_flushes_within(
+        &self,
+        now: Instant,
+        most: usize,
+        most_bytes: usize,
+    ) -> Vec<Flight> {
         let mut flights = Vec::new();
+        let mut bytes_left = most_bytes;
         let start = self.next_to_flush.fetch_add(1, Ordering::Relaxed) % STRIPES;
         for offset in 0..STRIPES {
-            if flights.len() >= most {
+            if flights.len() >= most || bytes_left == 0 {
                 break;
             }
             // Far beyond any interval, so that a user who waits after a failure goes on waiting.
@@ -329,7 +341,14 @@ impl Cache {
                 Duration::ZERO
             };
             let mut stripe = self.stripes[(start + offset) % STRIPES].lock();
-            stripe.begin_flushes(now, ahead, most - flights.len(), &self.shared, &mut flights);
+            let before = flights.len();
+            let room = Room {
+                flights: most - before,
+                bytes: bytes_left,
+            };
+            stripe.begin_flushes(now, ahead, room, &self.shared, &mut flights);
+            let begun = bytes_of(&flights[before..]);
+            bytes_left = bytes_left.saturating_sub(begun);
         }
         flights
     }
@@ -404,6 +423,11 @@ impl Cache {
     pub fn dirty_users(&self) -> u64 {
         self.shared.dirty_users.load(Ordering::Relaxed)
     }
+}
+
+/// Bytes of the blocks of flights.
+pub(crate) fn bytes_of(flights: &[Flight]) -> usize {
+    flights.iter().map(|flight| flight.bytes.len()).sum()
 }
 
 /// A duration within a tenth of `interval`, the same for the same user: spreads the writes of users

@@ -202,10 +202,9 @@ impl Stripe {
     ) -> Result<(Outcomes, Place, bool), Refused> {
         let mut outcomes = Outcomes::of(operations.len());
         let mut seat = self.seat(place);
-        for operation in operations {
-            // `admit` has seen that there is room for all of them.
-            outcomes.push(block::apply(&mut seat, operation, first_version)?);
-        }
+        // `admit` has seen that there is room for all of them.
+        let tell = |outcome| outcomes.push(outcome);
+        block::apply_all(&mut seat, operations, first_version, tell)?;
         // Also "was known before" rests on a block that another owner's late write could still
         // replace: it is written again, under our own epoch.
         let changed = outcomes.as_slice().contains(&Outcome::Applied)

@@ -5,8 +5,8 @@
 //! (one in thousands) that another user's block is read on the way.
 //!
 //! ```text
-//! hash of the user   0 ──── 6 ──── 12 ─────────────────────── 40 ───── 54 ── 64
-//!                    stripe  table   tag, whose top is the home          slot
+//! keyed hash         0 ──── 6 ──── 12 ─────────────────────── 40 ──────────── 64
+//!                    stripe  table   tag, whose top is the home
 //! record             place 32 │ heat 2 │ stage 2 │ tag 28
 //! ```
 //!
@@ -14,9 +14,10 @@
 //! grow smoothly, never lie half empty, and one growth copies few records (240 with a million users
 //! in the cache, 24,000 with a hundred million). The clock hand walks the buckets themselves.
 
-use readstates_ring::{SLOTS, slot::mix64};
+use readstates_ring::Slot;
 
 use super::slab::Place;
+use crate::mixed;
 
 /// Stripes of a cache: enough that two requests rarely meet on one. A power of two.
 pub(super) const STRIPES: usize = 64;
@@ -30,37 +31,43 @@ const TAG_BITS: u32 = 28;
 /// The most a user's heat can be: how many passes of the clock hand it survives untouched.
 pub(super) const MOST_HEAT: u8 = 3;
 
-/// Where a user belongs.
+/// Where a user belongs: in memory by a hash that nobody outside knows (see [`mixed`]), in the ring by
+/// the public one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Hash(u64);
+pub(super) struct Hash {
+    keyed: u64,
+    user: u64,
+}
 
 impl Hash {
-    /// The top bits of this hash are the slot, which all users of a small ring may share; they are
-    /// not used here.
+    #[inline]
     pub(super) fn of(user: u64) -> Self {
-        Self(mix64(user))
+        Self {
+            keyed: mixed::keyed(user),
+            user,
+        }
     }
 
     pub(super) fn stripe(self) -> usize {
-        self.0 as usize % STRIPES
+        self.keyed as usize % STRIPES
     }
 
     /// The number of the user's slot.
     pub(super) fn slot(self) -> usize {
-        (self.0 >> (64 - SLOTS.trailing_zeros())) as usize
+        usize::from(Slot::of_user(self.user).number())
     }
 
     pub(super) fn table(self) -> usize {
-        (self.0 >> STRIPE_BITS) as usize % TABLES
+        (self.keyed >> STRIPE_BITS) as usize % TABLES
     }
 
     /// Bits that choose neither the stripe nor the table.
     pub(super) fn in_table(self) -> u32 {
-        (self.0 >> (STRIPE_BITS + TABLE_BITS)) as u32
+        (self.keyed >> (STRIPE_BITS + TABLE_BITS)) as u32
     }
 
     fn tag(self) -> u64 {
-        self.0 >> (STRIPE_BITS + TABLE_BITS) & ((1 << TAG_BITS) - 1)
+        self.keyed >> (STRIPE_BITS + TABLE_BITS) & ((1 << TAG_BITS) - 1)
     }
 }
 
@@ -335,4 +342,74 @@ impl Table {
 /// The bucket where the search for a tag begins.
 fn home(tag: u64, buckets: usize) -> usize {
     ((tag * buckets as u64) >> TAG_BITS) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many records a search for a hash looks at, until it is there or is known not to be.
+    fn probes(tables: &Tables, hash: Hash, place: Place) -> usize {
+        let looked = std::cell::Cell::new(0);
+        let table = &tables.tables[hash.table()];
+        let buckets = table.records.len();
+        let found = table.find(hash.tag(), |at| {
+            looked.set(looked.get() + 1);
+            at == place
+        });
+        let found = found.expect("whoever was inserted is found");
+        let distance = (found + buckets - home(hash.tag(), buckets)) % buckets;
+        distance + 1 + looked.get()
+    }
+
+    /// Undoes `value ^ value >> by`.
+    fn unshift(value: u64, by: u32) -> u64 {
+        (0..64 / by).fold(value, |out, _| value ^ out >> by)
+    }
+
+    /// The inverse of an odd number, by Newton's method: each step doubles the bits that are right.
+    fn inverse(odd: u64) -> u64 {
+        (0..6).fold(odd, |inverse, _| {
+            inverse.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(inverse)))
+        })
+    }
+
+    /// The user with this public hash.
+    fn user_of(public: u64) -> u64 {
+        let value = unshift(public, 31).wrapping_mul(inverse(0x94d0_49bb_1331_11eb));
+        let value = unshift(value, 27).wrapping_mul(inverse(0xbf58_476d_1ce4_e5b9));
+        unshift(value, 30)
+    }
+
+    #[test]
+    fn users_chosen_by_the_public_hash_are_found_as_soon_as_any_others() {
+        const USERS: u64 = 40_000;
+        const LOW: u64 = 0x12_3456_789a;
+        let chosen: Vec<u64> = (1..=USERS).map(|user| user_of(user << 40 | LOW)).collect();
+        let low = |&user: &u64| readstates_ring::slot::mix64(user) & 0xff_ffff_ffff;
+        assert!(
+            chosen.iter().map(low).all(|low| low == LOW),
+            "they are chosen"
+        );
+        // By stripe, as a cache has them.
+        let mut stripes: Vec<Tables> = (0..STRIPES).map(|_| Tables::default()).collect();
+        for (place, &user) in (0..).map(Place).zip(&chosen) {
+            let hash = Hash::of(user);
+            stripes[hash.stripe()].insert(hash, place);
+        }
+        let all = (0..).map(Place).zip(&chosen).map(|(place, &user)| {
+            let hash = Hash::of(user);
+            probes(&stripes[hash.stripe()], hash, place)
+        });
+        let (sum, most) = all.fold((0, 0), |(sum, most), probes| {
+            (sum + probes, most.max(probes))
+        });
+        // By the public hash it would be 20,000 on average. Tables are at most seven eighths full.
+        assert!(
+            sum < 20 * chosen.len(),
+            "{sum} probes for {} users",
+            chosen.len()
+        );
+        assert!(most < 400, "{most} probes for one user");
+    }
 }

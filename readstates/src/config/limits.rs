@@ -8,10 +8,18 @@ use clap::Args;
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct Limits {
-    /// Connections of clients open at once. One more is answered with 503 and closed.
+    /// Connections of clients open at once. For one more, the one that waits for a request for longest
+    /// is closed; where none does, the new one is answered with 503.
     #[arg(long, env = "READSTATES_MAX_CONNECTIONS", value_name = "N",
           default_value_t = Self::DEFAULT.max_connections, value_parser = at_least_one)]
     pub max_connections: usize,
+
+    /// Connections from one source open at once: one address of IPv4, one /64 network of IPv6. What is over
+    /// it is treated as above, among the connections of the source. Half of --max-connections when not
+    /// given: clients behind one proxy or NAT have that many, and leave as many to others.
+    #[arg(long, env = "READSTATES_MAX_CONNECTIONS_PER_SOURCE", value_name = "N",
+          value_parser = at_least_one)]
+    pub max_connections_per_source: Option<usize>,
 
     /// Reads handled at once. Those of cached users take microseconds; the others wait for the
     /// database.
@@ -89,6 +97,7 @@ impl Limits {
     /// What holds when nothing is said.
     pub const DEFAULT: Self = Self {
         max_connections: 16_384,
+        max_connections_per_source: None,
         max_reads: 4096,
         max_changes: 4096,
         max_batches: 256,
@@ -103,6 +112,13 @@ impl Limits {
         body_timeout: Duration::from_secs(30),
         answer_timeout: Duration::from_secs(30),
     };
+
+    /// Connections from one source open at once.
+    #[must_use]
+    pub fn per_source(&self) -> usize {
+        let half = self.max_connections.div_ceil(2);
+        self.max_connections_per_source.unwrap_or(half)
+    }
 }
 
 impl Default for Limits {

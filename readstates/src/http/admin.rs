@@ -1,5 +1,6 @@
 //! What the operator reads and asks of this member.
 
+use bytes::Bytes;
 use readstates_api::{
     Problem, ProblemType,
     admin::{
@@ -11,6 +12,7 @@ use readstates_ring::{Epoch, Slot};
 
 use super::{
     App, handoff,
+    problem::Refusal,
     reply::{self, Answer},
 };
 use crate::members_tls::MembersTls;
@@ -18,11 +20,17 @@ use crate::members_tls::MembersTls;
 /// How the member stands
 #[utoipa::path(get, path = "/admin/v1/status", tag = "admin",
     responses((status = 200, body = MemberStatus, description = "How the member stands")))]
-pub(super) fn status(app: &App) -> Answer {
+pub(super) async fn status(app: &App) -> Answer {
+    let page = app.status_page.get(|| page(app).map(Bytes::from));
+    let page = page.await.map_err(Refusal::unwritable)?;
+    Ok(reply::shared_json(page))
+}
+
+fn page(app: &App) -> serde_json::Result<Vec<u8>> {
     let cache = app.engine.cache();
     let totals = cache.totals();
     let store = app.health.store();
-    reply::value(&MemberStatus {
+    serde_json::to_vec(&MemberStatus {
         member: app.ownership.me().name().to_owned(),
         incarnation: app.ownership.me().incarnation().to_string(),
         ring_number: app.ownership.routes().number(),

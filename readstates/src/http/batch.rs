@@ -13,8 +13,8 @@ use hyper::body::Incoming;
 use readstates_api::{
     Problem, ProblemType,
     batch::{
-        self, BatchEncoder, BatchRequest, MEDIA_TYPE, RawRecord, Record, RecordOperation,
-        RecordOutcome,
+        self, BatchEncoder, BatchRequest, MEDIA_TYPE, RECORD_BYTES, RawRecord, Record,
+        RecordOperation, RecordOutcome,
     },
 };
 
@@ -57,11 +57,13 @@ use crate::{
 pub(super) async fn batch(app: &App, parts: &Parts, content: Incoming) -> Answer {
     body::require(&parts.headers, MEDIA_TYPE)?;
     app.gates.look(Class::Batches)?;
-    let body = body::read(&app.gates, content).await?;
+    let mut body = body::read(&app.gates, content).await?;
     let _permit = app.gates.enter(Class::Batches)?;
     let _from = app
         .gates
         .enter_from(&app.ownership.routes(), &parts.headers)?;
+    let records = body.bytes.len() / RECORD_BYTES;
+    body.count_work(&app.gates, records * WORK_BYTES)?;
     let request = BatchRequest::parse(&body.bytes)
         .map_err(|error| Problem::new(ProblemType::MalformedBody, error.to_string()))?;
     let outcomes = apply(app, parts, request).await?;
@@ -73,6 +75,15 @@ pub(super) async fn batch(app: &App, parts: &Parts, content: Incoming) -> Answer
 
 /// A record that makes sense, and its place in the request.
 type Placed = (usize, Record);
+
+/// What the work on one record takes at most: itself as it waits and among those of its owner (there with
+/// the room of a list that has grown), its operation, where it comes among those of its stripe, and
+/// what became of it.
+const WORK_BYTES: usize = 3 * size_of::<(u64, Placed)>()
+    + size_of::<(u64, Operation)>()
+    + size_of::<u32>()
+    + size_of::<Result<Outcome, NotDone>>()
+    + size_of::<RecordOutcome>();
 
 async fn apply(
     app: &App,

@@ -28,7 +28,30 @@ pub(super) fn id(what: &str, text: &str) -> Result<Id, Refusal> {
 #[derive(Debug)]
 pub(super) struct Arrived {
     pub(super) bytes: Bytes,
-    _permit: Option<Permit<Arc<Limit>>>,
+    permit: Option<Permit<Arc<Limit>>>,
+}
+
+impl Arrived {
+    /// Counts what the work on it will take besides, before any of that is allocated, until this is
+    /// dropped.
+    pub(super) fn count_work(&mut self, gates: &Gates, bytes: usize) -> Result<(), Refusal> {
+        if bytes <= SMALL_BYTES {
+            return Ok(());
+        }
+        let counted = match &mut self.permit {
+            Some(permit) => permit.grow(bytes),
+            None => {
+                self.permit = Permit::take(Arc::clone(&gates.buffered), bytes);
+                self.permit.is_some()
+            }
+        };
+        counted.then_some(()).ok_or_else(no_memory)
+    }
+
+    /// Forgets the bytes, and keeps what is counted.
+    pub(super) fn done_with_bytes(&mut self) {
+        self.bytes = Bytes::new();
+    }
 }
 
 /// Reads a body, as long as it is not too long, not too slow, and there is memory for it.
@@ -149,7 +172,7 @@ impl<'a> Share<'a> {
     fn hold(self, bytes: Bytes) -> Arrived {
         Arrived {
             bytes,
-            _permit: self.permit,
+            permit: self.permit,
         }
     }
 }

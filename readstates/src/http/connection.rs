@@ -66,7 +66,8 @@ impl Phase {
         self.idle_since.store(since + 1, Ordering::Relaxed);
     }
 
-    fn idle_since(&self) -> Option<Instant> {
+    /// Since when the connection waits for a request, if it does.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
         match self.idle_since.load(Ordering::Relaxed) {
             BUSY => None,
             since => Some(self.began + Duration::from_nanos(since - 1)),

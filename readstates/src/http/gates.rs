@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 use http::HeaderMap;
 use readstates_api::{Problem, ProblemType};
 
-use super::{FORWARDED, crowd::Crowd, problem::Refusal, route::Class};
+use super::{FORWARDED, connections::Connections, crowd::Crowd, problem::Refusal, route::Class};
 use crate::{
     config::Limits,
     limit::{Limit, Permit},
@@ -22,7 +22,7 @@ const MOST_WATCHERS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Gates {
     pub(crate) limits: Limits,
-    pub(crate) connections: Arc<Limit>,
+    pub(super) connections: Arc<Connections>,
     pub(crate) member_connections: Arc<Limit>,
     pub(crate) admin_connections: Arc<Limit>,
     pub(super) watchers: Arc<Crowd>,
@@ -57,7 +57,7 @@ impl Deref for From<'_> {
 impl Gates {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
-            connections: Arc::new(Limit::new(limits.max_connections)),
+            connections: Connections::new(limits.max_connections, limits.per_source()),
             // A forwarded request takes one, and those are bounded by member.
             member_connections: Arc::new(Limit::new(limits.max_connections)),
             admin_connections: Arc::new(Limit::new(MOST_ADMINS)),
@@ -139,7 +139,7 @@ impl Gates {
             from_strangers,
         } = self;
         let own = [
-            ("connections", &**connections),
+            ("connections", &*connections.limit),
             ("member-connections", member_connections),
             ("admin-connections", admin_connections),
             ("buffered-bytes", buffered),
@@ -187,6 +187,7 @@ impl Gates {
                 |limit| limit.refused() as f64,
             ),
         ];
+        connections.write(text);
         for (family, help, kind, value) in families {
             text.family(family, help, kind);
             for (name, limit) in &all {

@@ -4,15 +4,30 @@
 
 use jiff::Timestamp;
 
-use crate::block::{BlockRef, Outcome, Since, State};
+use crate::block::{BlockRef, Outcome, REMEMBERED_DELETIONS, Since, State};
 
 /// A JSON text in the making.
 #[derive(Debug)]
 pub(super) struct Json(Vec<u8>);
 
-/// What one state takes, about, and what surrounds the states.
+/// What one state takes at most, with its comma, and what surrounds the states; a test holds them to it.
 const STATE_BYTES: usize = 224;
 const FRAME_BYTES: usize = 128;
+/// What one deleted channel takes at most.
+const DELETED_BYTES: usize = 24;
+
+/// What [`read_states`] takes at most when it shows so many states.
+pub(super) const fn most_bytes(states: usize) -> usize {
+    FRAME_BYTES + states * STATE_BYTES + REMEMBERED_DELETIONS * DELETED_BYTES
+}
+
+/// How many states [`read_states`] shows.
+pub(super) fn shown(block: BlockRef<'_>, since: Option<u64>) -> usize {
+    match since.map(|version| block.since(version)) {
+        Some(Since::Changes { states, .. }) => states.count(),
+        Some(Since::Everything(_)) | None => block.len(),
+    }
+}
 
 impl Json {
     fn with_room(bytes: usize) -> Self {
@@ -94,18 +109,18 @@ pub(super) fn read_state(state: &State) -> Vec<u8> {
     json.0
 }
 
-/// All read states, or those that changed since a version where that can be told.
-pub(super) fn read_states(user: u64, block: BlockRef<'_>, since: Option<u64>) -> Vec<u8> {
+/// All read states, or those that changed since a version where that can be told: `shown` of them.
+pub(super) fn read_states(
+    user: u64,
+    block: BlockRef<'_>,
+    since: Option<u64>,
+    shown: usize,
+) -> Vec<u8> {
     let answer = match since {
         Some(version) => block.since(version),
         None => Since::Everything(block.states()),
     };
-    let states = match answer {
-        Since::Everything(_) => block.len(),
-        // How many changed is not known before they are looked for; mostly it is a few.
-        Since::Changes { .. } => block.len().min(4),
-    };
-    let mut json = Json::with_room(FRAME_BYTES + states * STATE_BYTES);
+    let mut json = Json::with_room(FRAME_BYTES + shown * STATE_BYTES);
     json.raw("{\"user_id\":").id(user);
     json.raw(",\"version\":").id(block.version());
     match answer {
@@ -232,6 +247,43 @@ mod tests {
         let text = std::str::from_utf8(json).unwrap();
         assert_eq!(serde_json::to_string(&value).unwrap(), text);
         value
+    }
+
+    fn read_states(user: u64, block: BlockRef<'_>, since: Option<u64>) -> Vec<u8> {
+        super::read_states(user, block, since, shown(block, since))
+    }
+
+    #[test]
+    fn no_answer_is_longer_than_it_may_be() {
+        let of = |version: u64| State {
+            channel: u64::MAX,
+            last_message: u64::MAX,
+            mention_count: u32::MAX,
+            flags: u32::MAX,
+            last_viewed: u16::MAX,
+            last_pin_millis: 253_402_207_200_999,
+            version,
+        };
+        assert!(read_state(&of(u64::MAX)).len() < STATE_BYTES);
+        let frame = "{\"user_id\":\"\",\"version\":\"\",\"partial\":false,\"read_states\":[],\"deleted\":[]}";
+        assert!(frame.len() + 2 * 20 <= FRAME_BYTES);
+        assert!(",\"\"".len() + 20 <= DELETED_BYTES);
+        // One after the other, with the newest deletions.
+        let channels = 1..=200_u64;
+        let acks = channels.map(|channel| Operation::Ack {
+            channel: u64::MAX - channel,
+            message: u64::MAX,
+            visit: Visit::default(),
+        });
+        let deletions = (1..=100).map(|channel| Operation::Delete {
+            channel: u64::MAX - channel,
+        });
+        let block = block(&acks.chain(deletions).collect::<Vec<_>>());
+        let block = BlockRef::trusted(&block);
+        for since in [None, Some(1), Some(150), Some(block.version())] {
+            let shown = shown(block, since);
+            assert!(read_states(u64::MAX, block, since).len() <= most_bytes(shown));
+        }
     }
 
     #[test]

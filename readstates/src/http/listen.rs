@@ -19,6 +19,7 @@ use super::{
     access::Peer,
     answer,
     connection::{Patient, Phase},
+    connections::Open,
     crowd::{Crowd, Place},
     route::Port,
 };
@@ -113,13 +114,18 @@ enum Admitted {
     Counted { _permit: Permit<Arc<Limit>> },
     /// It makes room when it is the oldest of too many.
     Crowded(Place),
+    /// It makes room when it waits for a request for longest.
+    Client(Open),
 }
 
 impl Admitted {
-    fn to(app: &App, port: Port) -> Option<Self> {
+    fn to(app: &App, port: Port, address: SocketAddr, phase: &Arc<Phase>) -> Option<Self> {
         let gates = &app.gates;
         let limit = match port {
-            Port::Api => &gates.connections,
+            Port::Api => {
+                let open = gates.connections.admit(address.ip(), phase)?;
+                return Some(Self::Client(open));
+            }
             Port::Members => &gates.member_connections,
             Port::Admin => &gates.admin_connections,
             // Nobody proves anything there, and probes must not be kept waiting.
@@ -134,6 +140,16 @@ impl Admitted {
         match self {
             Self::Counted { .. } => std::future::pending().await,
             Self::Crowded(place) => place.pushed_out().await,
+            Self::Client(open) => open.given_up().await,
+        }
+    }
+
+    /// Whether nothing is lost when a connection that makes room ends at once.
+    fn may_be_cut(&self, phase: &Phase) -> bool {
+        match self {
+            // A page that is half sent is asked for again.
+            Self::Counted { .. } | Self::Crowded(_) => true,
+            Self::Client(_) => phase.idle_since().is_some(),
         }
     }
 }
@@ -146,13 +162,15 @@ async fn connection(
     app: Arc<App>,
     closed: watch::Receiver<bool>,
 ) {
-    let Some(admitted) = Admitted::to(&app, port) else {
+    let phase = Phase::new();
+    let Some(admitted) = Admitted::to(&app, port, address, &phase) else {
         // As much as fits, which is all; whoever is refused is not waited for.
         let _ = socket.try_write(FULL);
         return;
     };
     hurry(&socket);
-    serve(socket, Peer::at(address), admitted, port, app, closed).await;
+    let peer = Peer::at(address);
+    serve(socket, peer, admitted, phase, port, app, closed).await;
 }
 
 /// A connection of a client over TLS.
@@ -163,7 +181,9 @@ async fn encrypted(
     app: Arc<App>,
     mut closed: watch::Receiver<bool>,
 ) {
-    let (Some(tls), Some(admitted)) = (app.tls.clone(), Admitted::to(&app, Port::Api)) else {
+    let phase = Phase::new();
+    let admitted = Admitted::to(&app, Port::Api, address, &phase);
+    let (Some(tls), Some(admitted)) = (app.tls.clone(), admitted) else {
         return;
     };
     hurry(&socket);
@@ -180,7 +200,7 @@ async fn encrypted(
                 address,
                 certificate,
             };
-            serve(socket, peer, admitted, Port::Api, app, closed).await;
+            serve(socket, peer, admitted, phase, Port::Api, app, closed).await;
         }
         None => tls.failed(),
     }
@@ -216,8 +236,9 @@ async fn proven(
             return;
         }
     };
-    if let Some(admitted) = Admitted::to(&app, port) {
-        serve(socket, peer, admitted, port, app, closed).await;
+    let phase = Phase::new();
+    if let Some(admitted) = Admitted::to(&app, port, peer.address, &phase) {
+        serve(socket, peer, admitted, phase, port, app, closed).await;
     }
 }
 
@@ -233,14 +254,15 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
     peer: Peer,
     mut admitted: Admitted,
+    phase: Arc<Phase>,
     port: Port,
     app: Arc<App>,
     mut closed: watch::Receiver<bool>,
 ) {
     let peer = Arc::new(peer);
-    let phase = Phase::new();
     let socket = Patient::new(socket, Arc::clone(&phase), &app.gates.limits);
     let max_header_bytes = app.gates.limits.max_header_bytes;
+    let idle = Arc::clone(&phase);
     let service = service_fn(move |request: Request<Incoming>| {
         phase.busy();
         let (app, peer, phase) = (Arc::clone(&app), Arc::clone(&peer), Arc::clone(&phase));
@@ -265,8 +287,14 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
-        // Nothing to undo: a page that is half sent is asked for again.
-        () = admitted.pushed_out() => return,
+        () = admitted.pushed_out() => {
+            if admitted.may_be_cut(&idle) {
+                return;
+            }
+            // A request came meanwhile: its answer is the last one.
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
     };
     if let Err(error) = ended {
         // Clients come and go as they like.

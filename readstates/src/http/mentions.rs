@@ -25,8 +25,17 @@ use super::{
 use crate::{
     block::{Operation, Outcome},
     cache::Touch,
+    engine::NotDone,
     forward::PART_TIMEOUT,
 };
+
+/// What the work on one user takes at most: itself, as it waits and among those of its owner (there with
+/// the room of a list that has grown), its operation and what became of it.
+const WORK_BYTES: usize = 2 * size_of::<Id>()
+    + 3 * size_of::<(u64, Id)>()
+    + size_of::<(u64, Operation)>()
+    + size_of::<Result<Outcome, NotDone>>()
+    + size_of::<FailedUser>();
 
 /// A message mentions users
 ///
@@ -40,13 +49,14 @@ use crate::{
 )]
 pub(super) async fn mention(app: &App, parts: &Parts, content: Incoming) -> Answer {
     app.gates.look(Class::Mentions)?;
-    let body = body::read(&app.gates, content).await?;
+    let mut body = body::read(&app.gates, content).await?;
     let _permit = app.gates.enter(Class::Mentions)?;
     let _from = app
         .gates
         .enter_from(&app.ownership.routes(), &parts.headers)?;
     let mention = checked(body::json(&parts.headers, &body.bytes)?)?;
-    drop(body);
+    body.count_work(&app.gates, mention.users.len() * WORK_BYTES)?;
+    body.done_with_bytes();
     let mut answer = MentionsAnswer::default();
     let mut left: Vec<(u64, Id)> = mention.users.iter().map(|&id| (id.get(), id)).collect();
     for _ in 0..fan_out::MOST_LOOKS {

@@ -13,6 +13,7 @@ mod admin;
 mod batch;
 mod body;
 mod connection;
+mod connections;
 mod crowd;
 mod deadline;
 mod fan_out;
@@ -23,11 +24,13 @@ mod listen;
 mod mentions;
 mod openapi;
 mod owner;
+mod pages;
 mod probes;
 mod problem;
 mod read_states;
 mod reply;
 mod route;
+mod snapshots;
 mod tls;
 
 use std::{sync::Arc, time::Instant};
@@ -40,12 +43,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, r
 use hyper::body::Incoming;
 pub(crate) use listen::{Entrance, listen};
 pub use openapi::document as openapi_document;
+use pages::Page;
 use problem::Refusal;
 use readstates_api::{Problem, ProblemType, headers};
 use reply::Answer;
 pub(crate) use reply::Body;
 use route::{Class, Resource};
 pub(crate) use route::{Operation, Port};
+use snapshots::Snapshots;
 pub(crate) use tls::ApiTls;
 pub use tls::{RELOAD_EVERY as TLS_RELOAD_EVERY, TlsFiles};
 use tokio::sync::watch;
@@ -72,6 +77,9 @@ pub struct App {
     access: Option<Arc<Access>>,
     /// TLS with clients; `None`: they speak plain HTTP.
     tls: Option<Arc<ApiTls>>,
+    snapshots: Arc<Snapshots>,
+    metrics_page: Page,
+    status_page: Page,
     /// True when the member stops listening.
     closed: watch::Receiver<bool>,
 }
@@ -88,8 +96,12 @@ impl App {
         limits: Limits,
         closed: watch::Receiver<bool>,
     ) -> Self {
+        let gates = Gates::new(limits);
         Self {
-            gates: Gates::new(limits),
+            snapshots: Snapshots::new(Arc::clone(&gates.buffered)),
+            metrics_page: Page::default(),
+            status_page: Page::default(),
+            gates,
             ownership,
             engine,
             forwarder,
@@ -264,9 +276,9 @@ async fn handle(
         Operation::Ring => Box::pin(probes::ring(app, parts)).await,
         Operation::Livez => Ok(probes::livez()),
         Operation::Readyz => Ok(probes::readyz(app)),
-        Operation::Metrics => Ok(probes::metrics(app)),
+        Operation::Metrics => Ok(Box::pin(probes::metrics(app)).await),
         Operation::Openapi => Ok(probes::openapi()),
-        Operation::AdminStatus => admin::status(app),
+        Operation::AdminStatus => Box::pin(admin::status(app)).await,
         Operation::AdminFlush => Box::pin(admin::flush(app)).await,
         Operation::AdminSetCapacity => {
             let body = body::read(&app.gates, body).await?;

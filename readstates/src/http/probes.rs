@@ -1,12 +1,14 @@
 //! What others ask about this member: is it alive, is it ready, its metrics, its ring, its API.
 
-use std::time::Duration;
+use std::{convert::Infallible, sync::LazyLock, time::Duration};
 
+use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use readstates_api::RingDocument;
 
 use super::{
     App, body, openapi,
+    problem::Refusal,
     reply::{self, Answer, Body},
     route::Class,
     tls,
@@ -47,7 +49,16 @@ pub(super) fn readyz(app: &App) -> Response<Body> {
 /// Metrics for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "probes",
     responses((status = 200, body = String, description = "Prometheus text")))]
-pub(super) fn metrics(app: &App) -> Response<Body> {
+pub(super) async fn metrics(app: &App) -> Response<Body> {
+    let page = app
+        .metrics_page
+        .get(|| Ok::<_, Infallible>(page(app).into()));
+    let page = page.await.unwrap_or_else(|never| match never {});
+    let prometheus = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    reply::shared(prometheus, page)
+}
+
+fn page(app: &App) -> String {
     let mut text = Text::default();
     let (totals, capacity) = (app.engine.totals(), app.engine.cache().capacity());
     let healthy = app.health.store().is_ok();
@@ -63,8 +74,7 @@ pub(super) fn metrics(app: &App) -> Response<Body> {
     app.gates.write(&mut text, &app.ownership.routes());
     access::write(app.access.as_deref(), &mut text);
     tls::write(app.tls.as_deref(), &mut text);
-    let prometheus = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    reply::typed(prometheus, text.finish().into())
+    text.finish()
 }
 
 /// The ring: who owns which slot
@@ -93,7 +103,7 @@ pub(super) async fn ring(app: &App, parts: &Parts) -> Answer {
     let mut response = if known {
         reply::empty(StatusCode::NOT_MODIFIED)
     } else {
-        reply::value(&routes.document())?
+        reply::shared_json(routes.json().map_err(Refusal::unwritable)?)
     };
     if let Ok(etag) = HeaderValue::from_str(&etag) {
         response.headers_mut().insert(header::ETAG, etag);
@@ -116,5 +126,7 @@ async fn next_ring(app: &App, older: impl Fn(u64) -> bool) {
 
 /// The OpenAPI document of this API.
 pub(super) fn openapi() -> Response<Body> {
-    reply::json(openapi::document().into())
+    // It is the same for as long as the process runs.
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| openapi::document().into());
+    reply::shared_json(DOCUMENT.clone())
 }

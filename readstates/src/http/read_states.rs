@@ -1,5 +1,7 @@
 //! What is done to and read from one user's read states.
 
+use std::sync::Arc;
+
 use http::{HeaderValue, StatusCode, header, request::Parts};
 use readstates_api::{
     AckAnswer, AckBulkAnswer, AckBulkRequest, AckRequest, DeleteAnswer, Id, MAX_BULK_ITEMS,
@@ -14,20 +16,28 @@ use super::{
     owner::Target,
     problem::Refusal,
     reply::{self, Answer},
+    snapshots::Snapshot,
 };
 use crate::{
     block::{BlockRef, Operation, Outcome, Visit},
     cache::Touch,
 };
 
-/// While a block is shown, others who hash near it wait for a lock: of more states than this, a tenth
-/// of a millisecond, the bytes are copied and written out after.
-const MOST_STATES_AT_ONCE: usize = 1000;
+/// An answer of so many states is small ([`body::SMALL_BYTES`]) and written while the block is shown. Of
+/// what is larger, readers share a snapshot, and it is written after: while a block is shown, others
+/// who hash near it wait for a lock.
+const FEW_STATES: usize = 64;
+const _: () = assert!(json::most_bytes(FEW_STATES) <= body::SMALL_BYTES);
+/// Of at most so many states those that changed are counted while the block is shown: some
+/// microseconds.
+const FEW_TO_COUNT: usize = 1000;
 
 /// A block as it was when it was asked for.
 enum Shown {
     Json(Vec<u8>),
-    Block(Vec<u8>),
+    Large(Arc<Snapshot>),
+    /// There is no memory for a snapshot.
+    Refused,
 }
 
 /// A request about a user of this member.
@@ -105,11 +115,17 @@ async fn list(app: &App, asked: &Asked<'_>) -> Answer {
     let since = asked.target.since;
     let known = KnownTags::of(&asked.parts.headers);
     // A user who is being loaded is shown later, and elsewhere: a view takes along what it needs.
+    let snapshots = Arc::clone(&app.snapshots);
     let view = move |block: BlockRef<'_>| {
         let etag = format!("\"{}\"", block.version());
-        let show = |block: BlockRef<'_>| match block.len() > MOST_STATES_AT_ONCE {
-            true => Shown::Block(block.bytes().to_vec()),
-            false => Shown::Json(json::read_states(user, block, since)),
+        let show = |block: BlockRef<'_>| {
+            let counted = since.filter(|_| block.len() <= FEW_TO_COUNT);
+            let states = json::shown(block, counted);
+            if states <= FEW_STATES {
+                return Shown::Json(json::read_states(user, block, since, states));
+            }
+            let snapshot = snapshots.of(user, block);
+            snapshot.map_or(Shown::Refused, Shown::Large)
         };
         let shown = (!known.have(&etag)).then(|| show(block));
         (etag, shown)
@@ -117,9 +133,8 @@ async fn list(app: &App, asked: &Asked<'_>) -> Answer {
     let (etag, states) = app.engine.read(user, view).await?;
     let mut response = match states {
         Some(Shown::Json(json)) => reply::json(json),
-        Some(Shown::Block(bytes)) => {
-            reply::json(json::read_states(user, BlockRef::trusted(&bytes), since))
-        }
+        Some(Shown::Large(snapshot)) => reply::shared_json(snapshot.json(since).await?),
+        Some(Shown::Refused) => return Err(body::no_memory()),
         None => reply::empty(StatusCode::NOT_MODIFIED),
     };
     if let Ok(etag) = HeaderValue::try_from(etag) {

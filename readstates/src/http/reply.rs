@@ -19,6 +19,8 @@ pub(super) type Answer = Result<Response<Body>, Refusal>;
 pub(crate) enum Body {
     /// All of it; `None` once it was taken.
     Whole(Option<Bytes>),
+    /// All of it, in memory that is counted already or that all who ask share.
+    Shared(Option<Bytes>),
     /// As another member sends it.
     Passed(reqwest::Body),
 }
@@ -38,21 +40,23 @@ impl hyper::body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, reqwest::Error>>> {
         match self.get_mut() {
-            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Whole(bytes) | Self::Shared(bytes) => {
+                Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+            }
             Self::Passed(body) => Pin::new(body).poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(bytes) => bytes.is_none(),
+            Self::Whole(bytes) | Self::Shared(bytes) => bytes.is_none(),
             Self::Passed(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(bytes) => {
+            Self::Whole(bytes) | Self::Shared(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
             Self::Passed(body) => body.size_hint(),
@@ -65,6 +69,18 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// 200 with JSON.
 pub(super) fn json(json: Vec<u8>) -> Response<Body> {
     typed(JSON, json.into())
+}
+
+/// 200 with JSON in memory that is counted already or that all who ask share.
+pub(super) fn shared_json(json: Bytes) -> Response<Body> {
+    shared(JSON, json)
+}
+
+/// 200 with a body of this type in such memory.
+pub(super) fn shared(content_type: HeaderValue, bytes: Bytes) -> Response<Body> {
+    let mut response = typed(content_type, Bytes::new());
+    *response.body_mut() = Body::Shared((!bytes.is_empty()).then_some(bytes));
+    response
 }
 
 /// 200 with a value as JSON.

@@ -3,7 +3,6 @@
 //! Each is told exactly once what became of it: when the user lands, when the load fails, or, where
 //! its flight ends in neither, by the end of the channel that it holds.
 
-use readstates_ring::slot::mix64;
 use tokio::sync::{mpsc, oneshot};
 
 use super::LoadError;
@@ -12,6 +11,7 @@ use crate::{
     cache::{Landed, Touch},
     engine::NotDone,
     metrics::Metrics,
+    mixed,
 };
 
 /// Where the answer of a passenger who travels alone goes.
@@ -159,5 +159,5 @@ impl Drop for Item {
 /// The index of a user among `count` locks, a power of two. Not by the bits that choose the stripe of
 /// the cache, so that two users who share a lock there do not share one here.
 pub(super) fn lock_of(user: u64, count: usize) -> usize {
-    (mix64(user) >> 20) as usize % count
+    (mixed::keyed(user) >> 40) as usize % count
 }

@@ -1,7 +1,8 @@
 //! Who owns which slot, as a snapshot that every request looks at, and how each member is reached.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use http::HeaderValue;
 use readstates_api::RingDocument;
 use readstates_ring::{Incarnation, RingMember, RingTable, Slot};
@@ -47,6 +48,8 @@ pub struct Routes {
     owners: Box<[u16]>,
     /// The number, as every answer says it.
     header: HeaderValue,
+    /// The ring as clients read it, once the first has asked.
+    json: OnceLock<Bytes>,
 }
 
 impl Routes {
@@ -74,6 +77,7 @@ impl Routes {
                 .map(|owner| owner.unwrap_or(NOBODY))
                 .collect(),
             header: HeaderValue::from(table.number()),
+            json: OnceLock::new(),
             table,
         }
     }
@@ -108,9 +112,16 @@ impl Routes {
         (owner != NOBODY).then_some(usize::from(owner))
     }
 
-    /// The ring as clients read it.
-    #[must_use]
-    pub fn document(&self) -> RingDocument {
-        RingDocument::from(&*self.table)
+    /// The ring as clients read it: a [`RingDocument`] as JSON, written once and shared by all who ask.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn json(&self) -> serde_json::Result<Bytes> {
+        if let Some(json) = self.json.get() {
+            return Ok(json.clone());
+        }
+        let json = serde_json::to_vec(&RingDocument::from(&*self.table))?;
+        // Those who are first at the same time write the same.
+        Ok(self.json.get_or_init(|| json.into()).clone())
     }
 }
