@@ -52,11 +52,11 @@ pods it deletes hold nothing any more; each by its UID.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [list{{ if .Values.rbac.deleteVolumeClaims }}, delete{{ end }}]
-# By name, no list: the logins and certificates of databases, and the token that the agents in database pods take orders by. What it
-# makes of them, it makes once and never changes.
+# By name, no list: the logins and certificates of databases, the token that the agents in database pods take orders by,
+# and the tokens of the API's callers, of which it writes the hashes. The others it makes once and never changes.
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [get, create]
+  verbs: [get, create, patch]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]

@@ -91,6 +91,7 @@ pub async fn apply(
             Object::Ring(o) => create_ring(client, id, o.as_ref()).await?,
             Object::Role(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::RoleBinding(o) => apply_one(client, known, id, o.as_ref()).await?,
+            Object::Secret(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::Service(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::ServiceAccount(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::StatefulSet(o) => apply_one(client, known, id, o.as_ref()).await?,

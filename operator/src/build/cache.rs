@@ -10,7 +10,7 @@ use k8s_openapi::{
 use readstates_operator_api::labels::{self, Component};
 
 use super::{
-    env,
+    access, env,
     pod::{self, Patience},
     ports, service_account, store,
 };
@@ -66,7 +66,8 @@ pub(super) fn stateful_set(cluster: &ValidatedCluster, replicas: i32) -> Statefu
 
 fn pod_spec(cluster: &ValidatedCluster) -> PodSpec {
     let selector = cluster.id.selector(Component::Cache);
-    let access = store::access(cluster);
+    let mut needs = store::access(cluster);
+    needs.extend(access::of(cluster));
     let some = |v: Vec<_>| Some(v).filter(|v: &Vec<_>| !v.is_empty());
     let placement = &cluster.cache.placement;
     PodSpec {
@@ -82,8 +83,8 @@ fn pod_spec(cluster: &ValidatedCluster) -> PodSpec {
         priority_class_name: placement.priority_class.clone(),
         affinity: Some(pod::affinity(pod::apart_if_possible(&selector), None)),
         topology_spread_constraints: Some(vec![pod::over_zones(&selector)]),
-        volumes: Some(access.volumes.clone()).filter(|v| !v.is_empty()),
-        containers: vec![container(cluster, access)],
+        volumes: Some(needs.volumes.clone()).filter(|v| !v.is_empty()),
+        containers: vec![container(cluster, needs)],
         ..PodSpec::default()
     }
 }

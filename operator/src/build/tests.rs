@@ -13,6 +13,7 @@ use crate::{
     validate::{Store, ValidatedCluster},
 };
 
+mod access;
 mod certificates;
 mod database_pods;
 mod network_policies;
@@ -58,6 +59,7 @@ fn name(object: &Object) -> String {
         Object::PodDisruptionBudget(o) => format!("PodDisruptionBudget {}", o.name_any()),
         Object::Ring(o) => format!("ReadStateRing {}", o.name_any()),
         Object::Role(o) => format!("Role {}", o.name_any()),
+        Object::Secret(o) => format!("Secret {}", o.name_any()),
         Object::RoleBinding(o) => format!("RoleBinding {}", o.name_any()),
         Object::Service(o) => format!("Service {}", o.name_any()),
         Object::ServiceAccount(o) => format!("ServiceAccount {}", o.name_any()),

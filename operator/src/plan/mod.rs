@@ -6,6 +6,7 @@
 //! ```
 //! Each arrow waits; what it waits for is a value, [`WaitingOn`].
 
+mod access;
 mod certificates;
 mod credentials;
 mod database;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 pub use self::{
+    access::{Refused, TokensStep},
     credentials::SecretsToMake,
     database::{
         DatabaseTrouble, DatabaseWait, Evictions, Kept, Named, NodesStep, Order, RackStep,
@@ -45,6 +47,8 @@ pub struct Plan {
     pub database: NodesStep,
     /// Secrets to make.
     pub secrets: SecretsToMake,
+    /// The tokens of the API's callers, and which of them are refused.
+    pub tokens: TokensStep,
     /// Whether cert-manager is to be asked for certificates.
     pub certificate: bool,
     /// What to do about super-disks.
@@ -120,6 +124,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     plan.racks = racks.racks;
     plan.database = racks.nodes;
     plan.secrets = credentials.make;
+    plan.tokens = access::decide(cluster, world);
     plan.certificate = certificates.ask;
     plan.super_disks = racks.super_disks;
     plan.schema_job = schema.job;
