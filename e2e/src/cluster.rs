@@ -128,6 +128,15 @@ impl Cluster {
         self.world.kubectl(&arguments).await?.success()
     }
 
+    /// Runs kubectl in its namespace; what it complains about.
+    ///
+    /// # Errors
+    /// When it succeeds.
+    pub async fn refused(&self, arguments: &[&str]) -> Result<String> {
+        let arguments = [&["-n", self.place.name.as_str()], arguments].concat();
+        self.world.kubectl(&arguments).await?.refusal()
+    }
+
     /// The cluster's Service.
     #[must_use]
     pub fn service(&self) -> Http {

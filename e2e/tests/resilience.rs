@@ -1,7 +1,7 @@
 //! Pods go, members change, children are deleted: nothing acknowledged is lost, and everything comes back.
 
 use anyhow::{Result, ensure};
-use e2e::{Told, World};
+use e2e::{Cluster, Told, World};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{Service, ServiceAccount},
@@ -65,6 +65,7 @@ async fn children_that_are_deleted_come_back() -> Result<()> {
             .await?;
     }
     for name in ["chat", "chat-db"] {
+        consent(&cluster, "pdb", name).await?;
         cluster
             .delete_and_see_again::<PodDisruptionBudget>(name, |_| true)
             .await?;
@@ -77,11 +78,58 @@ async fn children_that_are_deleted_come_back() -> Result<()> {
             .as_ref()
             .is_some_and(|status| status.ready_replicas == Some(3))
     };
+    consent(&cluster, "statefulset", "chat").await?;
     cluster
         .delete_and_see_again::<StatefulSet>("chat", ready)
         .await?;
     cluster.has_members(3).await?;
     told.holds(&cluster.service()).await
+}
+
+/// Without the annotation it is refused to delete what protects or holds data.
+async fn consent(cluster: &Cluster, kind: &str, name: &str) -> Result<()> {
+    let allowed = "readstates.dev/allow-deletion=true";
+    cluster.kubectl(&["annotate", kind, name, allowed]).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_would_harm_a_cluster_is_refused_with_words_that_help() -> Result<()> {
+    let cluster = World::chat().await?;
+    let refusals: [(&[&str], &str); 6] = [
+        (
+            &["rollout", "restart", "statefulset", "chat"],
+            "delete one pod",
+        ),
+        (
+            &["scale", "statefulset", "chat", "--replicas=0"],
+            "kubectl scale readstatecluster chat",
+        ),
+        (
+            &["delete", "statefulset", "chat-db-a"],
+            "delete the ReadStateCluster",
+        ),
+        (
+            &["delete", "readstatering", "chat"],
+            "every cache pod of its ReadStateCluster stops",
+        ),
+        (&["delete", "pdb", "chat"], "protects a ReadStateCluster"),
+        (
+            &[
+                "patch",
+                "pdb",
+                "chat",
+                "--patch",
+                r#"{"spec":{"maxUnavailable":3}}"#,
+            ],
+            "operator alone",
+        ),
+    ];
+    for (arguments, words) in refusals {
+        let refusal = cluster.refused(arguments).await?;
+        ensure!(refusal.contains(words), "{arguments:?}: {refusal}");
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -95,21 +143,6 @@ async fn children_that_are_changed_are_put_back() -> Result<()> {
         .sees::<Service>("chat", "has its port back", |service| {
             let spec = serde_json::to_value(&service.spec).unwrap_or_default();
             spec["ports"][0]["targetPort"] == "http"
-        })
-        .await?;
-    cluster
-        .kubectl(&[
-            "patch",
-            "pdb",
-            "chat",
-            "--patch",
-            r#"{"spec":{"maxUnavailable":3}}"#,
-        ])
-        .await?;
-    cluster
-        .sees::<PodDisruptionBudget>("chat", "allows one again", |budget| {
-            let spec = serde_json::to_value(&budget.spec).unwrap_or_default();
-            spec["maxUnavailable"] == 1
         })
         .await?;
     Ok(())

@@ -1,8 +1,9 @@
 //! What cache pods may do at the API server: read and replace the ring of their cluster, and keep a
 //! Lease each, by which others see that they live. Nothing else, and no other pods may do even that.
 //!
-//! Leases cannot be told apart by RBAC: they are made under names with an incarnation in them. So a
-//! cache pod could write other Leases of its namespace; those of other clusters there, for example.
+//! Leases cannot be told apart by RBAC: they are made under names with an incarnation in them. The chart's admission
+//! policy for Leases keeps each account to those of its own ring, and knows the account by this Role: it may write the
+//! ring of its own name, and not all rings. Reads no policy sees: a cache pod may look at other Leases of its namespace.
 
 use k8s_openapi::{
     api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject},
