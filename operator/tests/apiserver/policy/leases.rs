@@ -194,7 +194,7 @@ async fn token_of(world: &World, pod: &str) -> String {
     let pod = world.get::<Pod>(pod).await;
     let request = TokenRequest {
         spec: Some(TokenRequestSpec {
-            audiences: vec!["https://kubernetes.default.svc".to_owned()],
+            audiences: None,
             bound_object_ref: Some(BoundObjectReference {
                 api_version: Some("v1".to_owned()),
                 kind: Some("Pod".to_owned()),
@@ -206,8 +206,9 @@ async fn token_of(world: &World, pod: &str) -> String {
         ..TokenRequest::default()
     };
     let accounts = world.api::<ServiceAccount>();
-    let made = accounts.create_token_request("chat", &PostParams::default(), &request);
-    made.await.unwrap().status.unwrap().token
+    let params = PostParams::default();
+    let made = accounts.create_token_request("chat", &params, &request);
+    made.await.unwrap().status.unwrap().token.unwrap()
 }
 
 #[test]

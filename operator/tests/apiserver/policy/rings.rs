@@ -14,7 +14,8 @@ fn the_ring_of_a_cluster_is_deleted_by_consent_alone() {
         let refused = delete::<ReadStateRing>(person(), world, "chat").await;
         assert_refused(refused, words);
         let rings = world.api::<ReadStateRing>();
-        let all = rings.delete_collection(&DeleteParams::default(), &ListParams::default());
+        let (deleted, listed) = (DeleteParams::default(), ListParams::default());
+        let all = rings.delete_collection(&deleted, &listed);
         assert_refused(said(all.await), words);
         // Not even the operator: it has no use for it.
         let refused = delete::<ReadStateRing>(world.operator(), world, "chat").await;

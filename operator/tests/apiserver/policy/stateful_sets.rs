@@ -118,7 +118,8 @@ fn a_stateful_set_of_a_cluster_is_deleted_by_consent_alone() {
             assert_refused(delete::<StatefulSet>(person(), world, set).await, words);
         }
         let sets = world.api::<StatefulSet>();
-        let all = sets.delete_collection(&DeleteParams::default(), &ListParams::default());
+        let (deleted, listed) = (DeleteParams::default(), ListParams::default());
+        let all = sets.delete_collection(&deleted, &listed);
         assert_refused(said(all.await), words);
 
         by_a_person(world, "chat", allowed()).await.unwrap();
