@@ -391,7 +391,7 @@ fn a_scylla_member_has_a_shard_for_each_cpu_of_its_own() {
         "--cluster-name talk.chat --endpoint-snitch GossipingPropertyFileSnitch --listen-address $(POD_IP) \
          --broadcast-address $(POD_IP) --rpc-address 0.0.0.0 --broadcast-rpc-address $(POD_IP) \
          --api-address 127.0.0.1 --developer-mode 0 --overprovisioned 0 --authenticator PasswordAuthenticator \
-         --authorizer CassandraAuthorizer"
+         --authorizer CassandraAuthorizer --disable-version-check"
     );
     let config = all(&cluster).into_iter().find_map(|o| match o {
         Object::ConfigMap(config) => config.data.filter(|files| !files.is_empty()),
