@@ -501,6 +501,7 @@ fn every_object_belongs_to_its_cluster_and_says_so() {
             Object::Ring(o) => serde_json::to_value(o),
             Object::Role(o) => serde_json::to_value(o),
             Object::RoleBinding(o) => serde_json::to_value(o),
+            Object::Secret(o) => serde_json::to_value(o),
             Object::Service(o) => serde_json::to_value(o),
             Object::ServiceAccount(o) => serde_json::to_value(o),
             Object::StatefulSet(o) => serde_json::to_value(o),

@@ -40,7 +40,8 @@ pub(super) async fn observe(
         let CallerSpec {
             name,
             token_secret_ref: TokenSecretRef { name: secret, key },
-            ..
+            verbs: _,
+            max_concurrent: _,
         } = caller;
         let content = credentials::read(client, id, secret).await?;
         Ok::<_, Error>((name.clone(), hashes(content.as_ref(), key)))

@@ -66,6 +66,7 @@ fn a_cluster_as_wanted_says_so_in_every_condition_and_column() {
             "RingStable=True Stable",
             "RequiresUpdate=False UpToDate",
             "TakenOver=False AsExpected",
+            "ApiOpen=True NoAccessConfigured",
         ]
     );
     assert_eq!(
@@ -106,6 +107,7 @@ fn a_new_cluster_waits_for_its_database_and_says_for_what() {
             "RingStable=False Changing",
             "RequiresUpdate=False UpToDate",
             "TakenOver=False AsExpected",
+            "ApiOpen=True NoAccessConfigured",
         ]
     );
     assert_eq!(
