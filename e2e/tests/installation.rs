@@ -36,7 +36,6 @@ async fn the_operator_may_do_no_more_than_it_needs() -> Result<()> {
     for (verb, resource, expected) in [
         ("patch", "statefulsets.apps", "yes"),
         ("get", "secrets", "yes"),
-        ("patch", "secrets", "yes"),
         ("list", "secrets", "no"),
         ("delete", "statefulsets.apps", "no"),
         ("delete", "persistentvolumeclaims", "no"),

@@ -142,7 +142,7 @@ async fn children_that_are_changed_are_put_back() -> Result<()> {
     cluster
         .sees::<Service>("chat", "has its port back", |service| {
             let spec = serde_json::to_value(&service.spec).unwrap_or_default();
-            spec["ports"][0]["targetPort"] == "http"
+            spec["ports"][0]["targetPort"] == 7400
         })
         .await?;
     Ok(())

@@ -4,17 +4,18 @@
 //! Every wish names the process it is for, and a member looks at it again by the ring: said twice, or
 //! late, or by two operators, it does no harm.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::time::Duration;
 
 use readstates_api::admin::{
     DrainRequest, FlushAnswer, MemberStatus, MovesAnswer, MovesRequest, OwnershipStatus,
 };
+use readstates_identity::Role;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::build::ports;
+use crate::{
+    build::ports,
+    connections::{Peer, PodClients},
+};
 
 /// Longest wait for one answer. All pods are asked at once, so it bounds the whole round.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -24,6 +25,9 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Why a member did not do as it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
+    /// There is no way to reach it that proves who is who.
+    #[error("failed to prove what the operator is: {0}")]
+    Unproven(String),
     /// It could not be reached, or not understood.
     #[error("failed to reach it")]
     Http(#[source] reqwest::Error),
@@ -37,31 +41,26 @@ pub enum AdminError {
     },
 }
 
-/// Talks to cache pods.
-#[derive(Clone, Debug)]
-pub struct AdminClient {
-    http: reqwest::Client,
+/// Talks to the cache pods of one cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct AdminClient<'a> {
+    clients: &'a PodClients,
 }
 
-impl AdminClient {
-    /// A client. Pods are reached directly: proxies from the environment are for elsewhere.
-    ///
-    /// # Errors
-    /// When the HTTP client cannot be made.
-    pub fn new() -> reqwest::Result<Self> {
-        let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT);
-        Ok(Self {
-            http: http.build()?,
-        })
+impl<'a> AdminClient<'a> {
+    /// By these clients.
+    #[must_use]
+    pub fn new(clients: &'a PodClients) -> Self {
+        Self { clients }
     }
 
-    /// How the member at `ip` is.
+    /// How a member is.
     ///
     /// # Errors
     /// When it does not say.
-    pub async fn status(&self, ip: IpAddr) -> Result<MemberStatus, AdminError> {
-        let url = url(ip, "status");
-        answer(self.http.get(url).send().await).await
+    pub async fn status(&self, peer: Peer) -> Result<MemberStatus, AdminError> {
+        let (http, url) = self.url(peer, "status")?;
+        answer(http.get(url).timeout(TIMEOUT).send().await).await
     }
 
     /// Asks the process `incarnation` to hand on all that it owns and to take nothing any more.
@@ -70,45 +69,47 @@ impl AdminClient {
     /// When it does not say that it will.
     pub async fn drain(
         &self,
-        ip: IpAddr,
+        peer: Peer,
         incarnation: &str,
     ) -> Result<OwnershipStatus, AdminError> {
         let body = DrainRequest {
             incarnation: incarnation.to_owned(),
         };
-        self.post(ip, "drain", &body).await
+        self.post(peer, "drain", &body).await
     }
 
     /// Asks an owner to move slots.
     ///
     /// # Errors
     /// When it does not say which it will.
-    pub async fn moves(&self, ip: IpAddr, body: &MovesRequest) -> Result<MovesAnswer, AdminError> {
-        self.post(ip, "moves", body).await
+    pub async fn moves(&self, peer: Peer, body: &MovesRequest) -> Result<MovesAnswer, AdminError> {
+        self.post(peer, "moves", body).await
     }
 
     /// Has everything written that is dirty now.
     ///
     /// # Errors
     /// When it does not say how that went.
-    pub async fn flush(&self, ip: IpAddr) -> Result<FlushAnswer, AdminError> {
-        let request = self.http.post(url(ip, "flush")).timeout(FLUSH_TIMEOUT);
-        answer(request.send().await).await
+    pub async fn flush(&self, peer: Peer) -> Result<FlushAnswer, AdminError> {
+        let (http, url) = self.url(peer, "flush")?;
+        answer(http.post(url).timeout(FLUSH_TIMEOUT).send().await).await
     }
 
     async fn post<T: DeserializeOwned>(
         &self,
-        ip: IpAddr,
+        peer: Peer,
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, AdminError> {
-        answer(self.http.post(url(ip, path)).json(body).send().await).await
+        let (http, url) = self.url(peer, path)?;
+        answer(http.post(url).timeout(TIMEOUT).json(body).send().await).await
     }
-}
 
-fn url(ip: IpAddr, path: &str) -> String {
-    let address = SocketAddr::new(ip, ports::ADMIN);
-    format!("http://{address}/admin/v1/{path}")
+    fn url(&self, peer: Peer, path: &str) -> Result<(reqwest::Client, String), AdminError> {
+        let found = self.clients.to(Role::Member, peer, ports::ADMIN);
+        let (http, base) = found.map_err(AdminError::Unproven)?;
+        Ok((http, format!("{base}/admin/v1/{path}")))
+    }
 }
 
 async fn answer<T: DeserializeOwned>(

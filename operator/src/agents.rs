@@ -7,10 +7,12 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use readstates_identity::Role;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     build::ports,
+    connections::{Peer, PodClients},
     engine::{Facts, Report, Start, Target},
     observe::PodSeen,
     super_disk::Answer,
@@ -18,135 +20,148 @@ use crate::{
 
 /// A fresh answer takes Cassandra a JVM, on a machine that may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);
-const CONNECT: Duration = Duration::from_secs(2);
 
-/// What agents are asked and told. Errors are words for a person.
+/// What agents are asked and told, by the clients for their cluster. Errors are words for a person. The token is for
+/// agents of the release before, which know no certificates.
 pub trait Agents: Send + Sync {
     /// How the node is; an answer may be so old.
     fn report<'a>(
         &'a self,
+        clients: &'a PodClients,
         pod: &'a PodSeen,
         max_age: Duration,
     ) -> BoxFuture<'a, Result<Report, String>>;
 
     /// How the pod's super-disk is, by the agent that minds it.
-    fn super_disk<'a>(&'a self, pod: &'a PodSeen) -> BoxFuture<'a, Result<Answer, String>>;
+    fn super_disk<'a>(
+        &'a self,
+        clients: &'a PodClients,
+        pod: &'a PodSeen,
+    ) -> BoxFuture<'a, Result<Answer, String>>;
 
     /// What must be known before a node leaves.
-    fn facts<'a>(&'a self, pod: &'a PodSeen) -> BoxFuture<'a, Result<Facts, String>>;
+    fn facts<'a>(
+        &'a self,
+        clients: &'a PodClients,
+        pod: &'a PodSeen,
+    ) -> BoxFuture<'a, Result<Facts, String>>;
 
     /// Start on the disk there is.
     fn start<'a>(
         &'a self,
+        clients: &'a PodClients,
         pod: &'a PodSeen,
-        token: &'a str,
+        token: Option<&'a str>,
         order: &'a Start,
     ) -> BoxFuture<'a, Result<(), String>>;
 
     /// Give the data away and leave.
     fn decommission<'a>(
         &'a self,
+        clients: &'a PodClients,
         pod: &'a PodSeen,
-        token: &'a str,
+        token: Option<&'a str>,
         order: &'a Target,
     ) -> BoxFuture<'a, Result<(), String>>;
 }
 
 /// Agents in pods.
-#[derive(Clone, Debug)]
-pub struct HttpAgents {
-    http: reqwest::Client,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HttpAgents;
+
+async fn get<T: DeserializeOwned>(
+    clients: &PodClients,
+    pod: &PodSeen,
+    path: &str,
+) -> Result<T, String> {
+    let (http, base) = clients.to(Role::Agent, peer(pod)?, ports::AGENT)?;
+    let answer = send(http.get(format!("{base}{path}"))).await?;
+    answer.json().await.map_err(words)
 }
 
-impl HttpAgents {
-    /// A client. Pods are reached directly: proxies from the environment are for elsewhere.
-    ///
-    /// # Errors
-    /// When the HTTP client cannot be made.
-    pub fn new() -> reqwest::Result<Self> {
-        Ok(Self {
-            http: reqwest::Client::builder()
-                .no_proxy()
-                .connect_timeout(CONNECT)
-                .timeout(PATIENCE)
-                .build()?,
-        })
-    }
+async fn disk(clients: &PodClients, pod: &PodSeen) -> Result<Answer, String> {
+    let address = SocketAddr::new(peer(pod)?.ip, ports::DISK);
+    let request = clients.plain().get(format!("http://{address}/state"));
+    send(request).await?.json().await.map_err(words)
+}
 
-    async fn get<T: DeserializeOwned>(&self, pod: &PodSeen, path: &str) -> Result<T, String> {
-        self.get_at(pod, ports::AGENT, path).await
-    }
-
-    async fn get_at<T: DeserializeOwned>(
-        &self,
-        pod: &PodSeen,
-        port: u16,
-        path: &str,
-    ) -> Result<T, String> {
-        let request = self.http.get(url(pod, port, path)?);
-        let answer = send(request).await?;
-        answer.json().await.map_err(words)
-    }
-
-    async fn post(
-        &self,
-        pod: &PodSeen,
-        path: &str,
-        token: &str,
-        order: &impl Serialize,
-    ) -> Result<(), String> {
-        let request = self.http.post(url(pod, ports::AGENT, path)?);
-        send(request.bearer_auth(token).json(order)).await.map(drop)
-    }
+async fn post(
+    clients: &PodClients,
+    pod: &PodSeen,
+    path: &str,
+    token: Option<&str>,
+    order: &impl Serialize,
+) -> Result<(), String> {
+    let (http, base) = clients.to(Role::Agent, peer(pod)?, ports::AGENT)?;
+    let request = http.post(format!("{base}{path}")).json(order);
+    let request = match (pod.mutual_tls, token) {
+        (true, _) => request,
+        (false, Some(token)) => request.bearer_auth(token),
+        (false, None) => return Err("its Secret with the token is missing".to_owned()),
+    };
+    send(request).await.map(drop)
 }
 
 impl Agents for HttpAgents {
     fn report<'a>(
         &'a self,
+        clients: &'a PodClients,
         pod: &'a PodSeen,
         max_age: Duration,
     ) -> BoxFuture<'a, Result<Report, String>> {
         Box::pin(async move {
             let path = format!("/v1/node?max_age={}", max_age.as_secs());
-            self.get(pod, &path).await
+            get(clients, pod, &path).await
         })
     }
 
-    fn super_disk<'a>(&'a self, pod: &'a PodSeen) -> BoxFuture<'a, Result<Answer, String>> {
-        Box::pin(self.get_at(pod, ports::DISK, "/state"))
+    fn super_disk<'a>(
+        &'a self,
+        clients: &'a PodClients,
+        pod: &'a PodSeen,
+    ) -> BoxFuture<'a, Result<Answer, String>> {
+        Box::pin(disk(clients, pod))
     }
 
-    fn facts<'a>(&'a self, pod: &'a PodSeen) -> BoxFuture<'a, Result<Facts, String>> {
-        Box::pin(self.get(pod, "/v1/facts"))
+    fn facts<'a>(
+        &'a self,
+        clients: &'a PodClients,
+        pod: &'a PodSeen,
+    ) -> BoxFuture<'a, Result<Facts, String>> {
+        Box::pin(get(clients, pod, "/v1/facts"))
     }
 
     fn start<'a>(
         &'a self,
+        clients: &'a PodClients,
         pod: &'a PodSeen,
-        token: &'a str,
+        token: Option<&'a str>,
         order: &'a Start,
     ) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(self.post(pod, "/v1/start", token, order))
+        Box::pin(post(clients, pod, "/v1/start", token, order))
     }
 
     fn decommission<'a>(
         &'a self,
+        clients: &'a PodClients,
         pod: &'a PodSeen,
-        token: &'a str,
+        token: Option<&'a str>,
         order: &'a Target,
     ) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(self.post(pod, "/v1/decommission", token, order))
+        Box::pin(post(clients, pod, "/v1/decommission", token, order))
     }
 }
 
-fn url(pod: &PodSeen, port: u16, path: &str) -> Result<String, String> {
+fn peer(pod: &PodSeen) -> Result<Peer, String> {
     let ip = pod.ip.as_deref().and_then(|ip| ip.parse::<IpAddr>().ok());
-    let ip = ip.ok_or("it has no address yet")?;
-    Ok(format!("http://{}{path}", SocketAddr::new(ip, port)))
+    Ok(Peer {
+        ip: ip.ok_or("it has no address yet")?,
+        mutual_tls: pod.mutual_tls,
+    })
 }
 
 async fn send(request: reqwest::RequestBuilder) -> Result<reqwest::Response, String> {
-    let answer = request.send().await.map_err(words)?;
+    let answer = request.timeout(PATIENCE).send().await.map_err(words)?;
     let status = answer.status();
     if status.is_success() {
         return Ok(answer);

@@ -84,8 +84,9 @@ pub struct RunArgs {
     )]
     pub listen: SocketAddr,
 
-    /// Namespace of the Lease by which one of several operators becomes the leader. Default: the
-    /// namespace of the service account or kubeconfig.
+    /// Namespace of the operator's pod, from which alone pods may be reached as the operator; and of the Lease by
+    /// which one of several operators becomes the leader. Default: the namespace of the service account or
+    /// kubeconfig.
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::{Client, runtime::events::Reporter};
 
-use crate::{admin::AdminClient, agents::Agents, known::Known};
+use crate::{agents::Agents, connections::Connections, known::Known};
 
 /// Clients and settings.
 #[derive(Clone)]
@@ -13,12 +13,14 @@ pub struct Context {
     pub client: Client,
     /// As whom events are published.
     pub reporter: Reporter,
-    /// Asks cache pods.
-    pub admin: AdminClient,
+    /// The ways to the pods of each cluster.
+    pub connections: Connections,
     /// Asks the agents of database pods, and tells them what to do.
     pub agents: Arc<dyn Agents>,
     /// What the watches have told.
     pub known: Known,
+    /// Namespace of the operator's own pod.
+    pub namespace: String,
     /// Images for clusters that name none.
     pub images: Images,
 }

@@ -61,6 +61,22 @@ pub enum Error {
         /// What it was to be asked.
         wish: &'static str,
     },
+    /// A certificate for a process of the cluster could not be made.
+    #[error("failed to make Secret {name}")]
+    Issue {
+        /// The Secret.
+        name: String,
+        /// Why.
+        #[source]
+        source: readstates_identity::NotIssued,
+    },
+    /// The cluster has a name that no certificate can have.
+    #[error("failed to name the cluster in certificates")]
+    Named {
+        /// Why.
+        #[source]
+        source: readstates_identity::BadName,
+    },
     /// The API server handed out an object without what every stored object has.
     #[error("the object has no {field}")]
     Nameless {
@@ -78,7 +94,8 @@ impl Error {
             Self::Random { .. } => true,
             // Looked at anew, the world may ask for something else.
             Self::Member { .. } | Self::Unreachable { .. } => true,
-            Self::Encode { .. } | Self::Nameless { .. } => false,
+            Self::Issue { .. } => true,
+            Self::Encode { .. } | Self::Nameless { .. } | Self::Named { .. } => false,
         }
     }
 
@@ -102,7 +119,8 @@ impl Error {
             Self::Random { .. } => "random",
             Self::Member { .. } => "member",
             Self::Unreachable { .. } => "unreachable",
-            Self::Nameless { .. } => "nameless",
+            Self::Issue { .. } => "issue",
+            Self::Nameless { .. } | Self::Named { .. } => "nameless",
         }
     }
 }

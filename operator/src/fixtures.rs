@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use readstates_api::admin::OwnershipStatus;
+use readstates_api::admin::{IdentityStatus, OwnershipStatus};
 use readstates_operator_api::ReadStateClusterSpec;
 use readstates_ring::{
     Incarnation, RingMember, RingTable, Slot, Succession,
@@ -16,10 +16,10 @@ use crate::{
     build,
     context::Images,
     observe::{
-        CertificatesSeen, JobOutcome, JobSeen, Member, PodSeen, RingSeen, SecretSeen, Seen,
-        StatefulSetSeen, World,
+        AuthoritySeen, CertificateSeen, CertificatesSeen, Found, IdentitySeen, JobOutcome, JobSeen,
+        LeafSeen, Member, PodSeen, RingSeen, SecretSeen, Seen, StatefulSetSeen, Version, World,
     },
-    plan::{Plan, plan},
+    plan::{AUTHORITY_VALID, LEAF_VALID, Plan, plan},
     super_disk::{Answer, Condition, SuperDiskSeen},
     validate::{
         Certificates, Database, Identity, InvalidSpec, Login, Rack, Store, ValidatedCluster,
@@ -88,7 +88,7 @@ pub(crate) fn cluster(spec: &str) -> ValidatedCluster {
         version: Some("1".to_owned()),
         asked_for: true,
     };
-    cluster.seen(login, certificates)
+    cluster.seen(login, certificates).asked_of("system", None)
 }
 
 pub(crate) fn now() -> Timestamp {
@@ -140,6 +140,54 @@ pub(crate) fn spread(table: &RingTable, live: &[(i32, u64)]) -> RingTable {
     next
 }
 
+/// A certificate that was issued a day ago and is valid for so long.
+pub(crate) fn certificate(mark: &str, valid: Duration) -> CertificateSeen {
+    let not_before = now() - Duration::from_hours(24);
+    CertificateSeen {
+        mark: mark.to_owned(),
+        not_before,
+        not_after: not_before + valid,
+    }
+}
+
+/// The certificates that a process says it has.
+pub(crate) fn shown(certificate: &str, trusted: &[&str]) -> IdentityStatus {
+    IdentityStatus {
+        certificate: certificate.to_owned(),
+        trusted: trusted.iter().map(|mark| (*mark).to_owned()).collect(),
+    }
+}
+
+/// A Secret of ours that says this.
+pub(crate) fn known<T>(content: T) -> Found<T> {
+    Found::Known {
+        version: Version::default(),
+        content,
+    }
+}
+
+/// The certificates `member-1`, `operator-1` and `agent-1` of the authority `ca-1`, all new.
+pub(crate) fn identity() -> IdentitySeen {
+    let leaf = |role: &str| {
+        known(LeafSeen {
+            certificate: certificate(&format!("{role}-1"), LEAF_VALID),
+            issued_by: Some("ca-1".to_owned()),
+            trusted: vec!["ca-1".to_owned()],
+            written: Some(now() - Duration::from_hours(24)),
+        })
+    };
+    IdentitySeen {
+        authority: known(AuthoritySeen {
+            issuing: Some(certificate("ca-1", AUTHORITY_VALID)),
+            ..AuthoritySeen::default()
+        }),
+        member: leaf("member"),
+        operator: leaf("operator"),
+        agent: leaf("agent"),
+        ..IdentitySeen::default()
+    }
+}
+
 /// A mounted super-disk that its agent says is so.
 pub(crate) fn super_disk(condition: Condition) -> SuperDiskSeen {
     SuperDiskSeen::Answered(Answer {
@@ -164,9 +212,11 @@ pub(crate) fn scene(spec: &str) -> Scene {
             certificates: mark.map(|mark| CertificatesSeen::Complete {
                 mark,
                 client: false,
+                expires: None,
             }),
             secret: Some(SecretSeen::Complete),
             superuser: Some(SecretSeen::Complete),
+            identity: identity(),
             ..World::default()
         },
         cluster,
@@ -275,6 +325,7 @@ impl Scene {
             running: true,
             ip: Some(format!("10.0.0.{ordinal}")),
             uid: Some(format!("uid-{ordinal}-{life}")),
+            mutual_tls: true,
             revision: Some("new".to_owned()),
             created: Some(now() - Duration::from_hours(1)),
             ..PodSeen::default()
@@ -290,6 +341,7 @@ impl Scene {
                 lease_valid: true,
                 ..OwnershipStatus::default()
             },
+            identity: Some(shown("member-1", &["ca-1"])),
         };
         self.world.members.insert(name, Seen::Known(says));
         self.told_by_the_ring()

@@ -128,6 +128,12 @@ fn render(clusters: &[Arc<ReadStateCluster>], now: Timestamp) -> String {
             by_state(labels, disks.map(|disk| disk_state(disk.state)))
         }),
     );
+    family(
+        &mut out,
+        "readstates_operator_certificate_expiry_timestamp_seconds",
+        "When a certificate expires, in seconds after 1970, by what it is for.",
+        clusters.iter().flat_map(|cluster| expiries(cluster)),
+    );
     for Gauge { name, help, of } in GAUGES {
         let known = named
             .iter()
@@ -135,6 +141,20 @@ fn render(clusters: &[Arc<ReadStateCluster>], now: Timestamp) -> String {
         family(&mut out, name, help, known);
     }
     out
+}
+
+fn expiries(cluster: &ReadStateCluster) -> Vec<(String, i64)> {
+    let name = cluster.name_any();
+    let namespace = cluster.namespace().unwrap_or_default();
+    let status = cluster.status.iter().flat_map(|s| &s.certificates);
+    let labelled = status.map(|certificate| {
+        let labels = format!(
+            "cluster=\"{name}.{namespace}\",role=\"{}\"",
+            certificate.role
+        );
+        (labels, certificate.expires.0.as_second())
+    });
+    labelled.collect()
 }
 
 /// A family of gauges: labels and value of each.
@@ -230,6 +250,7 @@ mod tests {
             "superDisks": [{
                 "name": "a-0", "state": "FastLost", "message": "", "since": "2026-01-01T00:00:00Z",
             }],
+            "certificates": [{ "role": "member", "expires": "2026-03-01T00:00:00Z" }],
             "waitingOn": { "reason": "NodeJoining", "message": "", "since": "2026-01-01T00:00:00Z" },
         });
         let text = render(&[cluster("chat", chat), cluster("new", json!(null))], now);
@@ -243,6 +264,7 @@ mod tests {
                 r#"readstates_cluster_database_nodes{namespace="ns",name="chat",state="Joining"} 1"#,
                 r#"readstates_cluster_database_nodes{namespace="ns",name="chat",state="Member"} 2"#,
                 r#"readstates_cluster_super_disks{namespace="ns",name="chat",state="FastLost"} 1"#,
+                r#"readstates_operator_certificate_expiry_timestamp_seconds{cluster="chat.ns",role="member"} 1772323200"#,
                 r#"readstates_cluster_states{namespace="ns",name="chat"} 7"#,
                 r#"readstates_cluster_slots_moving{namespace="ns",name="chat"} 0"#,
                 r#"readstates_cluster_database_free_bytes{namespace="ns",name="chat"} 3221225472"#,

@@ -17,6 +17,7 @@ pub mod cert_manager;
 mod certificates;
 pub mod cli;
 pub mod commands;
+pub mod connections;
 pub mod context;
 pub mod engine;
 pub mod error;

@@ -6,20 +6,21 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube::runtime::controller::Action;
-use readstates_operator_api::ReadStateCluster;
+use kube::{ResourceExt, runtime::controller::Action};
+use readstates_operator_api::{ReadStateCluster, labels};
 
 use crate::{
     apply::{self, Applied},
     build,
+    connections::PodClients,
     context::Context,
     error::Error,
     known::Known,
-    observe,
+    observe::{self, IdentitySeen},
     plan::{Plan, WaitingOn, plan},
     status::{self, Decided, Report},
     telemetry::{self, Step},
-    validate::{Identity, validate},
+    validate::{Identity, ValidatedCluster, validate},
 };
 
 /// How often a cluster is looked at when nothing happens: the columns show what cache pods say, and
@@ -46,10 +47,13 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
         return Ok(Action::await_change());
     }
     let id = Identity::of(&cluster)?;
-    let world = observe::observe(&ctx, &id, &cluster).await?;
-    let observed = telemetry::stepped(Step::Observe, started);
     let now = Timestamp::now();
-    let valid = validate(id.clone(), &cluster.spec, &ctx.images);
+    let rotation = cluster.annotations().get(labels::ROTATE_IDENTITY);
+    let valid = validate(id.clone(), &cluster.spec, &ctx.images)
+        .map(|valid| valid.asked_of(&ctx.namespace, rotation));
+    let (identity, clients) = identity(&ctx, &id, &cluster, valid.as_ref().ok(), now).await?;
+    let world = observe::observe(&ctx, &id, &cluster, identity, &clients).await?;
+    let observed = telemetry::stepped(Step::Observe, started);
     let valid = valid.map(|valid| valid.seen(world.login(), world.certificates()));
 
     // What a member does not do is said after the status, which tells how far things are.
@@ -64,7 +68,7 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
                 apply::make_secrets(&ctx.client, &id, plan.secrets).await?;
                 apply::delete_jobs(&ctx.client, &id, &plan.jobs_to_delete).await?;
                 let token = world.nodes.token.as_ref();
-                let agents = ctx.agents.as_ref();
+                let agents = (ctx.agents.as_ref(), &clients);
                 let nodes = &plan.database;
                 let kept = apply::carry_out(&ctx.client, agents, &id, token, nodes).await?;
                 plan.database.trouble = plan.database.trouble.take().or(kept);
@@ -75,7 +79,11 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
                 let applied = apply::apply(&ctx.client, known, &id, &objects).await?;
                 let action = plan.cache.as_ref().and_then(|c| c.action.as_ref());
                 if let (Applied::All, Some(action)) = (&applied, action) {
-                    asked = apply::act(&ctx, &id, action).await;
+                    asked = apply::act(&ctx, &clients, &id, action).await;
+                }
+                if let Some(step) = &plan.identity {
+                    let seen = &world.identity;
+                    apply::write_identity(&ctx.client, valid, seen, step, now).await?;
                 }
                 applied
             };
@@ -103,6 +111,23 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
     telemetry::reconciled(status::outcome(&report), started.elapsed());
     asked?;
     Ok(Action::requeue(look_again(&plan)))
+}
+
+/// What pods and operator prove themselves by: made before pods are looked at, since members and agents tell only
+/// an operator that does.
+async fn identity(
+    ctx: &Context,
+    id: &Identity,
+    cluster: &ReadStateCluster,
+    valid: Option<&ValidatedCluster>,
+    now: Timestamp,
+) -> Result<(IdentitySeen, PodClients), Error> {
+    let mut seen = observe::identity(&ctx.client, id, cluster).await?;
+    if let Some(valid) = valid.filter(|valid| !valid.paused) {
+        seen = apply::provide_identity(&ctx.client, valid, cluster, seen, now).await?;
+    }
+    let clients = ctx.connections.of(&id.uid, seen.own.as_ref());
+    Ok((seen, clients))
 }
 
 fn look_again(plan: &Plan) -> Duration {

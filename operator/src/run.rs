@@ -35,9 +35,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admin::AdminClient,
     agents::HttpAgents,
     cli::RunArgs,
+    connections::Connections,
     context::{Context, Images},
     gauges::Clusters,
     known::Known,
@@ -103,7 +103,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         }
         tracing::info!(identity, "leading");
         telemetry::leading(true);
-        let ctx = Arc::new(context(&client, &args, &identity)?);
+        let ctx = Arc::new(context(&client, &args, &identity, &namespace)?);
         let ended = lead(&ctx, &clusters, &args.watch_namespaces, &election, &stop).await;
         telemetry::leading(false);
         ended
@@ -153,7 +153,12 @@ async fn lead(
     }
 }
 
-fn context(client: &Client, args: &RunArgs, identity: &str) -> anyhow::Result<Context> {
+fn context(
+    client: &Client,
+    args: &RunArgs,
+    identity: &str,
+    namespace: &str,
+) -> anyhow::Result<Context> {
     let reporter = Reporter {
         controller: labels::MANAGER.to_owned(),
         instance: Some(identity.to_owned()),
@@ -161,8 +166,9 @@ fn context(client: &Client, args: &RunArgs, identity: &str) -> anyhow::Result<Co
     Ok(Context {
         client: client.clone(),
         reporter,
-        admin: AdminClient::new().context("failed to make the HTTP client")?,
-        agents: Arc::new(HttpAgents::new().context("failed to make the HTTP client")?),
+        connections: Connections::new().context("failed to make the HTTP client")?,
+        agents: Arc::new(HttpAgents),
+        namespace: namespace.to_owned(),
         known: Known::default(),
         images: Images {
             readstates: args.readstates_image.clone(),

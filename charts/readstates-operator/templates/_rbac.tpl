@@ -52,11 +52,13 @@ pods it deletes hold nothing any more; each by its UID.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [list{{ if .Values.rbac.deleteVolumeClaims }}, delete{{ end }}]
-# By name, no list: the logins and certificates of databases, the token that the agents in database pods take orders by,
-# and the tokens of the API's callers, of which it writes the hashes. The others it makes once and never changes.
+# By name, no list and no watch: the logins and certificates of databases, the tokens of the API's callers, of which it
+# writes the hashes, and what the processes of each cluster prove themselves by. Certificates end, so those it renews:
+# each by an update of the very version that it read, and of a Secret that a ReadStateCluster owns. No patch, which
+# could make one, and no delete: owners take them along.
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [get, create, patch]
+  verbs: [get, create, update]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]

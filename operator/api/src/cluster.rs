@@ -10,7 +10,9 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{access::AccessSpec, database::DatabaseSpec, status::ReadStateClusterStatus};
+use crate::{
+    access::AccessSpec, database::DatabaseSpec, status::ReadStateClusterStatus, tls::IdentitySpec,
+};
 
 /// A read-state service: a tier of cache pods over a CQL database (or, for one pod, over a volume of
 /// its own). `kubectl get readstateclusters` shows how it is and what it waits for.
@@ -130,7 +132,13 @@ use crate::{access::AccessSpec, database::DatabaseSpec, status::ReadStateCluster
 #[x_kube(
     validation = Rule::new("!has(self.database.embedded) || self.replicas == 1")
         .message("replicas must be 1 with database.embedded: the data is on one pod's volume")
-        .field_path(".replicas")
+        .field_path(".replicas"),
+    validation = Rule::new(
+        "has(self.identity) == has(oldSelf.identity) && (!has(self.identity) || self.identity == oldSelf.identity)"
+    ).message(
+        "identity cannot change: running pods would not trust pods with certificates of another issuer. Make a new \
+         ReadStateCluster"
+    ).reason(Reason::FieldValueForbidden)
 )]
 pub struct ReadStateClusterSpec {
     /// Number of cache pods. Changing it (also by `kubectl scale`) moves users, warm, to the pods that
@@ -166,6 +174,11 @@ pub struct ReadStateClusterSpec {
 
     /// Where read states are kept. Exactly one of `engine`, `external` and `embedded` is set.
     pub database: DatabaseSpec,
+
+    /// Who issues the certificates by which members, operator and database agents prove to each other what
+    /// they are. Default: the operator, with a certificate authority for this cluster alone. Cannot be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<IdentitySpec>,
 }
 
 /// When an image is pulled.
@@ -231,8 +244,7 @@ pub struct CacheSpec {
     #[schemars(length(min = 1, max = 253))]
     pub priority_class_name: Option<String>,
 
-    /// Who may reach the API (and the metrics beside it), as peers of a NetworkPolicy. Default:
-    /// everybody.
+    /// Who may reach the API, as peers of a NetworkPolicy. Default: the pods of this namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16))]
     pub clients: Option<Vec<NetworkPolicyPeer>>,

@@ -29,6 +29,8 @@ pub enum ConditionType {
     TakenOver,
     /// Whoever reaches the API may call it: no callers are configured.
     ApiOpen,
+    /// A certificate expires within two weeks and has not been renewed.
+    CertificatesExpiring,
 }
 
 /// Three-valued: what was not seen is unknown.
@@ -105,6 +107,17 @@ pub enum Reason {
     CertificateInvalid,
     /// A certificate is to be made by cert-manager, and there is no way to it.
     CertManagerMissing,
+    /// Waiting for the Secrets by which the processes of the cluster prove what they are.
+    IdentityPending,
+    /// A certificate authority takes the place of another: waiting for pods to trust or use the new one.
+    IdentityRotating,
+    /// Waiting for this machine's clock and the API server's to agree before certificates are issued.
+    ClockWrong,
+    /// A certificate expires soon.
+    ExpiresSoon,
+    /// A cache pod of an earlier release, which pods of this one take nothing from, writes what it holds and
+    /// stops.
+    DrainingCold,
     /// Waiting for cache pods to write what they hold and stop.
     CacheStopping,
     /// Waiting for cache pods to become ready.
@@ -243,6 +256,7 @@ impl ConditionType {
             Self::SuperDisksHealthy => "SuperDisksHealthy",
             Self::TakenOver => "TakenOver",
             Self::ApiOpen => "ApiOpen",
+            Self::CertificatesExpiring => "CertificatesExpiring",
         }
     }
 }
@@ -300,6 +314,11 @@ impl Reason {
             Self::CertificatePending => "CertificatePending",
             Self::CertificateInvalid => "CertificateInvalid",
             Self::CertManagerMissing => "CertManagerMissing",
+            Self::IdentityPending => "IdentityPending",
+            Self::IdentityRotating => "IdentityRotating",
+            Self::ClockWrong => "ClockWrong",
+            Self::ExpiresSoon => "ExpiresSoon",
+            Self::DrainingCold => "DrainingCold",
             Self::CacheStopping => "CacheStopping",
             Self::CacheNotReady => "CacheNotReady",
             Self::UnsafeToStop => "UnsafeToStop",

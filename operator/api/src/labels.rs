@@ -32,6 +32,12 @@ pub const UPDATE_DATABASE: &str = "readstates.dev/update-database";
 /// exists (annotation).
 pub const ACCEPT_DATA_LOSS: &str = "readstates.dev/accept-data-loss";
 
+/// On a `ReadStateCluster`: any new value asks for another certificate authority, in stages and without a pause
+/// (annotation). On the Secret with the authority: the value that the newest one was made for.
+pub const ROTATE_IDENTITY: &str = "readstates.dev/rotate-identity";
+/// On a Secret with a certificate of a process: the mark of the authority that issued it (annotation).
+pub const ISSUED_BY: &str = "readstates.dev/issued-by";
+
 /// On a `ReadStateCluster`: which leg of a super-disk counts where both took writes (annotation), as
 /// `<UID of its pod>.durable` or `<UID of its pod>.fast`.
 pub const KEEP_LEG: &str = "readstates.dev/keep-leg";

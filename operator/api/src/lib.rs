@@ -30,11 +30,11 @@ pub use database::{
 };
 pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
 pub use status::{
-    DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, SuperDiskState, SuperDiskStatus,
+    CertificateStatus, DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, SuperDiskState, SuperDiskStatus,
     Takeovers, Waiting,
 };
 pub use super_disk::{FastLeg, Filesystem, SuperDiskSpec};
-pub use tls::{IssuerRef, TlsSpec};
+pub use tls::{IdentitySpec, IssuerRef, TlsSpec};
 
 /// The API group of every kind here.
 pub const GROUP: &str = "readstates.dev";

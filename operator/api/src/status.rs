@@ -14,7 +14,8 @@ pub struct ReadStateClusterStatus {
     pub observed_generation: Option<i64>,
 
     /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady`, `RingStable`,
-    /// `RequiresUpdate` and `TakenOver`; and `SuperDisksHealthy` where there are super-disks.
+    /// `RequiresUpdate`, `TakenOver` and `CertificatesExpiring`; and `SuperDisksHealthy` where there are
+    /// super-disks.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
@@ -81,9 +82,25 @@ pub struct ReadStateClusterStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["process".to_owned()]))]
     pub takeovers: Vec<Takeovers>,
 
+    /// When the certificates of this cluster expire.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["role".to_owned()]))]
+    pub certificates: Vec<CertificateStatus>,
+
     /// What the next step waits for. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_on: Option<Waiting>,
+}
+
+/// When a certificate expires.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateStatus {
+    /// What it is for: `member`, `operator`, `agent`, `ca` (the authority of these three) or `cql`.
+    pub role: String,
+
+    /// The last moment at which it is valid.
+    pub expires: Time,
 }
 
 /// Why nothing happens just now.

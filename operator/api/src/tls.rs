@@ -1,4 +1,4 @@
-//! `spec.database.tls`: the certificates by which CQL is spoken over TLS.
+//! `spec.database.tls` and `spec.identity`: where certificates come from.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -29,6 +29,17 @@ pub struct TlsSpec {
     /// CA (`ca.crt`). The operator needs the chart's value `rbac.certificates` for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_ref: Option<IssuerRef>,
+}
+
+/// The issuer of the certificates by which the processes of a cluster prove what they are.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct IdentitySpec {
+    /// The issuer that cert-manager makes the Secrets `<name>-member-tls`, `<name>-operator-tls` and
+    /// `<name>-agent-tls` with, and renews them. It has to tell its CA (`ca.crt`), and must be able to sign for
+    /// names that end with `<name>.<namespace>.readstates.internal`; whoever may use it otherwise can be any
+    /// process of this cluster. The operator needs the chart's value `rbac.certificates` for it.
+    pub issuer_ref: IssuerRef,
 }
 
 /// An issuer of cert-manager.

@@ -6,6 +6,8 @@
 //!   its own data ──▶ start                 probes           (GET /livez, /readyz)
 //!   anything else ──▶ wait for the order   leave            (POST /v1/decommission)
 //! ```
+//! Only the operator of this cluster is answered, by mutual TLS; probes have a port of their own, in the clear, that
+//! tells whether the node is alive and ready and nothing else.
 //! A node that finds its own data starts by itself, so that a database does not need an operator to come
 //! back: the data of the node that the operator has said this pod is, in a file that is there without it. Any other
 //! disk may be a new one, a lost one or somebody else's: only the operator, which has a record of every
@@ -14,6 +16,7 @@
 mod disk;
 mod keystore;
 mod layout;
+mod mutual;
 mod order;
 mod prepare;
 mod serve;
@@ -67,11 +70,12 @@ pub struct Common {
     #[arg(long, env = "POD_IP", value_name = "IP")]
     pub address: std::net::IpAddr,
 
-    /// File with the token that an order must carry.
-    #[arg(long, value_name = "FILE")]
-    pub token: PathBuf,
+    /// Folder with the certificate that this agent shows (`tls.crt`, `tls.key`) and the authorities that it trusts
+    /// (`ca.crt`). Read again without a restart.
+    #[arg(long, value_name = "DIR")]
+    pub identity: PathBuf,
 
-    /// Where the operator and the kubelet ask.
+    /// Where the operator asks.
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7402")]
     pub listen: SocketAddr,
 }
@@ -114,6 +118,10 @@ pub struct ServeArgs {
     /// What both lives need to know.
     #[command(flatten)]
     pub common: Common,
+
+    /// Where the kubelet asks, in plain HTTP.
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7405")]
+    pub watch_listen: SocketAddr,
 
     /// Cassandra's own tool.
     #[arg(long, value_name = "PROGRAM", default_value = "nodetool")]

@@ -7,13 +7,14 @@ use anyhow::Context as _;
 use axum::{
     Json, Router,
     extract::State,
-    http::{HeaderMap, StatusCode},
+    http::StatusCode,
     routing::{get, post},
 };
-use tokio::{net::TcpListener, sync::watch};
+use readstates_identity::Identity;
+use tokio::sync::watch;
 
 use super::{
-    Common, EngineName, PrepareArgs, disk, keystore, layout,
+    Common, EngineName, PrepareArgs, disk, keystore, layout, mutual,
     order::{self, Refusal},
     start,
 };
@@ -116,25 +117,26 @@ async fn by_itself(args: &PrepareArgs) -> Start {
 struct Waiting {
     args: PrepareArgs,
     disk: Disk,
+    identity: Arc<Identity>,
     order: watch::Sender<Option<Start>>,
 }
 
 async fn ordered(args: &PrepareArgs, disk: Disk) -> anyhow::Result<Start> {
+    let identity = mutual::identity(&args.common.identity)?;
+    let operators = mutual::listen(args.common.listen, &identity).await?;
     let (sender, mut receiver) = watch::channel(None);
     let state = Arc::new(Waiting {
         args: args.clone(),
         disk,
+        identity,
         order: sender,
     });
-    let listener = TcpListener::bind(args.common.listen)
-        .await
-        .with_context(|| format!("failed to listen on {}", args.common.listen))?;
     let mut done = receiver.clone();
     let stop = async move {
         // An error would mean that there is nobody left to give the order: the server goes, too.
         let _ = done.wait_for(Option::is_some).await;
     };
-    let server = axum::serve(listener, router(state)).with_graceful_shutdown(stop);
+    let server = axum::serve(operators, router(state)).with_graceful_shutdown(stop);
     server.await.context("failed to serve")?;
     let order = receiver.borrow_and_update().clone();
     order.context("the server ended without an order")
@@ -150,6 +152,7 @@ fn router(state: Arc<Waiting>) -> Router {
 async fn report(State(state): State<Arc<Waiting>>) -> Json<Report> {
     Json(Report {
         pod_uid: state.args.common.pod_uid.clone(),
+        identity: Some(mutual::status(&state.identity)),
         phase: Phase::Waiting {
             disk: state.disk.clone(),
         },
@@ -158,11 +161,10 @@ async fn report(State(state): State<Arc<Waiting>>) -> Json<Report> {
 
 async fn take(
     State(state): State<Arc<Waiting>>,
-    headers: HeaderMap,
     Json(order): Json<Start>,
 ) -> Result<StatusCode, Refusal> {
     let common = &state.args.common;
-    order::check(&headers, &common.token, &order.pod_uid, &common.pod_uid)?;
+    order::check(&order.pod_uid, &common.pod_uid)?;
     start::file(common.engine, &order)
         .map_err(|words| order::refuse(StatusCode::BAD_REQUEST, words))?;
     if matches!(state.disk, Disk::Known { .. }) && order.replace.is_some() {

@@ -1,9 +1,11 @@
 //! Beside the running database: answers for it, signs its disk, and lets it leave when told to.
 //!
 //! The engine is asked now and then, since a question may cost as much as a JVM; an answer is handed out with
-//! its age, and whoever needs a younger one says so (`GET /v1/node?max_age=SECONDS`). One question at a time.
+//! its age, and the operator, when it needs a younger one, says so (`GET /v1/node?max_age=SECONDS`). One question at
+//! a time, and none more often than every two seconds but before a decommission.
 
 use std::{
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -12,9 +14,10 @@ use anyhow::Context as _;
 use axum::{
     Json, Router,
     extract::{Query, State},
-    http::{HeaderMap, StatusCode},
+    http::StatusCode,
     routing::{get, post},
 };
+use readstates_identity::Identity;
 use serde::Deserialize;
 use tokio::{
     net::TcpListener,
@@ -23,7 +26,7 @@ use tokio::{
 };
 
 use super::{
-    Common, EngineName, ServeArgs, disk,
+    Common, EngineName, ServeArgs, disk, mutual,
     order::{self, Refusal},
     sockets,
 };
@@ -36,6 +39,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const AT_REST: Duration = Duration::from_secs(30);
 /// A node that said it serves is taken at its word for so long, however busy it is.
 const STALE: Duration = Duration::from_secs(150);
+/// No question from outside is answered by one to the engine sooner after the last one: each may start a JVM.
+const FRESH: Duration = Duration::from_secs(2);
 
 /// Serves until SIGTERM.
 ///
@@ -47,6 +52,7 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         nodetool,
         admin,
         cql_port,
+        watch_listen,
     } = args;
     match common.engine {
         EngineName::Cassandra => {
@@ -55,24 +61,33 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
                 address: common.address.to_string(),
                 jmx: admin,
             };
-            serve_engine(engine, common, cql_port).await
+            serve_engine(engine, common, cql_port, watch_listen).await
         }
         EngineName::Scylla => {
             let engine = Scylla::new(format!("http://{admin}"))?;
-            serve_engine(engine, common, cql_port).await
+            serve_engine(engine, common, cql_port, watch_listen).await
         }
     }
 }
 
-async fn serve_engine<E: Engine>(engine: E, common: Common, cql_port: u16) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(common.listen)
+async fn serve_engine<E: Engine>(
+    engine: E,
+    common: Common,
+    cql_port: u16,
+    watch_listen: SocketAddr,
+) -> anyhow::Result<()> {
+    let identity = mutual::identity(&common.identity)?;
+    let operators = mutual::listen(common.listen, &identity).await?;
+    let probes = TcpListener::bind(watch_listen)
         .await
-        .with_context(|| format!("failed to listen on {}", common.listen))?;
+        .with_context(|| format!("failed to listen on {watch_listen}"))?;
     let mut terminate = signal(SignalKind::terminate()).context("failed to wait for SIGTERM")?;
-    let agent = Arc::new(Agent::new(engine, common, cql_port));
-    // Ends with the process; nothing waits for it.
+    let agent = Arc::new(Agent::new(engine, common, cql_port, identity));
+    // Both end with the process; nothing waits for them.
     tokio::spawn(watch(agent.clone()));
-    axum::serve(listener, router(agent))
+    let probed = axum::serve(probes, probed(agent.clone()));
+    tokio::spawn(async move { probed.await });
+    axum::serve(operators, router(agent))
         .with_graceful_shutdown(async move {
             terminate.recv().await;
         })
@@ -86,6 +101,9 @@ struct Agent<E> {
     cql_port: u16,
     /// Held by whoever asks the engine.
     asking: tokio::sync::Mutex<()>,
+    identity: Arc<Identity>,
+    /// The last facts, held by whoever asks for them.
+    facts: tokio::sync::Mutex<Option<(Instant, Facts)>>,
     seen: Mutex<Option<Seen>>,
     decommission: Mutex<Option<Decommission>>,
 }
@@ -114,12 +132,14 @@ async fn watch<E: Engine>(agent: Arc<Agent<E>>) {
 }
 
 impl<E: Engine> Agent<E> {
-    fn new(engine: E, common: Common, cql_port: u16) -> Self {
+    fn new(engine: E, common: Common, cql_port: u16, identity: Arc<Identity>) -> Self {
         Self {
             engine,
             common,
             cql_port,
             asking: tokio::sync::Mutex::default(),
+            identity,
+            facts: tokio::sync::Mutex::default(),
             seen: Mutex::default(),
             decommission: Mutex::default(),
         }
@@ -204,6 +224,7 @@ impl<E: Engine> Agent<E> {
         };
         Report {
             pod_uid: self.common.pod_uid.clone(),
+            identity: Some(mutual::status(&self.identity)),
             phase,
         }
     }
@@ -241,6 +262,12 @@ fn router<E: Engine>(agent: Arc<Agent<E>>) -> Router {
         .route("/v1/node", get(node::<E>))
         .route("/v1/facts", get(facts::<E>))
         .route("/v1/decommission", post(decommission::<E>))
+        .with_state(agent)
+}
+
+/// What anybody may ask, and costs the engine nothing.
+fn probed<E: Engine>(agent: Arc<Agent<E>>) -> Router {
+    Router::new()
         .route("/livez", get(livez::<E>))
         .route("/readyz", get(readyz::<E>))
         .with_state(agent)
@@ -255,24 +282,30 @@ async fn node<E: Engine>(
     State(agent): State<Arc<Agent<E>>>,
     Query(MaxAge { max_age }): Query<MaxAge>,
 ) -> Json<Report> {
-    let max_age = max_age.map_or(AT_REST, Duration::from_secs);
+    let max_age = max_age.map_or(AT_REST, Duration::from_secs).max(FRESH);
     Json(agent.report(max_age).await)
 }
 
 async fn facts<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> Result<Json<Facts>, Refusal> {
+    let mut last = agent.facts.lock().await;
+    if let Some((at, facts)) = last.as_ref()
+        && at.elapsed() <= FRESH
+    {
+        return Ok(Json(facts.clone()));
+    }
+    let at = Instant::now();
     let facts = agent.engine.facts().await;
-    facts
-        .map(Json)
-        .map_err(|e| order::refuse(StatusCode::SERVICE_UNAVAILABLE, e.to_string()))
+    let facts = facts.map_err(|e| order::refuse(StatusCode::SERVICE_UNAVAILABLE, e.to_string()))?;
+    *last = Some((at, facts.clone()));
+    Ok(Json(facts))
 }
 
 async fn decommission<E: Engine>(
     State(agent): State<Arc<Agent<E>>>,
-    headers: HeaderMap,
     Json(target): Json<Target>,
 ) -> Result<StatusCode, Refusal> {
     let common = &agent.common;
-    order::check(&headers, &common.token, &target.pod_uid, &common.pod_uid)?;
+    order::check(&target.pod_uid, &common.pod_uid)?;
     if *agent.ordered() == Some(Decommission::Running) {
         return Ok(StatusCode::ACCEPTED);
     }

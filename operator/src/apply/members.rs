@@ -10,7 +10,8 @@ use kube::{
 };
 
 use crate::{
-    admin::AdminError,
+    admin::{AdminClient, AdminError},
+    connections::{Peer, PodClients},
     context::Context,
     error::Error,
     plan::{MemberAction, PodRef},
@@ -22,17 +23,23 @@ use crate::{
 ///
 /// # Errors
 /// When a member does not do as it is asked, or the API server cannot be talked to.
-pub async fn act(ctx: &Context, id: &Identity, action: &MemberAction) -> Result<(), Error> {
+pub async fn act(
+    ctx: &Context,
+    clients: &PodClients,
+    id: &Identity,
+    action: &MemberAction,
+) -> Result<(), Error> {
     let namespace = &id.namespace;
+    let admin = AdminClient::new(clients);
     match action {
         MemberAction::Drain { pod, incarnation } => {
-            let asked = ctx.admin.drain(address(pod, "drain")?, incarnation).await;
+            let asked = admin.drain(peer(pod, "drain")?, incarnation).await;
             asked.map_err(|source| refused(pod, "drain", source))?;
             tracing::info!(pod = pod.name, namespace, incarnation, "asked to drain");
             telemetry::acted("drain");
         }
         MemberAction::Move { pod, request } => {
-            let asked = ctx.admin.moves(address(pod, "move slots")?, request).await;
+            let asked = admin.moves(peer(pod, "move slots")?, request).await;
             let answer = asked.map_err(|source| refused(pod, "move slots", source))?;
             tracing::info!(
                 from = pod.name,
@@ -46,7 +53,7 @@ pub async fn act(ctx: &Context, id: &Identity, action: &MemberAction) -> Result<
         }
         MemberAction::Delete { pod } => delete(ctx, id, pod).await?,
         MemberAction::FlushAndDelete { pod } => {
-            let flushed = ctx.admin.flush(address(pod, "flush")?).await;
+            let flushed = admin.flush(peer(pod, "flush")?).await;
             let flushed = flushed.map_err(|source| refused(pod, "flush", source))?;
             telemetry::acted("flush");
             if flushed.failed_users == 0 {
@@ -82,12 +89,14 @@ async fn delete(ctx: &Context, id: &Identity, pod: &PodRef) -> Result<(), Error>
     }
 }
 
-fn address(pod: &PodRef, wish: &'static str) -> Result<IpAddr, Error> {
-    let ip = pod.ip.as_deref().and_then(|ip| ip.parse().ok());
-    ip.ok_or_else(|| Error::Unreachable {
+fn peer(pod: &PodRef, wish: &'static str) -> Result<Peer, Error> {
+    let ip = pod.ip.as_deref().and_then(|ip| ip.parse::<IpAddr>().ok());
+    let ip = ip.ok_or_else(|| Error::Unreachable {
         member: pod.name.clone(),
         wish,
-    })
+    })?;
+    let mutual_tls = pod.mutual_tls;
+    Ok(Peer { ip, mutual_tls })
 }
 
 fn refused(pod: &PodRef, wish: &'static str, source: AdminError) -> Error {

@@ -9,7 +9,9 @@
 //! One that was found so, and is at the same version still by the word of the watches, is not read again;
 //! but where anything is to be done after it, everything is.
 
+mod access;
 mod credentials;
+mod identity;
 mod members;
 mod nodes;
 mod unchanged;
@@ -24,7 +26,11 @@ use kube::{
 use readstates_operator_api::{ReadStateCluster, ReadStateRing, labels};
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use self::{credentials::make_secrets, nodes::carry_out};
+pub use self::{
+    credentials::make_secrets,
+    identity::{provide_identity, write_identity},
+    nodes::carry_out,
+};
 use crate::{
     build::{Object, fingerprint},
     error::Error,
@@ -91,7 +97,7 @@ pub async fn apply(
             Object::Ring(o) => create_ring(client, id, o.as_ref()).await?,
             Object::Role(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::RoleBinding(o) => apply_one(client, known, id, o.as_ref()).await?,
-            Object::Secret(o) => apply_one(client, known, id, o.as_ref()).await?,
+            Object::Secret(o) => access::put(client, id, o.as_ref()).await?,
             Object::Service(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::ServiceAccount(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::StatefulSet(o) => apply_one(client, known, id, o.as_ref()).await?,

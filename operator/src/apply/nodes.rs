@@ -1,31 +1,30 @@
-//! Carries out what was decided about the nodes of a database: the agents' token, deletions, orders. Every
+//! Carries out what was decided about the nodes of a database: deletions and orders. Every
 //! deletion names what it means by UID.
 
 use std::{fmt::Write as _, fs::File, io::Read};
 
 use k8s_openapi::{
-    ByteString, NamespaceResourceScope,
-    api::core::v1::{PersistentVolumeClaim, Pod, Secret},
+    NamespaceResourceScope,
+    api::core::v1::{PersistentVolumeClaim, Pod},
 };
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, PostParams, Preconditions},
+    api::{DeleteParams, Preconditions},
 };
-use readstates_operator_api::labels::Component;
 use serde::de::DeserializeOwned;
 
 use crate::{
     agents::Agents,
+    connections::PodClients,
     error::Error,
     known::kind,
-    observe::{TOKEN_KEY, Token},
+    observe::Token,
     plan::{DatabaseTrouble, Named, NodesStep, Order},
-    telemetry,
     validate::Identity,
 };
 
-/// Bytes of randomness in a token.
-const TOKEN_BYTES: usize = 32;
+/// Bytes of randomness in a password.
+const RANDOM_BYTES: usize = 32;
 
 /// Carries it out. What an agent does not take is logged, and decided anew in the next round. What comes back is
 /// what there was no right to do: the rest does not wait for it.
@@ -34,20 +33,15 @@ const TOKEN_BYTES: usize = 32;
 /// When the API server cannot be talked to.
 pub async fn carry_out(
     client: &Client,
-    agents: &dyn Agents,
+    asked: (&dyn Agents, &PodClients),
     id: &Identity,
     token: Option<&Token>,
     step: &NodesStep,
 ) -> Result<Option<DatabaseTrouble>, Error> {
-    if step.make_token {
-        make_token(client, id).await?;
-    }
     delete::<Pod>(client, id, &step.pods_to_delete).await?;
     let kept = reclaim(client, id, &step.claims_to_delete).await?;
-    if let Some(Token(token)) = token {
-        for order in &step.orders {
-            give(agents, token, order).await;
-        }
+    for order in &step.orders {
+        give(asked, token.map(|Token(token)| token.as_str()), order).await;
     }
     Ok(kept)
 }
@@ -70,11 +64,15 @@ async fn reclaim(
     }
 }
 
-async fn give(agents: &dyn Agents, token: &str, order: &Order) {
+async fn give((agents, clients): (&dyn Agents, &PodClients), token: Option<&str>, order: &Order) {
     let (pod, what, taken) = match order {
-        Order::Start { pod, order } => (pod, "start", agents.start(pod, token, order).await),
+        Order::Start { pod, order } => {
+            let taken = agents.start(clients, pod, token, order).await;
+            (pod, "start", taken)
+        }
         Order::Decommission { pod, target } => {
-            (pod, "leave", agents.decommission(pod, token, target).await)
+            let taken = agents.decommission(clients, pod, token, target).await;
+            (pod, "leave", taken)
         }
     };
     match taken {
@@ -88,31 +86,9 @@ async fn give(agents: &dyn Agents, token: &str, order: &Order) {
     }
 }
 
-/// Made once, never changed: a token that is there is left alone.
-async fn make_token(client: &Client, id: &Identity) -> Result<(), Error> {
-    let name = id.agent_secret();
-    let what = format!("Secret {name}");
-    let token = random().map_err(|source| Error::Random { source })?;
-    let secret = Secret {
-        metadata: id.child(name, Component::Database),
-        data: Some([(TOKEN_KEY.to_owned(), ByteString(token.into_bytes()))].into()),
-        ..Secret::default()
-    };
-    let api: Api<Secret> = Api::namespaced(client.clone(), &id.namespace);
-    match api.create(&PostParams::default(), &secret).await {
-        Ok(_) => {
-            telemetry::wrote("Secret");
-            Ok(())
-        }
-        // Made by somebody else at the same time, or theirs: pods that cannot mount it will say so.
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        Err(source) => Err(Error::Write { what, source }),
-    }
-}
-
 /// So many random bytes, as hexadecimal digits.
 pub(super) fn random() -> std::io::Result<String> {
-    let mut bytes = [0_u8; TOKEN_BYTES];
+    let mut bytes = [0_u8; RANDOM_BYTES];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.

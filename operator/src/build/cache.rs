@@ -7,10 +7,11 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
+use readstates_identity::Role;
 use readstates_operator_api::labels::{self, Component};
 
 use super::{
-    access, env,
+    access, env, identity,
     pod::{self, Patience},
     ports, service_account, store,
 };
@@ -68,6 +69,9 @@ fn pod_spec(cluster: &ValidatedCluster) -> PodSpec {
     let selector = cluster.id.selector(Component::Cache);
     let mut needs = store::access(cluster);
     needs.extend(access::of(cluster));
+    let (volume, mount) = identity::volume(cluster, Role::Member);
+    needs.volumes.push(volume);
+    needs.mounts.push(mount);
     let some = |v: Vec<_>| Some(v).filter(|v: &Vec<_>| !v.is_empty());
     let placement = &cluster.cache.placement;
     PodSpec {
@@ -83,7 +87,7 @@ fn pod_spec(cluster: &ValidatedCluster) -> PodSpec {
         priority_class_name: placement.priority_class.clone(),
         affinity: Some(pod::affinity(pod::apart_if_possible(&selector), None)),
         topology_spread_constraints: Some(vec![pod::over_zones(&selector)]),
-        volumes: Some(needs.volumes.clone()).filter(|v| !v.is_empty()),
+        volumes: Some(needs.volumes.clone()),
         containers: vec![container(cluster, needs)],
         ..PodSpec::default()
     }
@@ -106,14 +110,16 @@ fn container(cluster: &ValidatedCluster, access: store::Access) -> Container {
         ),
         env: Some(environment(cluster).into_iter().chain(access.env).collect()),
         ports: Some(vec![
-            ports::container(ports::HTTP_NAME, ports::HTTP),
+            ports::container(ports::API_NAME, ports::HTTP),
             ports::container(ports::ADMIN_NAME, ports::ADMIN),
+            ports::container(ports::MEMBERS_NAME, ports::MEMBERS),
+            ports::container(ports::WATCH_NAME, ports::WATCH),
         ]),
         resources: Some(cluster.cache.resources.clone()),
         security_context: Some(pod::restricted_container(true)),
         startup_probe: Some(pod::http_probe(
             "/livez",
-            ports::HTTP_NAME,
+            ports::WATCH_NAME,
             Patience {
                 period_seconds: 2,
                 failures: 60,
@@ -121,7 +127,7 @@ fn container(cluster: &ValidatedCluster, access: store::Access) -> Container {
         )),
         liveness_probe: Some(pod::http_probe(
             "/livez",
-            ports::HTTP_NAME,
+            ports::WATCH_NAME,
             Patience {
                 period_seconds: 10,
                 failures: 6,
@@ -129,14 +135,14 @@ fn container(cluster: &ValidatedCluster, access: store::Access) -> Container {
         )),
         readiness_probe: Some(pod::http_probe(
             "/readyz",
-            ports::HTTP_NAME,
+            ports::WATCH_NAME,
             Patience {
                 period_seconds: 3,
                 failures: 2,
             },
         )),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-        volume_mounts: Some(mounts).filter(|m| !m.is_empty()),
+        volume_mounts: Some(mounts),
         ..Container::default()
     }
 }
@@ -159,6 +165,9 @@ fn environment(cluster: &ValidatedCluster) -> Vec<EnvVar> {
         env::value(env::RING_NAME, id.cache()),
         env::value(env::LISTEN, format!("0.0.0.0:{}", ports::HTTP)),
         env::value(env::ADMIN_LISTEN, format!("0.0.0.0:{}", ports::ADMIN)),
+        env::value(env::MEMBERS_LISTEN, format!("0.0.0.0:{}", ports::MEMBERS)),
+        env::value(env::WATCH_LISTEN, format!("0.0.0.0:{}", ports::WATCH)),
+        env::value(env::MEMBERS_TLS_DIR, identity::PATH),
         env::value(env::STORE, store::url(cluster)),
         env::value(
             env::FLUSH_INTERVAL,

@@ -14,6 +14,10 @@ pub(super) const RING_NAME: &str = "READSTATES_RING_NAME";
 pub(super) const ZONE: &str = "READSTATES_ZONE";
 pub(super) const LISTEN: &str = "READSTATES_LISTEN";
 pub(super) const ADMIN_LISTEN: &str = "READSTATES_ADMIN_LISTEN";
+pub(super) const MEMBERS_LISTEN: &str = "READSTATES_MEMBERS_LISTEN";
+pub(super) const WATCH_LISTEN: &str = "READSTATES_WATCH_LISTEN";
+/// `--members-tls-dir`: by which certificates members prove what they are.
+pub(super) const MEMBERS_TLS_DIR: &str = "READSTATES_MEMBERS_TLS_DIR";
 pub(super) const STORE: &str = "READSTATES_STORE";
 pub(super) const FLUSH_INTERVAL: &str = "READSTATES_FLUSH_INTERVAL";
 pub(super) const CAPACITY_STATES: &str = "READSTATES_CAPACITY_STATES";

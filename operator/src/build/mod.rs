@@ -6,6 +6,7 @@ mod cache;
 mod certificate;
 mod database;
 pub mod env;
+mod identity;
 mod network_policy;
 mod pod;
 mod pod_disruption_budget;
@@ -34,6 +35,8 @@ pub const AGENT: &str = "agent";
 pub const DISK: &str = "disk";
 /// Name of the container that minds it.
 pub const DISK_AGENT: &str = "disk-agent";
+/// Name of the volume with the certificates by which a pod proves what it is.
+pub const IDENTITY: &str = "identity";
 
 pub use self::{
     database::{rack, template_hash, update_name},
@@ -87,6 +90,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         certificate,
         secrets: _,
         tokens,
+        identity: _,
         jobs_to_delete: _,
         waiting: _,
         problem: _,
@@ -96,6 +100,8 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         let wanted = certificate::certificate(cluster);
         out.extend(wanted.map(Box::new).map(Object::Certificate));
     }
+    let asked = identity::certificates(cluster).into_iter();
+    out.extend(asked.map(Box::new).map(Object::Certificate));
     if let Store::Managed(database) = &cluster.store {
         out.extend([
             Object::ServiceAccount(Box::new(service_account::of(cluster, Component::Database))),

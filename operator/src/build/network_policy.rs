@@ -3,11 +3,14 @@
 //!
 //! | pods | port | from |
 //! |---|---|---|
-//! | cache | 7400: API, hand-offs, metrics | `spec.cache.clients`, else everybody; always each other |
-//! | cache | 7401: admin | the operator |
+//! | cache | 7400: API | `spec.cache.clients`, else the pods of its namespace; always each other, for pods of the release before |
+//! | cache | 7401: admin | the operator, from its own namespace |
+//! | cache | 7403: members | each other |
+//! | cache | 7404: probes and metrics | any pod of the Kubernetes cluster: it tells nothing about users |
 //! | database | 7000: between nodes | each other |
 //! | database | 9042, 19042: CQL | cache pods and the schema Job, `spec.database.clients` |
-//! | database | 7402: agent | the operator |
+//! | database | 7402: agent | the operator, from its own namespace |
+//! | database | 7405: probes | any pod of the Kubernetes cluster |
 //! | schema Job | none | nobody |
 
 use std::collections::BTreeMap;
@@ -24,18 +27,23 @@ use readstates_operator_api::labels::{self, Component};
 use super::{pod, ports};
 use crate::validate::{Database, ValidatedCluster};
 
+/// The label that Kubernetes gives every namespace: its name.
+const NAMESPACE: &str = "kubernetes.io/metadata.name";
+
 pub(super) fn cache(cluster: &ValidatedCluster) -> NetworkPolicy {
-    let clients = cluster.cache.clients.as_ref().map(|clients| {
-        let members = component(cluster, Component::Cache);
-        [vec![members], clients.clone()].concat()
-    });
+    let members = component(cluster, Component::Cache);
+    let own_namespace = || vec![pods(LabelSelector::default())];
+    let clients = cluster.cache.clients.clone().unwrap_or_else(own_namespace);
+    let clients = [vec![members.clone()], clients].concat();
     policy(
         cluster,
         cluster.id.cache(),
         Component::Cache,
         vec![
-            rule(&[ports::HTTP], clients),
-            rule(&[ports::ADMIN], Some(vec![operator()])),
+            rule(&[ports::HTTP], Some(clients)),
+            rule(&[ports::ADMIN], Some(vec![operator(cluster)])),
+            rule(&[ports::MEMBERS], Some(vec![members])),
+            rule(&[ports::WATCH], Some(vec![any_pod()])),
         ],
     )
 }
@@ -47,7 +55,8 @@ pub(super) fn database(cluster: &ValidatedCluster, database: &Database) -> Netwo
     let mut ingress = vec![
         rule(&[ports::INTERNODE], Some(vec![nodes])),
         rule(&[ports::CQL, ports::SHARD_AWARE], Some(clients)),
-        rule(&[ports::AGENT], Some(vec![operator()])),
+        rule(&[ports::AGENT], Some(vec![operator(cluster)])),
+        rule(&[ports::AGENT_WATCH], Some(vec![any_pod()])),
     ];
     if database.super_disk.is_some() {
         // It tells, and does nothing: whoever collects metrics may ask.
@@ -78,17 +87,28 @@ fn policy(
     }
 }
 
-/// The operator's pods, wherever it runs, by the labels that the chart gives them.
-fn operator() -> NetworkPolicyPeer {
+/// The operator's pods, by the labels that the chart gives them, in its own namespace: labels alone anybody can
+/// give a pod.
+fn operator(cluster: &ValidatedCluster) -> NetworkPolicyPeer {
     let labels: BTreeMap<String, String> = [
         (labels::COMPONENT, "operator"),
         (labels::PART_OF, "readstates"),
     ]
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .into();
+    let name = cluster.operator_namespace.clone();
+    let namespace = BTreeMap::from([(NAMESPACE.to_owned(), name)]);
+    NetworkPolicyPeer {
+        namespace_selector: Some(pod::selector(&namespace)),
+        ..pods(pod::selector(&labels))
+    }
+}
+
+/// Pods of all namespaces, and nobody from elsewhere.
+fn any_pod() -> NetworkPolicyPeer {
     NetworkPolicyPeer {
         namespace_selector: Some(LabelSelector::default()),
-        ..pods(pod::selector(&labels))
+        ..NetworkPolicyPeer::default()
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) fn cache_members(cluster: &ValidatedCluster) -> Service {
         vec![
             port(ports::HTTP_NAME, ports::HTTP),
             port(ports::ADMIN_NAME, ports::ADMIN),
+            port(ports::MEMBERS_NAME, ports::MEMBERS),
+            port(ports::METRICS_NAME, ports::WATCH),
         ],
     )
 }
@@ -67,11 +69,12 @@ fn headless(
     }
 }
 
+/// By number: pods of the release before call the API's port otherwise.
 fn port(name: &str, port: u16) -> ServicePort {
     ServicePort {
         name: Some(name.to_owned()),
         port: i32::from(port),
-        target_port: Some(IntOrString::String(name.to_owned())),
+        target_port: Some(IntOrString::Int(i32::from(port))),
         ..ServicePort::default()
     }
 }

@@ -1,5 +1,6 @@
 //! What an agent tells the operator, and what it is told: the JSON between the two.
 
+use readstates_api::admin::IdentityStatus;
 use serde::{Deserialize, Serialize};
 
 /// Answer of `GET /v1/node`.
@@ -8,6 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct Report {
     /// UID of the pod that answers: a later pod of the same name is another one.
     pub pod_uid: String,
+    /// Which certificates the agent shows and trusts; agents of the release before have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<IdentityStatus>,
     /// How far it is.
     #[serde(flatten)]
     pub phase: Phase,

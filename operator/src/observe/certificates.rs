@@ -34,6 +34,8 @@ pub enum CertificatesSeen {
         mark: String,
         /// Whether there is a certificate to show to a database that somebody else runs.
         client: bool,
+        /// When the first of them expires.
+        expires: Option<Timestamp>,
     },
 }
 
@@ -47,7 +49,7 @@ pub(super) async fn observe(
     };
     let mut words = None;
     if tls.issuer_ref.is_some() {
-        match issued(client, id).await? {
+        match issued(client, id, &id.certificate()).await? {
             Ok(said) => words = said,
             Err(why) => return Ok(Some(CertificatesSeen::NoManager(why))),
         }
@@ -65,10 +67,13 @@ pub(super) async fn observe(
 }
 
 /// What cert-manager says of the certificate, `None` while it is silent; or why there is no way to it.
-async fn issued(client: &Client, id: &Identity) -> Result<Result<Option<String>, String>, Error> {
-    let name = id.certificate();
+pub(super) async fn issued(
+    client: &Client,
+    id: &Identity,
+    name: &str,
+) -> Result<Result<Option<String>, String>, Error> {
     let api: Api<Certificate> = Api::namespaced(client.clone(), &id.namespace);
-    match api.get_opt(&name).await {
+    match api.get_opt(name).await {
         Ok(Some(certificate)) => return Ok(Ok(certificate.words())),
         // There is no such object, or no such kind.
         Ok(None) => {}
@@ -97,8 +102,8 @@ async fn issued(client: &Client, id: &Identity) -> Result<Result<Option<String>,
 }
 
 fn no_manager() -> String {
-    "the kind Certificate of cert-manager.io/v1 does not exist; install cert-manager, or make a new cluster with \
-     tls.secretName"
+    "the kind Certificate of cert-manager.io/v1 does not exist; install cert-manager, or make a new cluster \
+     without issuerRef"
         .to_owned()
 }
 
@@ -128,6 +133,7 @@ fn judge_server(content: &Content, engine: Engine, host: &str, now: u64) -> Cert
         Ok(()) => CertificatesSeen::Complete {
             mark: certificates::mark(certificate),
             client: false,
+            expires: expires(&[certificate]),
         },
         Err(why) => CertificatesSeen::Broken(why),
     }
@@ -144,8 +150,17 @@ fn judge_client(content: &Content) -> CertificatesSeen {
         (Ok(_), pair) => CertificatesSeen::Complete {
             mark: certificates::mark(ca),
             client: pair.is_some(),
+            expires: expires(&value(content, CERTIFICATE).into_iter().collect::<Vec<_>>()),
         },
     }
+}
+
+/// The first moment at which one of these certificates, in PEM form, is not valid any more.
+fn expires(pems: &[&[u8]]) -> Option<Timestamp> {
+    let texts = pems.iter().filter_map(|pem| std::str::from_utf8(pem).ok());
+    let all = texts.filter_map(|pem| readstates_identity::details(pem).ok());
+    let ends = all.flatten().map(|details| details.not_after);
+    ends.filter_map(|end| Timestamp::try_from(end).ok()).min()
 }
 
 #[cfg(test)]

@@ -58,6 +58,12 @@ pub(super) fn stateful_set(set: &StatefulSet) -> StatefulSetSeen {
     }
 }
 
+/// Whether it was made with an identity: the volume with the certificates is there.
+fn has_identity(pod: &PodSpec) -> bool {
+    let mut volumes = pod.volumes.iter().flatten();
+    volumes.any(|v| v.name == build::IDENTITY)
+}
+
 fn has_agent(pod: &PodSpec) -> bool {
     let mut first = pod.init_containers.iter().flatten();
     first.any(|c| c.name == build::AGENT)
@@ -76,6 +82,7 @@ pub(super) fn pod(pod: &Pod) -> PodSeen {
         scheduled: pod.spec.as_ref().is_some_and(|s| s.node_name.is_some()),
         zone: pod.labels().get(labels::ZONE).cloned(),
         has_agent: pod.spec.as_ref().is_some_and(has_agent),
+        mutual_tls: pod.spec.as_ref().is_some_and(has_identity),
         disk: super_disks::stage(pod),
         running: ready || containers(&status).any(runs),
         created: pod.creation_timestamp().map(|t| t.0),

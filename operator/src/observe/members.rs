@@ -4,11 +4,14 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use futures::future::join_all;
-use readstates_api::admin::{MemberStatus, OwnershipStatus};
+use readstates_api::admin::{IdentityStatus, MemberStatus, OwnershipStatus};
 use readstates_ring::Incarnation;
 
 use super::{PodSeen, Seen};
-use crate::admin::AdminClient;
+use crate::{
+    admin::AdminClient,
+    connections::{Peer, PodClients},
+};
 
 /// What a cache pod says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub struct Member {
     pub store_problem: Option<String>,
     /// Where it stands with the slots.
     pub ownership: OwnershipStatus,
+    /// Which certificates it shows and trusts, where it says so.
+    pub identity: Option<IdentityStatus>,
 }
 
 impl Member {
@@ -64,26 +69,32 @@ impl TryFrom<MemberStatus> for Member {
             dirty: count(status.dirty_users),
             store_problem: (!status.store.healthy).then_some(problem),
             ownership: status.ownership,
+            identity: status.identity,
         })
     }
 }
 
 /// Asks every pod whose process runs, ready or not, all at once.
 pub(super) async fn ask_all(
-    admin: &AdminClient,
+    clients: &PodClients,
     pods: &[PodSeen],
 ) -> BTreeMap<String, Seen<Member>> {
+    let admin = &AdminClient::new(clients);
     let running = pods.iter().filter(|p| p.running);
     let asked = running.map(async |pod| (pod.name.clone(), ask(admin, pod).await));
     join_all(asked).await.into_iter().collect()
 }
 
-async fn ask(admin: &AdminClient, pod: &PodSeen) -> Seen<Member> {
+async fn ask(admin: &AdminClient<'_>, pod: &PodSeen) -> Seen<Member> {
     let address = pod.ip.as_deref().and_then(|ip| ip.parse::<IpAddr>().ok());
     let Some(ip) = address else {
         return Seen::Unknown("it has no address yet".to_owned());
     };
-    match admin.status(ip).await {
+    let peer = Peer {
+        ip,
+        mutual_tls: pod.mutual_tls,
+    };
+    match admin.status(peer).await {
         Ok(status) if status.member != pod.name => {
             Seen::Unknown(format!("{} answered at its address", status.member))
         }

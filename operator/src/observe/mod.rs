@@ -8,6 +8,7 @@ mod access;
 mod certificates;
 mod children;
 mod credentials;
+mod identity;
 mod members;
 mod nodes;
 mod ring;
@@ -30,16 +31,22 @@ use readstates_operator_api::{
     labels::{self, Component},
 };
 
+pub(crate) use self::identity::{AuthorityKeys, text as secret_text};
 pub use self::{
     access::{TokenProblem, Tokens},
     certificates::CertificatesSeen,
     credentials::{PASSWORD_KEY, SECRET_KEYS, SecretSeen, USERNAME_KEY},
+    identity::{
+        AuthoritySeen, CertificateSeen, Found, ISSUING, IdentitySeen, LeafSeen, NEXT, OLD, Version,
+        identity,
+    },
     members::Member,
     nodes::{ClaimSeen, Nodes, TOKEN_KEY, Token},
     ring::RingSeen,
     super_disks::DiskStage,
 };
 use crate::{
+    connections::PodClients,
     context::Context,
     error::Error,
     super_disk::SuperDiskSeen,
@@ -84,6 +91,8 @@ pub struct World {
     pub certificates: Option<CertificatesSeen>,
     /// The tokens of the API's callers, by the caller's name.
     pub tokens: BTreeMap<String, Tokens>,
+    /// The Secrets by which the processes of the cluster prove what they are.
+    pub identity: IdentitySeen,
 }
 
 /// What somebody has allowed, each by the name of the very thing that it is about.
@@ -156,6 +165,8 @@ pub struct PodSeen {
     pub zone: Option<String>,
     /// Whether there is an agent in it (database only).
     pub has_agent: bool,
+    /// Whether the operator reaches its process by mutual TLS; plain HTTP in pods of the release before.
+    pub mutual_tls: bool,
     /// How far its super-disk is, if it has one (database only).
     pub disk: Option<DiskStage>,
     /// Whether a process of it runs, for all that is known.
@@ -203,7 +214,11 @@ impl World {
     #[must_use]
     pub fn certificates(&self) -> Certificates {
         match &self.certificates {
-            Some(CertificatesSeen::Complete { mark, client }) => Certificates {
+            Some(CertificatesSeen::Complete {
+                mark,
+                client,
+                expires: _,
+            }) => Certificates {
                 mark: Some(mark.clone()),
                 client: *client,
             },
@@ -259,9 +274,12 @@ pub async fn observe(
     ctx: &Context,
     id: &Identity,
     cluster: &ReadStateCluster,
+    identity: IdentitySeen,
+    pods: &PodClients,
 ) -> Result<World, Error> {
     let Identity { namespace, .. } = id;
     let sets = Reader::<StatefulSet>::new(&ctx.client, namespace);
+    let clients = pods;
     let pods = list_pods(&ctx.client, id).await?;
     let (schema_pods, others): (Vec<Pod>, Vec<Pod>) = pods
         .into_iter()
@@ -279,12 +297,15 @@ pub async fn observe(
     let credentials = credentials::observe(&ctx.client, id, &cluster.spec.database).await?;
     let cache_pods: Vec<_> = cache_pods.iter().map(children::pod).collect();
     let database_pods: Vec<_> = database_pods.iter().map(children::pod).collect();
-    let agents = ctx.agents.as_ref();
-    let nodes = nodes::nodes(&ctx.client, agents, id, cluster, &database_pods, &racks).await?;
-    let super_disks = super_disks::super_disks(agents, &database_pods).await;
+    let asked = nodes::Asked {
+        agents: ctx.agents.as_ref(),
+        clients,
+    };
+    let nodes = nodes::nodes(&ctx.client, &asked, id, cluster, &database_pods, &racks).await?;
+    let super_disks = super_disks::super_disks(&asked, &database_pods).await;
     let status = cluster.status.as_ref();
     let cache = sets.get(&id.cache(), id).await?;
-    let members = members::ask_all(&ctx.admin, &cache_pods).await;
+    let members = members::ask_all(clients, &cache_pods).await;
     // Last: what members said is judged by a ring that is not older than it.
     let rings = Reader::<ReadStateRing>::new(&ctx.client, namespace);
     let ring = rings.get(&id.cache(), id).await?;
@@ -310,6 +331,7 @@ pub async fn observe(
         login_version: credentials.version,
         certificates: certificates::observe(&ctx.client, id, &cluster.spec.database).await?,
         tokens: access::observe(&ctx.client, id, cluster.spec.cache.access.as_ref()).await?,
+        identity,
     })
 }
 

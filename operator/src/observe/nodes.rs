@@ -14,6 +14,7 @@ use readstates_operator_api::{
 use super::{PodSeen, Seen, StatefulSetSeen};
 use crate::{
     agents::Agents,
+    connections::PodClients,
     engine::{Facts, Phase, Report},
     error::Error,
     validate::Identity,
@@ -56,9 +57,15 @@ impl fmt::Debug for Token {
     }
 }
 
+/// Agents, and how they are reached.
+pub(super) struct Asked<'a> {
+    pub(super) agents: &'a dyn Agents,
+    pub(super) clients: &'a PodClients,
+}
+
 pub(super) async fn nodes(
     client: &Client,
-    agents: &dyn Agents,
+    asked: &Asked<'_>,
     id: &Identity,
     cluster: &ReadStateCluster,
     pods: &[PodSeen],
@@ -72,9 +79,9 @@ pub(super) async fn nodes(
     } else {
         BUSY
     };
-    let asked = pods.iter().filter(|p| p.has_agent && p.ip.is_some());
-    let reports = asked.map(async |pod| {
-        let report = agents.report(pod, max_age).await;
+    let with_agents = pods.iter().filter(|p| p.has_agent && p.ip.is_some());
+    let reports = with_agents.map(async |pod| {
+        let report = asked.agents.report(asked.clients, pod, max_age).await;
         (
             pod.name.clone(),
             report.map_or_else(Seen::Unknown, Seen::Known),
@@ -88,7 +95,7 @@ pub(super) async fn nodes(
             ..
         })) = reports.get(&pod.name)
         {
-            let found = agents.facts(pod).await;
+            let found = asked.agents.facts(asked.clients, pod).await;
             facts.insert(
                 pod.name.clone(),
                 found.map_or_else(Seen::Unknown, Seen::Known),

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use super::PodSeen;
-use crate::{agents::Agents, build, super_disk::SuperDiskSeen};
+use super::{PodSeen, nodes::Asked};
+use crate::{build, super_disk::SuperDiskSeen};
 
 /// How far the disk's containers of a pod have come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,22 +83,22 @@ fn ended(container: &ContainerStatus) -> Option<DiskStage> {
 
 /// Asks the agents that run.
 pub(super) async fn super_disks(
-    agents: &dyn Agents,
+    asked: &Asked<'_>,
     pods: &[PodSeen],
 ) -> BTreeMap<String, SuperDiskSeen> {
     let seen = pods.iter().filter_map(|pod| {
         let stage = pod.disk.clone()?;
-        Some(async move { (pod.name.clone(), one(agents, pod, stage).await) })
+        Some(async move { (pod.name.clone(), one(asked, pod, stage).await) })
     });
     join_all(seen).await.into_iter().collect()
 }
 
-async fn one(agents: &dyn Agents, pod: &PodSeen, stage: DiskStage) -> SuperDiskSeen {
+async fn one(asked: &Asked<'_>, pod: &PodSeen, stage: DiskStage) -> SuperDiskSeen {
     match stage {
         DiskStage::Before => SuperDiskSeen::Before(pod.trouble.clone()),
         DiskStage::Assembling => SuperDiskSeen::Assembling,
         DiskStage::Ended { status, said } => SuperDiskSeen::Ended { status, said },
-        DiskStage::Minded => match agents.super_disk(pod).await {
+        DiskStage::Minded => match asked.agents.super_disk(asked.clients, pod).await {
             Ok(answer) => SuperDiskSeen::Answered(answer),
             Err(why) => SuperDiskSeen::Silent(why),
         },

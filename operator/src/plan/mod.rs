@@ -2,7 +2,7 @@
 //! Pure: the same world gives the same plan, and nothing is kept between two plans.
 //!
 //! ```text
-//! certificates good ─▶ racks ready, one after another ─▶ Secrets there ─▶ schema Job succeeded ─▶ members of the cache
+//! identity and certificates good ─▶ racks ready, one after another ─▶ Secrets there ─▶ schema Job succeeded ─▶ members of the cache
 //! ```
 //! Each arrow waits; what it waits for is a value, [`WaitingOn`].
 
@@ -10,6 +10,7 @@ mod access;
 mod certificates;
 mod credentials;
 mod database;
+mod identity;
 mod members;
 mod waiting;
 
@@ -24,6 +25,7 @@ pub use self::{
         DatabaseTrouble, DatabaseWait, Evictions, Kept, Named, NodesStep, Order, RackStep,
         SuperDisksStep, Template, VolumeEntry,
     },
+    identity::{AUTHORITY_VALID, IdentityStep, LEAF_VALID, missing as missing_identity, roles},
     members::{
         CachePlan, MemberAction, PodRef, RingState, ring_state, served, slots_moving, taken_over,
     },
@@ -51,6 +53,8 @@ pub struct Plan {
     pub tokens: TokensStep,
     /// Whether cert-manager is to be asked for certificates.
     pub certificate: bool,
+    /// The next stage of the rotation of the certificate authority.
+    pub identity: Option<IdentityStep>,
     /// What to do about super-disks.
     pub super_disks: SuperDisksStep,
     /// Whether the schema Job should exist.
@@ -94,7 +98,6 @@ impl Plan {
             orders,
             claims_to_delete,
             pods_to_delete,
-            make_token: _,
             trouble: _,
             update: _,
         } = &self.database;
@@ -111,6 +114,7 @@ impl Plan {
 #[must_use]
 pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
+    let identity = identity::decide(cluster, world, now);
     let certificates = certificates::decide(cluster, world);
     let credentials = credentials::decide(cluster, world);
     let racks = database::decide(cluster, world, now);
@@ -121,7 +125,11 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         let may_start = credentials.waiting.is_none() && racks.waiting.is_none();
         schema(cluster, world, may_start, now)
     };
-    plan.racks = racks.racks;
+    // What mounts a Secret is written once it is there.
+    if identity.blocked.is_none() {
+        plan.racks = racks.racks;
+    }
+    plan.identity = identity.step;
     plan.database = racks.nodes;
     plan.secrets = credentials.make;
     plan.tokens = access::decide(cluster, world);
@@ -131,18 +139,23 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     plan.jobs_to_delete = schema.delete;
     plan.problem = schema.problem;
     let mut members_wait = None;
-    if certificates.waiting.is_none() && credentials.waiting.is_none() && schema.done {
+    let secrets = identity.blocked.is_none()
+        && certificates.waiting.is_none()
+        && credentials.waiting.is_none();
+    if secrets && schema.done {
         let decision = members::decide(cluster, world, now);
         plan.cache = decision.plan;
         members_wait = decision.waiting;
     }
     plan.hold_evictions = members::hold_evictions(world);
-    plan.waiting = certificates
-        .waiting
+    plan.waiting = identity
+        .blocked
+        .or(certificates.waiting)
         .or(racks.waiting)
         .or(credentials.waiting)
         .or(schema.waiting)
-        .or(members_wait);
+        .or(members_wait)
+        .or(identity.waiting);
     plan
 }
 

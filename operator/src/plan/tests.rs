@@ -2,9 +2,7 @@ mod certificates;
 
 use std::time::Duration;
 
-use super::{
-    JobToDelete, NodesStep, Plan, RackStep, SchemaFailed, SecretsToMake, Template, WaitingOn,
-};
+use super::{JobToDelete, Plan, RackStep, SchemaFailed, SecretsToMake, Template, WaitingOn};
 use crate::{
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, now, scene},
     observe::{JobOutcome, JobSeen, SecretSeen},
@@ -31,10 +29,6 @@ fn a_new_cluster_starts_with_its_first_rack_alone() {
                 template: Template::Wanted,
                 version: None,
             }],
-            database: NodesStep {
-                make_token: true,
-                ..NodesStep::default()
-            },
             waiting: Some(WaitingOn::Rack {
                 rack: "a".to_owned(),
                 ready: 0,

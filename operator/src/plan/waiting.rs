@@ -30,6 +30,42 @@ pub enum WaitingOn {
         /// What is wrong with them, and what to do.
         why: String,
     },
+    /// A Secret by which processes prove what they are.
+    IdentityMade {
+        /// Its name.
+        name: String,
+    },
+    /// A Secret by which processes prove what they are, whose name is somebody else's.
+    IdentityTaken {
+        /// Its name.
+        name: String,
+        /// Who controls it.
+        owner: Option<String>,
+    },
+    /// A process to use or trust what the present stage of a rotation gives it.
+    IdentityRotating {
+        /// The pod or the Secret.
+        who: String,
+        /// What it is to do.
+        what: &'static str,
+        /// Why it does not yet.
+        why: String,
+    },
+    /// A clock to be set.
+    Clock {
+        /// How they differ.
+        words: String,
+    },
+    /// A cache pod of an earlier release to write what it holds and stop: pods of this one take nothing from
+    /// it.
+    DrainingCold {
+        /// Which.
+        member: String,
+        /// Slots it still owns.
+        owned: usize,
+        /// Users whose changes it holds.
+        dirty: i64,
+    },
     /// A way to cert-manager.
     CertManager {
         /// Why there is none, and what to do.
@@ -135,6 +171,7 @@ impl WaitingOn {
     pub fn for_members(&self) -> bool {
         match self {
             Self::Draining { .. }
+            | Self::DrainingCold { .. }
             | Self::Takeover { .. }
             | Self::Unowned { .. }
             | Self::Moving { .. } => true,
@@ -142,6 +179,10 @@ impl WaitingOn {
             | Self::CertificateIssued { .. }
             | Self::CertificateUsable { .. }
             | Self::CertManager { .. }
+            | Self::IdentityMade { .. }
+            | Self::IdentityTaken { .. }
+            | Self::IdentityRotating { .. }
+            | Self::Clock { .. }
             | Self::Rack { .. }
             | Self::Database(_)
             | Self::Schema { .. }
@@ -163,6 +204,11 @@ impl WaitingOn {
             Self::CertificateIssued { .. } => Reason::CertificatePending,
             Self::CertificateUsable { .. } => Reason::CertificateInvalid,
             Self::CertManager { .. } => Reason::CertManagerMissing,
+            Self::IdentityMade { .. } => Reason::IdentityPending,
+            Self::IdentityTaken { .. } => Reason::NameConflict,
+            Self::IdentityRotating { .. } => Reason::IdentityRotating,
+            Self::Clock { .. } => Reason::ClockWrong,
+            Self::DrainingCold { .. } => Reason::DrainingCold,
             Self::Rack { .. } => Reason::DatabaseNotReady,
             Self::Database(wait) => wait.reason(),
             Self::Schema { .. } => Reason::SchemaPending,
@@ -196,6 +242,26 @@ impl fmt::Display for WaitingOn {
             }
             Self::CertificateUsable { name, why } => write!(f, "Secret {name}: {why}"),
             Self::CertManager { why } => f.write_str(why),
+            Self::IdentityMade { name } => write!(f, "Secret {name} is not made yet"),
+            Self::IdentityTaken { name, owner } => write!(
+                f,
+                "Secret {name} exists already and belongs to {}: delete or rename it, or give this cluster another \
+                 name",
+                owner.as_deref().unwrap_or("nobody we know")
+            ),
+            Self::IdentityRotating { who, what, why } => {
+                write!(f, "{who} is to {what}: {why}")
+            }
+            Self::Clock { words } => f.write_str(words),
+            Self::DrainingCold {
+                member,
+                owned,
+                dirty,
+            } => write!(
+                f,
+                "{member}, of an earlier release, writes changes of {dirty} users and stops; its {owned} slots are \
+                 taken by pods that have to load their users again"
+            ),
             Self::Rack {
                 rack,
                 ready,

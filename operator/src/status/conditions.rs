@@ -10,7 +10,7 @@ use readstates_operator_api::{
 };
 use readstates_ring::SLOTS;
 
-use super::{Decided, Report, access, reason_and_words, super_disks};
+use super::{Decided, Report, access, certificates, reason_and_words, super_disks};
 use crate::{
     apply::{Applied, Blocked},
     observe::{JobOutcome, RingSeen, Seen, World},
@@ -51,6 +51,7 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
             .spec
             .as_ref()
             .map_or_else(|_| unseen(ConditionType::ApiOpen), access::api_open),
+        certificates::expiring(report.world, report.now),
     ]
     .into_iter()
     .chain(super_disks)
@@ -175,9 +176,12 @@ fn blocked(decided: &Decided<'_>) -> Option<(Reason, String)> {
 /// Certificates that a person has to put right. One that is still to be made is only waited for.
 fn certificates_trouble(decided: &Decided<'_>) -> Option<(Reason, String)> {
     match &decided.plan.waiting {
-        Some(wait @ (WaitingOn::CertificateUsable { .. } | WaitingOn::CertManager { .. })) => {
-            Some((wait.reason(), wait.to_string()))
-        }
+        Some(
+            wait @ (WaitingOn::CertificateUsable { .. }
+            | WaitingOn::CertManager { .. }
+            | WaitingOn::IdentityTaken { .. }
+            | WaitingOn::Clock { .. }),
+        ) => Some((wait.reason(), wait.to_string())),
         _ => None,
     }
 }

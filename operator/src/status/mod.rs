@@ -2,6 +2,7 @@
 //! produced. Out: a status, written only when it differs from the one that is there.
 
 mod access;
+mod certificates;
 mod conditions;
 mod events;
 mod nodes;
@@ -126,6 +127,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         slots_moving: plan::slots_moving(world),
         slots_taken_over: takeovers.as_deref().map(sum_of_slots),
         takeovers: takeovers.unwrap_or_default(),
+        certificates: certificates::entries(world),
         waiting_on: waiting.map(|w| waiting_entry(&w, *before, now)),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
+use readstates_identity::{ClusterName, Role};
 use readstates_operator_api::{
     ReadStateCluster,
     labels::{self, Component},
@@ -124,6 +125,27 @@ impl Identity {
     #[must_use]
     pub fn certificate(&self) -> String {
         format!("{}-db-tls", self.name)
+    }
+
+    /// What certificates call this cluster.
+    ///
+    /// # Errors
+    /// When Kubernetes has given it a name that no certificate can have, which the CRD rules out.
+    pub fn cluster_name(&self) -> Result<ClusterName, Error> {
+        let name = format!("{}.{}", self.name, self.namespace);
+        name.parse().map_err(|source| Error::Named { source })
+    }
+
+    /// Secret with the certificate authority of this cluster: the operator alone reads it.
+    #[must_use]
+    pub fn identity_authority(&self) -> String {
+        format!("{}-identity-ca", self.name)
+    }
+
+    /// Secret (and Certificate, where cert-manager makes it) of the processes of a role.
+    #[must_use]
+    pub fn identity_secret(&self, role: Role) -> String {
+        format!("{}-{role}-tls", self.name)
     }
 
     /// Host name, within the Kubernetes cluster, of all members of the database.

@@ -26,7 +26,7 @@ pub use self::{
     identity::Identity,
     quantity::Amount,
     spec::{
-        Cache, Certificates, Database, External, Login, Placement, Rack, Store, Tls,
+        Cache, Certificates, Database, External, Issuing, Login, Placement, Rack, Store, Tls,
         ValidatedCluster, Volume,
     },
     super_disk::SuperDisk,
@@ -77,6 +77,7 @@ pub fn validate(
         image_pull_secrets,
         cache,
         database,
+        identity,
     } = spec;
     let mut check = Checker::default();
     let flush_interval = duration::parse(&cache.flush_interval).unwrap_or_else(|| {
@@ -128,6 +129,11 @@ pub fn validate(
             agent_image: images.agent.clone(),
             cache,
             store,
+            issuing: identity.as_ref().map_or(Issuing::Operator, |identity| {
+                Issuing::Manager(identity.issuer_ref.clone())
+            }),
+            rotation: None,
+            operator_namespace: String::new(),
             login: Login::default(),
             certificates: Certificates::default(),
         }),

@@ -35,6 +35,12 @@ pub struct ValidatedCluster {
     pub cache: Cache,
     /// Where read states are kept.
     pub store: Store,
+    /// Who issues the certificates by which its processes prove what they are.
+    pub issuing: Issuing,
+    /// The wish for another certificate authority.
+    pub rotation: Option<String>,
+    /// Namespace of the operator, which nobody else may pose as.
+    pub operator_namespace: String,
     /// What was seen of the login to the database.
     pub login: Login,
     /// What was seen of the certificates for CQL.
@@ -52,6 +58,16 @@ impl ValidatedCluster {
         Self {
             login,
             certificates,
+            ..self
+        }
+    }
+
+    /// As the operator in this namespace sees it, with the wish for another certificate authority.
+    #[must_use]
+    pub fn asked_of(self, operator_namespace: &str, rotation: Option<&String>) -> Self {
+        Self {
+            operator_namespace: operator_namespace.to_owned(),
+            rotation: rotation.cloned(),
             ..self
         }
     }
@@ -85,6 +101,15 @@ pub struct Certificates {
     pub client: bool,
 }
 
+/// Who issues the certificates by which the processes of a cluster prove what they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Issuing {
+    /// The operator, with an authority for this cluster alone.
+    Operator,
+    /// An issuer of cert-manager.
+    Manager(IssuerRef),
+}
+
 /// Where the certificates of a database that the operator runs come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tls {
@@ -115,7 +140,7 @@ pub struct Cache {
     pub resources: ResourceRequirements,
     /// Where its pods run.
     pub placement: Placement,
-    /// Who may reach the API; none: everybody.
+    /// Who may reach the API; none: the pods of its namespace.
     pub clients: Option<Vec<NetworkPolicyPeer>>,
     /// Who may call it; none: whoever reaches it.
     pub access: Option<Access>,

@@ -27,6 +27,18 @@ pub struct MemberStatus {
     pub store: StoreStatus,
     /// Which part of the ring is here.
     pub ownership: OwnershipStatus,
+    /// By which certificates it proves what it is; absent without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<IdentityStatus>,
+}
+
+/// The certificates that a process works with at present: what a rotation waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IdentityStatus {
+    /// Mark of the certificate that it shows: the first 16 hexadecimal digits of its SHA-256.
+    pub certificate: String,
+    /// Marks of the certificate authorities that it trusts.
+    pub trusted: Vec<String>,
 }
 
 /// Where a member stands with the slots of the ring.

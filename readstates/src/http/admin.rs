@@ -38,6 +38,7 @@ pub(super) fn status(app: &App) -> Answer {
             reason: store.err(),
         },
         ownership: app.ownership.status(),
+        identity: None,
     })
 }
 

@@ -1,12 +1,15 @@
+use readstates_identity::Role;
+
 use super::*;
 use crate::{
-    agent::{Common, EngineName},
+    agent::{Common, EngineName, mutual::tests::Cluster},
     engine::{Node, NodeState},
 };
 
 struct Pod {
     args: PrepareArgs,
     url: String,
+    cluster: Cluster,
     _dirs: tempfile::TempDir,
 }
 
@@ -19,8 +22,9 @@ fn pod(on_disk: &[&str]) -> Pod {
     for folder in on_disk {
         fs::create_dir(data.join(folder)).unwrap();
     }
-    let token = dirs.path().join("token");
-    fs::write(&token, "secret").unwrap();
+    let cluster = Cluster::new();
+    let identity = dirs.path().join("identity");
+    cluster.write(&identity);
     // A port that was free a moment ago.
     let listen = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -33,7 +37,7 @@ fn pod(on_disk: &[&str]) -> Pod {
             pod_name: "a-0".to_owned(),
             pod_uid: "uid-1".to_owned(),
             address: "10.0.0.1".parse().unwrap(),
-            token,
+            identity,
             listen,
         },
         shared,
@@ -45,7 +49,8 @@ fn pod(on_disk: &[&str]) -> Pod {
     };
     Pod {
         args,
-        url: format!("http://{listen}/v1"),
+        url: format!("https://{listen}/v1"),
+        cluster,
         _dirs: dirs,
     }
 }
@@ -59,19 +64,22 @@ fn start(pod_uid: &str) -> Start {
     }
 }
 
-async fn send(pod: &Pod, token: &str, order: &Start) -> u16 {
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let request = http
-        .post(format!("{}/start", pod.url))
-        .bearer_auth(token)
-        .json(order);
+async fn send(pod: &Pod, order: &Start) -> u16 {
+    let http = pod.cluster.client(Role::Operator);
+    let request = http.post(format!("{}/start", pod.url)).json(order);
     request.send().await.unwrap().status().as_u16()
 }
 
 async fn report(pod: &Pod) -> Report {
+    let http = pod.cluster.client(Role::Operator);
     loop {
-        if let Ok(answer) = reqwest::get(format!("{}/node", pod.url)).await {
-            return answer.json().await.unwrap();
+        if let Ok(answer) = http.get(format!("{}/node", pod.url)).send().await {
+            let report: Report = answer.json().await.unwrap();
+            assert!(report.identity.is_some());
+            return Report {
+                identity: None,
+                ..report
+            };
         }
         tokio::task::yield_now().await;
     }
@@ -85,14 +93,14 @@ async fn a_blank_disk_waits_for_the_order_that_is_meant_for_its_pod() {
         report(&pod).await,
         Report {
             pod_uid: "uid-1".to_owned(),
+            identity: None,
             phase: Phase::Waiting { disk: Disk::Blank },
         }
     );
-    assert_eq!(send(&pod, "guess", &start("uid-1")).await, 401);
-    assert_eq!(send(&pod, "secret", &start("uid-of-another")).await, 409);
+    assert_eq!(send(&pod, &start("uid-of-another")).await, 409);
     assert!(!pod.args.shared.join(START).exists());
 
-    assert_eq!(send(&pod, "secret", &start("uid-1")).await, 202);
+    assert_eq!(send(&pod, &start("uid-1")).await, 202);
     prepared.await.unwrap().unwrap();
     assert_eq!(
         fs::read_to_string(pod.args.shared.join(START)).unwrap(),
@@ -109,7 +117,7 @@ async fn a_disk_with_unsigned_data_waits_too() {
         disk: Disk::Unmarked,
     };
     assert_eq!(report(&pod).await.phase, waits);
-    assert_eq!(send(&pod, "secret", &start("uid-1")).await, 202);
+    assert_eq!(send(&pod, &start("uid-1")).await, 202);
     prepared.await.unwrap().unwrap();
     // What was not ours before is not signed before it is known whose it is.
     assert_eq!(disk::read(&pod.args.common.data).unwrap(), Disk::Unmarked);
@@ -152,8 +160,8 @@ async fn a_signed_disk_of_another_node_is_not_started() {
             state: NodeState::Normal,
             load_bytes: None,
         });
-        assert_eq!(send(&pod, "secret", &over).await, 409);
-        assert_eq!(send(&pod, "secret", &start("uid-1")).await, 202);
+        assert_eq!(send(&pod, &over).await, 409);
+        assert_eq!(send(&pod, &start("uid-1")).await, 202);
         prepared.await.unwrap().unwrap();
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::agent::mutual::tests::Cluster;
 use crate::engine::{EngineError, Node, NodeState};
 
 const HOST: &str = "7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0001";
@@ -38,6 +39,8 @@ impl Engine for Arc<Fake> {
 struct World {
     fake: Arc<Fake>,
     url: String,
+    probes: String,
+    operator: reqwest::Client,
     end: Option<oneshot::Sender<Result<(), EngineError>>>,
     data: std::path::PathBuf,
     _dirs: tempfile::TempDir,
@@ -48,8 +51,10 @@ async fn world() -> World {
     let dirs = tempfile::tempdir().unwrap();
     let data = dirs.path().join("data");
     std::fs::create_dir_all(data.join("commitlog")).unwrap();
-    let token = dirs.path().join("token");
-    std::fs::write(&token, "secret").unwrap();
+    let cluster = Cluster::new();
+    let folder = dirs.path().join("identity");
+    cluster.write(&folder);
+    let identity = mutual::identity(&folder).unwrap();
     let (end, leave) = oneshot::channel();
     let own = Node {
         host_id: HOST.to_owned(),
@@ -69,26 +74,34 @@ async fn world() -> World {
         leave: Mutex::new(Some(leave)),
     });
     let cql = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let loopback = "127.0.0.1:0".parse().unwrap();
+    let operators = mutual::listen(loopback, &identity).await.unwrap();
+    let address = axum::serve::Listener::local_addr(&operators).unwrap();
+    let probes = TcpListener::bind(loopback).await.unwrap();
+    let probes_at = probes.local_addr().unwrap();
     let common = Common {
         engine: EngineName::Cassandra,
         data: data.clone(),
         pod_name: "a-0".to_owned(),
         pod_uid: "uid-1".to_owned(),
         address: address.ip(),
-        token,
+        identity: folder,
         listen: address,
     };
     let agent = Arc::new(Agent::new(
         fake.clone(),
         common,
         cql.local_addr().unwrap().port(),
+        identity,
     ));
-    tokio::spawn(async move { axum::serve(listener, router(agent)).await });
+    let probed = probed(agent.clone());
+    tokio::spawn(async move { axum::serve(operators, router(agent)).await });
+    tokio::spawn(async move { axum::serve(probes, probed).await });
     World {
         fake,
-        url: format!("http://{address}"),
+        url: format!("https://{address}"),
+        probes: format!("http://{probes_at}"),
+        operator: cluster.client(readstates_identity::Role::Operator),
         end: Some(end),
         data,
         _dirs: dirs,
@@ -98,7 +111,19 @@ async fn world() -> World {
 
 impl World {
     async fn get(&self, path: &str) -> reqwest::Response {
-        reqwest::get(format!("{}{path}", self.url)).await.unwrap()
+        let url = format!("{}{path}", self.url);
+        self.operator.get(url).send().await.unwrap()
+    }
+
+    async fn probe(&self, path: &str) -> u16 {
+        let url = format!("{}{path}", self.probes);
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        client.get(url).send().await.unwrap().status().as_u16()
+    }
+
+    /// So much later that the engine may be asked again.
+    async fn later(&self) {
+        tokio::time::sleep(FRESH).await;
     }
 
     async fn view(&self, max_age: u64) -> View {
@@ -115,9 +140,9 @@ impl World {
             pod_uid: pod_uid.to_owned(),
             host_id: host_id.to_owned(),
         };
-        let answer = reqwest::Client::new()
+        let answer = self
+            .operator
             .post(format!("{}/v1/decommission", self.url))
-            .bearer_auth("secret")
             .json(&target)
             .send()
             .await
@@ -146,15 +171,15 @@ async fn a_member_signs_its_disk() {
 async fn ready_is_a_member_that_serves() {
     let world = world().await;
     // Nobody has asked the database yet.
-    assert_eq!(world.get("/readyz").await.status().as_u16(), 503);
+    assert_eq!(world.probe("/readyz").await, 503);
     world.view(60).await;
-    assert_eq!(world.get("/readyz").await.status().as_u16(), 200);
+    assert_eq!(world.probe("/readyz").await, 200);
     locked(&world.fake.look).mode = Mode::Joining;
     world.fake.asked.store(0, Ordering::Relaxed);
-    tokio::time::sleep(Duration::from_millis(5)).await;
+    world.later().await;
     world.view(0).await;
-    assert_eq!(world.get("/readyz").await.status().as_u16(), 503);
-    assert_eq!(world.get("/livez").await.status().as_u16(), 200);
+    assert_eq!(world.probe("/readyz").await, 503);
+    assert_eq!(world.probe("/livez").await, 200);
 }
 
 #[tokio::test]
@@ -166,13 +191,13 @@ async fn a_member_that_does_not_see_itself_up_is_not_ready() {
             (look.nodes[0].up, look.nodes[0].state) = (up, state);
         }
         world.view(60).await;
-        assert_eq!(world.get("/readyz").await.status().as_u16(), 503);
+        assert_eq!(world.probe("/readyz").await, 503);
     }
     // Nor is one that is not among the nodes that it knows.
     let world = world().await;
     locked(&world.fake.look).nodes.clear();
     world.view(60).await;
-    assert_eq!(world.get("/readyz").await.status().as_u16(), 503);
+    assert_eq!(world.probe("/readyz").await, 503);
 }
 
 #[tokio::test]

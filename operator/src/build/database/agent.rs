@@ -8,25 +8,23 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{
-        ConfigMap, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, KeyToPath,
-        ResourceRequirements, SecretVolumeSource, Volume, VolumeMount,
+        ConfigMap, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar,
+        ResourceRequirements, Volume, VolumeMount,
     },
     apimachinery::pkg::api::resource::Quantity,
 };
+use readstates_identity::Role;
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Engine, labels::Component};
 
 use super::{Members, Place, certificates, scylla, super_disk};
 use crate::{
-    build::{AGENT, env, pod, ports},
-    observe::TOKEN_KEY,
+    build::{AGENT, env, identity, pod, ports},
     validate::{Identity, ValidatedCluster},
 };
 
 const RUN: &str = "run";
 /// Shared by the containers of a pod: the program and the start file.
 pub(super) const RUN_PATH: &str = "/run/readstates";
-const TOKEN: &str = "agent-token";
-const TOKEN_PATH: &str = "/etc/readstates/agent";
 const NODES: &str = "nodes";
 const NODES_PATH: &str = "/etc/readstates/nodes";
 /// For JVMs.
@@ -43,27 +41,14 @@ pub(super) fn start_with(place: &Place<'_>, data: &str, script: &str) -> Vec<Str
 
 /// What the containers share.
 pub(super) fn volumes(cluster: &ValidatedCluster) -> Vec<Volume> {
-    let token = KeyToPath {
-        key: TOKEN_KEY.to_owned(),
-        path: TOKEN_KEY.to_owned(),
-        mode: None,
-    };
+    let (identity, _) = identity::volume(cluster, Role::Agent);
     vec![
         Volume {
             name: RUN.to_owned(),
             empty_dir: Some(EmptyDirVolumeSource::default()),
             ..Volume::default()
         },
-        Volume {
-            name: TOKEN.to_owned(),
-            secret: Some(SecretVolumeSource {
-                secret_name: Some(cluster.id.agent_secret()),
-                items: Some(vec![token]),
-                default_mode: Some(0o440),
-                ..SecretVolumeSource::default()
-            }),
-            ..Volume::default()
-        },
+        identity,
         Volume {
             name: NODES.to_owned(),
             config_map: Some(ConfigMapVolumeSource {
@@ -138,7 +123,7 @@ pub(super) fn containers(
         security_context: Some(pod::restricted_container(true)),
         volume_mounts: Some(
             [
-                mounts(engine, place, false),
+                mounts(cluster, engine, place, false),
                 vec![VolumeMount {
                     read_only: Some(true),
                     ..pod::mount(NODES, NODES_PATH)
@@ -149,7 +134,7 @@ pub(super) fn containers(
         ),
         ..common(cluster, "prepare")
     };
-    let mut own_mounts = mounts(engine, place, true);
+    let mut own_mounts = mounts(cluster, engine, place, true);
     let (image, memory) = match place.database.engine {
         // `nodetool` is a JVM of its own, now and then.
         Engine::Cassandra => {
@@ -172,7 +157,10 @@ pub(super) fn containers(
         restart_policy: Some("Always".to_owned()),
         resources: Some(resources(place, "64Mi", memory)),
         security_context: Some(pod::restricted_container(true)),
-        ports: Some(vec![ports::container(AGENT, ports::AGENT)]),
+        ports: Some(vec![
+            ports::container(AGENT, ports::AGENT),
+            ports::container(ports::WATCH_NAME, ports::AGENT_WATCH),
+        ]),
         volume_mounts: Some(own_mounts),
         ..common(cluster, AGENT)
     };
@@ -202,7 +190,6 @@ fn arguments(place: &Place<'_>, engine: &dyn Members, life: &str, more: &[&str])
         Engine::Cassandra => "cassandra",
         Engine::Scylla => "scylla",
     };
-    let token = format!("{TOKEN_PATH}/{TOKEN_KEY}");
     let common = [
         "agent",
         life,
@@ -210,23 +197,26 @@ fn arguments(place: &Place<'_>, engine: &dyn Members, life: &str, more: &[&str])
         name,
         "--data",
         engine.data_path(),
-        "--token",
-        &token,
+        "--identity",
+        identity::PATH,
     ];
     common.iter().chain(more).map(|s| (*s).to_owned()).collect()
 }
 
-fn mounts(engine: &dyn Members, place: &Place<'_>, read_only_run: bool) -> Vec<VolumeMount> {
+fn mounts(
+    cluster: &ValidatedCluster,
+    engine: &dyn Members,
+    place: &Place<'_>,
+    read_only_run: bool,
+) -> Vec<VolumeMount> {
+    let (_, identity) = identity::volume(cluster, Role::Agent);
     vec![
         data_mount(engine, place),
         VolumeMount {
             read_only: Some(read_only_run).filter(|r| *r),
             ..pod::mount(RUN, RUN_PATH)
         },
-        VolumeMount {
-            read_only: Some(true),
-            ..pod::mount(TOKEN, TOKEN_PATH)
-        },
+        identity,
     ]
 }
 

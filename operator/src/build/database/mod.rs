@@ -316,7 +316,7 @@ fn container(
             period_seconds,
             failures,
         };
-        Some(pod::neighbour_probe(path, ports::AGENT, patience))
+        Some(pod::neighbour_probe(path, ports::AGENT_WATCH, patience))
     };
     let mut own_ports = vec![
         ports::container(ports::CQL_NAME, ports::CQL),

@@ -29,7 +29,8 @@ fn operators() -> Value {
     let labels = json!({ "matchLabels": {
         "app.kubernetes.io/component": "operator", "app.kubernetes.io/part-of": "readstates",
     } });
-    json!({ "podSelector": labels, "namespaceSelector": {} })
+    let namespace = json!({ "matchLabels": { "kubernetes.io/metadata.name": "system" } });
+    json!({ "podSelector": labels, "namespaceSelector": namespace })
 }
 
 fn tcp(port: u16) -> Value {
@@ -49,6 +50,7 @@ fn only_the_operator_reaches_an_agent_only_nodes_each_other_and_only_cache_and_s
                 "from": [{ "podSelector": pods_of("cache") }, { "podSelector": pods_of("schema") }],
             },
             { "ports": [tcp(7402)], "from": [operators()] },
+            { "ports": [tcp(7405)], "from": [{ "namespaceSelector": {} }] },
         ])
     );
     let backup = json!({ "podSelector": { "matchLabels": { "app": "backup" } } });
@@ -58,7 +60,7 @@ fn only_the_operator_reaches_an_agent_only_nodes_each_other_and_only_cache_and_s
 }
 
 #[test]
-fn cache_pods_answer_everybody_or_those_who_are_named_and_obey_the_operator() {
+fn cache_pods_answer_their_namespace_or_those_who_are_named_and_obey_the_operator() {
     for base in [CASSANDRA, EXTERNAL, EMBEDDED] {
         let spec = policy(&cluster(base), "chat");
         assert_eq!(spec["podSelector"], pods_of("cache"));
@@ -66,15 +68,17 @@ fn cache_pods_answer_everybody_or_those_who_are_named_and_obey_the_operator() {
         assert_eq!(
             spec["ingress"],
             json!([
-                { "ports": [tcp(7400)] },
+                { "ports": [tcp(7400)], "from": [{ "podSelector": pods_of("cache") }, { "podSelector": {} }] },
                 { "ports": [tcp(7401)], "from": [operators()] },
+                { "ports": [tcp(7403)], "from": [{ "podSelector": pods_of("cache") }] },
+                { "ports": [tcp(7404)], "from": [{ "namespaceSelector": {} }] },
             ])
         );
     }
     let gateway = json!({ "namespaceSelector": { "matchLabels": { "team": "gateway" } } });
     let spec = format!("cache: {{ clients: [{gateway}] }}\n{EXTERNAL}");
     let spec = policy(&cluster(&spec), "chat");
-    // Each other too: they forward, and hand slots on.
+    // Each other too: those of the release before forward, and hand slots on.
     let from = json!([{ "podSelector": pods_of("cache") }, gateway]);
     assert_eq!(spec["ingress"][0]["from"], from);
     assert_eq!(

@@ -85,8 +85,6 @@ pub struct NodesStep {
     pub claims_to_delete: Vec<Named>,
     /// Pods that stand in the way of their own cure, to delete.
     pub pods_to_delete: Vec<Named>,
-    /// Whether the agents' token has to be made.
-    pub make_token: bool,
     /// What a person has to cure.
     pub trouble: Option<DatabaseTrouble>,
     /// The name of an update of the pods that nobody has consented to.
@@ -148,10 +146,7 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
         world,
         now,
     };
-    let mut nodes = NodesStep {
-        make_token: world.nodes.token.is_none(),
-        ..NodesStep::default()
-    };
+    let mut nodes = NodesStep::default();
     record::seen(&sight, &mut nodes);
     back::decide(&sight, &mut nodes);
     let mut waiting = topology(&sight, &mut nodes);

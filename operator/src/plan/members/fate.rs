@@ -30,8 +30,8 @@ pub(super) fn next(view: &View<'_>) -> Next {
     if let Some(pod) = view.stopping().first() {
         return Next::Wait(stopping(view, pod));
     }
-    if let Some(waiting) = begun(view) {
-        return Next::Wait(waiting);
+    if let Some(next) = begun(view) {
+        return next;
     }
     let replaced = |pod: &&Pod<'_>| !pod.seen.terminating && (pod.draining() || view.outdated(pod));
     let to_replace = || view.wanted().filter(replaced);
@@ -77,12 +77,16 @@ fn stopping(view: &View<'_>, pod: &Pod<'_>) -> WaitingOn {
 
 /// A drain that is under way, whatever is wanted by now: it cannot be taken back, and two at once would
 /// leave few to take.
-fn begun(view: &View<'_>) -> Option<WaitingOn> {
+fn begun(view: &View<'_>) -> Option<Next> {
     let draining = view.pods.values().filter(|pod| pod.draining());
     draining
-        .map(|pod| leaving::holds(view, pod))
-        .find_map(|holds| match holds {
-            Holds::Waits(waiting) => Some(waiting),
+        .map(|pod| (pod, leaving::holds(view, pod)))
+        .find_map(|(pod, holds)| match holds {
+            Holds::Waits(waiting) => {
+                // One that nobody takes anything from would drain for ever.
+                let cold = pod.member().and_then(|m| leaving::cold(view, pod, m));
+                Some(cold.unwrap_or(Next::Wait(waiting)))
+            }
             Holds::Nothing | Holds::Undrained(_) => None,
         })
 }

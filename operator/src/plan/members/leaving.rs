@@ -87,6 +87,9 @@ pub(super) fn drain(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Next {
     if let Some(moving) = moving(view) {
         return Next::Wait(moving);
     }
+    if let Some(next) = cold(view, pod, member) {
+        return next;
+    }
     let action = MemberAction::Drain {
         pod: pod.reference(),
         incarnation: member.incarnation.to_string(),
@@ -97,6 +100,33 @@ pub(super) fn drain(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Next {
         dirty: member.dirty,
     };
     Next::Do(action, waiting)
+}
+
+/// A pod of the release before, while one of this release may take slots: pods of one take nothing from those of
+/// the other, and which it would ask is not for us to say. It writes what it holds and is told to stop, which
+/// makes it write the rest; then its slots are taken by whoever is there. `None`: it drains like any other.
+pub(super) fn cold(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Option<Next> {
+    let newer = |other: &&Pod<'_>| other.takes_slots() && other.seen.mutual_tls;
+    if pod.seen.mutual_tls || pod.seen.terminating || !view.pods.values().any(|p| newer(&p)) {
+        return None;
+    }
+    let problem = member.store_problem.clone();
+    if let Some(problem) = problem.filter(|_| member.dirty > 0) {
+        return Some(Next::Wait(WaitingOn::StoreBeforeStop {
+            member: pod.name().to_owned(),
+            dirty: member.dirty,
+            problem,
+        }));
+    }
+    let waiting = WaitingOn::DrainingCold {
+        member: pod.name().to_owned(),
+        owned: view.owned_by(member.incarnation),
+        dirty: member.dirty,
+    };
+    let action = MemberAction::FlushAndDelete {
+        pod: pod.reference(),
+    };
+    Some(Next::Do(action, waiting))
 }
 
 /// A pod that nobody can take over from: it writes what it holds and comes back to it. With others

@@ -51,6 +51,8 @@ pub struct PodRef {
     pub uid: String,
     /// Its address, if it has one.
     pub ip: Option<String>,
+    /// Whether its process speaks mutual TLS.
+    pub mutual_tls: bool,
 }
 
 /// The one thing to ask of a member, or to do with its pod.

@@ -25,6 +25,10 @@ pub(super) fn next(view: &View<'_>) -> Option<Next> {
         return Some(Next::Wait(waiting));
     }
     let (batch, from, to) = batch(view)?;
+    if from.seen.mutual_tls != to.seen.mutual_tls {
+        // Pods of the release before neither take from those of this one nor give: first they are replaced.
+        return None;
+    }
     let owner = from.member()?;
     let request = MovesRequest {
         destination: destination(view.cluster, to)?,

@@ -56,6 +56,7 @@ impl<'a> Pod<'a> {
             name: self.seen.name.clone(),
             uid: self.seen.uid.clone().unwrap_or_default(),
             ip: self.seen.ip.clone(),
+            mutual_tls: self.seen.mutual_tls,
         }
     }
 }

@@ -44,6 +44,7 @@ impl Sim {
             }
         };
         Seen::Known(Report {
+            identity: None,
             pod_uid: pod.uid.clone(),
             phase,
         })
