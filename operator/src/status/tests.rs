@@ -67,6 +67,7 @@ fn a_cluster_as_wanted_says_so_in_every_condition_and_column() {
             "RequiresUpdate=False UpToDate",
             "TakenOver=False AsExpected",
             "ApiOpen=True NoAccessConfigured",
+            "CertificatesExpiring=False AsExpected",
         ]
     );
     assert_eq!(
@@ -108,6 +109,7 @@ fn a_new_cluster_waits_for_its_database_and_says_for_what() {
             "RequiresUpdate=False UpToDate",
             "TakenOver=False AsExpected",
             "ApiOpen=True NoAccessConfigured",
+            "CertificatesExpiring=False AsExpected",
         ]
     );
     assert_eq!(
