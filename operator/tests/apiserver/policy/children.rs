@@ -30,7 +30,6 @@ fn what_protects_a_cluster_is_written_by_the_operator_alone() {
         patch::<PodDisruptionBudget>(world.operator(), world, "chat", loose)
             .await
             .unwrap();
-        world.reconcile("chat").await;
     });
 }
 

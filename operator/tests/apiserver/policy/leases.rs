@@ -42,7 +42,7 @@ async fn create(client: Client, world: &World, lease: Lease) -> Result<(), Strin
 }
 
 /// As processes do it, which may not patch.
-async fn change(client: Client, world: &World, name: &str, change: Value) -> Result<(), String> {
+async fn rewrite(client: Client, world: &World, name: &str, change: Value) -> Result<(), String> {
     let mut lease = serde_json::to_value(world.get::<Lease>(name).await).unwrap();
     merge(&mut lease, change);
     let lease: Lease = serde_json::from_value(lease).unwrap();
@@ -67,7 +67,7 @@ fn cache_pods_write_leases_of_their_own_ring_and_no_others() {
         let own = owned_by(lease(OWN, Some("chat")), "ReadStateRing", "chat");
         create(pods(), world, own).await.unwrap();
         let renewed = json!({ "spec": { "holderIdentity": "00000000000000aa" } });
-        change(pods(), world, OWN, renewed).await.unwrap();
+        rewrite(pods(), world, OWN, renewed).await.unwrap();
 
         // Nor as what they could make of their own.
         let other = "chat-0-00000000000000ab";
@@ -96,7 +96,7 @@ fn cache_pods_write_leases_of_their_own_ring_and_no_others() {
         }
         for labels in [json!(null), json!({ "readstates.dev/ring": "chat-2" })] {
             let change = json!({ "metadata": { "labels": labels } });
-            let refused = change(pods(), world, OWN, change).await;
+            let refused = rewrite(pods(), world, OWN, change).await;
             assert_refused(refused, NOT_THEIRS);
         }
         delete::<Lease>(pods(), world, OWN).await.unwrap();
@@ -125,7 +125,7 @@ fn cache_pods_leave_the_leases_of_others_alone() {
                 json!({ "metadata": { "annotations": { "a": "b" } } }),
                 json!({ "metadata": { "labels": { "readstates.dev/ring": "chat" } } }),
             ] {
-                let refused = change(pods(), world, theirs, change).await;
+                let refused = rewrite(pods(), world, theirs, change).await;
                 assert_refused(refused, NOT_THEIRS);
             }
             let refused = delete::<Lease>(pods(), world, theirs).await;
@@ -223,7 +223,7 @@ fn a_pod_keeps_its_own_lease_and_not_that_of_another() {
         assert_refused(refused, "not that of another pod");
         create(world.account("chat"), world, other).await.unwrap();
         let renewed = json!({ "spec": { "holderIdentity": "thief" } });
-        let refused = change(pod.clone(), world, "chat-1-00000000000000aa", renewed).await;
+        let refused = rewrite(pod.clone(), world, "chat-1-00000000000000aa", renewed).await;
         assert_refused(refused, "not that of another pod");
         // Who is dead is forgotten by those who live.
         delete::<Lease>(pod, world, "chat-1-00000000000000aa")
