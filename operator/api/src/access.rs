@@ -33,7 +33,9 @@ pub struct CallerSpec {
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub verbs: Vec<Verb>,
 
-    /// Where its token is.
+    /// The key of a Secret of this namespace that holds its token: 16 characters or more, better 64 random ones
+    /// (`openssl rand -hex 32`). Cache pods are given its hash alone. To replace it without a gap, put the old token
+    /// under the key `previous-<key>` beside the new one, give the new one to the caller, then take the old one out.
     pub token_secret_ref: TokenSecretRef,
 
     /// The most requests that one cache pod serves it at the same time; further ones are answered with 503. Default:
@@ -59,11 +61,7 @@ pub enum Verb {
     AdminRead,
 }
 
-/// A key of a Secret of this namespace that holds a token: at least 16 characters, better 64 random ones
-/// (`openssl rand -hex 32`). Cache pods are given its hash alone.
-///
-/// To replace it without a gap, put the old token under the key `previous-<key>` beside the new one, give the new one
-/// to the caller, then take the old one out.
+/// A key of a Secret of this namespace.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenSecretRef {
