@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{environment, pod};
 use crate::{
     build::{Object, objects},
-    fixtures::{CASSANDRA, cluster, now, try_cluster},
+    fixtures::{CASSANDRA, EXTERNAL, cluster, now, try_cluster},
     observe::{TokenProblem, Tokens, World},
     plan::plan,
     validate::ValidatedCluster,
@@ -119,8 +119,9 @@ fn cache_pods_read_the_file_where_access_is_configured() {
             .find(|e| e.starts_with("READSTATES_ACCESS="))
     };
     let path = "READSTATES_ACCESS=/etc/readstates/access/access.yaml";
-    assert_eq!(told(&with_access()).as_deref(), Some(path));
-    assert_eq!(told(&cluster(CASSANDRA)), None);
+    let with_access = format!("{ACCESS}{}", EXTERNAL.trim_start());
+    assert_eq!(told(&cluster(&with_access)).as_deref(), Some(path));
+    assert_eq!(told(&cluster(EXTERNAL)), None);
     assert_eq!(file(&cluster(CASSANDRA), &World::default()), None);
 }
 
