@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::EventType;
 use readstates_operator_api::ReadStateClusterStatus;
@@ -5,7 +7,7 @@ use readstates_operator_api::ReadStateClusterStatus;
 use super::{Decided, Report, events, outcome, status};
 use crate::{
     apply::{Applied, Blocked},
-    fixtures::{CASSANDRA, EMBEDDED, Scene, id, now, scene, try_cluster},
+    fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, Scene, id, now, scene, try_cluster},
     observe::{JobOutcome, World},
     telemetry::Outcome,
 };
