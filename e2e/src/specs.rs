@@ -40,6 +40,7 @@ pub fn cassandra_spec() -> ReadStateClusterSpec {
             }),
             ..DatabaseSpec::default()
         },
+        identity: None,
     }
 }
 

@@ -157,3 +157,58 @@ fn mutual(pems: &Pems) -> Result<Mutual, String> {
         agents: client(Role::Agent)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use readstates_identity::{Authority, ClusterName};
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_hours(24);
+
+    fn operator() -> Pems {
+        let name: ClusterName = "chat.talk".parse().unwrap();
+        let authority = Authority::new(&name, SystemTime::now(), DAY).unwrap();
+        let issued = authority.issue(Role::Operator, &name, SystemTime::now(), DAY);
+        issued.unwrap()
+    }
+
+    fn peer(mutual_tls: bool) -> Peer {
+        let ip = IpAddr::from([10, 0, 0, 1]);
+        Peer { ip, mutual_tls }
+    }
+
+    #[test]
+    fn a_pod_with_an_identity_is_never_reached_in_the_clear() {
+        let connections = Connections::new().unwrap();
+        let url = |clients: &PodClients, mutual| {
+            let found = clients.to(Role::Member, peer(mutual), 7401);
+            found.map(|(_, url)| url)
+        };
+        let none = connections.of("uid", None);
+        assert_eq!(url(&none, false).unwrap(), "http://10.0.0.1:7401");
+        let why = url(&none, true).unwrap_err();
+        assert_eq!(why, "the operator has no certificate for this cluster");
+        let own = operator();
+        let clients = connections.of("uid", Some(&own));
+        assert_eq!(url(&clients, true).unwrap(), "https://10.0.0.1:7401");
+        assert!(clients.to(Role::Operator, peer(true), 7401).is_err());
+    }
+
+    #[test]
+    fn clients_are_kept_while_the_certificate_is_the_same_and_their_number_is_bounded() {
+        let connections = Connections::new().unwrap();
+        let own = operator();
+        for uid in ["a", "b", "a"] {
+            let _ = connections.of(uid, Some(&own));
+        }
+        let kept = || connections.kept.lock().unwrap();
+        let uses: Vec<_> = kept().values().map(|k| k.used).collect();
+        assert_eq!(uses, [3, 2]);
+        let _ = connections.of("a", Some(&operator()));
+        assert_eq!(kept().len(), 2);
+        assert_ne!(kept()["a"].pems, own);
+    }
+}

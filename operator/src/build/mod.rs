@@ -90,6 +90,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         certificate,
         secrets: _,
         tokens,
+        ask_identity,
         identity: _,
         jobs_to_delete: _,
         waiting: _,
@@ -100,8 +101,10 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         let wanted = certificate::certificate(cluster);
         out.extend(wanted.map(Box::new).map(Object::Certificate));
     }
-    let asked = identity::certificates(cluster).into_iter();
-    out.extend(asked.map(Box::new).map(Object::Certificate));
+    if *ask_identity {
+        let asked = identity::certificates(cluster).into_iter();
+        out.extend(asked.map(Box::new).map(Object::Certificate));
+    }
     if let Store::Managed(database) = &cluster.store {
         out.extend([
             Object::ServiceAccount(Box::new(service_account::of(cluster, Component::Database))),

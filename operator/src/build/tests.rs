@@ -40,6 +40,7 @@ pub(in crate::build) fn all(cluster: &ValidatedCluster) -> Vec<Object> {
     let plan = Plan {
         racks: vec![rack("a"), rack("b")],
         schema_job: true,
+        ask_identity: true,
         cache: Some(CachePlan {
             ring: Some(4),
             replicas: cluster.replicas,
@@ -155,6 +156,9 @@ fn a_cache_pod_is_told_who_it_is_where_the_ring_is_and_its_store() {
             "READSTATES_RING_NAME=chat",
             "READSTATES_LISTEN=0.0.0.0:7400",
             "READSTATES_ADMIN_LISTEN=0.0.0.0:7401",
+            "READSTATES_MEMBERS_LISTEN=0.0.0.0:7403",
+            "READSTATES_WATCH_LISTEN=0.0.0.0:7404",
+            "READSTATES_MEMBERS_TLS_DIR=/etc/readstates/identity",
             "READSTATES_STORE=cql://chat-db.talk.svc:9042/readstates",
             "READSTATES_FLUSH_INTERVAL=30000ms",
             "READSTATES_CAPACITY_STATES=8000000",
@@ -165,6 +169,80 @@ fn a_cache_pod_is_told_who_it_is_where_the_ring_is_and_its_store() {
         ]
     );
     assert_eq!(cache.termination_grace_period_seconds, Some(300));
+    let ports = cache.containers[0].ports.iter().flatten();
+    let ports: Vec<_> = ports
+        .map(|p| (p.name.as_deref().unwrap(), p.container_port))
+        .collect();
+    let expected = [
+        ("api", 7400),
+        ("admin", 7401),
+        ("members", 7403),
+        ("watch", 7404),
+    ];
+    assert_eq!(ports, expected);
+    for probe in [
+        &cache.containers[0].startup_probe,
+        &cache.containers[0].liveness_probe,
+        &cache.containers[0].readiness_probe,
+    ] {
+        let asked = probe.as_ref().unwrap().http_get.as_ref().unwrap();
+        assert_eq!(serde_json::to_value(&asked.port).unwrap(), json!("watch"));
+    }
+}
+
+#[test]
+fn services_name_ports_by_number_so_that_pods_of_two_releases_answer() {
+    let objects = all(&cluster(EXTERNAL));
+    let ports = |wanted: &str| {
+        let service = objects.iter().find_map(|o| match o {
+            Object::Service(o) if o.name_any() == wanted => o.spec.as_ref(),
+            _ => None,
+        });
+        serde_json::to_value(&service.unwrap().ports).unwrap()
+    };
+    let port = |name: &str, port: u16| json!({ "name": name, "port": port, "targetPort": port });
+    assert_eq!(ports("chat"), json!([port("http", 7400)]));
+    let members = [
+        port("http", 7400),
+        port("admin", 7401),
+        port("members", 7403),
+        port("metrics", 7404),
+    ];
+    assert_eq!(ports("chat-members"), json!(members));
+}
+
+#[test]
+fn cert_manager_is_asked_for_one_name_a_role_and_pods_mount_what_it_makes() {
+    let spec = format!("identity: {{ issuerRef: {{ name: ours }} }}{CASSANDRA}");
+    let cluster = cluster(&spec);
+    let asked: Vec<_> = all(&cluster)
+        .into_iter()
+        .filter_map(|object| match object {
+            Object::Certificate(o) => Some((
+                o.spec.secret_name,
+                o.spec.dns_names.concat(),
+                o.spec.usages[1..].join(", "),
+            )),
+            _ => None,
+        })
+        .collect();
+    let expected = [
+        ("member", "server auth, client auth"),
+        ("operator", "client auth"),
+        ("agent", "server auth"),
+    ];
+    let expected = expected.map(|(role, usages)| {
+        let name = format!("{role}.chat.talk.readstates.internal");
+        (format!("chat-{role}-tls"), name, usages.to_owned())
+    });
+    assert_eq!(asked, expected);
+    assert_eq!(
+        all(&crate::fixtures::cluster(CASSANDRA))
+            .iter()
+            .filter(|o| name(o).starts_with("Certificate"))
+            .count(),
+        0
+    );
 }
 
 #[test]
@@ -349,9 +427,12 @@ fn the_superusers_password_is_for_the_schema_job_alone() {
         ]
     );
     let cache = super::cache(&ours, 1).spec.unwrap().template;
-    assert_eq!(mounts(&cache.spec.unwrap()), ["chat-db-login"]);
+    assert_eq!(
+        mounts(&cache.spec.unwrap()),
+        ["chat-db-login", "chat-member-tls"]
+    );
     let database = pod(&ours, "StatefulSet chat-db-a");
-    assert_eq!(mounts(&database), ["chat-db-agent"]);
+    assert_eq!(mounts(&database), ["chat-agent-tls"]);
 
     // Where not all of the database asks for a login yet, there are no passwords to make.
     let mut before = ours.clone();
@@ -477,15 +558,15 @@ fn a_database_pod_is_prepared_then_watched_and_starts_from_the_start_file() {
         let ready = database.readiness_probe.as_ref().unwrap();
         let ready = ready.http_get.as_ref().unwrap();
         assert_eq!(ready.path.as_deref(), Some("/readyz"));
-        assert_eq!(serde_json::to_value(&ready.port).unwrap(), json!(7402));
-        // The database cannot give itself orders.
+        assert_eq!(serde_json::to_value(&ready.port).unwrap(), json!(7405));
+        // The database cannot pose as its agent.
         let mounts: Vec<_> = database
             .volume_mounts
             .iter()
             .flatten()
             .map(|m| &m.name)
             .collect();
-        assert!(!mounts.iter().any(|m| *m == "agent-token"), "{mounts:?}");
+        assert!(!mounts.iter().any(|m| *m == "identity"), "{mounts:?}");
     }
 }
 

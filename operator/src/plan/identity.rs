@@ -151,6 +151,8 @@ fn ends(from: Timestamp, after: Duration) -> Timestamp {
 /// What there is to do about the identity, once the pods are seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Decision {
+    /// Whether cert-manager is to be asked: where it is there, and would not write into what is somebody else's.
+    pub(super) ask: bool,
     /// The next stage of a rotation.
     pub(super) step: Option<IdentityStep>,
     /// What pods that mount the Secrets wait for.
@@ -162,13 +164,19 @@ pub(super) struct Decision {
 pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Decision {
     if let Some(blocked) = blocked(cluster, &world.identity) {
         return Decision {
+            ask: may_ask(cluster, &world.identity),
             blocked: Some(blocked),
             ..Decision::default()
         };
     }
     let authority = match (&cluster.issuing, &world.identity.authority) {
         (Issuing::Operator, Found::Known { content, .. }) => content,
-        (Issuing::Operator | Issuing::Manager(_), _) => return Decision::default(),
+        (Issuing::Operator | Issuing::Manager(_), _) => {
+            return Decision {
+                ask: may_ask(cluster, &world.identity),
+                ..Decision::default()
+            };
+        }
     };
     let clock = world.identity.clock.clone();
     let clock = clock.map(|words| WaitingOn::Clock { words });
@@ -186,6 +194,15 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
             ..Decision::default()
         },
     }
+}
+
+fn may_ask(cluster: &ValidatedCluster, seen: &IdentitySeen) -> bool {
+    let managed = match cluster.issuing {
+        Issuing::Operator => false,
+        Issuing::Manager(_) => true,
+    };
+    let free = |role: &Role| !matches!(seen.leaf(*role), Found::Foreign { .. } | Found::Leftover);
+    managed && seen.no_manager.is_none() && roles(cluster).iter().all(free)
 }
 
 /// Pods that mount a Secret that is not there would not start, and one that is not ours proves nothing.
@@ -395,3 +412,6 @@ fn holders(world: &World) -> impl Iterator<Item = Holder<'_>> {
     });
     members.chain(agents)
 }
+
+#[cfg(test)]
+mod tests;

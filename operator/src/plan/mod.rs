@@ -53,6 +53,8 @@ pub struct Plan {
     pub tokens: TokensStep,
     /// Whether cert-manager is to be asked for certificates.
     pub certificate: bool,
+    /// Whether cert-manager is to be asked for what processes prove themselves by.
+    pub ask_identity: bool,
     /// The next stage of the rotation of the certificate authority.
     pub identity: Option<IdentityStep>,
     /// What to do about super-disks.
@@ -130,6 +132,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         plan.racks = racks.racks;
     }
     plan.identity = identity.step;
+    plan.ask_identity = identity.ask;
     plan.database = racks.nodes;
     plan.secrets = credentials.make;
     plan.tokens = access::decide(cluster, world);

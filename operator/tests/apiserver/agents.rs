@@ -10,6 +10,7 @@ use std::{
 use futures::future::BoxFuture;
 use readstates_operator::{
     agents::Agents,
+    connections::PodClients,
     engine::{
         Decommission, Disk, Facts, Keyspace, Mode, Node, NodeState, Phase, Report, Start, Target,
         View,
@@ -132,6 +133,17 @@ impl Ring {
         self.lost.contains_key(pod)
     }
 
+    fn facts() -> Facts {
+        let keyspace = Keyspace {
+            name: "readstates".to_owned(),
+            replication_factor: 1,
+        };
+        Facts {
+            schema_versions: vec!["v1".to_owned()],
+            keyspaces: vec![keyspace],
+        }
+    }
+
     fn report(&mut self, pod: &PodSeen) -> Report {
         if !self.ordered && !self.nodes.contains_key(&pod.name) {
             self.join(pod);
@@ -166,6 +178,7 @@ impl Ring {
         };
         Report {
             pod_uid: pod.uid.clone().unwrap(),
+            identity: None,
             phase,
         }
     }
@@ -174,6 +187,7 @@ impl Ring {
 impl Agents for FakeAgents {
     fn report<'a>(
         &'a self,
+        _: &'a PodClients,
         pod: &'a PodSeen,
         _: Duration,
     ) -> BoxFuture<'a, Result<Report, String>> {
@@ -181,7 +195,11 @@ impl Agents for FakeAgents {
         Box::pin(async move { Ok(report) })
     }
 
-    fn super_disk<'a>(&'a self, pod: &'a PodSeen) -> BoxFuture<'a, Result<Answer, String>> {
+    fn super_disk<'a>(
+        &'a self,
+        _: &'a PodClients,
+        pod: &'a PodSeen,
+    ) -> BoxFuture<'a, Result<Answer, String>> {
         let known = self.ring().disks.get(&pod.name).cloned();
         let answer = Answer {
             mounted: true,
@@ -193,25 +211,21 @@ impl Agents for FakeAgents {
         Box::pin(async move { Ok(answer) })
     }
 
-    fn facts<'a>(&'a self, _: &'a PodSeen) -> BoxFuture<'a, Result<Facts, String>> {
-        let keyspace = Keyspace {
-            name: "readstates".to_owned(),
-            replication_factor: 1,
-        };
-        let facts = Facts {
-            schema_versions: vec!["v1".to_owned()],
-            keyspaces: vec![keyspace],
-        };
-        Box::pin(async move { Ok(facts) })
+    fn facts<'a>(
+        &'a self,
+        _: &'a PodClients,
+        _: &'a PodSeen,
+    ) -> BoxFuture<'a, Result<Facts, String>> {
+        Box::pin(async { Ok(Ring::facts()) })
     }
 
     fn start<'a>(
         &'a self,
+        _: &'a PodClients,
         pod: &'a PodSeen,
-        token: &'a str,
+        _: Option<&'a str>,
         order: &'a Start,
     ) -> BoxFuture<'a, Result<(), String>> {
-        assert_eq!(token.len(), 64);
         assert_eq!(Some(&order.pod_uid), pod.uid.as_ref());
         let mut ring = self.ring();
         ring.orders
@@ -230,8 +244,9 @@ impl Agents for FakeAgents {
 
     fn decommission<'a>(
         &'a self,
+        _: &'a PodClients,
         pod: &'a PodSeen,
-        _: &'a str,
+        _: Option<&'a str>,
         order: &'a Target,
     ) -> BoxFuture<'a, Result<(), String>> {
         assert_eq!(Some(&order.pod_uid), pod.uid.as_ref());

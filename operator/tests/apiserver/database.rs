@@ -91,10 +91,13 @@ fn a_database_comes_up_node_by_node_and_is_on_record() {
         ];
         assert_eq!(records(&chat), members);
         assert_eq!(chat.status.unwrap().database, "3/3");
-        // The token is made once.
-        let token = world.get::<Secret>("chat-db-agent").await;
+        // What agents prove themselves by is made once.
+        let before = world.get::<Secret>("chat-agent-tls").await;
         at_rest(&world).await;
-        assert_eq!(world.get::<Secret>("chat-db-agent").await.data, token.data);
+        assert_eq!(
+            world.get::<Secret>("chat-agent-tls").await.data,
+            before.data
+        );
     });
 }
 

@@ -164,7 +164,10 @@ impl World {
         let ip = match of_database {
             true if self.agents_listen => self.listen(&made).await,
             true => self.agents.address(name),
-            false => self.fleet.start(name).await.to_string(),
+            false => {
+                let identity = self.identity_of(made.spec.as_ref().unwrap()).await;
+                self.fleet.start(name, identity).await.to_string()
+            }
         };
         let running = |name| {
             let state = json!({ "running": {} });
@@ -197,7 +200,8 @@ impl World {
             ip: Some(ip.to_string()),
             ..PodSeen::default()
         };
-        crate::agents::http::serve(self.agents.clone(), seen, ip).await;
+        let identity = self.identity_of(pod.spec.as_ref().unwrap()).await.unwrap();
+        crate::agents::http::serve(self.agents.clone(), seen, ip, &identity).await;
         ip.to_string()
     }
 

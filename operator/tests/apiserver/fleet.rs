@@ -21,9 +21,10 @@ use axum::{
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client, api::PostParams};
 use readstates_api::admin::{
-    DrainRequest, FlushAnswer, MemberStatus, MovesAnswer, MovesRequest, OwnershipStatus, StoreKind,
-    StoreStatus, StreamStatus,
+    DrainRequest, FlushAnswer, IdentityStatus, MemberStatus, MovesAnswer, MovesRequest,
+    OwnershipStatus, StoreKind, StoreStatus, StreamStatus,
 };
+use readstates_identity::Identity;
 use readstates_operator_api::ReadStateRing;
 use readstates_ring::{
     Incarnation, RingMember, RingTable, Slot, Succession,
@@ -31,6 +32,8 @@ use readstates_ring::{
     planner::Candidate,
 };
 use tokio::{net::TcpListener, task::AbortHandle};
+
+use crate::mutual::Operators;
 
 /// Every test has a network of its own, 127.N.M.0/24, whether tests are threads or processes.
 static NETWORKS: AtomicU16 = AtomicU16::new(0);
@@ -71,6 +74,8 @@ struct Process {
     taken_from_the_dead: u64,
     wishes: Vec<MovesRequest>,
     leased: bool,
+    /// None: a process of the release before.
+    identity: Option<Arc<Identity>>,
     server: AbortHandle,
 }
 
@@ -96,16 +101,25 @@ impl Fleet {
     }
 
     /// A process starts in this pod; its address.
-    pub(crate) async fn start(&self, pod: &str) -> IpAddr {
+    pub(crate) async fn start(&self, pod: &str, identity: Option<Arc<Identity>>) -> IpAddr {
         let (ip, life) = self.address();
-        let listener = TcpListener::bind(SocketAddr::new(ip, 7401)).await.unwrap();
+        let address = SocketAddr::new(ip, 7401);
         let app = Router::new()
             .route("/admin/v1/status", get(status))
             .route("/admin/v1/drain", post(drain))
             .route("/admin/v1/moves", post(wish))
             .route("/admin/v1/flush", post(flush))
             .with_state((pod.to_owned(), self.shared.clone()));
-        let server = tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
+        let server = match &identity {
+            Some(identity) => {
+                let operators = Operators::listen(address, identity).await;
+                tokio::spawn(async { axum::serve(operators, app).await.unwrap() })
+            }
+            None => {
+                let listener = TcpListener::bind(address).await.unwrap();
+                tokio::spawn(async { axum::serve(listener, app).await.unwrap() })
+            }
+        };
         let process = Process {
             incarnation: Incarnation::new(u64::from(life)),
             draining: false,
@@ -115,11 +129,18 @@ impl Fleet {
             taken_from_the_dead: 0,
             wishes: Vec::new(),
             leased: false,
+            identity,
             server: server.abort_handle(),
         };
         let mut shared = self.shared.lock().unwrap();
         shared.members.insert(pod.to_owned(), process);
         ip
+    }
+
+    /// What the process of this pod proves itself by.
+    pub(crate) fn identity(&self, pod: &str) -> Arc<Identity> {
+        let shared = self.shared.lock().unwrap();
+        shared.members[pod].identity.clone().unwrap()
     }
 
     /// The process of this pod ends, whatever it holds.
@@ -347,6 +368,10 @@ async fn status(State((pod, shared)): Here) -> Json<MemberStatus> {
             reason: (!process.healthy).then(|| "no host answers".to_owned()),
         },
         ownership: shared.ownership(&pod),
+        identity: process.identity.as_ref().map(|identity| IdentityStatus {
+            certificate: identity.mark().to_string(),
+            trusted: identity.trusted().iter().map(ToString::to_string).collect(),
+        }),
     })
 }
 

@@ -30,6 +30,7 @@ pub(crate) struct Snapshot {
 /// Fields that say nothing of what was asked for.
 const INCIDENTAL: &[&str] = &[
     "batch.kubernetes.io/controller-uid",
+    "certificates",
     "claimUid",
     "clusterIP",
     "clusterIPs",
@@ -48,6 +49,7 @@ const INCIDENTAL: &[&str] = &[
     "uid",
     // They follow from the rest, and from a login that is made by lot.
     labels::APPLIED_HASH,
+    labels::ISSUED_BY,
     labels::LOGIN,
     labels::TEMPLATE_HASH,
 ];

@@ -14,7 +14,7 @@ use kube::{
     runtime::{conditions::is_crd_established, events::Reporter, wait::await_condition},
 };
 use readstates_operator::{
-    admin::AdminClient,
+    connections::Connections,
     context::{Context, Images},
     error::Error,
     gauges::Clusters,
@@ -248,9 +248,10 @@ fn context(client: Client, agents: Arc<FakeAgents>) -> Context {
     Context {
         client,
         reporter: Reporter::from("tests"),
-        admin: AdminClient::new().unwrap(),
+        connections: Connections::new().unwrap(),
         agents,
         known: Known::default(),
+        namespace: "readstates-system".to_owned(),
         images: Images {
             readstates: "readstates:1".to_owned(),
             cassandra: "cassandra:5".to_owned(),

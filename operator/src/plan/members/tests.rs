@@ -488,3 +488,45 @@ fn a_member_without_a_lease_is_given_nothing() {
         "3 of 3 cache pods are ready (chat-2 holds no lease)"
     );
 }
+
+/// Pods of the release before, which speak plain HTTP.
+fn of_before(mut scene: Scene, names: &[&str]) -> Scene {
+    for name in names {
+        scene = scene.pod(name, |p| p.mutual_tls = false);
+    }
+    scene.outdated(names)
+}
+
+#[test]
+fn pods_of_the_release_before_drain_warm_among_themselves_and_cold_once_one_of_this_release_is_there()
+ {
+    let old = ["chat-0", "chat-1", "chat-2"];
+    let all = of_before(chat(3).running(3), &old);
+    is(&all, 3, "drain chat-2 as 00000000000000c9", "CacheDraining");
+
+    // Its place is taken by a pod of this release, which gets nothing from the others yet.
+    let one_is_new = || {
+        let scene = chat(3).running(3).shared_by(&[(0, 1), (1, 1)]).joined(2, 2);
+        of_before(scene, &["chat-0", "chat-1"])
+    };
+    is(&one_is_new(), 3, "flush and delete chat-1", "DrainingCold");
+    let words = one_is_new().plan().waiting.unwrap().to_string();
+    assert!(
+        words.starts_with("chat-1, of an earlier release, writes changes"),
+        "{words}"
+    );
+
+    // Nor does one wait for ever that was told to drain by an operator of before.
+    let stuck = one_is_new().says("chat-1", draining);
+    is(&stuck, 3, "flush and delete chat-1", "DrainingCold");
+
+    // What it cannot write, it keeps.
+    let away = one_is_new().says("chat-1", |m| {
+        m.store_problem = Some("no host answers".to_owned())
+    });
+    is(&away, 3, "-", "UnsafeToStop");
+
+    // After the last of them slots are spread, warm.
+    let done = chat(3).running(3).shared_by(&[(0, 1), (1, 1)]).joined(2, 2);
+    assert!(step(&done).1.starts_with("move "), "{:?}", step(&done));
+}

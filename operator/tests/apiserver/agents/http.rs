@@ -1,4 +1,4 @@
-//! The same agents over HTTP, as an operator in a process of its own asks them.
+//! The same agents over mutual TLS, as an operator in a process of its own asks them.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -11,37 +11,37 @@ use axum::{
     http::StatusCode,
     routing::{get, post},
 };
+use readstates_identity::Identity;
 use readstates_operator::{
-    agents::Agents,
     build::ports,
     engine::{Facts, Report, Start},
     observe::PodSeen,
 };
-use tokio::net::TcpListener;
 
-use super::FakeAgents;
+use super::{FakeAgents, Ring};
+use crate::mutual::Operators;
 
 type Here = State<(Arc<FakeAgents>, PodSeen)>;
 
 /// The agent of this pod, from now on.
-pub(crate) async fn serve(agents: Arc<FakeAgents>, pod: PodSeen, ip: IpAddr) {
+pub(crate) async fn serve(agents: Arc<FakeAgents>, pod: PodSeen, ip: IpAddr, identity: &Identity) {
     let address = SocketAddr::new(ip, ports::AGENT);
-    let listener = TcpListener::bind(address).await.unwrap();
+    let operators = Operators::listen(address, identity).await;
     let app = Router::new()
         .route("/v1/node", get(node))
         .route("/v1/facts", get(facts))
         .route("/v1/start", post(start))
         .with_state((agents, pod));
     // Joined by nobody: it ends with the test.
-    tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
+    tokio::spawn(async { axum::serve(operators, app).await.unwrap() });
 }
 
 async fn node(State((agents, pod)): Here) -> Json<Report> {
     Json(agents.ring().report(&pod))
 }
 
-async fn facts(State((agents, pod)): Here) -> Json<Facts> {
-    Json(agents.facts(&pod).await.unwrap())
+async fn facts() -> Json<Facts> {
+    Json(Ring::facts())
 }
 
 async fn start(State((agents, pod)): Here, Json(order): Json<Start>) -> StatusCode {
