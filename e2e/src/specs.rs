@@ -41,6 +41,7 @@ pub fn cassandra_spec() -> ReadStateClusterSpec {
             }),
             ..DatabaseSpec::default()
         },
+        identity: None,
     }
 }
 

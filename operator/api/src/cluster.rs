@@ -10,7 +10,9 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{database::DatabaseSpec, status::ReadStateClusterStatus, tls::IdentitySpec};
+use crate::{
+    access::AccessSpec, database::DatabaseSpec, status::ReadStateClusterStatus, tls::IdentitySpec,
+};
 
 /// A read-state service: a tier of cache pods over a CQL database (or, for one pod, over a volume of
 /// its own). `kubectl get readstateclusters` shows how it is and what it waits for.
@@ -246,6 +248,11 @@ pub struct CacheSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16))]
     pub clients: Option<Vec<NetworkPolicyPeer>>,
+
+    /// Who may call the API, each caller by a token. Default: everybody who reaches it, which the condition ApiOpen
+    /// tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<AccessSpec>,
 }
 
 impl Default for CacheSpec {
@@ -258,6 +265,7 @@ impl Default for CacheSpec {
             tolerations: None,
             priority_class_name: None,
             clients: None,
+            access: None,
         }
     }
 }

@@ -27,6 +27,8 @@ pub enum ConditionType {
     /// Slots were taken over from a process that ended without handing them on, so that what it
     /// acknowledged in its last flush interval may be lost. Until who took them is restarted.
     TakenOver,
+    /// Whoever reaches the API may call it: no callers are configured.
+    ApiOpen,
     /// A certificate expires within two weeks and has not been renewed.
     CertificatesExpiring,
 }
@@ -172,6 +174,12 @@ pub enum Reason {
     FastLegLost,
     /// The network disk of a super-disk is lost; writes are stopped.
     DurableLegLost,
+    /// `spec.cache.access` is not set: whoever reaches the API may call it.
+    NoAccessConfigured,
+    /// The API is open to the callers of `spec.cache.access` alone.
+    CallersOnly,
+    /// A caller's token is missing or cannot be used, and that caller is refused; the message says which.
+    CallerRefused,
 }
 
 /// A condition before it meets Kubernetes.
@@ -247,6 +255,7 @@ impl ConditionType {
             Self::RequiresUpdate => "RequiresUpdate",
             Self::SuperDisksHealthy => "SuperDisksHealthy",
             Self::TakenOver => "TakenOver",
+            Self::ApiOpen => "ApiOpen",
             Self::CertificatesExpiring => "CertificatesExpiring",
         }
     }
@@ -338,6 +347,9 @@ impl Reason {
             Self::FastLegRebuilding => "FastLegRebuilding",
             Self::FastLegLost => "FastLegLost",
             Self::DurableLegLost => "DurableLegLost",
+            Self::NoAccessConfigured => "NoAccessConfigured",
+            Self::CallersOnly => "CallersOnly",
+            Self::CallerRefused => "CallerRefused",
         }
     }
 }

@@ -13,6 +13,7 @@
 pub mod conditions;
 pub mod labels;
 
+mod access;
 mod cluster;
 mod crds;
 mod database;
@@ -21,6 +22,7 @@ mod status;
 mod super_disk;
 mod tls;
 
+pub use access::{AccessSpec, CallerSpec, TokenSecretRef, Verb};
 pub use cluster::{CacheSpec, PullPolicy, ReadStateCluster, ReadStateClusterSpec};
 pub use crds::{CrdFile, crd_files};
 pub use database::{

@@ -14,7 +14,7 @@ pub struct ReadStateClusterStatus {
     pub observed_generation: Option<i64>,
 
     /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady`, `RingStable`,
-    /// `RequiresUpdate`, `TakenOver` and `CertificatesExpiring`; and `SuperDisksHealthy` where there are
+    /// `RequiresUpdate`, `TakenOver`, `ApiOpen` and `CertificatesExpiring`; and `SuperDisksHealthy` where there are
     /// super-disks.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]

@@ -17,21 +17,36 @@ use tokio_rustls::server::TlsStream;
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Handshakes at once. Whoever opens more waits in the kernel's queue: there is one operator.
 const HANDSHAKES: usize = 32;
+/// How often files are looked at that cannot be used.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// After a connection could not be accepted, which means that the process is short of something.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What this agent proves itself by, from `ca.crt`, `tls.crt` and `tls.key` in a folder; followed from now on.
-///
-/// # Errors
-/// When the files cannot be used.
-pub(super) fn identity(folder: &Path) -> anyhow::Result<Arc<Identity>> {
-    let pems = Pems::read(folder).context("failed to read the certificates of this agent")?;
-    let identity = Identity::new(pems).context("failed to use the certificates of this agent")?;
+/// What this agent proves itself by, from `ca.crt`, `tls.crt` and `tls.key` in a folder, once they can be used; followed
+/// from then on. A database comes back without an operator, and so with certificates that are over.
+pub(super) async fn identity(folder: &Path) -> Arc<Identity> {
+    let mut said = String::new();
+    let identity = loop {
+        let words = match read(folder) {
+            Ok(identity) => break identity,
+            Err(error) => format!("{error:#}"),
+        };
+        if words != said {
+            tracing::error!("the operator cannot be answered: {words}");
+            said = words;
+        }
+        sleep(LOOK_AGAIN).await;
+    };
     let followed = Arc::clone(&identity);
     let folder = folder.to_owned();
     // Ends with the process; nothing waits for it.
     tokio::spawn(async move { followed.follow(folder).await });
-    Ok(identity)
+    identity
+}
+
+fn read(folder: &Path) -> anyhow::Result<Arc<Identity>> {
+    let pems = Pems::read(folder)?;
+    Identity::new(pems).context("the certificates of this agent cannot be used")
 }
 
 /// The certificates that are in use, for the operator.
@@ -190,7 +205,7 @@ pub(super) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cluster = Cluster::new();
         cluster.write(folder.path());
-        let agent = identity(folder.path()).unwrap();
+        let agent = identity(folder.path()).await;
         let operators = listen("127.0.0.1:0".parse().unwrap(), &agent)
             .await
             .unwrap();

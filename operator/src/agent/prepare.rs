@@ -122,7 +122,7 @@ struct Waiting {
 }
 
 async fn ordered(args: &PrepareArgs, disk: Disk) -> anyhow::Result<Start> {
-    let identity = mutual::identity(&args.common.identity)?;
+    let identity = mutual::identity(&args.common.identity).await;
     let operators = mutual::listen(args.common.listen, &identity).await?;
     let (sender, mut receiver) = watch::channel(None);
     let state = Arc::new(Waiting {

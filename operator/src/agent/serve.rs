@@ -6,7 +6,7 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -76,17 +76,23 @@ async fn serve_engine<E: Engine>(
     cql_port: u16,
     watch_listen: SocketAddr,
 ) -> anyhow::Result<()> {
-    let identity = mutual::identity(&common.identity)?;
-    let operators = mutual::listen(common.listen, &identity).await?;
     let probes = TcpListener::bind(watch_listen)
         .await
         .with_context(|| format!("failed to listen on {watch_listen}"))?;
     let mut terminate = signal(SignalKind::terminate()).context("failed to wait for SIGTERM")?;
-    let agent = Arc::new(Agent::new(engine, common, cql_port, identity));
+    let agent = Arc::new(Agent::new(engine, common, cql_port));
     // Both end with the process; nothing waits for them.
     tokio::spawn(watch(agent.clone()));
     let probed = axum::serve(probes, probed(agent.clone()));
     tokio::spawn(async move { probed.await });
+    // Cancel-safe on both sides: whichever is dropped has only waited.
+    let identity = tokio::select! {
+        identity = mutual::identity(&agent.common.identity) => identity,
+        _ = terminate.recv() => return Ok(()),
+    };
+    let operators = mutual::listen(agent.common.listen, &identity).await?;
+    let identity = agent.identity.get_or_init(|| identity);
+    tracing::info!(certificate = %identity.mark(), "the operator is answered");
     axum::serve(operators, router(agent))
         .with_graceful_shutdown(async move {
             terminate.recv().await;
@@ -101,7 +107,8 @@ struct Agent<E> {
     cql_port: u16,
     /// Held by whoever asks the engine.
     asking: tokio::sync::Mutex<()>,
-    identity: Arc<Identity>,
+    /// None until the certificates can be used.
+    identity: OnceLock<Arc<Identity>>,
     /// The last facts, held by whoever asks for them.
     facts: tokio::sync::Mutex<Option<(Instant, Facts)>>,
     seen: Mutex<Option<Seen>>,
@@ -132,13 +139,13 @@ async fn watch<E: Engine>(agent: Arc<Agent<E>>) {
 }
 
 impl<E: Engine> Agent<E> {
-    fn new(engine: E, common: Common, cql_port: u16, identity: Arc<Identity>) -> Self {
+    fn new(engine: E, common: Common, cql_port: u16) -> Self {
         Self {
             engine,
             common,
             cql_port,
             asking: tokio::sync::Mutex::default(),
-            identity,
+            identity: OnceLock::new(),
             facts: tokio::sync::Mutex::default(),
             seen: Mutex::default(),
             decommission: Mutex::default(),
@@ -224,7 +231,7 @@ impl<E: Engine> Agent<E> {
         };
         Report {
             pod_uid: self.common.pod_uid.clone(),
-            identity: Some(mutual::status(&self.identity)),
+            identity: self.identity.get().map(|identity| mutual::status(identity)),
             phase,
         }
     }

@@ -9,6 +9,7 @@
 //! One that was found so, and is at the same version still by the word of the watches, is not read again;
 //! but where anything is to be done after it, everything is.
 
+mod access;
 mod credentials;
 mod identity;
 mod members;
@@ -96,6 +97,7 @@ pub async fn apply(
             Object::Ring(o) => create_ring(client, id, o.as_ref()).await?,
             Object::Role(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::RoleBinding(o) => apply_one(client, known, id, o.as_ref()).await?,
+            Object::Secret(o) => access::put(client, id, o.as_ref()).await?,
             Object::Service(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::ServiceAccount(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::StatefulSet(o) => apply_one(client, known, id, o.as_ref()).await?,

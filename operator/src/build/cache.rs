@@ -11,7 +11,7 @@ use readstates_identity::Role;
 use readstates_operator_api::labels::{self, Component};
 
 use super::{
-    env, identity,
+    access, env, identity,
     pod::{self, Patience},
     ports, service_account, store,
 };
@@ -67,10 +67,11 @@ pub(super) fn stateful_set(cluster: &ValidatedCluster, replicas: i32) -> Statefu
 
 fn pod_spec(cluster: &ValidatedCluster) -> PodSpec {
     let selector = cluster.id.selector(Component::Cache);
-    let mut access = store::access(cluster);
+    let mut needs = store::access(cluster);
+    needs.extend(access::of(cluster));
     let (volume, mount) = identity::volume(cluster, Role::Member);
-    access.volumes.push(volume);
-    access.mounts.push(mount);
+    needs.volumes.push(volume);
+    needs.mounts.push(mount);
     let some = |v: Vec<_>| Some(v).filter(|v: &Vec<_>| !v.is_empty());
     let placement = &cluster.cache.placement;
     PodSpec {
@@ -86,8 +87,8 @@ fn pod_spec(cluster: &ValidatedCluster) -> PodSpec {
         priority_class_name: placement.priority_class.clone(),
         affinity: Some(pod::affinity(pod::apart_if_possible(&selector), None)),
         topology_spread_constraints: Some(vec![pod::over_zones(&selector)]),
-        volumes: Some(access.volumes.clone()),
-        containers: vec![container(cluster, access)],
+        volumes: Some(needs.volumes.clone()),
+        containers: vec![container(cluster, needs)],
         ..PodSpec::default()
     }
 }

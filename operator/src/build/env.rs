@@ -31,6 +31,9 @@ pub(super) const CQL_CA_FILE: &str = "READSTATES_CQL_CA_FILE";
 pub(super) const CQL_CERT_FILE: &str = "READSTATES_CQL_CERT_FILE";
 pub(super) const CQL_KEY_FILE: &str = "READSTATES_CQL_KEY_FILE";
 
+/// `--access`: who may call the API.
+pub(super) const ACCESS: &str = "READSTATES_ACCESS";
+
 pub(super) const SUPERUSER_PASSWORD_FILE: &str = "READSTATES_SUPERUSER_PASSWORD_FILE";
 
 pub(super) fn value(name: &str, value: impl Into<String>) -> EnvVar {

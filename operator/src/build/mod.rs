@@ -1,6 +1,7 @@
 //! Makes the desired objects, typed, one file a kind. In: a validated cluster and a plan. Out: objects
 //! in the order in which to write them. Pure, and cannot fail.
 
+mod access;
 mod cache;
 mod certificate;
 mod database;
@@ -20,7 +21,7 @@ mod store;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
-    core::v1::{ConfigMap, Service, ServiceAccount},
+    core::v1::{ConfigMap, Secret, Service, ServiceAccount},
     networking::v1::NetworkPolicy,
     policy::v1::PodDisruptionBudget,
     rbac::v1::{Role, RoleBinding},
@@ -66,6 +67,8 @@ pub enum Object {
     Role(Box<Role>),
     /// Who may do it.
     RoleBinding(Box<RoleBinding>),
+    /// Who may call the API.
+    Secret(Box<Secret>),
     /// A name and address.
     Service(Box<Service>),
     /// Who pods are.
@@ -86,6 +89,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         hold_evictions,
         certificate,
         secrets: _,
+        tokens,
         ask_identity,
         identity: _,
         jobs_to_delete: _,
@@ -150,6 +154,11 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
             Object::Job(Box::new(job)),
         ]);
     }
+    out.extend(
+        access::secret(cluster, tokens)
+            .map(Box::new)
+            .map(Object::Secret),
+    );
     if let Some(plan) = cache {
         // There is a ring before any pod looks for it.
         out.extend(

@@ -63,6 +63,14 @@ pub(super) struct Access {
     pub(super) mounts: Vec<VolumeMount>,
 }
 
+impl Access {
+    pub(super) fn extend(&mut self, more: Self) {
+        self.env.extend(more.env);
+        self.volumes.extend(more.volumes);
+        self.mounts.extend(more.mounts);
+    }
+}
+
 pub(super) fn access(cluster: &ValidatedCluster) -> Access {
     let Access {
         mut env,

@@ -13,6 +13,7 @@ use crate::{
     validate::{Store, ValidatedCluster},
 };
 
+mod access;
 mod certificates;
 mod database_pods;
 mod network_policies;
@@ -59,6 +60,7 @@ fn name(object: &Object) -> String {
         Object::PodDisruptionBudget(o) => format!("PodDisruptionBudget {}", o.name_any()),
         Object::Ring(o) => format!("ReadStateRing {}", o.name_any()),
         Object::Role(o) => format!("Role {}", o.name_any()),
+        Object::Secret(o) => format!("Secret {}", o.name_any()),
         Object::RoleBinding(o) => format!("RoleBinding {}", o.name_any()),
         Object::Service(o) => format!("Service {}", o.name_any()),
         Object::ServiceAccount(o) => format!("ServiceAccount {}", o.name_any()),
@@ -580,6 +582,7 @@ fn every_object_belongs_to_its_cluster_and_says_so() {
             Object::Ring(o) => serde_json::to_value(o),
             Object::Role(o) => serde_json::to_value(o),
             Object::RoleBinding(o) => serde_json::to_value(o),
+            Object::Secret(o) => serde_json::to_value(o),
             Object::Service(o) => serde_json::to_value(o),
             Object::ServiceAccount(o) => serde_json::to_value(o),
             Object::StatefulSet(o) => serde_json::to_value(o),

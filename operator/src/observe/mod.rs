@@ -4,6 +4,7 @@
 //! Children are read by name, since names are what writes act on; pods by label, and every pod that
 //! has the label counts, whoever made it: a pod that is not ours may still hold read states.
 
+mod access;
 mod certificates;
 mod children;
 mod credentials;
@@ -32,6 +33,7 @@ use readstates_operator_api::{
 
 pub(crate) use self::identity::{AuthorityKeys, text as secret_text};
 pub use self::{
+    access::{TokenProblem, Tokens},
     certificates::CertificatesSeen,
     credentials::{PASSWORD_KEY, SECRET_KEYS, SecretSeen, USERNAME_KEY},
     identity::{
@@ -87,6 +89,8 @@ pub struct World {
     pub login_version: Option<String>,
     /// The Secret with the certificates for CQL, where the spec wants them.
     pub certificates: Option<CertificatesSeen>,
+    /// The tokens of the API's callers, by the caller's name.
+    pub tokens: BTreeMap<String, Tokens>,
     /// The Secrets by which the processes of the cluster prove what they are.
     pub identity: IdentitySeen,
 }
@@ -326,6 +330,7 @@ pub async fn observe(
         superuser: credentials.superuser,
         login_version: credentials.version,
         certificates: certificates::observe(&ctx.client, id, &cluster.spec.database).await?,
+        tokens: access::observe(&ctx.client, id, cluster.spec.cache.access.as_ref()).await?,
         identity,
     })
 }

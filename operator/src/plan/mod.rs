@@ -6,6 +6,7 @@
 //! ```
 //! Each arrow waits; what it waits for is a value, [`WaitingOn`].
 
+mod access;
 mod certificates;
 mod credentials;
 mod database;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 pub use self::{
+    access::{Refused, TokensStep},
     credentials::SecretsToMake,
     database::{
         DatabaseTrouble, DatabaseWait, Evictions, Kept, Named, NodesStep, Order, RackStep,
@@ -47,6 +49,8 @@ pub struct Plan {
     pub database: NodesStep,
     /// Secrets to make.
     pub secrets: SecretsToMake,
+    /// The tokens of the API's callers, and which of them are refused.
+    pub tokens: TokensStep,
     /// Whether cert-manager is to be asked for certificates.
     pub certificate: bool,
     /// Whether cert-manager is to be asked for what processes prove themselves by.
@@ -131,6 +135,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     plan.ask_identity = identity.ask;
     plan.database = racks.nodes;
     plan.secrets = credentials.make;
+    plan.tokens = access::decide(cluster, world);
     plan.certificate = certificates.ask;
     plan.super_disks = racks.super_disks;
     plan.schema_job = schema.job;

@@ -10,7 +10,7 @@ use readstates_operator_api::{
 };
 use readstates_ring::SLOTS;
 
-use super::{Decided, Report, certificates, reason_and_words, super_disks};
+use super::{Decided, Report, access, certificates, reason_and_words, super_disks};
 use crate::{
     apply::{Applied, Blocked},
     observe::{JobOutcome, RingSeen, Seen, World},
@@ -47,6 +47,10 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
             .as_ref()
             .map_or_else(|_| unseen(ConditionType::RequiresUpdate), requires_update),
         taken_over(super::takeovers(report).as_deref().map(super::sum_of_slots)),
+        report
+            .spec
+            .as_ref()
+            .map_or_else(|_| unseen(ConditionType::ApiOpen), access::api_open),
         certificates::expiring(report.world, report.now),
     ]
     .into_iter()
@@ -140,7 +144,8 @@ pub(super) fn degraded(report: &Report<'_>) -> Option<Condition> {
             .or_else(|| database_trouble(decided))
             .or_else(|| super_disks::trouble(report.world))
             .or_else(|| schema_failed(decided))
-            .or_else(|| store_unhealthy(report.world))?,
+            .or_else(|| store_unhealthy(report.world))
+            .or_else(|| access::trouble(decided))?,
     };
     Some(Condition::new(
         ConditionType::Degraded,

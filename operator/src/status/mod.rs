@@ -1,6 +1,7 @@
 //! Tells what was seen and decided: conditions, columns, events. In: everything the steps before
 //! produced. Out: a status, written only when it differs from the one that is there.
 
+mod access;
 mod certificates;
 mod conditions;
 mod events;

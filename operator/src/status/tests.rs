@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::EventType;
 use readstates_operator_api::ReadStateClusterStatus;
@@ -5,7 +7,7 @@ use readstates_operator_api::ReadStateClusterStatus;
 use super::{Decided, Report, events, outcome, status};
 use crate::{
     apply::{Applied, Blocked},
-    fixtures::{CASSANDRA, EMBEDDED, Scene, id, now, scene, try_cluster},
+    fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, Scene, id, now, scene, try_cluster},
     observe::{JobOutcome, World},
     telemetry::Outcome,
 };
@@ -66,6 +68,8 @@ fn a_cluster_as_wanted_says_so_in_every_condition_and_column() {
             "RingStable=True Stable",
             "RequiresUpdate=False UpToDate",
             "TakenOver=False AsExpected",
+            "ApiOpen=True NoAccessConfigured",
+            "CertificatesExpiring=False AsExpected",
         ]
     );
     assert_eq!(
@@ -106,6 +110,8 @@ fn a_new_cluster_waits_for_its_database_and_says_for_what() {
             "RingStable=False Changing",
             "RequiresUpdate=False UpToDate",
             "TakenOver=False AsExpected",
+            "ApiOpen=True NoAccessConfigured",
+            "CertificatesExpiring=False AsExpected",
         ]
     );
     assert_eq!(
@@ -309,4 +315,33 @@ fn events_tell_what_changed_and_nothing_else() {
         seen(Some(&done), &sick),
         [(EventType::Warning, "StoreUnhealthy".to_owned())]
     );
+}
+
+#[test]
+fn a_certificate_that_is_not_renewed_is_told_of_two_weeks_before_its_end() {
+    let mut scene = scene(EXTERNAL);
+    let expiring = |scene: &Scene| {
+        let seen = super::certificates::expiring(&scene.world, now());
+        format!("{:?} {}: {}", seen.status, seen.reason, seen.message)
+    };
+    assert!(expiring(&scene).starts_with("False AsExpected"));
+    // It was issued a day ago.
+    let short =
+        |days: u64| crate::fixtures::certificate("member-1", Duration::from_hours(24 * days));
+    for (days, expected) in [
+        (16, "False"),
+        (
+            14,
+            "True ExpiresSoon: the certificate of role member expires at ",
+        ),
+    ] {
+        if let crate::observe::Found::Known { content, .. } = &mut scene.world.identity.member {
+            content.certificate = short(days);
+        }
+        assert!(
+            expiring(&scene).starts_with(expected),
+            "{}",
+            expiring(&scene)
+        );
+    }
 }

@@ -91,6 +91,12 @@ impl Identity {
         format!("{}-schema", self.name)
     }
 
+    /// Secret with the callers of the API, as cache pods read it.
+    #[must_use]
+    pub fn access(&self) -> String {
+        format!("{}-access", self.name)
+    }
+
     /// Headless Service, ServiceAccount and PodDisruptionBudget of the database.
     #[must_use]
     pub fn database(&self) -> String {

@@ -4,6 +4,7 @@
 //! (quantities inside resource lists, a CRD older than the operator) ends here, as a list of
 //! fields and what is wrong with each.
 
+mod access;
 mod duration;
 mod identity;
 mod quantity;
@@ -21,6 +22,7 @@ use readstates_operator_api::{
 };
 
 pub use self::{
+    access::{Access, Caller},
     identity::Identity,
     quantity::Amount,
     spec::{
@@ -100,6 +102,7 @@ pub fn validate(
             cache.priority_class_name.as_ref(),
         ),
         clients: cache.clients.clone(),
+        access: cache.access.as_ref().map(|access| check.access(access)),
     };
     let mut store = check.store(database, images);
     if let Some(Store::Managed(managed)) = &mut store {

@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 use readstates_operator_api::{Engine, IssuerRef, Reclaim};
 
-use super::{Identity, SuperDisk};
+use super::{Access, Identity, SuperDisk};
 use crate::build::fingerprint;
 
 /// A `ReadStateCluster` that can be carried out.
@@ -142,6 +142,8 @@ pub struct Cache {
     pub placement: Placement,
     /// Who may reach the API; none: the pods of its namespace.
     pub clients: Option<Vec<NetworkPolicyPeer>>,
+    /// Who may call it; none: whoever reaches it.
+    pub access: Option<Access>,
 }
 
 /// Where pods run, as Kubernetes has it; nothing of it is empty.

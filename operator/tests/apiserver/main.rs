@@ -8,6 +8,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a step that fails is a failed test")]
 
+mod access;
 mod agents;
 mod certificates;
 mod chat;

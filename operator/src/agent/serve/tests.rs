@@ -54,7 +54,7 @@ async fn world() -> World {
     let cluster = Cluster::new();
     let folder = dirs.path().join("identity");
     cluster.write(&folder);
-    let identity = mutual::identity(&folder).unwrap();
+    let identity = mutual::identity(&folder).await;
     let (end, leave) = oneshot::channel();
     let own = Node {
         host_id: HOST.to_owned(),
@@ -92,8 +92,8 @@ async fn world() -> World {
         fake.clone(),
         common,
         cql.local_addr().unwrap().port(),
-        identity,
     ));
+    agent.identity.get_or_init(|| identity);
     let probed = probed(agent.clone());
     tokio::spawn(async move { axum::serve(operators, router(agent)).await });
     tokio::spawn(async move { axum::serve(probes, probed).await });

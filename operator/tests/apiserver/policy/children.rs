@@ -18,8 +18,8 @@ fn what_protects_a_cluster_is_written_by_the_operator_alone() {
         let open = json!({ "spec": { "ingress": [{}] } });
         let refused = patch::<NetworkPolicy>(person(), world, "chat", open).await;
         assert_refused(refused, words);
-        let forged = json!({ "data": { "token": "Zm9yZ2Vk" } });
-        let refused = patch::<Secret>(person(), world, "chat-db-agent", forged).await;
+        let forged = json!({ "data": { "tls.key": "Zm9yZ2Vk" } });
+        let refused = patch::<Secret>(person(), world, "chat-agent-tls", forged).await;
         assert_refused(refused, words);
         // A note is nobody's business here.
         let note = json!({ "metadata": { "annotations": { "a": "b" } } });
@@ -44,7 +44,7 @@ fn what_protects_a_cluster_is_deleted_by_consent_alone() {
             delete::<NetworkPolicy>(person(), world, "chat").await,
             words,
         );
-        let refused = delete::<Secret>(person(), world, "chat-db-agent").await;
+        let refused = delete::<Secret>(person(), world, "chat-agent-tls").await;
         assert_refused(refused, words);
 
         patch::<NetworkPolicy>(person(), world, "chat", allowed())
@@ -54,7 +54,7 @@ fn what_protects_a_cluster_is_deleted_by_consent_alone() {
             .await
             .unwrap();
         let collector = world.almighty(GARBAGE_COLLECTOR);
-        delete::<Secret>(collector, world, "chat-db-agent")
+        delete::<Secret>(collector, world, "chat-agent-tls")
             .await
             .unwrap();
     });
