@@ -10,7 +10,7 @@ use std::{
 };
 
 use common::{
-    NEVER, SOON, config,
+    NEVER, SOON, client, config,
     faulty::{FaultyStore, Mood},
     on,
 };
@@ -229,7 +229,7 @@ async fn changes_that_are_made_during_a_stop_are_written_or_refused_never_lost()
         let path = format!("{url}/v1/users/{user}/read-states/10/ack");
         let begun = Arc::clone(&begun);
         tokio::spawn(async move {
-            let client = reqwest::Client::new();
+            let client = client();
             let mut last = 0;
             for message in 1..1_000_000_u64 {
                 let request = client.post(&path).json(&json!({"message_id": message}));

@@ -14,7 +14,7 @@ use std::{
 };
 
 use common::{
-    PATIENCE, QUICK, Running, balance,
+    PATIENCE, QUICK, Running, balance, client,
     faulty::{FaultyStore, Mood},
     member, owner_of,
 };
@@ -97,7 +97,7 @@ fn owned(member: &Running) -> u16 {
 /// Counts one message after the other for a user through any of the members, each until it is said to
 /// be done; every refusal must be one that says "later".
 async fn count(urls: &[String], user: u64, stop: &AtomicBool) -> u64 {
-    let client = reqwest::Client::new();
+    let client = client();
     let mut message = 0;
     while !stop.load(Ordering::SeqCst) {
         message += 1;
@@ -392,6 +392,20 @@ async fn a_move_that_cannot_end_leaves_everything_where_it_was() {
             json!({"slot": slot, "epoch": epoch.number()})
         })
         .collect();
+    // It says that it lives, and cannot be reached.
+    let silent = Presence {
+        name: "chat-1".to_owned(),
+        incarnation: Incarnation::new(0xff),
+        url: "http://127.0.0.1:1".to_owned(),
+        members: Some("http://127.0.0.1:1".to_owned()),
+        admin: None,
+        zone: None,
+        ordinal: None,
+        draining: false,
+        gone: false,
+        renewals: 1,
+    };
+    world.ring.renew(silent).await.unwrap();
     let nobody =
         json!({"name": "chat-1", "incarnation": "00000000000000ff", "url": "http://127.0.0.1:1"});
     let body = json!({"destination": nobody, "slots": slots});

@@ -248,8 +248,9 @@ async fn came(client: &Client, proof: Proof, at: SocketAddr, method: &str, path:
     let Ok(answer) = sent.send().await else {
         return Came::Closed;
     };
+    let status = answer.status();
     let text = answer.text().await.unwrap_or_default();
-    match text.contains("/problems/no-route") {
+    match status == 404 && text.contains("/problems/no-route") {
         true => Came::NoRoute,
         false => Came::Answered,
     }

@@ -125,6 +125,9 @@ pub enum FileError {
         /// What is wrong there.
         problem: String,
     },
+    /// There is no list.
+    #[error("callers: the list is missing; write callers: [] to admit nobody")]
+    NoCallers,
     /// More than [`MAX_CALLERS`].
     #[error("callers: there are {0}, and at most {MAX_CALLERS}")]
     TooManyCallers(usize),
@@ -161,7 +164,8 @@ pub enum FileError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    callers: Vec<WrittenCaller>,
+    /// `None` also for `callers:` with nothing behind it, which a file that is cut off looks like.
+    callers: Option<Vec<WrittenCaller>>,
 }
 
 #[derive(Deserialize)]
@@ -301,6 +305,7 @@ impl AccessFile {
     }
 
     fn checked(Written { callers }: Written) -> Result<Self, FileError> {
+        let callers = callers.ok_or(FileError::NoCallers)?;
         if callers.len() > MAX_CALLERS {
             return Err(FileError::TooManyCallers(callers.len()));
         }
@@ -372,17 +377,7 @@ fn checked(index: usize, written: WrittenCaller) -> Result<CallerEntry, FileErro
         let problem = format!("use 1 to {MAX_NAME} of a-z A-Z 0-9 . _ -");
         return Err(wrong("name", problem));
     }
-    let mut set = Verbs::default();
-    for &verb in &verbs {
-        if set.have(verb) {
-            return Err(wrong("verbs", format!("{verb} is there twice")));
-        }
-        set.0 |= verb.bit();
-    }
-    if verbs.is_empty() {
-        let problem = "the list is empty; give one or more of read, write, delete, admin-read";
-        return Err(wrong("verbs", problem.to_owned()));
-    }
+    let set = verb_set(&verbs).map_err(|problem| wrong("verbs", problem))?;
     let proofs = [tokens.len(), service_accounts.len(), certificates.len()];
     if proofs.iter().all(|&count| count == 0) {
         let problem = "the caller has no token, no service account and no certificate, so nobody can be it; give one";
@@ -423,6 +418,23 @@ fn checked(index: usize, written: WrittenCaller) -> Result<CallerEntry, FileErro
         certificates,
         max_concurrent,
     })
+}
+
+/// The verbs of a list that is not empty and has each once; or what is wrong with it.
+fn verb_set(verbs: &[Verb]) -> Result<Verbs, String> {
+    let mut set = Verbs::default();
+    for &verb in verbs {
+        if set.have(verb) {
+            return Err(format!("{verb} is there twice"));
+        }
+        set.0 |= verb.bit();
+    }
+    if verbs.is_empty() {
+        return Err(
+            "the list is empty; give one or more of read, write, delete, admin-read".to_owned(),
+        );
+    }
+    Ok(set)
 }
 
 /// RFC 1123, as Kubernetes checks names of namespaces.

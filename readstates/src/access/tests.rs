@@ -64,7 +64,7 @@ fn a_wrong_file_is_refused_with_the_place_and_without_its_tokens() {
     };
     let good = format!("tokens: [\"{one}\"]");
     let table = [
-        ("callers: [".to_owned(), vec!["the file"]),
+        ("callers: [".to_owned(), vec!["callers"]),
         ("caller: []".to_owned(), vec!["unknown field `caller`"]),
         (
             of(&format!("{good}, verb: [read]")),
@@ -137,8 +137,11 @@ fn a_wrong_file_is_refused_with_the_place_and_without_its_tokens() {
             of(&good).replace("name: a", "name: a b"),
             vec!["name", "1 to 63"],
         ),
-        (format!("{{\"callers\": []}} x"), vec!["the file"]),
-        (format!("{}---\ncallers: []\n", of(&good)), vec!["the file"]),
+        ("{\"callers\": []} x".to_owned(), vec!["the file"]),
+        (
+            format!("{}---\ncallers: []\n", of(&good)),
+            vec!["more than one document"],
+        ),
     ];
     for (text, parts) in table {
         let refusal = AccessFile::parse(text.as_bytes()).unwrap_err().to_string();

@@ -36,10 +36,7 @@ impl PartialEq for Key {
     }
 }
 
-#[expect(
-    clippy::derived_hash_with_manual_eq,
-    reason = "equal keys are the same bytes, however they are compared"
-)]
+// Equal keys are the same bytes, however they are compared.
 impl std::hash::Hash for Key {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         state.write(&self.0.0);

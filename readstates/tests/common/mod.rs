@@ -92,6 +92,11 @@ pub async fn on(store: Arc<dyn Store>, config: ServeConfig) -> Running {
     among(store, Arc::new(MemoryRing::default()), config).await
 }
 
+/// A client that speaks no TLS, and need not read the system's certificates for that.
+pub fn client() -> Client {
+    Client::builder().tls_certs_only([]).build().unwrap()
+}
+
 /// A member of a ring.
 pub async fn among(
     store: Arc<dyn Store>,
@@ -116,7 +121,7 @@ pub async fn among_peers(
         .unwrap();
     Running {
         server,
-        client: Client::builder().tls_certs_only([]).build().unwrap(),
+        client: client(),
         operator: None,
     }
 }
