@@ -67,7 +67,11 @@ impl<'a> AdminClient<'a> {
     ///
     /// # Errors
     /// When it does not say that it will.
-    pub async fn drain(&self, peer: Peer, incarnation: &str) -> Result<OwnershipStatus, AdminError> {
+    pub async fn drain(
+        &self,
+        peer: Peer,
+        incarnation: &str,
+    ) -> Result<OwnershipStatus, AdminError> {
         let body = DrainRequest {
             incarnation: incarnation.to_owned(),
         };

@@ -36,13 +36,15 @@ pub trait Agents: Send + Sync {
     fn super_disk<'a>(
         &'a self,
         clients: &'a PodClients,
-        pod: &'a PodSeen) -> BoxFuture<'a, Result<Answer, String>>;
+        pod: &'a PodSeen,
+    ) -> BoxFuture<'a, Result<Answer, String>>;
 
     /// What must be known before a node leaves.
     fn facts<'a>(
         &'a self,
         clients: &'a PodClients,
-        pod: &'a PodSeen) -> BoxFuture<'a, Result<Facts, String>>;
+        pod: &'a PodSeen,
+    ) -> BoxFuture<'a, Result<Facts, String>>;
 
     /// Start on the disk there is.
     fn start<'a>(
@@ -116,14 +118,16 @@ impl Agents for HttpAgents {
     fn super_disk<'a>(
         &'a self,
         clients: &'a PodClients,
-        pod: &'a PodSeen) -> BoxFuture<'a, Result<Answer, String>> {
+        pod: &'a PodSeen,
+    ) -> BoxFuture<'a, Result<Answer, String>> {
         Box::pin(disk(clients, pod))
     }
 
     fn facts<'a>(
         &'a self,
         clients: &'a PodClients,
-        pod: &'a PodSeen) -> BoxFuture<'a, Result<Facts, String>> {
+        pod: &'a PodSeen,
+    ) -> BoxFuture<'a, Result<Facts, String>> {
         Box::pin(get(clients, pod, "/v1/facts"))
     }
 

@@ -111,7 +111,12 @@ impl PodClients {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn to(&self, role: Role, peer: Peer, port: u16) -> Result<(reqwest::Client, String), String> {
+    pub fn to(
+        &self,
+        role: Role,
+        peer: Peer,
+        port: u16,
+    ) -> Result<(reqwest::Client, String), String> {
         let address = SocketAddr::new(peer.ip, port);
         if !peer.mutual_tls {
             return Ok((self.plain.clone(), format!("http://{address}")));
@@ -133,13 +138,17 @@ impl PodClients {
 }
 
 fn builder() -> reqwest::ClientBuilder {
-    reqwest::Client::builder().no_proxy().connect_timeout(CONNECT)
+    reqwest::Client::builder()
+        .no_proxy()
+        .connect_timeout(CONNECT)
 }
 
 fn mutual(pems: &Pems) -> Result<Mutual, String> {
     let identity = Identity::new(pems.clone()).map_err(|error| error.to_string())?;
     let client = |role| {
-        let tls = identity.client_config(role).map_err(|error| error.to_string())?;
+        let tls = identity
+            .client_config(role)
+            .map_err(|error| error.to_string())?;
         let client = builder().tls_backend_preconfigured(tls).build();
         client.map_err(|error| error.to_string())
     };

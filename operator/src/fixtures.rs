@@ -16,8 +16,8 @@ use crate::{
     build,
     context::Images,
     observe::{
-        AuthoritySeen, CertificateSeen, CertificatesSeen, Found, IdentitySeen, JobOutcome, JobSeen, LeafSeen, Member,
-        PodSeen, RingSeen, SecretSeen, Seen, StatefulSetSeen, Version, World,
+        AuthoritySeen, CertificateSeen, CertificatesSeen, Found, IdentitySeen, JobOutcome, JobSeen,
+        LeafSeen, Member, PodSeen, RingSeen, SecretSeen, Seen, StatefulSetSeen, Version, World,
     },
     plan::{AUTHORITY_VALID, LEAF_VALID, Plan, plan},
     super_disk::{Answer, Condition, SuperDiskSeen},

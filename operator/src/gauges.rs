@@ -148,7 +148,10 @@ fn expiries(cluster: &ReadStateCluster) -> Vec<(String, i64)> {
     let namespace = cluster.namespace().unwrap_or_default();
     let status = cluster.status.iter().flat_map(|s| &s.certificates);
     let labelled = status.map(|certificate| {
-        let labels = format!("cluster=\"{name}.{namespace}\",role=\"{}\"", certificate.role);
+        let labels = format!(
+            "cluster=\"{name}.{namespace}\",role=\"{}\"",
+            certificate.role
+        );
         (labels, certificate.expires.0.as_second())
     });
     labelled.collect()

@@ -123,7 +123,9 @@ async fn prove(
             let why = std::error::Error::source(&error).map(ToString::to_string);
             tracing::warn!(%from, ?why, "refused a connection: {error}");
         }
-        Err(_) => tracing::warn!(%from, "refused a connection: it did not prove what it is in time"),
+        Err(_) => {
+            tracing::warn!(%from, "refused a connection: it did not prove what it is in time")
+        }
     }
 }
 
@@ -168,7 +170,9 @@ pub(super) mod tests {
 
         pub(crate) fn pems(&self, role: Role) -> Pems {
             let day = Duration::from_hours(24);
-            let issued = self.authority.issue(role, &self.name, SystemTime::now(), day);
+            let issued = self
+                .authority
+                .issue(role, &self.name, SystemTime::now(), day);
             issued.unwrap()
         }
 
@@ -200,7 +204,9 @@ pub(super) mod tests {
         let cluster = Cluster::new();
         cluster.write(folder.path());
         let agent = identity(folder.path()).await;
-        let operators = listen("127.0.0.1:0".parse().unwrap(), &agent).await.unwrap();
+        let operators = listen("127.0.0.1:0".parse().unwrap(), &agent)
+            .await
+            .unwrap();
         let address = operators.local_addr().unwrap();
         let app = axum::Router::new().route("/", axum::routing::get(async || "ok"));
         tokio::spawn(async move { axum::serve(operators, app).await });

@@ -14,8 +14,7 @@ use readstates_identity::Identity;
 use tokio::sync::watch;
 
 use super::{
-    Common, EngineName, PrepareArgs, disk, keystore, layout,
-    mutual,
+    Common, EngineName, PrepareArgs, disk, keystore, layout, mutual,
     order::{self, Refusal},
     start,
 };

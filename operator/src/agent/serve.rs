@@ -302,8 +302,7 @@ async fn facts<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> Result<Json<Fac
     }
     let at = Instant::now();
     let facts = agent.engine.facts().await;
-    let facts =
-        facts.map_err(|e| order::refuse(StatusCode::SERVICE_UNAVAILABLE, e.to_string()))?;
+    let facts = facts.map_err(|e| order::refuse(StatusCode::SERVICE_UNAVAILABLE, e.to_string()))?;
     *last = Some((at, facts.clone()));
     Ok(Json(facts))
 }

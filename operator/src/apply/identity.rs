@@ -142,14 +142,22 @@ pub async fn write_identity(
         }
         IdentityStep::DropOld => {
             let keys = write.keys().await?;
-            let data = vec![(ISSUING.0, keys.get(ISSUING.0)), (ISSUING.1, keys.get(ISSUING.1))];
+            let data = vec![
+                (ISSUING.0, keys.get(ISSUING.0)),
+                (ISSUING.1, keys.get(ISSUING.1)),
+            ];
             write.authority(data, false).await?;
         }
         IdentityStep::Issue(role) => write.leaf(*role, true).await?,
         IdentityStep::Trust(role) => write.leaf(*role, false).await?,
     }
     telemetry::wrote("Secret");
-    tracing::info!(secret = name, namespace = id.namespace, ?step, "wrote an identity");
+    tracing::info!(
+        secret = name,
+        namespace = id.namespace,
+        ?step,
+        "wrote an identity"
+    );
     Ok(())
 }
 
@@ -238,14 +246,22 @@ impl Write<'_> {
             (CERTIFICATE_FILE, pems.certificate.as_str()),
             (KEY_FILE, pems.key.as_str()),
         ];
-        let issuing = self.seen.authority.content().and_then(|a| a.issuing.as_ref());
+        let issuing = self
+            .seen
+            .authority
+            .content()
+            .and_then(|a| a.issuing.as_ref());
         let note = (labels::ISSUED_BY, issuing.map(|ca| ca.mark.clone()));
         self.put(found.version(), kind, data, Some(note)).await
     }
 
     /// No longer than the authority is.
     fn valid(&self) -> Duration {
-        let issuing = self.seen.authority.content().and_then(|a| a.issuing.as_ref());
+        let issuing = self
+            .seen
+            .authority
+            .content()
+            .and_then(|a| a.issuing.as_ref());
         let left = issuing.map(|ca| ca.not_after.duration_since(self.now));
         let left = left.and_then(|left| Duration::try_from(left).ok());
         left.map_or(LEAF_VALID, |left| left.min(LEAF_VALID))

@@ -18,7 +18,12 @@ pub(super) const PATH: &str = "/etc/readstates/identity";
 /// The certificate of a role for a pod. The processes follow the files: another certificate makes no other pods.
 pub(super) fn volume(cluster: &ValidatedCluster, role: Role) -> (Volume, VolumeMount) {
     let secret = cluster.id.identity_secret(role);
-    store::keys_of(IDENTITY, PATH, &secret, &[CA_FILE, CERTIFICATE_FILE, KEY_FILE])
+    store::keys_of(
+        IDENTITY,
+        PATH,
+        &secret,
+        &[CA_FILE, CERTIFICATE_FILE, KEY_FILE],
+    )
 }
 
 /// What cert-manager is to make; nothing where the operator issues.

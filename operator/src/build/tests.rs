@@ -168,8 +168,15 @@ fn a_cache_pod_is_told_who_it_is_where_the_ring_is_and_its_store() {
     );
     assert_eq!(cache.termination_grace_period_seconds, Some(300));
     let ports = cache.containers[0].ports.iter().flatten();
-    let ports: Vec<_> = ports.map(|p| (p.name.as_deref().unwrap(), p.container_port)).collect();
-    let expected = [("api", 7400), ("admin", 7401), ("members", 7403), ("watch", 7404)];
+    let ports: Vec<_> = ports
+        .map(|p| (p.name.as_deref().unwrap(), p.container_port))
+        .collect();
+    let expected = [
+        ("api", 7400),
+        ("admin", 7401),
+        ("members", 7403),
+        ("watch", 7404),
+    ];
     assert_eq!(ports, expected);
     for probe in [
         &cache.containers[0].startup_probe,
@@ -193,7 +200,12 @@ fn services_name_ports_by_number_so_that_pods_of_two_releases_answer() {
     };
     let port = |name: &str, port: u16| json!({ "name": name, "port": port, "targetPort": port });
     assert_eq!(ports("chat"), json!([port("http", 7400)]));
-    let members = [port("http", 7400), port("admin", 7401), port("members", 7403), port("metrics", 7404)];
+    let members = [
+        port("http", 7400),
+        port("admin", 7401),
+        port("members", 7403),
+        port("metrics", 7404),
+    ];
     assert_eq!(ports("chat-members"), json!(members));
 }
 
@@ -204,7 +216,11 @@ fn cert_manager_is_asked_for_one_name_a_role_and_pods_mount_what_it_makes() {
     let asked: Vec<_> = all(&cluster)
         .into_iter()
         .filter_map(|object| match object {
-            Object::Certificate(o) => Some((o.spec.secret_name, o.spec.dns_names.concat(), o.spec.usages[1..].join(", "))),
+            Object::Certificate(o) => Some((
+                o.spec.secret_name,
+                o.spec.dns_names.concat(),
+                o.spec.usages[1..].join(", "),
+            )),
             _ => None,
         })
         .collect();
@@ -218,7 +234,13 @@ fn cert_manager_is_asked_for_one_name_a_role_and_pods_mount_what_it_makes() {
         (format!("chat-{role}-tls"), name, usages.to_owned())
     });
     assert_eq!(asked, expected);
-    assert_eq!(all(&crate::fixtures::cluster(CASSANDRA)).iter().filter(|o| name(o).starts_with("Certificate")).count(), 0);
+    assert_eq!(
+        all(&crate::fixtures::cluster(CASSANDRA))
+            .iter()
+            .filter(|o| name(o).starts_with("Certificate"))
+            .count(),
+        0
+    );
 }
 
 #[test]
@@ -403,7 +425,10 @@ fn the_superusers_password_is_for_the_schema_job_alone() {
         ]
     );
     let cache = super::cache(&ours, 1).spec.unwrap().template;
-    assert_eq!(mounts(&cache.spec.unwrap()), ["chat-db-login", "chat-member-tls"]);
+    assert_eq!(
+        mounts(&cache.spec.unwrap()),
+        ["chat-db-login", "chat-member-tls"]
+    );
     let database = pod(&ours, "StatefulSet chat-db-a");
     assert_eq!(mounts(&database), ["chat-agent-tls"]);
 

@@ -246,12 +246,13 @@ fn found<T>(
 }
 
 /// cert-manager owns what it makes, and would put it into any Secret of that name.
-fn issued<T>(
-    secret: &Secret,
-    name: &str,
-    read: impl Fn(&Secret) -> Result<T, String>,
-) -> Found<T> {
-    if secret.annotations().get(MADE_BY_MANAGER).map(String::as_str) != Some(name) {
+fn issued<T>(secret: &Secret, name: &str, read: impl Fn(&Secret) -> Result<T, String>) -> Found<T> {
+    if secret
+        .annotations()
+        .get(MADE_BY_MANAGER)
+        .map(String::as_str)
+        != Some(name)
+    {
         return Found::Foreign { owner: None };
     }
     judged(secret, read)
@@ -309,9 +310,8 @@ fn authority(secret: &Secret) -> Result<AuthoritySeen, String> {
 }
 
 fn leaf(secret: &Secret, role: Role, cluster: &ClusterName) -> Result<LeafSeen, String> {
-    let pems = pems(secret).ok_or_else(|| {
-        format!("{CA_FILE}, {CERTIFICATE_FILE} and {KEY_FILE} must all be there")
-    })?;
+    let pems = pems(secret)
+        .ok_or_else(|| format!("{CA_FILE}, {CERTIFICATE_FILE} and {KEY_FILE} must all be there"))?;
     crate::certificates::check_pair(pems.certificate.as_bytes(), pems.key.as_bytes(), false)?;
     let own = details(&pems.certificate).map_err(|e| format!("{CERTIFICATE_FILE}: {e}"))?;
     let own = own.into_iter().next().ok_or("no certificate")?;

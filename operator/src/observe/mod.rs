@@ -30,18 +30,19 @@ use readstates_operator_api::{
     labels::{self, Component},
 };
 
+pub(crate) use self::identity::{AuthorityKeys, text as secret_text};
 pub use self::{
     certificates::CertificatesSeen,
-    identity::{
-        AuthoritySeen, CertificateSeen, Found, ISSUING, IdentitySeen, LeafSeen, NEXT, OLD, Version, identity,
-    },
     credentials::{PASSWORD_KEY, SECRET_KEYS, SecretSeen, USERNAME_KEY},
+    identity::{
+        AuthoritySeen, CertificateSeen, Found, ISSUING, IdentitySeen, LeafSeen, NEXT, OLD, Version,
+        identity,
+    },
     members::Member,
     nodes::{ClaimSeen, Nodes, TOKEN_KEY, Token},
     ring::RingSeen,
     super_disks::DiskStage,
 };
-pub(crate) use self::identity::{AuthorityKeys, text as secret_text};
 use crate::{
     connections::PodClients,
     context::Context,

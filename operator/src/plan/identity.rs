@@ -58,10 +58,9 @@ impl IdentityStep {
     #[must_use]
     pub fn mints(&self) -> bool {
         match self {
-            Self::MakeAuthority
-            | Self::RecoverAuthority
-            | Self::BeginRotation
-            | Self::Issue(_) => true,
+            Self::MakeAuthority | Self::RecoverAuthority | Self::BeginRotation | Self::Issue(_) => {
+                true
+            }
             Self::Promote | Self::DropOld | Self::Trust(_) => false,
         }
     }
@@ -79,7 +78,11 @@ pub fn roles(cluster: &ValidatedCluster) -> &'static [Role] {
 /// What has to be written so that every process can have a valid certificate of the authority there is. Needs
 /// no word of any pod, and is done before pods are looked at.
 #[must_use]
-pub fn missing(cluster: &ValidatedCluster, seen: &IdentitySeen, now: Timestamp) -> Vec<IdentityStep> {
+pub fn missing(
+    cluster: &ValidatedCluster,
+    seen: &IdentitySeen,
+    now: Timestamp,
+) -> Vec<IdentityStep> {
     match cluster.issuing {
         Issuing::Operator => {}
         Issuing::Manager(_) => return Vec::new(),
@@ -289,8 +292,13 @@ fn rotate(
             return Next::Step(IdentityStep::DropOld);
         }
         let uses = |marks: &Marks<'_>| marks.wanted.is_some_and(|w| w == marks.certificate);
-        return stage(cluster, world, "use a certificate of the new authority", uses)
-            .map_or(Next::Step(IdentityStep::DropOld), Next::Wait);
+        return stage(
+            cluster,
+            world,
+            "use a certificate of the new authority",
+            uses,
+        )
+        .map_or(Next::Step(IdentityStep::DropOld), Next::Wait);
     }
     let asked = cluster.rotation.is_some() && cluster.rotation != *request;
     match issuing {
@@ -360,7 +368,9 @@ fn stage(
 /// Whether the pod was made after the Secret was written, both by the API server's clock.
 fn younger(pod: &PodSeen, leaf: &LeafSeen) -> bool {
     let written = leaf.written.map(|at| ends(at, SPREAD));
-    pod.created.zip(written).is_some_and(|(made, written)| made > written)
+    pod.created
+        .zip(written)
+        .is_some_and(|(made, written)| made > written)
 }
 
 /// What a process says of its certificates.

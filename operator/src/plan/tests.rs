@@ -2,9 +2,7 @@ mod certificates;
 
 use std::time::Duration;
 
-use super::{
-    JobToDelete, Plan, RackStep, SchemaFailed, SecretsToMake, Template, WaitingOn,
-};
+use super::{JobToDelete, Plan, RackStep, SchemaFailed, SecretsToMake, Template, WaitingOn};
 use crate::{
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, now, scene},
     observe::{JobOutcome, JobSeen, SecretSeen},

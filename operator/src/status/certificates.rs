@@ -51,7 +51,8 @@ pub(super) fn entries(world: &World) -> Vec<CertificateStatus> {
 pub(super) fn expiring(world: &World, now: Timestamp) -> Condition {
     let entries = entries(world);
     let soon = |entry: &&CertificateStatus| {
-        now.checked_add(SOON).is_ok_and(|limit| entry.expires.0 < limit)
+        now.checked_add(SOON)
+            .is_ok_and(|limit| entry.expires.0 < limit)
     };
     let first = entries.iter().filter(soon).min_by_key(|e| e.expires.0);
     let (status, reason, message) = match first {

@@ -176,9 +176,7 @@ fn certificates_trouble(decided: &Decided<'_>) -> Option<(Reason, String)> {
             | WaitingOn::CertManager { .. }
             | WaitingOn::IdentityTaken { .. }
             | WaitingOn::Clock { .. }),
-        ) => {
-            Some((wait.reason(), wait.to_string()))
-        }
+        ) => Some((wait.reason(), wait.to_string())),
         _ => None,
     }
 }

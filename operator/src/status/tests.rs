@@ -324,11 +324,22 @@ fn a_certificate_that_is_not_renewed_is_told_of_two_weeks_before_its_end() {
     };
     assert!(expiring(&scene).starts_with("False AsExpected"));
     // It was issued a day ago.
-    let short = |days: u64| crate::fixtures::certificate("member-1", Duration::from_hours(24 * days));
-    for (days, expected) in [(16, "False"), (14, "True ExpiresSoon: the certificate of role member expires at ")] {
+    let short =
+        |days: u64| crate::fixtures::certificate("member-1", Duration::from_hours(24 * days));
+    for (days, expected) in [
+        (16, "False"),
+        (
+            14,
+            "True ExpiresSoon: the certificate of role member expires at ",
+        ),
+    ] {
         if let crate::observe::Found::Known { content, .. } = &mut scene.world.identity.member {
             content.certificate = short(days);
         }
-        assert!(expiring(&scene).starts_with(expected), "{}", expiring(&scene));
+        assert!(
+            expiring(&scene).starts_with(expected),
+            "{}",
+            expiring(&scene)
+        );
     }
 }

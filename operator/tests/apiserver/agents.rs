@@ -198,7 +198,8 @@ impl Agents for FakeAgents {
     fn super_disk<'a>(
         &'a self,
         _: &'a PodClients,
-        pod: &'a PodSeen) -> BoxFuture<'a, Result<Answer, String>> {
+        pod: &'a PodSeen,
+    ) -> BoxFuture<'a, Result<Answer, String>> {
         let known = self.ring().disks.get(&pod.name).cloned();
         let answer = Answer {
             mounted: true,

@@ -94,7 +94,10 @@ fn a_database_comes_up_node_by_node_and_is_on_record() {
         // What agents prove themselves by is made once.
         let before = world.get::<Secret>("chat-agent-tls").await;
         at_rest(&world).await;
-        assert_eq!(world.get::<Secret>("chat-agent-tls").await.data, before.data);
+        assert_eq!(
+            world.get::<Secret>("chat-agent-tls").await.data,
+            before.data
+        );
     });
 }
 

@@ -21,8 +21,8 @@ use axum::{
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client, api::PostParams};
 use readstates_api::admin::{
-    DrainRequest, FlushAnswer, IdentityStatus, MemberStatus, MovesAnswer, MovesRequest, OwnershipStatus, StoreKind,
-    StoreStatus, StreamStatus,
+    DrainRequest, FlushAnswer, IdentityStatus, MemberStatus, MovesAnswer, MovesRequest,
+    OwnershipStatus, StoreKind, StoreStatus, StreamStatus,
 };
 use readstates_identity::Identity;
 use readstates_operator_api::ReadStateRing;

@@ -34,7 +34,9 @@ async fn stage(world: &World) -> String {
 async fn marks(world: &World, secret: &str, key: &str) -> Vec<String> {
     let pem = String::from_utf8(data(world, secret).await[key].0.clone()).unwrap();
     let all = details(&pem).unwrap();
-    all.iter().map(|certificate| certificate.mark.to_string()).collect()
+    all.iter()
+        .map(|certificate| certificate.mark.to_string())
+        .collect()
 }
 
 #[test]
@@ -42,11 +44,20 @@ fn every_secret_is_there_before_any_pod_and_is_left_alone_while_it_is_good() {
     with_world(async |world| {
         world.create(&cluster(2)).await.unwrap();
         world.reconcile("chat").await;
-        let names = ["chat-identity-ca", "chat-member-tls", "chat-operator-tls", "chat-agent-tls"];
+        let names = [
+            "chat-identity-ca",
+            "chat-member-tls",
+            "chat-operator-tls",
+            "chat-agent-tls",
+        ];
         let mut versions = Vec::new();
         for name in names {
             let secret: Secret = world.get(name).await;
-            assert_eq!(secret.owner_references()[0].kind, "ReadStateCluster", "{name}");
+            assert_eq!(
+                secret.owner_references()[0].kind,
+                "ReadStateCluster",
+                "{name}"
+            );
             versions.push(secret.resource_version());
         }
         let chat = world.reconcile("chat").await;
@@ -57,7 +68,13 @@ fn every_secret_is_there_before_any_pod_and_is_left_alone_while_it_is_good() {
         assert_eq!(versions, again);
         let host = marks(&world, "chat-member-tls", "ca.crt").await;
         assert_eq!(host, marks(&world, "chat-identity-ca", "ca.crt").await);
-        let roles: Vec<_> = chat.status.unwrap().certificates.into_iter().map(|c| c.role).collect();
+        let roles: Vec<_> = chat
+            .status
+            .unwrap()
+            .certificates
+            .into_iter()
+            .map(|c| c.role)
+            .collect();
         assert_eq!(roles, ["member", "operator", "agent", "ca"]);
     });
 }
@@ -69,14 +86,24 @@ fn a_secret_of_somebody_else_is_told_of_and_not_overwritten() {
         theirs.metadata.name = Some("chat-member-tls".to_owned());
         theirs.string_data = Some([("tls.crt".to_owned(), "theirs".to_owned())].into());
         let secrets = world.api::<Secret>();
-        let theirs = secrets.create(&PostParams::default(), &theirs).await.unwrap();
+        let theirs = secrets
+            .create(&PostParams::default(), &theirs)
+            .await
+            .unwrap();
         world.create(&cluster(2)).await.unwrap();
         world.reconcile("chat").await;
         let chat = world.reconcile("chat").await;
         assert_eq!(waiting(&chat).unwrap(), "NameConflict");
         let words = condition(&chat, "Degraded");
-        assert!(words.starts_with("True NameConflict: Secret chat-member-tls exists"), "{words}");
-        let sets = world.api::<StatefulSet>().list(&ListParams::default()).await.unwrap();
+        assert!(
+            words.starts_with("True NameConflict: Secret chat-member-tls exists"),
+            "{words}"
+        );
+        let sets = world
+            .api::<StatefulSet>()
+            .list(&ListParams::default())
+            .await
+            .unwrap();
         assert_eq!(sets.items.len(), 0);
         let now: Secret = world.get("chat-member-tls").await;
         assert_eq!(now.resource_version(), theirs.resource_version());
@@ -97,10 +124,14 @@ fn an_authority_takes_the_place_of_another_when_every_member_is_ready_for_it() {
         let leaf = marks(&world, "chat-member-tls", "tls.crt").await;
         assert_eq!(stage(&world).await, "ca.crt ca.key");
 
-        let note = json!({ "metadata": { "annotations": { "readstates.dev/rotate-identity": "1" } } });
+        let note =
+            json!({ "metadata": { "annotations": { "readstates.dev/rotate-identity": "1" } } });
         let clusters = world.api::<ReadStateCluster>();
         let params = PatchParams::default();
-        clusters.patch("chat", &params, &Patch::Merge(note)).await.unwrap();
+        clusters
+            .patch("chat", &params, &Patch::Merge(note))
+            .await
+            .unwrap();
         world.reconcile("chat").await;
         assert_eq!(stage(&world).await, "ca.crt ca.key next.crt next.key");
         let next = marks(&world, "chat-identity-ca", "next.crt").await;
@@ -140,7 +171,10 @@ fn secrets_that_are_lost_are_made_again() {
     with_world(async |world| {
         running(&world, 2).await;
         let secrets = world.api::<Secret>();
-        secrets.delete("chat-operator-tls", &kube::api::DeleteParams::default()).await.unwrap();
+        secrets
+            .delete("chat-operator-tls", &kube::api::DeleteParams::default())
+            .await
+            .unwrap();
         world.reconcile("chat").await;
         let chat = world.reconcile("chat").await;
         assert!(condition(&chat, "RingStable").starts_with("True"));

@@ -60,7 +60,11 @@ impl World {
     }
 
     async fn pems_of(&self, spec: &PodSpec) -> Option<Pems> {
-        let volume = spec.volumes.iter().flatten().find(|v| v.name == "identity")?;
+        let volume = spec
+            .volumes
+            .iter()
+            .flatten()
+            .find(|v| v.name == "identity")?;
         let name = volume.secret.as_ref()?.secret_name.clone()?;
         let secret: Secret = self.get(&name).await;
         let text = |key: &str| {

@@ -20,9 +20,11 @@ pub(super) fn phase<'a>(sight: &Sight<'a>, pod: &PodSeen) -> Result<&'a Phase, S
     match sight.world.nodes.reports.get(&pod.name) {
         None => Err("it has no address yet".to_owned()),
         Some(Seen::Unknown(why)) => Err(why.clone()),
-        Some(Seen::Known(Report { pod_uid, phase, identity: _ })) if Some(pod_uid) == pod.uid.as_ref() => {
-            Ok(phase)
-        }
+        Some(Seen::Known(Report {
+            pod_uid,
+            phase,
+            identity: _,
+        })) if Some(pod_uid) == pod.uid.as_ref() => Ok(phase),
         Some(Seen::Known(_)) => Err("another pod answers in its place".to_owned()),
     }
 }

@@ -3,9 +3,7 @@
 
 use super::*;
 use crate::{
-    fixtures::{
-        CASSANDRA, EXTERNAL, Scene, certificate, identity, known, now, scene, shown,
-    },
+    fixtures::{CASSANDRA, EXTERNAL, Scene, certificate, identity, known, now, scene, shown},
     observe::{Member, Version},
 };
 
@@ -40,7 +38,9 @@ impl Scene {
     }
 
     fn has(self, pod: &str, certificate: &str, trusted: &[&str]) -> Self {
-        self.says(pod, |m: &mut Member| m.identity = Some(shown(certificate, trusted)))
+        self.says(pod, |m: &mut Member| {
+            m.identity = Some(shown(certificate, trusted))
+        })
     }
 }
 
@@ -125,10 +125,16 @@ fn the_authority_is_replaced_at_two_thirds_of_its_time_or_on_request_once() {
 fn begun() -> Scene {
     let mut scene = chat();
     authority(&mut scene).next = Some(certificate("ca-2", AUTHORITY_VALID));
-    let trust = [IdentityStep::Trust(Role::Member), IdentityStep::Trust(Role::Operator)];
+    let trust = [
+        IdentityStep::Trust(Role::Member),
+        IdentityStep::Trust(Role::Operator),
+    ];
     assert_eq!(steps(&scene, now()), trust);
     let both = || vec!["ca-1".to_owned(), "ca-2".to_owned()];
-    for leaf in [&mut scene.world.identity.member, &mut scene.world.identity.operator] {
+    for leaf in [
+        &mut scene.world.identity.member,
+        &mut scene.world.identity.operator,
+    ] {
         if let Found::Known { content, .. } = leaf {
             content.trusted = both();
             content.written = Some(now() - Duration::from_mins(10));
@@ -153,14 +159,21 @@ fn the_next_authority_issues_once_every_running_member_trusts_it() {
     assert_eq!(all().stage().0, Some(IdentityStep::Promote));
 
     // Unknown is not absent.
-    waits(&all().silent("chat-1"), "chat-1 is to trust the next authority: timed out");
+    waits(
+        &all().silent("chat-1"),
+        "chat-1 is to trust the next authority: timed out",
+    );
     // A pod without a process reads the files when it starts.
     assert_eq!(all().down("chat-1").stage().0, Some(IdentityStep::Promote));
     // One that was made after the Secret was written has them, whatever it says.
-    let fresh = all().silent("chat-1").pod("chat-1", |p| p.created = Some(now()));
+    let fresh = all()
+        .silent("chat-1")
+        .pod("chat-1", |p| p.created = Some(now()));
     assert_eq!(fresh.stage().0, Some(IdentityStep::Promote));
     // Pods of the release before have no identity.
-    let old = begun().has("chat-0", "member-1", &both).pod("chat-1", |p| p.mutual_tls = false);
+    let old = begun()
+        .has("chat-0", "member-1", &both)
+        .pod("chat-1", |p| p.mutual_tls = false);
     assert_eq!(old.stage().0, Some(IdentityStep::Promote));
 }
 
@@ -219,7 +232,10 @@ fn cert_manager_is_asked_where_it_is_there_and_the_names_are_free() {
         change(&mut scene.world.identity);
         assert_eq!(steps(&scene, now()), []);
         let plan = scene.plan();
-        (plan.ask_identity, plan.waiting.map(|w| w.reason().to_string()).unwrap())
+        (
+            plan.ask_identity,
+            plan.waiting.map(|w| w.reason().to_string()).unwrap(),
+        )
     };
     let is = |reason: &str| (true, reason.to_owned());
     assert_eq!(with(|_| ()), is("CertificatePending"));
@@ -313,7 +329,14 @@ impl Model {
                 let new = self.made(role.as_str(), LEAF_VALID);
                 let trusted = authority(&mut self.scene).trusted();
                 let issuing = authority(&mut self.scene).issuing.clone().unwrap();
-                let mut leaf = self.scene.world.identity.leaf(*role).content().unwrap().clone();
+                let mut leaf = self
+                    .scene
+                    .world
+                    .identity
+                    .leaf(*role)
+                    .content()
+                    .unwrap()
+                    .clone();
                 leaf.trusted = trusted;
                 if *step == IdentityStep::Issue(*role) {
                     leaf.certificate = new;
@@ -336,7 +359,11 @@ impl Model {
         for one in all() {
             for other in all() {
                 let (mark, by) = (&other.mark, &other.issued_by);
-                assert!(one.trusted.contains(by), "{} does not trust {mark} of {by}", one.mark);
+                assert!(
+                    one.trusted.contains(by),
+                    "{} does not trust {mark} of {by}",
+                    one.mark
+                );
             }
         }
     }
@@ -344,7 +371,10 @@ impl Model {
     fn look(&mut self) {
         for round in 0..3 {
             let seen = missing(&self.scene.cluster, &self.scene.world.identity, self.now);
-            assert!(round < 2 || seen.is_empty(), "it does not come to an end: {seen:?}");
+            assert!(
+                round < 2 || seen.is_empty(),
+                "it does not come to an end: {seen:?}"
+            );
             for step in seen {
                 if self.chance(4) {
                     // A crash.

@@ -498,7 +498,8 @@ fn of_before(mut scene: Scene, names: &[&str]) -> Scene {
 }
 
 #[test]
-fn pods_of_the_release_before_drain_warm_among_themselves_and_cold_once_one_of_this_release_is_there() {
+fn pods_of_the_release_before_drain_warm_among_themselves_and_cold_once_one_of_this_release_is_there()
+ {
     let old = ["chat-0", "chat-1", "chat-2"];
     let all = of_before(chat(3).running(3), &old);
     is(&all, 3, "drain chat-2 as 00000000000000c9", "CacheDraining");
@@ -510,14 +511,19 @@ fn pods_of_the_release_before_drain_warm_among_themselves_and_cold_once_one_of_t
     };
     is(&one_is_new(), 3, "flush and delete chat-1", "DrainingCold");
     let words = one_is_new().plan().waiting.unwrap().to_string();
-    assert!(words.starts_with("chat-1, of an earlier release, writes changes"), "{words}");
+    assert!(
+        words.starts_with("chat-1, of an earlier release, writes changes"),
+        "{words}"
+    );
 
     // Nor does one wait for ever that was told to drain by an operator of before.
     let stuck = one_is_new().says("chat-1", draining);
     is(&stuck, 3, "flush and delete chat-1", "DrainingCold");
 
     // What it cannot write, it keeps.
-    let away = one_is_new().says("chat-1", |m| m.store_problem = Some("no host answers".to_owned()));
+    let away = one_is_new().says("chat-1", |m| {
+        m.store_problem = Some("no host answers".to_owned())
+    });
     is(&away, 3, "-", "UnsafeToStop");
 
     // After the last of them slots are spread, warm.

@@ -24,12 +24,7 @@ use crate::mutual::Operators;
 type Here = State<(Arc<FakeAgents>, PodSeen)>;
 
 /// The agent of this pod, from now on.
-pub(crate) async fn serve(
-    agents: Arc<FakeAgents>,
-    pod: PodSeen,
-    ip: IpAddr,
-    identity: &Identity,
-) {
+pub(crate) async fn serve(agents: Arc<FakeAgents>, pod: PodSeen, ip: IpAddr, identity: &Identity) {
     let address = SocketAddr::new(ip, ports::AGENT);
     let operators = Operators::listen(address, identity).await;
     let app = Router::new()
