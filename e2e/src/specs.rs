@@ -41,7 +41,6 @@ pub fn cassandra_spec() -> ReadStateClusterSpec {
             }),
             ..DatabaseSpec::default()
         },
-        identity: None,
     }
 }
 

@@ -200,7 +200,8 @@ async fn a_forged_message_changes_nothing() -> Result<()> {
 /// The CAs that a role's Secret trusts, and the certificate that it shows.
 async fn marks(cluster: &Cluster, role: Role) -> Result<(BTreeSet<String>, String)> {
     let identity = Identity::new(cluster.pems(role).await?)?;
-    let trusted = identity.trusted().iter().map(ToString::to_string);
+    let trusted = identity.trusted();
+    let trusted = trusted.iter().map(ToString::to_string);
     Ok((trusted.collect(), identity.mark().to_string()))
 }
 

@@ -140,6 +140,8 @@ impl PodClients {
 fn builder() -> reqwest::ClientBuilder {
     reqwest::Client::builder()
         .no_proxy()
+        // A container may have no CAs of a system, and none is believed here.
+        .tls_certs_only([])
         .connect_timeout(CONNECT)
 }
 

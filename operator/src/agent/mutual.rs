@@ -195,7 +195,7 @@ pub(super) mod tests {
         pub(crate) fn client(&self, role: Role) -> reqwest::Client {
             let identity = Identity::new(self.pems(role)).unwrap();
             let tls = identity.client_config(Role::Agent).unwrap();
-            let client = reqwest::Client::builder().no_proxy();
+            let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
             client.tls_backend_preconfigured(tls).build().unwrap()
         }
     }
@@ -217,7 +217,11 @@ pub(super) mod tests {
         assert!(heard(cluster.client(Role::Operator)).await);
         assert!(!heard(cluster.client(Role::Member)).await);
         assert!(!heard(Cluster::new().client(Role::Operator)).await);
-        let nobody = reqwest::Client::builder().no_proxy().build().unwrap();
+        let nobody = reqwest::Client::builder()
+            .no_proxy()
+            .tls_certs_only([])
+            .build()
+            .unwrap();
         let plain = nobody.get(format!("http://{address}/")).send().await;
         assert!(plain.is_err());
         // None of these keeps the operator away.

@@ -46,7 +46,11 @@ impl Scylla {
     /// When the HTTP client cannot be made.
     pub fn new(base: impl Into<String>) -> reqwest::Result<Self> {
         Ok(Self {
-            http: reqwest::Client::builder().no_proxy().build()?,
+            // Plain HTTP on loopback: the container may have no CAs to look for.
+            http: reqwest::Client::builder()
+                .no_proxy()
+                .tls_certs_only([])
+                .build()?,
             base: base.into(),
         })
     }
