@@ -12,5 +12,10 @@ pub mod access_file;
 pub mod authorization;
 #[path = "../../src/block/mod.rs"]
 pub mod block;
+/// As much of the cache as a frame needs.
+#[path = "../../src/cache/exported.rs"]
+pub mod cache;
 #[path = "../../src/codec/mod.rs"]
 pub mod codec;
+#[path = "../../src/ownership/frame.rs"]
+pub mod frame;

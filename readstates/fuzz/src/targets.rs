@@ -4,6 +4,7 @@ use readstates_api::{
     AckBulkRequest, AckRequest, MentionsRequest, PinsAckRequest, admin,
     batch::{BatchEncoder, BatchRequest, MAX_RECORDS, RecordOperation},
 };
+use readstates_identity::{Identity, Pems, details};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -11,6 +12,7 @@ use crate::{
     authorization::{MAX_TOKEN, bearer},
     block::{BlockRef, Operation, Since, State, Visit, apply, take_over},
     codec::{LAST_VERSION, decode, encode},
+    frame::{Message, PartEncoder, digest_after, hint},
 };
 
 /// A cell, its length in the first two bytes, and what is done to it when it is one.
@@ -225,4 +227,76 @@ pub fn authorization(data: &[u8]) -> bool {
     );
     assert!(data[..6].eq_ignore_ascii_case(b"bearer"));
     true
+}
+
+/// A message about slots, behind the handshake. What is taken means the same when it is sent again.
+pub fn frame(data: &[u8]) -> bool {
+    let Ok(message) = Message::decode(data) else {
+        return false;
+    };
+    let again = match &message {
+        Message::Offer(offer) => offer.encode(),
+        Message::Hint(number) => hint(*number),
+        Message::Part {
+            header,
+            blocks,
+            digest: _,
+            last,
+        } => {
+            let mut part = PartEncoder::new();
+            for block in blocks {
+                part.push(block);
+            }
+            assert_eq!(part.count() as usize, blocks.len());
+            assert!(part.bytes() <= data.len());
+            part.finish(*header, 0, last.is_some()).0
+        }
+    };
+    let heard = Message::decode(&again).expect("what was sent is a message");
+    match (message, heard) {
+        (
+            Message::Part {
+                header,
+                blocks,
+                digest,
+                last,
+            },
+            Message::Part {
+                header: same_header,
+                blocks: same_blocks,
+                digest: of_same,
+                last: of_all,
+            },
+        ) => {
+            assert_eq!((header, blocks), (same_header, same_blocks));
+            // Bits that mean nothing, an age of what is not dirty, are not sent again.
+            assert!(again != data || digest == of_same);
+            assert_eq!(last.is_some(), of_all.is_some());
+            assert!(of_all.is_none_or(|all| all == digest_after(0, of_same)));
+        }
+        (one, other) => assert_eq!(one, other),
+    }
+    true
+}
+
+/// The three files of an identity, with a zero byte between them. Taken: the CAs can be read.
+pub fn certificates(data: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(data);
+    let mut files = text.splitn(3, '\0').map(str::to_owned);
+    let mut next = || files.next().unwrap_or_default();
+    let pems = Pems {
+        ca: next(),
+        certificate: next(),
+        key: next(),
+    };
+    let read = details(&pems.ca);
+    let secret = pems.key.clone();
+    if let Err(refusal) = Identity::new(pems) {
+        let words = format!("{refusal} {refusal:?}");
+        assert!(
+            secret.len() < 40 || !words.contains(&secret),
+            "the key is shown"
+        );
+    }
+    read.is_ok()
 }

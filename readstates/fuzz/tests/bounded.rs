@@ -95,3 +95,13 @@ fn damaged_access_files_are_refused_or_say_who_may_do_what() {
 fn damaged_authorization_headers_are_refused_or_hold_a_token() {
     run("authorization", targets::authorization);
 }
+
+#[test]
+fn damaged_frames_between_members_are_refused_or_mean_the_same_when_they_are_sent_again() {
+    run("frame", targets::frame);
+}
+
+#[test]
+fn damaged_certificate_files_are_refused_or_read() {
+    run("certificates", targets::certificates);
+}

@@ -12,6 +12,7 @@ use readstates_ring::Slot;
 use super::{
     Cache,
     accounts::{Booked, Shared, tail},
+    exported::Exported,
     jittered,
     lock::Lock,
     slots::SlotSet,
@@ -25,19 +26,6 @@ use crate::{
 
 /// Parts in which a walk over all users is made.
 pub const PARTS: usize = STRIPES * TABLES;
-
-/// A user on the way to another member.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exported {
-    /// The user.
-    pub user: u64,
-    /// The packed block, see [`crate::codec`].
-    pub bytes: Vec<u8>,
-    /// Whether the block is as it was loaded from another owner's write: its next change begins an era.
-    pub taken_over: bool,
-    /// For how long the user is dirty, when it is.
-    pub dirty_for: Option<Duration>,
-}
 
 impl Cache {
     /// The users of some slots in one of the [`PARTS`].

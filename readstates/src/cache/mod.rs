@@ -44,6 +44,7 @@
 mod accounts;
 mod dirty;
 mod evict;
+mod exported;
 mod flights;
 mod handoff;
 mod landed;
@@ -65,8 +66,9 @@ use std::{
 pub use accounts::BYTES_PER_STATE;
 use accounts::Shared;
 pub use evict::Shrink;
+pub use exported::Exported;
 use flights::Room;
-pub use handoff::{Exported, PARTS};
+pub use handoff::PARTS;
 pub use landed::Landed;
 use lock::Lock;
 use readstates_ring::{Stamp, slot::mix64};

@@ -3,6 +3,7 @@
 use super::{Pod, Set, Sim};
 use crate::{
     engine::{Facts, Keyspace, Mode, NodeState, Phase, Report, View},
+    fixtures,
     observe::{ClaimSeen, Nodes, PodSeen, SecretSeen, Seen, StatefulSetSeen, Token, World},
 };
 
@@ -108,6 +109,7 @@ impl Sim {
             consent: self.consent.clone(),
             secret: Some(SecretSeen::Complete),
             superuser: Some(SecretSeen::Complete),
+            identity: fixtures::identity(),
             ..World::default()
         }
     }
