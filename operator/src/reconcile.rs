@@ -52,7 +52,9 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
     let valid = validate(id.clone(), &cluster.spec, &ctx.images)
         .map(|valid| valid.asked_of(&ctx.namespace, rotation));
     let (identity, clients) = identity(&ctx, &id, &cluster, valid.as_ref().ok(), now).await?;
-    let world = observe::observe(&ctx, &id, &cluster, identity, &clients).await?;
+    // The largest step: in a box, so that the whole stays small.
+    let world = observe::observe(&ctx, &id, &cluster, identity, &clients);
+    let world = Box::pin(world).await?;
     let observed = telemetry::stepped(Step::Observe, started);
     let valid = valid.map(|valid| valid.seen(world.login(), world.certificates()));
 

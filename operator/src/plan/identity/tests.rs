@@ -287,7 +287,7 @@ impl Model {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        self.random % of == 0
+        self.random.is_multiple_of(of)
     }
 
     fn process(&self, role: Role) -> Process {

@@ -46,10 +46,7 @@ pub(crate) fn measure(
 /// Milliseconds: of the first message, and of so many after it.
 async fn mentions(members: usize, messages: u64) -> Result<(f64, Vec<f64>), Box<dyn Error>> {
     let members = world::members(members).await?;
-    let client = reqwest::Client::builder()
-        .tls_certs_only([])
-        .build()
-        .unwrap();
+    let client = reqwest::Client::builder().tls_certs_only([]).build()?;
     let url = format!("http://{}/v1/mentions", members[0].http_address);
     let users: Vec<String> = (1..=u64::from(USERS))
         .map(|user| (mix64(user) >> 1).to_string())
