@@ -42,7 +42,7 @@ impl Ownership {
     /// Takes a message of another member; returns what it is answered.
     ///
     /// # Errors
-    /// When it is not taken; nothing of it has an effect then.
+    /// When it is not taken: the sender keeps what it has, and may begin again.
     pub async fn receive(self: &Arc<Self>, message: &[u8]) -> Result<Bytes, NotReceived> {
         match Message::decode(message)? {
             Message::Offer(offer) => self.offered(offer).await.map(|slots| answer(&slots)),
@@ -80,12 +80,22 @@ impl Ownership {
                     .received_blocks
                     .fetch_add(blocks, Ordering::Relaxed);
                 self.engine.cache().make_room(None, clock::now());
+                if last.is_some() && !self.may_confirm() {
+                    return Err(NotReceived::NotTaking);
+                }
                 Ok(match last {
                     Some(_) => answer(&confirmed),
                     None => Bytes::new(),
                 })
             }
         }
+    }
+
+    /// Whoever confirms takes over what was acknowledged elsewhere and is not written yet. A process that has
+    /// lost its lease since the offer came is taken for dead by now, or soon: its slots go on without that. As
+    /// with an acknowledgement the lease is read after the work.
+    fn may_confirm(&self) -> bool {
+        self.lease.is_valid()
     }
 
     async fn offered(self: &Arc<Self>, offer: Offer) -> Result<Vec<Slot>, NotReceived> {

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    events::stop_for_long,
+    events::{CLIENTS, stop_for_long},
     network::travel,
     process::Process,
     world::{World, at_once},
@@ -37,6 +37,8 @@ const LOOKS: usize = 4;
 /// The user of all clients.
 const HOT: u64 = 1;
 const OWN_USERS: u64 = 4;
+/// All of them.
+pub(crate) const USERS: std::ops::RangeInclusive<u64> = HOT..=1 + CLIENTS * OWN_USERS;
 
 /// What is asked about a user; `None` to read.
 #[derive(Debug, Clone, Copy)]

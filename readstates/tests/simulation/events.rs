@@ -22,7 +22,7 @@ use super::{
     world::World,
 };
 
-const CLIENTS: u64 = 4;
+pub(crate) const CLIENTS: u64 = 4;
 const MOST_MEMBERS: usize = 4;
 /// How long things happen.
 const EVENTFUL: Duration = Duration::from_secs(25);

@@ -1,7 +1,7 @@
 //! What everything in the simulation shares: lots, time, weather, the ring, processes, and the books.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     hash::{DefaultHasher, Hasher},
     sync::{Arc, Mutex},
     time::Duration,
@@ -23,7 +23,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::process::Process;
+use super::{clients::USERS, process::Process};
 
 /// Lines of a trace that are kept: the last ones before the end.
 const KEPT_LINES: usize = 200_000;
@@ -77,6 +77,28 @@ pub(crate) fn at_once(at: Duration) -> Call {
     Call { sent, answered }
 }
 
+/// How many slots went from whom to whom, and which of them have users.
+fn moved(before: &RingTable, now: &RingTable) -> String {
+    let mut moved: BTreeMap<_, (u32, Vec<String>)> = BTreeMap::new();
+    for (slot, config) in now.configs() {
+        let old = before.config(slot);
+        if old.is_some_and(|old| old.epoch() == config.epoch()) {
+            continue;
+        }
+        let owner = old.map(|old| old.owner());
+        let (count, used) = moved.entry((owner, config.owner())).or_default();
+        *count += 1;
+        if USERS.map(Slot::of_user).any(|of_user| of_user == slot) {
+            used.push(slot.to_string());
+        }
+    }
+    let each = moved.iter().map(|((from, to), (count, used))| {
+        let from = from.map_or_else(|| "nobody".to_owned(), |from| from.to_string());
+        format!("{count} from {from} to {to} [{}]", used.join(" "))
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
 impl World {
     pub(crate) fn new(seed: u64) -> Arc<Self> {
         Arc::new(Self {
@@ -121,9 +143,13 @@ impl World {
         expected: Option<Version>,
         next: RingTable,
     ) -> Result<Swapped, RingStoreError> {
+        let before = self.table().unwrap_or_default();
         let swapped = self.ring.compare_and_swap(expected, next).await;
         if let Ok(Swapped::Taken(now)) = &swapped {
-            self.say(|| format!("the ring is {}", now.table.number()));
+            self.say(|| {
+                let (number, moved) = (now.table.number(), moved(&before, &now.table));
+                format!("the ring is {number}: {moved}")
+            });
             self.swapped.notify_waiters();
         }
         swapped
@@ -230,6 +256,7 @@ impl World {
 
     /// A process acknowledges a change of a slot at an epoch.
     pub(crate) fn acknowledges(&self, who: Incarnation, slot: Slot, epoch: i64) {
+        self.say(|| format!("{who} acknowledges a change of slot {slot} at epoch {epoch}"));
         let config = self.table().and_then(|table| table.config(slot));
         if let Some(config) = config
             && config.epoch().number() > epoch
