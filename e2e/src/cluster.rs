@@ -81,6 +81,31 @@ impl Cluster {
         Ok(())
     }
 
+    /// Waits until the operator has seen the spec as it is now, and has nothing left to do for it.
+    ///
+    /// # Errors
+    /// When that takes too long: with what the operator says about it.
+    pub async fn at_rest(&self) -> Result<()> {
+        let what = format!("{} is at rest", self.name);
+        let api = self.api::<ReadStateCluster>();
+        let seen = until(&what, COMES_UP, async || {
+            let cluster = api.get(&self.name).await?;
+            let status = cluster.status.unwrap_or_default();
+            let seen = status.observed_generation == cluster.metadata.generation;
+            let progressing = status.conditions.iter().find(|c| c.type_ == "Progressing");
+            Ok(match progressing {
+                Some(progressing) if seen && progressing.status == "False" => Look::Done(()),
+                Some(progressing) => Look::NotYet(progressing.message.clone()),
+                None => Look::NotYet("nothing is known yet".to_owned()),
+            })
+        })
+        .await;
+        match seen {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error.context(self.describe().await?)),
+        }
+    }
+
     /// `kubectl scale`.
     ///
     /// # Errors

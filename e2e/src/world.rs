@@ -221,6 +221,8 @@ impl World {
         let cluster = world.cluster(&place, "chat");
         cluster.apply(cassandra_spec()).await?;
         cluster.available().await?;
+        // The test before may have left another spec, and the way back from it replaces pods.
+        cluster.at_rest().await?;
         cluster.has_members(3).await?;
         Ok(cluster)
     }
