@@ -38,9 +38,12 @@ count_tests() {
 
 # lane COMMAND…: runs steps beside those of the others. One that ends early counts as a failure.
 lane() {
+    local status=$LOGS/lane-${#LANES[@]}.status
     (
-        # Who starts it removes what is left.
-        trap - EXIT
+        # The starting shell removes what is left. Its wait cannot tell how a lane ended that ended long ago: bash
+        # forgets such children, so each leaves its status in a file.
+        # shellcheck disable=SC2064 # the file is known now
+        trap "echo \$? >'$status'" EXIT
         "$@"
     ) &
     LANES+=($!)
@@ -48,9 +51,10 @@ lane() {
 
 # Until every lane has ended.
 join_lanes() {
-    local pid
-    for pid in "${LANES[@]}"; do
-        wait "$pid" || echo "0 1" >>"$COUNTS"
+    local lane
+    for lane in "${!LANES[@]}"; do
+        wait "${LANES[lane]}" 2>/dev/null || true
+        [ "$(cat "$LOGS/lane-$lane.status" 2>/dev/null)" = 0 ] || echo "0 1" >>"$COUNTS"
     done
     LANES=()
 }
