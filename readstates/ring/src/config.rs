@@ -9,9 +9,13 @@ use crate::{
     mutant::{self, Rule},
 };
 
-/// How far ahead of the clock an epoch may be minted: an hour. Beyond, a clock is wrong, or epochs
-/// are minted in a loop; going on would bring stamps near the three days that ScyllaDB refuses.
+/// The most that the epoch of a moved slot may be ahead of the clock: an hour. Beyond, a clock is wrong, or epochs are
+/// minted in a loop. A move is optional; ScyllaDB refuses write timestamps three days ahead.
 pub const MOST_AHEAD_MICROS: i64 = 3_600_000_000;
+
+/// The most that the epoch of a slot without a serving owner may be ahead of the clock: two days. One wrong clock must
+/// not leave slots without an owner.
+pub const MOST_AHEAD_IN_NEED_MICROS: i64 = 48 * MOST_AHEAD_MICROS;
 
 /// A process: 64 random bits drawn at its start. A pod's name is none: Kubernetes may run two
 /// processes under one name, and one that restarted has forgotten everything.
@@ -94,9 +98,9 @@ pub enum SwapRefused {
         /// What is.
         current: Epoch,
     },
-    /// See [`MOST_AHEAD_MICROS`].
+    /// See [`MOST_AHEAD_MICROS`] and [`MOST_AHEAD_IN_NEED_MICROS`].
     #[error(
-        "epoch {next} would be more than an hour ahead of this machine's clock: a clock is wrong, or epochs are minted in a loop"
+        "epoch {next} would be too far ahead of the clock: a clock is wrong, or epochs are minted in a loop"
     )]
     TooFarAhead {
         /// The epoch that was not minted.
@@ -184,7 +188,13 @@ impl SlotConfig {
             });
         }
         let next = Epoch::mint(Some(self.epoch), now_micros);
-        if next > Epoch::mint(None, now_micros.saturating_add(MOST_AHEAD_MICROS)) {
+        let is_wish = succession == Succession::Handed && owner != self.owner;
+        let most_ahead = if is_wish {
+            MOST_AHEAD_MICROS
+        } else {
+            MOST_AHEAD_IN_NEED_MICROS
+        };
+        if next > Epoch::mint(None, now_micros.saturating_add(most_ahead)) {
             return Err(SwapRefused::TooFarAhead { next });
         }
         Ok(Self {
@@ -225,15 +235,11 @@ mod tests {
     }
 
     #[test]
-    fn epochs_do_not_run_more_than_an_hour_ahead_of_the_clock() {
+    fn epochs_of_moves_do_not_run_more_than_an_hour_ahead_of_the_clock() {
         let mut config = SlotConfig::first(Incarnation::new(1), NOW);
         let refused = (0..1000).find_map(|_| {
-            match config.swap(
-                config.epoch(),
-                Incarnation::new(2),
-                Succession::TakenOver,
-                NOW,
-            ) {
+            let other = Incarnation::new(3 - config.owner().bits());
+            match config.swap(config.epoch(), other, Succession::Handed, NOW) {
                 Ok(next) => {
                     config = next;
                     None
@@ -246,13 +252,27 @@ mod tests {
         assert!((200..=216).contains(&ahead), "{ahead} epochs ahead");
         // An hour later it goes on.
         let later = NOW + MOST_AHEAD_MICROS;
-        let next = config.swap(
-            config.epoch(),
-            Incarnation::new(2),
-            Succession::TakenOver,
-            later,
-        );
+        let other = Incarnation::new(3 - config.owner().bits());
+        let next = config.swap(config.epoch(), other, Succession::Handed, later);
         assert!(next.is_ok());
+    }
+
+    #[test]
+    fn a_slot_that_a_wrong_clock_minted_is_taken_and_retaken_and_not_moved() {
+        const HOUR: i64 = 3_600_000_000;
+        let (a, b) = (Incarnation::new(1), Incarnation::new(2));
+        let ways = [
+            (b, Succession::Handed, 1),
+            (a, Succession::Handed, 48),
+            (b, Succession::TakenOver, 48),
+        ];
+        for (owner, how, hours) in ways {
+            for ahead in [1, 2, 47, 49] {
+                let config = SlotConfig::first(a, NOW + ahead * HOUR - (2 << 24));
+                let next = config.swap(config.epoch(), owner, how, NOW);
+                assert_eq!(next.is_ok(), ahead <= hours, "{how:?}, {ahead} hours");
+            }
+        }
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub mod slot;
 mod stamp;
 
 pub use config::{
-    Incarnation, MOST_AHEAD_MICROS, NoIncarnation, SlotConfig, Succession, SwapRefused,
+    Incarnation, MOST_AHEAD_IN_NEED_MICROS, MOST_AHEAD_MICROS, NoIncarnation, SlotConfig,
+    Succession, SwapRefused,
 };
 pub use record::{RingMember, RingTable};
 pub use ring::{MAX_MEMBERS, Ring, RingError};

@@ -12,6 +12,11 @@
 //! as it owns a slot. A slot that nobody ever owned has epoch 0 and -1 elsewhere; one that has an owner
 //! keeps having one, and its epoch only grows. `number` grows with each change and serves those who
 //! cached an older table; safety rests on the epochs alone.
+//!
+//! A release may add fields to the record and to its members. Older ones keep what they do not know and write it
+//! back; one that must not do that is kept out by `reader`, the lowest version that may read the record, which is
+//! not written as long as it is 1. A field is put to use when all members read it: a release reads what the next one
+//! writes, and writes it once all are of that release.
 
 mod wire;
 
@@ -20,7 +25,7 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 
-pub use wire::{MemberRecord, RecordError, RingRecord};
+pub use wire::{MemberRecord, READS, RecordError, RingRecord, Unknown};
 
 use crate::{
     Epoch, Incarnation, SlotConfig, Succession, SwapRefused,
@@ -34,6 +39,8 @@ pub struct RingMember {
     incarnation: Incarnation,
     url: String,
     zone: Option<String>,
+    /// What a later release says of it.
+    more: Unknown,
 }
 
 impl RingMember {
@@ -54,6 +61,7 @@ impl RingMember {
             incarnation,
             url,
             zone,
+            more: Unknown::new(),
         })
     }
 
@@ -89,6 +97,10 @@ pub struct RingTable {
     members: Vec<RingMember>,
     /// By number, [`SLOTS`] of them.
     slots: Box<[Option<SlotConfig>]>,
+    /// The lowest version that may read it.
+    reader: u32,
+    /// What a later release says besides.
+    more: Unknown,
 }
 
 /// Why a table is not followed by another. Nothing changed, for none of the slots asked.
@@ -104,8 +116,8 @@ pub enum NotSwapped {
         /// What is.
         current: Option<Epoch>,
     },
-    /// See [`crate::MOST_AHEAD_MICROS`].
-    #[error("slot {slot} at epoch {next} would be more than an hour ahead of this machine's clock")]
+    /// See [`crate::MOST_AHEAD_MICROS`] and [`crate::MOST_AHEAD_IN_NEED_MICROS`].
+    #[error("slot {slot} at epoch {next} would be too far ahead of the clock")]
     TooFarAhead {
         /// The first such slot.
         slot: Slot,
@@ -125,6 +137,8 @@ impl Default for RingTable {
             number: 0,
             members: Vec::new(),
             slots: vec![None; usize::from(SLOTS)].into(),
+            reader: 1,
+            more: Unknown::new(),
         }
     }
 }
@@ -236,7 +250,11 @@ impl RingTable {
     fn list(&mut self, owner: &RingMember) {
         let known = |member: &&mut RingMember| member.incarnation == owner.incarnation;
         match self.members.iter_mut().find(known) {
-            Some(listed) => listed.clone_from(owner),
+            Some(listed) => {
+                let more = std::mem::take(&mut listed.more);
+                listed.clone_from(owner);
+                listed.more = more;
+            }
             None => self.members.push(owner.clone()),
         }
         let named: HashSet<Incarnation> =

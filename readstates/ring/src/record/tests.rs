@@ -137,6 +137,8 @@ fn a_record_that_contradicts_itself_is_refused_with_the_place() {
         epochs: vec![5; 1024],
         owners: vec![0; 1024],
         inherits: vec![4; 1024],
+        reader: 1,
+        more: Unknown::new(),
     };
     assert!(RingTable::try_from(good.clone()).is_ok());
     type Wrong = fn(&mut RingRecord);
@@ -184,7 +186,7 @@ fn json_of_another_form_is_refused() {
     for (json, words) in [
         ("{}".to_owned(), "this is no ring: missing field `number`"),
         ("12".to_owned(), "this is no ring: invalid type"),
-        (ring(r#","owners":[],"lease":1"#), "unknown field `lease`"),
+        (ring(r#","owners":[]"#), "missing field `inherits`"),
         (ring(r#","owners":["a"]"#), "invalid type: string \"a\""),
     ] {
         let refused = RingTable::from_json(json.as_bytes())
@@ -276,4 +278,32 @@ fn members_are_listed_by_plain_and_by_encrypted_urls_and_no_others() {
     ] {
         assert!(listed(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn what_a_later_release_says_is_kept_and_only_what_it_forbids_is_not_read() {
+    let table = swap(&RingTable::default(), &[0], 1, Succession::TakenOver);
+    let json: serde_json::Value = serde_json::from_slice(&table.to_json()).unwrap();
+    assert!(
+        json.get("reader").is_none(),
+        "the release before reads no such field"
+    );
+    let mut later = json;
+    later["backups"] = serde_json::json!([1, 2]);
+    later["members"][0]["reads"] = 2.into();
+    let read = RingTable::from_json(later.to_string().as_bytes()).unwrap();
+    // Whoever owns a slot more, or is listed again, loses nothing of it.
+    for next in [
+        swap(&read, &[1], 2, Succession::TakenOver),
+        swap(&read, &[1], 1, Succession::TakenOver),
+    ] {
+        let written: serde_json::Value = serde_json::from_slice(&next.to_json()).unwrap();
+        assert_eq!(written["backups"], later["backups"]);
+        assert_eq!(written["members"][0], later["members"][0]);
+    }
+    later["reader"] = 1.into();
+    assert!(RingTable::from_json(later.to_string().as_bytes()).is_ok());
+    later["reader"] = 2.into();
+    let refused = RingTable::from_json(later.to_string().as_bytes());
+    assert_eq!(refused, Err(RecordError::TooNew(2)));
 }

@@ -16,13 +16,17 @@ const MAX_URL_LENGTH: usize = 253;
 /// The longest name of a zone, in bytes.
 const MAX_ZONE_LENGTH: usize = 253;
 
-/// The ring, field by field, unchecked. Fields that it does not have are refused: whoever does not
-/// know a field must not write the record anew without it.
+/// The version of the records that this release reads, and all below it.
+pub const READS: u32 = 1;
+
+/// Fields of a record that this release does not know, by name. They are written back as they were read.
+pub type Unknown = std::collections::BTreeMap<String, serde_json::Value>;
+
+/// The ring, field by field, unchecked. Fields that it does not have are kept.
 ///
 /// Slots are three lists of numbers, by slot: an API server takes 20 times as long to check and to store
 /// a map of a thousand objects, and a slot is sealed for as long.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RingRecord {
     /// See [`RingTable::number`].
     pub number: u64,
@@ -34,11 +38,26 @@ pub struct RingRecord {
     pub owners: Vec<i32>,
     /// See [`SlotConfig::inherits`]; -1 where it inherits from none.
     pub inherits: Vec<i64>,
+    /// The lowest version that may read this: see [`READS`]. Not written while it is 1, which the release before
+    /// would not read.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub reader: u32,
+    /// Fields of a later release.
+    #[serde(flatten)]
+    pub more: Unknown,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_one(reader: &u32) -> bool {
+    *reader == 1
 }
 
 /// One member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct MemberRecord {
     /// Its name.
     pub name: String,
@@ -49,6 +68,9 @@ pub struct MemberRecord {
     /// Its zone, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
+    /// Fields of a later release.
+    #[serde(flatten)]
+    pub more: Unknown,
 }
 
 /// In the place of an index or an epoch: there is none.
@@ -60,6 +82,11 @@ pub enum RecordError {
     /// It is not JSON of this form.
     #[error("this is no ring: {0}")]
     Malformed(String),
+    /// A later release wrote it for those that know more.
+    #[error(
+        "reader: {0} is the lowest version that may read this ring, and this release reads {READS}; run a newer release"
+    )]
+    TooNew(u32),
     /// Numbers begin at 1.
     #[error("number: 0 is no ring's number; the first is 1")]
     Number,
@@ -169,7 +196,12 @@ impl TryFrom<RingRecord> for RingTable {
             epochs,
             owners,
             inherits,
+            reader,
+            more,
         } = record;
+        if reader > READS {
+            return Err(RecordError::TooNew(reader));
+        }
         if number == 0 {
             return Err(RecordError::Number);
         }
@@ -194,6 +226,8 @@ impl TryFrom<RingRecord> for RingTable {
             number,
             slots: slots?,
             members,
+            reader,
+            more,
         })
     }
 }
@@ -209,11 +243,13 @@ fn check_members(records: Vec<MemberRecord>) -> Result<Vec<RingMember>, RecordEr
             incarnation,
             url,
             zone,
+            more,
         } = record;
         if !seen.insert(incarnation) {
             return Err(RecordError::DuplicateIncarnation(incarnation));
         }
-        RingMember::new(name, incarnation, url, zone)
+        let member = RingMember::new(name, incarnation, url, zone)?;
+        Ok(RingMember { more, ..member })
     };
     records.into_iter().map(check).collect()
 }
@@ -262,6 +298,8 @@ impl From<&RingTable> for RingRecord {
             number,
             members,
             slots,
+            reader,
+            more,
         } = table;
         let places = table.places();
         let owner = |config: SlotConfig| places.get(&config.owner()).map(|&place| place.into());
@@ -282,6 +320,8 @@ impl From<&RingTable> for RingRecord {
                 .iter()
                 .map(|config| config.and_then(inherits).unwrap_or(NONE.into()))
                 .collect(),
+            reader: *reader,
+            more: more.clone(),
         }
     }
 }
@@ -293,12 +333,14 @@ impl From<&RingMember> for MemberRecord {
             incarnation,
             url,
             zone,
+            more,
         } = member.clone();
         Self {
             name,
             incarnation,
             url,
             zone,
+            more,
         }
     }
 }
