@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     access::{Access, AccessError},
-    cache::Process,
+    cache::{BYTES_PER_STATE, Process},
     clock::UnixClock,
     config::{RingConfig, ServeConfig, StoreConfig},
     engine::Engine,
@@ -88,7 +88,10 @@ pub enum StartError {
 pub fn open_store(config: &ServeConfig) -> Result<Arc<dyn Store>, OpenError> {
     Ok(match &config.store {
         StoreConfig::Memory => Arc::new(MemoryStore::default()),
-        StoreConfig::Embedded(folder) => Arc::new(EmbeddedStore::open(folder)?),
+        StoreConfig::Embedded(folder) => {
+            let budget = config.capacity_states.saturating_mul(BYTES_PER_STATE);
+            Arc::new(EmbeddedStore::open(folder, budget)?)
+        }
         StoreConfig::Cql(target) => Arc::new(CqlStore::start(target.clone(), config.login.clone())),
     })
 }

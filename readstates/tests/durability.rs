@@ -64,7 +64,7 @@ async fn reopened(config: &ServeConfig) -> Arc<dyn Store> {
         unreachable!()
     };
     for _ in 0..200 {
-        match EmbeddedStore::open(folder) {
+        match EmbeddedStore::open(folder, 0) {
             Ok(store) => return Arc::new(store),
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }

@@ -28,15 +28,15 @@ async fn the_faulty_store_conforms_while_it_is_healthy() {
 #[tokio::test]
 async fn the_embedded_store_conforms() {
     let folder = tempfile::tempdir().unwrap();
-    conforms(Arc::new(EmbeddedStore::open(folder.path()).unwrap())).await;
+    conforms(Arc::new(EmbeddedStore::open(folder.path(), 0).unwrap())).await;
 }
 
 #[tokio::test]
 async fn the_embedded_store_keeps_blocks_and_their_stamps_over_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(&folder.path().join("made/when/missing")).unwrap();
+    let store = EmbeddedStore::open(&folder.path().join("made/when/missing"), 0).unwrap();
     store.save(1, b"kept".to_vec(), stamp(5)).await.unwrap();
-    let again = EmbeddedStore::open(&folder.path().join("made/when/missing"));
+    let again = EmbeddedStore::open(&folder.path().join("made/when/missing"), 0);
     let refusal = again.unwrap_err().to_string();
     assert!(refusal.contains("in use by another process"), "{refusal}");
     drop(store);
@@ -48,12 +48,12 @@ async fn the_embedded_store_keeps_blocks_and_their_stamps_over_a_restart() {
 /// The writer of a dropped store ends a moment later.
 async fn reopened(folder: &std::path::Path) -> EmbeddedStore {
     for _ in 0..100 {
-        if let Ok(store) = EmbeddedStore::open(folder) {
+        if let Ok(store) = EmbeddedStore::open(folder, 0) {
             return store;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    EmbeddedStore::open(folder).unwrap()
+    EmbeddedStore::open(folder, 0).unwrap()
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ use flights::Room;
 pub use handoff::PARTS;
 pub use landed::Landed;
 use lock::Lock;
-use readstates_ring::{Stamp, slot::mix64};
+use readstates_ring::Stamp;
 pub use slots::{SlotSet, Term};
 use stripe::Stripe;
 use table::{Hash, STRIPES};
@@ -79,6 +79,7 @@ use table::{Hash, STRIPES};
 use crate::{
     block::{BlockRef, Operation, Outcome, TooManyReadStates, VERSION_GAP},
     codec::Decoded,
+    mixed,
 };
 
 /// Users brought forward under one hold of a lock: some tens of microseconds.
@@ -436,6 +437,6 @@ pub(crate) fn bytes_of(flights: &[Flight]) -> usize {
 /// who became dirty together.
 fn jittered(interval: Duration, user: u64) -> Duration {
     // 0 to 1023 of 1024.
-    let share = (mix64(!user) & 1023) as u32;
+    let share = (mixed::keyed(!user) & 1023) as u32;
     interval - interval / 10 + interval / 5 * share / 1024
 }

@@ -48,7 +48,15 @@ pub enum Command {
     /// Make the certificates with which members and an operator outside of Kubernetes know each other.
     Certificates(CertificatesArgs),
     /// Print the OpenAPI document of the HTTP API.
-    Openapi,
+    Openapi(OpenapiArgs),
+}
+
+/// Flags of `readstates openapi`.
+#[derive(Debug, Args)]
+pub struct OpenapiArgs {
+    /// That of the admin port and of the port for probes instead.
+    #[arg(long)]
+    pub admin: bool,
 }
 
 /// Flags of `readstates serve`.
@@ -79,7 +87,9 @@ pub struct ServeArgs {
     )]
     pub flush_interval: Duration,
 
-    /// How many read states are kept in memory. Users who have not been seen for longest go first.
+    /// How many read states are kept in memory. Users who have not been seen for longest go first. They
+    /// take 34 bytes each at most; an embedded store caches pages of its file in a sixteenth of that besides,
+    /// at least 4 MiB and at most 64 MiB.
     #[arg(
         long,
         env = "READSTATES_CAPACITY_STATES",
@@ -171,7 +181,7 @@ pub struct CertificatesArgs {
 /// How to reach a CQL database, and to log in to it.
 #[derive(Debug, Default, Args)]
 pub struct CqlArgs {
-    /// The data centre whose nodes are asked; absent: any node.
+    /// The data centre whose nodes are asked; needed when the database has several.
     #[arg(long, env = "READSTATES_CQL_LOCAL_DC", value_name = "DC")]
     pub cql_local_dc: Option<String>,
 

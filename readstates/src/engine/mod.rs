@@ -115,6 +115,7 @@ impl Engine {
         let as_gauge = |away: bool| if away { 1.0 } else { 0.0 };
         metrics.loads_away.set(as_gauge(self.loader.is_away()));
         metrics.flushes_away.set(as_gauge(self.flusher.is_away()));
+        metrics.store_memory.set(self.loader.store_memory() as f64);
         self.cache.totals()
     }
 

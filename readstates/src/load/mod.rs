@@ -212,6 +212,11 @@ impl Loader {
         self.circuit.lock().is_open()
     }
 
+    /// Bytes of memory that the store keeps for itself.
+    pub(crate) fn store_memory(&self) -> u64 {
+        self.store.memory()
+    }
+
     /// How long a passenger of this touch waits at most.
     pub(crate) fn patience(&self, touch: Touch) -> Duration {
         self.class(touch).limits.patience

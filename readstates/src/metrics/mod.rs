@@ -81,6 +81,8 @@ pub struct Metrics {
     pub flush_limit: Gauge,
     /// 1 while writes are held back because the store is away.
     pub flushes_away: Gauge,
+    /// Bytes of memory that the store keeps for itself.
+    pub store_memory: Gauge,
     /// Bytes written.
     pub flushed_bytes: Counter,
     /// Operations that changed something.
@@ -134,6 +136,7 @@ impl Metrics {
             flushes_in_flight: Gauge::default(),
             flush_limit: Gauge::default(),
             flushes_away: Gauge::default(),
+            store_memory: Gauge::default(),
             flushed_bytes: Counter::default(),
             applied: Counter::default(),
             ignored: Counter::default(),
@@ -219,6 +222,7 @@ impl Metrics {
             flushes_in_flight,
             flush_limit,
             flushes_away,
+            store_memory,
             flushed_bytes,
             applied,
             ignored,
@@ -321,6 +325,11 @@ impl Metrics {
                 "readstates_loads_away",
                 "1 while loads are refused, but for a probe, because the store is away.",
                 loads_away,
+            ),
+            (
+                "readstates_store_memory_bytes",
+                "Memory that the embedded store caches pages of its file in, beside the cache of blocks.",
+                store_memory,
             ),
             (
                 "readstates_flushes_in_flight",

@@ -81,7 +81,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         1
     }
 
-    /// Whether the store answers now.
+    /// Bytes of memory that the store keeps for itself.
+    fn memory(&self) -> u64 {
+        0
+    }
+
+    /// Whether the store reads and writes now, in general: a part of it may not.
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 

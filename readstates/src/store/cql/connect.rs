@@ -1,6 +1,6 @@
 //! A session with the database and the two statements that are all the service needs.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use readstates_ring::Stamp;
 use rustls::ClientConfig;
@@ -64,11 +64,25 @@ pub(super) enum ConnectError {
     Schema(#[from] schema::SchemaError),
     #[error("failed to prepare a statement")]
     Prepare(#[from] PrepareError),
+    /// What was written through one of them would not be found through another.
+    #[error(
+        "the database has several data centres ({}), and none is named to be asked; give one with --cql-local-dc",
+        names.join(", ")
+    )]
+    SeveralDatacenters { names: Vec<String> },
 }
 
 impl Connection {
     pub(super) async fn open(target: &CqlTarget, login: &CqlLogin) -> Result<Self, ConnectError> {
         let session = session(target, login).await?;
+        let cluster = session.get_cluster_state();
+        let of_nodes = cluster.get_nodes_info().iter();
+        let names = of_nodes.filter_map(|node| node.datacenter.as_deref());
+        if login.local_datacenter.is_none()
+            && let Some(names) = several(names)
+        {
+            return Err(ConnectError::SeveralDatacenters { names });
+        }
         if !schema::table_exists(&session, &target.keyspace).await? {
             let keyspace = target.keyspace.clone();
             return Err(ConnectError::NoTable {
@@ -143,6 +157,13 @@ impl Connection {
             .map(|_| ())
             .map_err(|error| StoreError::new("write a block", error))
     }
+}
+
+/// The data centres of nodes, when there are several. One of them has to be named then: LOCAL_QUORUM is local
+/// to whichever node is asked, and a quorum in one data centre need not have what a quorum in another was given.
+fn several<'a>(of_nodes: impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
+    let names: BTreeSet<&str> = of_nodes.collect();
+    (names.len() > 1).then(|| names.into_iter().map(str::to_owned).collect())
 }
 
 /// A CQL bigint has a sign and a user id has none: the same 64 bits.
@@ -268,5 +289,22 @@ impl SpeculativeExecutionPolicy for OnceAfterP99 {
             .get_latency_percentile_ms(99.0)
             .unwrap_or(100);
         Duration::from_millis(p99.max(LEAST_SPECULATION_DELAY_MS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_data_centres_one_has_to_be_named() {
+        let names = several(["west", "east", "west"].into_iter()).expect("two of them");
+        let text = ConnectError::SeveralDatacenters { names }.to_string();
+        assert!(
+            text.contains("(east, west)") && text.contains("--cql-local-dc"),
+            "{text}"
+        );
+        assert_eq!(several(["west", "west"].into_iter()), None);
+        assert_eq!(several([].into_iter()), None, "nodes that do not say");
     }
 }
