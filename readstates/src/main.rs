@@ -23,8 +23,13 @@ fn main() -> ExitCode {
             .map(|printed| print!("{printed}"))
             .map_err(Into::into),
         Command::Certificates(args) => Ok(certificates::run(&args)?),
-        Command::Openapi => {
-            print!("{}", http::openapi_document());
+        Command::Openapi(args) => {
+            let document = if args.admin {
+                http::admin_openapi_document()
+            } else {
+                http::openapi_document()
+            };
+            print!("{document}");
             Ok(())
         }
     });

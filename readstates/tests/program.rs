@@ -231,6 +231,10 @@ fn help_teaches_with_examples_and_openapi_prints_json() {
     assert!(succeeded);
     let document: Value = serde_json::from_str(&document).unwrap();
     assert_eq!(document["info"]["title"], "Readstates");
+    let (succeeded, document, _) = output(&["openapi", "--admin"]);
+    assert!(succeeded);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert!(document["paths"]["/admin/v1/drain"].is_object());
 }
 
 #[tokio::test]

@@ -67,7 +67,7 @@ pub(super) async fn flush(app: &App) -> Answer {
 #[utoipa::path(put, path = "/admin/v1/capacity", tag = "admin", request_body = Capacity,
     responses(
         (status = 200, body = Capacity, description = "The capacity from now on"),
-        super::openapi::Refused,
+        super::openapi::AdminRefused,
     ))]
 pub(super) fn set_capacity(app: &App, capacity: Capacity) -> Answer {
     if capacity.states == 0 {
@@ -90,7 +90,7 @@ pub(super) fn set_capacity(app: &App, capacity: Capacity) -> Answer {
         (status = 202, body = MovesAnswer, description = "What has begun to move"),
         (status = 409, body = Problem, content_type = "application/problem+json",
          description = "The destination is not a live member of this ring"),
-        super::openapi::Refused,
+        super::openapi::AdminRefused,
     ))]
 pub(super) async fn start_moves(app: &App, request: MovesRequest) -> Answer {
     let MovesRequest { destination, slots } = request;
@@ -133,7 +133,7 @@ pub(super) async fn start_moves(app: &App, request: MovesRequest) -> Answer {
         (status = 202, body = OwnershipStatus, description = "It has begun to"),
         (status = 409, body = Problem, content_type = "application/problem+json",
          description = "The member is another process"),
-        super::openapi::Refused,
+        super::openapi::AdminRefused,
     ))]
 pub(super) fn drain(app: &App, request: DrainRequest) -> Answer {
     let me = app.ownership.me().incarnation().to_string();

@@ -42,7 +42,7 @@ use gates::Gates;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, request::Parts};
 use hyper::body::Incoming;
 pub(crate) use listen::{Entrance, listen};
-pub use openapi::document as openapi_document;
+pub use openapi::{admin_document as admin_openapi_document, document as openapi_document};
 use pages::Page;
 use problem::Refusal;
 use readstates_api::{Problem, ProblemType, headers};

@@ -1,4 +1,4 @@
-//! The OpenAPI document, generated from the handlers and the wire types.
+//! The OpenAPI documents, one for callers and one for those who run the service, generated from the handlers and the wire types.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,7 @@ use super::{admin, batch, mentions, probes, read_states};
 #[openapi(
     info(
         title = "Readstates",
-        description = "What every user has read of every channel. Any member answers any request. \
-            Paths under /admin are on the admin port, \
-            /livez, /readyz and /metrics on the port for probes. Every answer carries x-readstates-ring, the \
+        description = "What every user has read of every channel. Any member answers any request. Every answer carries x-readstates-ring, the \
             number of the ring. A request with x-readstates-direct: 1 is answered by the user's \
             owner, or with 421; one with x-readstates-timeout is worked on for so many milliseconds at \
             most. Refusals with status 429 and 503 carry Retry-After."
@@ -36,6 +34,22 @@ use super::{admin, batch, mentions, probes, read_states};
         mentions::mention,
         batch::batch,
         probes::ring,
+    ),
+    components(schemas(Problem)),
+    modifiers(&Callers),
+    // Where no access file names callers, nobody has to be one.
+    security((), ("bearer" = []), ("certificate" = [])),
+)]
+struct Api;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Readstates for those who run it",
+        description = "Paths under /admin are on the admin port of each member, for whoever shows the operator's \
+            certificate; /livez, /readyz and /metrics are on the port for probes, which asks nobody who they are."
+    ),
+    paths(
         probes::livez,
         probes::readyz,
         probes::metrics,
@@ -46,11 +60,29 @@ use super::{admin, batch, mentions, probes, read_states};
         admin::drain,
     ),
     components(schemas(Problem)),
-    modifiers(&Callers),
-    // Where no access file names callers, nobody has to be one.
-    security((), ("bearer" = []), ("certificate" = [])),
+    modifiers(&Operator),
+    security(("operator" = [])),
 )]
-struct Document;
+struct Admin;
+
+/// How the operator proves who it is.
+struct Operator;
+
+impl Modify for Operator {
+    fn modify(&self, document: &mut openapi::OpenApi) {
+        let components = document.components.get_or_insert_default();
+        let certificate = SecurityScheme::MutualTls {
+            description: Some(
+                "The operator's certificate for this cluster. A member without --members-tls-dir listens on \
+                 loopback alone, and asks for none."
+                    .to_owned(),
+            ),
+            deprecated: None,
+            extensions: None,
+        };
+        components.add_security_scheme("operator", certificate);
+    }
+}
 
 /// How callers prove who they are.
 struct Callers;
@@ -104,54 +136,116 @@ pub(super) struct OfChannel {
 #[expect(dead_code, reason = "it only describes")]
 pub(super) struct BatchFrame(Vec<u8>);
 
-/// What every operation may answer instead.
+/// What every operation for the operator may answer instead.
+pub(super) struct AdminRefused;
+
+impl IntoResponses for AdminRefused {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        BTreeMap::from([("default".into(), refusal("A refusal").build().into())])
+    }
+}
+
+/// What every operation for callers may answer instead.
 pub(super) struct Refused;
 
 impl IntoResponses for Refused {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let problem = ContentBuilder::new()
-            .schema(Some(Ref::from_schema_name("Problem")))
-            .build();
-        let refusal = ResponseBuilder::new()
-            .description("A refusal")
-            .content("application/problem+json", problem.clone())
-            .build();
-        let unknown = ResponseBuilder::new()
-            .description(
-                "The member has callers, and the request does not prove which of them sends it",
-            )
-            .header("www-authenticate", Header::default())
-            .content("application/problem+json", problem.clone())
-            .build();
-        let forbidden = ResponseBuilder::new()
-            .description("The caller lacks the verb that the problem's detail names")
-            .content("application/problem+json", problem)
-            .build();
+        let unknown = refusal(
+            "The member has callers, and the request does not prove which of them sends it",
+        )
+        .header("www-authenticate", Header::default());
+        let forbidden = refusal("The caller lacks the verb that the problem's detail names");
         BTreeMap::from([
-            ("401".into(), unknown.into()),
-            ("403".into(), forbidden.into()),
-            ("default".into(), refusal.into()),
+            ("401".into(), unknown.build().into()),
+            ("403".into(), forbidden.build().into()),
+            ("default".into(), refusal("A refusal").build().into()),
         ])
     }
 }
 
-/// The document, as JSON with a newline at the end.
+/// A problem, for this reason.
+fn refusal(why: &str) -> ResponseBuilder {
+    let problem = ContentBuilder::new()
+        .schema(Some(Ref::from_schema_name("Problem")))
+        .build();
+    ResponseBuilder::new()
+        .description(why)
+        .content("application/problem+json", problem)
+}
+
+/// The document of the API, for callers: JSON with a newline at the end.
 #[must_use]
 pub fn document() -> String {
-    let mut text = Document::openapi().to_pretty_json().unwrap_or_default();
+    text(&Api::openapi())
+}
+
+/// The document of the admin port and of that for probes.
+#[must_use]
+pub fn admin_document() -> String {
+    text(&Admin::openapi())
+}
+
+fn text(document: &openapi::OpenApi) -> String {
+    let mut text = document.to_pretty_json().unwrap_or_default();
     text.push('\n');
     text
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use readstates_api::Id;
+    use serde_json::Value;
+
+    use super::super::route::{Operation, Port, Resource};
+
     #[test]
-    fn the_committed_document_is_what_the_code_says() {
-        let committed = include_str!("../../api/openapi.json");
-        assert!(
-            super::document() == committed,
-            "readstates/api/openapi.json is stale; write it again with: \
-             cargo run -p readstates -- openapi > readstates/api/openapi.json"
-        );
+    fn the_committed_documents_are_what_the_code_says() {
+        let api = include_str!("../../api/openapi.json");
+        let admin = include_str!("../../api/openapi-admin.json");
+        for (file, committed, now) in [
+            ("openapi.json", api, super::document()),
+            ("openapi-admin.json", admin, super::admin_document()),
+        ] {
+            assert!(
+                now == committed,
+                "readstates/api/{file} is stale: hack/generate writes it again"
+            );
+        }
+    }
+
+    /// Methods and paths of a document.
+    fn operations(document: &str) -> BTreeSet<(String, String)> {
+        let document: Value = serde_json::from_str(document).expect("JSON");
+        let paths = document["paths"].as_object().expect("paths");
+        let operations = paths.iter().flat_map(|(path, methods)| {
+            let methods = methods.as_object().expect("methods").keys();
+            methods.map(move |method| (method.to_uppercase(), path.clone()))
+        });
+        operations.collect()
+    }
+
+    #[test]
+    fn each_document_has_the_operations_of_its_ports_and_no_others() {
+        let on = |ports: &[Port]| -> BTreeSet<_> {
+            let id = Id::new(1).expect("an id");
+            let is_on = |operation: Operation, port: Port| {
+                let path = operation.path(id, Some(id));
+                let method = operation.method().parse().expect("a method");
+                let resource = Resource::at(port, &path);
+                resource.is_some_and(|resource| resource.operation(&method) == Ok(operation))
+            };
+            let operations = Operation::ALL.iter().filter(|&&operation| {
+                // The document does not describe itself.
+                operation != Operation::Openapi && ports.iter().any(|&port| is_on(operation, port))
+            });
+            operations
+                .map(|operation| (operation.method().to_owned(), operation.route().to_owned()))
+                .collect()
+        };
+        assert_eq!(operations(&super::document()), on(&[Port::Api]));
+        let run = on(&[Port::Admin, Port::Watch]);
+        assert_eq!(operations(&super::admin_document()), run);
     }
 }

@@ -20,7 +20,7 @@ use crate::{access, metrics::Text};
 const RING_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Alive
-#[utoipa::path(get, path = "/livez", tag = "probes",
+#[utoipa::path(get, path = "/livez", tag = "probes", security(()),
     responses((status = 200, body = String, description = "The process answers")))]
 pub(super) fn livez() -> Response<Body> {
     reply::text(StatusCode::OK, "alive\n".into())
@@ -29,15 +29,21 @@ pub(super) fn livez() -> Response<Body> {
 /// Ready to answer clients
 ///
 /// From the moment the database and the ring have answered once until the member has stopped serving. A database
-/// that goes away later does not end it: users who are cached are served from memory.
-#[utoipa::path(get, path = "/readyz", tag = "probes",
+/// that goes away later does not end it: users who are cached are served from memory. The text says so then.
+#[utoipa::path(get, path = "/readyz", tag = "probes", security(()),
     responses((status = 200, body = String, description = "Ready"),
               (status = 503, body = String, description = "Not ready, and why")))]
 pub(super) fn readyz(app: &App) -> Response<Body> {
     let joining =
         (!*app.ownership.joined().borrow()).then(|| "the ring was not read yet".to_owned());
     let Some(reason) = app.health.not_ready().or(joining) else {
-        return reply::text(StatusCode::OK, "ready\n".into());
+        let line = match app.health.store() {
+            Ok(()) => "ready\n".to_owned(),
+            Err(reason) => {
+                format!("ready for users who are cached; the database is away: {reason}\n")
+            }
+        };
+        return reply::text(StatusCode::OK, line);
     };
     let line = format!("not ready: {reason}\n");
     let mut response = reply::text(StatusCode::SERVICE_UNAVAILABLE, line);
@@ -47,7 +53,7 @@ pub(super) fn readyz(app: &App) -> Response<Body> {
 }
 
 /// Metrics for Prometheus
-#[utoipa::path(get, path = "/metrics", tag = "probes",
+#[utoipa::path(get, path = "/metrics", tag = "probes", security(()),
     responses((status = 200, body = String, description = "Prometheus text")))]
 pub(super) async fn metrics(app: &App) -> Response<Body> {
     let page = app
