@@ -33,16 +33,27 @@ pub(crate) struct Pems<'a> {
     pub(crate) ca: &'a [u8],
 }
 
-/// Whether the members of a database can show it at this host name, at this time in seconds after 1970. `pkcs8`:
-/// only keys in that form can be read.
+/// A name by which servers are reached.
+#[derive(Clone, Copy)]
+pub(crate) struct Host<'a> {
+    /// The name.
+    pub(crate) name: &'a str,
+    /// What is reached by it, in words.
+    pub(crate) reaches: &'static str,
+    /// What to have put into a certificate: the name, or one with a `*`.
+    pub(crate) wanted: &'a str,
+}
+
+/// Whether servers can show it at each of these host names, at this time in seconds after 1970. `pkcs8`: only keys in
+/// that form can be read.
 pub(crate) fn check_server(
     pems: Pems<'_>,
-    host: &str,
+    hosts: &[Host<'_>],
     pkcs8: bool,
     now: u64,
 ) -> Result<(), String> {
     let certified = check_pair(pems.certificate, pems.key, pkcs8)?;
-    let roots = check_ca(pems.ca)?;
+    let roots = check_ca(CA, pems.ca)?;
     let provider = default_provider();
     let (own, between) = match certified.cert.as_slice() {
         [own, between @ ..] => (own, between),
@@ -59,8 +70,12 @@ pub(crate) fn check_server(
         provider.signature_verification_algorithms.all,
     )
     .map_err(|error| not_believed(&error))?;
-    let name = ServerName::try_from(host).map_err(|error| format!("{host}: {error}"))?;
-    verify_server_name(&parsed, &name).map_err(|error| not_for(host, &error))
+    for host in hosts {
+        let name = ServerName::try_from(host.name);
+        let name = name.map_err(|error| format!("{}: {error}", host.name))?;
+        verify_server_name(&parsed, &name).map_err(|error| not_for(host, &error))?;
+    }
+    Ok(())
 }
 
 /// Whether they are a certificate and its key.
@@ -84,11 +99,11 @@ pub(crate) fn check_pair(
     })
 }
 
-/// Whether there are CAs to believe.
-pub(crate) fn check_ca(ca: &[u8]) -> Result<RootCertStore, String> {
+/// Whether there are CAs to believe under this key.
+pub(crate) fn check_ca(key: &str, ca: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    match roots.add_parsable_certificates(certificates(CA, ca)?) {
-        (0, _) => Err(format!("{CA} cannot be read; put another in its place")),
+    match roots.add_parsable_certificates(certificates(key, ca)?) {
+        (0, _) => Err(format!("{key} cannot be read; put another in its place")),
         _ => Ok(roots),
     }
 }
@@ -110,7 +125,7 @@ fn not_believed(error: &Rustls) -> String {
     }
 }
 
-fn not_for(host: &str, error: &Rustls) -> String {
+fn not_for(host: &Host<'_>, error: &Rustls) -> String {
     let Rustls::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) =
         error
     else {
@@ -119,8 +134,13 @@ fn not_for(host: &str, error: &Rustls) -> String {
     // The library quotes them, and says of what kind they are.
     let bare = |name: &String| name.split('"').nth(1).unwrap_or(name).to_owned();
     let names: Vec<_> = presented.iter().map(bare).collect();
+    let Host {
+        name,
+        reaches,
+        wanted,
+    } = host;
     format!(
-        "{CERTIFICATE} is for [{}], not for {host}, by which the database is reached; have that name put into it",
+        "{CERTIFICATE} is for [{}], not for {name}, by which {reaches}; have {wanted} put into it",
         names.join(", ")
     )
 }

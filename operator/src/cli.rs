@@ -90,6 +90,11 @@ pub struct RunArgs {
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
 
+    /// ClusterRole that lets cache pods ask the API server whose a token is: they are bound to it where a
+    /// `ReadStateCluster` has callers with service accounts. Absent: such callers are refused.
+    #[arg(long, env = "TOKEN_REVIEW_ROLE", value_name = "NAME")]
+    pub token_review_role: Option<String>,
+
     /// Name under which this process holds the Lease. Default: made up at start.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub identity: Option<String>,

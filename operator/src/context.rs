@@ -21,6 +21,8 @@ pub struct Context {
     pub known: Known,
     /// Namespace of the operator's own pod.
     pub namespace: String,
+    /// The ClusterRole by which cache pods may have tokens reviewed, where the operator may bind them to it.
+    pub token_review_role: Option<String>,
     /// Images for clusters that name none.
     pub images: Images,
 }

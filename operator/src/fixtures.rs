@@ -37,6 +37,9 @@ database:
   resources: { limits: { cpu: '2', memory: 8Gi } }
 ";
 
+/// The ClusterRole that the operator may bind cache pods to.
+pub(crate) const TOKEN_REVIEW: &str = "readstates-operator-token-review";
+
 /// [`CASSANDRA`] with certificates in the Secret `certs`.
 pub(crate) fn with_tls(spec: &str) -> String {
     spec.replace("database:\n", "database:\n  tls: { secretName: certs }\n")
@@ -88,7 +91,10 @@ pub(crate) fn cluster(spec: &str) -> ValidatedCluster {
         version: Some("1".to_owned()),
         asked_for: true,
     };
-    cluster.seen(login, certificates).asked_of("system", None)
+    let role = TOKEN_REVIEW.to_owned();
+    cluster
+        .seen(login, certificates, false)
+        .asked_of("system", None, Some(&role))
 }
 
 pub(crate) fn now() -> Timestamp {

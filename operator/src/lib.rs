@@ -30,6 +30,7 @@ pub mod observe;
 pub mod plan;
 pub mod reconcile;
 pub mod requests;
+pub mod reviews;
 pub mod run;
 pub mod server;
 pub mod status;

@@ -50,13 +50,16 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
     let now = Timestamp::now();
     let rotation = cluster.annotations().get(labels::ROTATE_IDENTITY);
     let valid = validate(id.clone(), &cluster.spec, &ctx.images)
-        .map(|valid| valid.asked_of(&ctx.namespace, rotation));
+        .map(|valid| valid.asked_of(&ctx.namespace, rotation, ctx.token_review_role.as_ref()));
     let (identity, clients) = identity(&ctx, &id, &cluster, valid.as_ref().ok(), now).await?;
     // The largest step: in a box, so that the whole stays small.
     let world = observe::observe(&ctx, &id, &cluster, identity, &clients);
     let world = Box::pin(world).await?;
     let observed = telemetry::stepped(Step::Observe, started);
-    let valid = valid.map(|valid| valid.seen(world.login(), world.certificates()));
+    let valid = valid.map(|valid| {
+        let (login, certificates) = (world.login(), world.certificates());
+        valid.seen(login, certificates, world.has_client_ca())
+    });
 
     // What a member does not do is said after the status, which tells how far things are.
     let mut asked = Ok(());
@@ -77,6 +80,9 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
                 // What is done after it must not rest on what a watch told.
                 let nothing = Known::default();
                 let known = if plan.acts() { &nothing } else { &ctx.known };
+                if let Some(role) = &plan.callers.review_by {
+                    plan.callers.unbound = apply::bind_reviewers(&ctx.client, &id, role).await?;
+                }
                 let objects = build::objects(valid, &plan);
                 let applied = apply::apply(&ctx.client, known, &id, &objects).await?;
                 let action = plan.cache.as_ref().and_then(|c| c.action.as_ref());
@@ -151,7 +157,7 @@ pub fn on_error(cluster: Arc<ReadStateCluster>, error: &Error, _: Arc<Context>) 
 }
 
 /// An error with its causes, in one line.
-fn chain(error: &Error) -> String {
+pub(crate) fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {

@@ -44,6 +44,7 @@ use crate::{
     lease::Election,
     reconcile::{on_error, reconcile},
     requests::counted,
+    reviews,
     server::{self, Ready},
     telemetry,
 };
@@ -143,12 +144,13 @@ async fn lead(
             .map(|n| controller(ctx, clusters, n, stop.clone())),
     );
     // When the Lease is lost the controllers are dropped where they are: somebody else leads now,
-    // and every write is either done or not.
+    // and every write is either done or not. The same holds for what takes rights back.
     tokio::select! {
         _ = controllers => {
             election.release().await;
             Ok(())
         }
+        never = reviews::keep_taking_back(ctx) => match never {},
         () = election.hold() => bail!("lost the lease"),
     }
 }
@@ -169,6 +171,7 @@ fn context(
         connections: Connections::new().context("failed to make the HTTP client")?,
         agents: Arc::new(HttpAgents),
         namespace: namespace.to_owned(),
+        token_review_role: args.token_review_role.clone(),
         known: Known::default(),
         images: Images {
             readstates: args.readstates_image.clone(),

@@ -69,3 +69,8 @@ Without a "tag" to fall back to, the values must give one.
 {{- printf "%s:%s" .image.repository $tag }}
 {{- end }}
 {{- end }}
+
+{{/* The ClusterRole that the operator binds cache pods to. */}}
+{{- define "readstates-operator.tokenReviewRole" -}}
+{{- printf "%s-token-review" (include "readstates-operator.fullname" .) }}
+{{- end }}

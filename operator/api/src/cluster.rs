@@ -11,7 +11,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    access::AccessSpec, database::DatabaseSpec, status::ReadStateClusterStatus, tls::IdentitySpec,
+    access::AccessSpec,
+    database::DatabaseSpec,
+    status::ReadStateClusterStatus,
+    tls::{ApiTlsSpec, IdentitySpec},
 };
 
 /// A read-state service: a tier of cache pods over a CQL database (or, for one pod, over a volume of
@@ -207,6 +210,10 @@ impl PullPolicy {
 /// How the cache pods work and where they run.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.tls) || !has(self.access) || !has(self.access.clientCa)")
+        .message("access.clientCa needs tls: client certificates are shown over TLS alone")
+)]
 pub struct CacheSpec {
     /// Read states that one cache pod keeps in memory before it forgets the least used users. With
     /// 20 states a user, a state takes about 30 bytes.
@@ -249,10 +256,15 @@ pub struct CacheSpec {
     #[schemars(length(min = 1, max = 16))]
     pub clients: Option<Vec<NetworkPolicyPeer>>,
 
-    /// Who may call the API, each caller by a token. Default: everybody who reaches it, which the condition ApiOpen
-    /// tells.
+    /// Who may call the API: each caller by a token, a service account or a client certificate. Default: everybody who
+    /// reaches it, which the condition ApiOpen tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<AccessSpec>,
+
+    /// With it the API, port 7400, speaks TLS alone. Default: it is spoken in the clear. To set it, or to take it away,
+    /// replaces the cache pods one by one: until the last one some speak TLS and others do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ApiTlsSpec>,
 }
 
 impl Default for CacheSpec {
@@ -266,6 +278,7 @@ impl Default for CacheSpec {
             priority_class_name: None,
             clients: None,
             access: None,
+            tls: None,
         }
     }
 }

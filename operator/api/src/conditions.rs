@@ -103,7 +103,7 @@ pub enum Reason {
     SecretMissing,
     /// Waiting for cert-manager to make a certificate.
     CertificatePending,
-    /// The certificates for CQL cannot be used; the message says what is wrong and what to do.
+    /// The certificates for CQL or of the API cannot be used; the message says what is wrong and what to do.
     CertificateInvalid,
     /// A certificate is to be made by cert-manager, and there is no way to it.
     CertManagerMissing,
@@ -178,7 +178,8 @@ pub enum Reason {
     NoAccessConfigured,
     /// The API is open to the callers of `spec.cache.access` alone.
     CallersOnly,
-    /// A caller's token is missing or cannot be used, and that caller is refused; the message says which.
+    /// What a caller proves itself by is missing or cannot be used, and that caller is refused; the message says
+    /// which.
     CallerRefused,
 }
 

@@ -22,7 +22,7 @@ mod status;
 mod super_disk;
 mod tls;
 
-pub use access::{AccessSpec, CallerSpec, TokenSecretRef, Verb};
+pub use access::{AccessSpec, CallerSpec, ClientCaSource, ServiceAccountRef, TokenSecretRef, Verb};
 pub use cluster::{CacheSpec, PullPolicy, ReadStateCluster, ReadStateClusterSpec};
 pub use crds::{CrdFile, crd_files};
 pub use database::{
@@ -34,7 +34,7 @@ pub use status::{
     SuperDiskStatus, Takeovers, Waiting,
 };
 pub use super_disk::{FastLeg, Filesystem, SuperDiskSpec};
-pub use tls::{IdentitySpec, IssuerRef, TlsSpec};
+pub use tls::{ApiTlsSpec, IdentitySpec, IssuerRef, TlsSpec};
 
 /// The API group of every kind here.
 pub const GROUP: &str = "readstates.dev";

@@ -96,7 +96,8 @@ pub struct ReadStateClusterStatus {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateStatus {
-    /// What it is for: `member`, `operator`, `agent`, `ca` (the authority of these three) or `cql`.
+    /// What it is for: `member`, `operator`, `agent`, `ca` (the authority of these three), `cql`, `api`, or
+    /// `clients-ca` (the last of those that have signed clients' certificates).
     pub role: String,
 
     /// The last moment at which it is valid.

@@ -1,4 +1,4 @@
-//! `spec.database.tls` and `spec.identity`: where certificates come from.
+//! `spec.database.tls`, `spec.cache.tls` and `spec.identity`: where certificates come from.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -27,6 +27,32 @@ pub struct TlsSpec {
 
     /// The issuer that cert-manager makes the Secret `<name>-db-tls` with, and renews it. It has to tell its
     /// CA (`ca.crt`). The operator needs the chart's value `rbac.certificates` for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer_ref: Option<IssuerRef>,
+}
+
+/// Where the certificate that cache pods show to clients comes from: a Secret that is there, or an issuer of
+/// cert-manager that makes one.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.secretName) != has(self.issuerRef)")
+        .message("exactly one of secretName and issuerRef must be set")
+)]
+pub struct ApiTlsSpec {
+    /// Secret in this namespace with `tls.crt` and `tls.key`, and in `ca.crt` the CAs that clients are to believe, in
+    /// PEM form. The certificate has to be for the names `<name>.<namespace>.svc` and
+    /// `*.<name>-members.<namespace>.svc`, by which clients reach the pods, and may be for others. Cache pods read it
+    /// anew by themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    )]
+    pub secret_name: Option<String>,
+
+    /// The issuer that cert-manager makes the Secret `<name>-api-tls` with, and renews it. It has to tell its CA
+    /// (`ca.crt`). The operator needs the chart's value `rbac.certificates` for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_ref: Option<IssuerRef>,
 }

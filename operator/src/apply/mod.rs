@@ -14,6 +14,7 @@ mod credentials;
 mod identity;
 mod members;
 mod nodes;
+mod token_review;
 mod unchanged;
 
 use std::fmt::Debug;
@@ -30,6 +31,7 @@ pub use self::{
     credentials::make_secrets,
     identity::{provide_identity, write_identity},
     nodes::carry_out,
+    token_review::bind_reviewers,
 };
 use crate::{
     build::{Object, fingerprint},

@@ -11,7 +11,7 @@ use readstates_identity::Role;
 use readstates_operator_api::labels::{self, Component};
 
 use super::{
-    access, env, identity,
+    access, api_tls, env, identity,
     pod::{self, Patience},
     ports, service_account, store,
 };
@@ -69,6 +69,7 @@ fn pod_spec(cluster: &ValidatedCluster) -> PodSpec {
     let selector = cluster.id.selector(Component::Cache);
     let mut needs = store::access(cluster);
     needs.extend(access::of(cluster));
+    needs.extend(api_tls::of(cluster));
     let (volume, mount) = identity::volume(cluster, Role::Member);
     needs.volumes.push(volume);
     needs.mounts.push(mount);
@@ -158,7 +159,10 @@ fn environment(cluster: &ValidatedCluster) -> Vec<EnvVar> {
     );
     vec![
         env::field(env::MEMBER, "metadata.name"),
-        env::value(env::ADVERTISE, format!("http://{host}:{}", ports::HTTP)),
+        env::value(
+            env::ADVERTISE,
+            format!("{}://{host}:{}", api_tls::scheme(cluster), ports::HTTP),
+        ),
         // Kubernetes 1.35 and later put the node's zone on the pod. Before, it is empty: not known.
         env::field(env::ZONE, &format!("metadata.labels['{}']", labels::ZONE)),
         env::value(env::RING_NAMESPACE, id.namespace.clone()),

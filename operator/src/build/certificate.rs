@@ -1,26 +1,59 @@
-//! What cert-manager is to make: one certificate for all members of the database, by every name that they have.
+//! What cert-manager is to make: one certificate for all members of the database, and one for all cache pods, each by
+//! every name by which they are reached.
 
-use readstates_operator_api::labels::Component;
+use readstates_operator_api::{IssuerRef, labels::Component};
 
 use crate::{
     cert_manager::{Certificate, CertificateSpec, Issuer, PrivateKey},
     validate::{Store, Tls, ValidatedCluster},
 };
 
-/// The certificate; none where it comes from elsewhere.
-pub(super) fn certificate(cluster: &ValidatedCluster) -> Option<Certificate> {
+/// The certificate for CQL; none where it comes from elsewhere.
+pub(super) fn of_database(cluster: &ValidatedCluster) -> Option<Certificate> {
     let Store::Managed(database) = &cluster.store else {
         return None;
     };
     let Tls::Issuer(issuer) = database.tls.as_ref()? else {
         return None;
     };
-    let id = &cluster.id;
-    let host = id.database_host();
+    let host = cluster.id.database_host();
     let names = vec![host.clone(), format!("*.{host}")];
+    let name = cluster.id.certificate();
+    Some(certificate(
+        cluster,
+        name,
+        names,
+        issuer,
+        Component::Database,
+    ))
+}
+
+/// The certificate of the API; none where it comes from elsewhere. Clients reach the Service, and each pod by the name
+/// that the ring tells.
+pub(super) fn of_api(cluster: &ValidatedCluster) -> Option<Certificate> {
+    let Tls::Issuer(issuer) = cluster.cache.tls.as_ref()? else {
+        return None;
+    };
+    let id = &cluster.id;
+    let names = vec![
+        id.api_host(),
+        format!("{}.{}", id.cache(), id.namespace),
+        format!("*.{}.{}.svc", id.cache_members(), id.namespace),
+    ];
+    let name = id.api_certificate();
+    Some(certificate(cluster, name, names, issuer, Component::Cache))
+}
+
+fn certificate(
+    cluster: &ValidatedCluster,
+    name: String,
+    dns_names: Vec<String>,
+    issuer: &IssuerRef,
+    component: Component,
+) -> Certificate {
     let spec = CertificateSpec {
-        secret_name: id.certificate(),
-        dns_names: names,
+        secret_name: name.clone(),
+        dns_names,
         issuer_ref: Issuer {
             name: issuer.name.clone(),
             kind: issuer.kind.clone(),
@@ -37,9 +70,9 @@ pub(super) fn certificate(cluster: &ValidatedCluster) -> Option<Certificate> {
             .map(str::to_owned)
             .to_vec(),
     };
-    Some(Certificate {
-        metadata: id.child(id.certificate(), Component::Database),
+    Certificate {
+        metadata: cluster.id.child(name, component),
         spec,
         status: None,
-    })
+    }
 }

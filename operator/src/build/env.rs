@@ -33,6 +33,11 @@ pub(super) const CQL_KEY_FILE: &str = "READSTATES_CQL_KEY_FILE";
 
 /// `--access`: who may call the API.
 pub(super) const ACCESS: &str = "READSTATES_ACCESS";
+/// `--tls-cert-file` and `--tls-key-file`: what is shown to clients of the API.
+pub(super) const TLS_CERT_FILE: &str = "READSTATES_TLS_CERT_FILE";
+pub(super) const TLS_KEY_FILE: &str = "READSTATES_TLS_KEY_FILE";
+/// `--tls-client-ca-file`: whose certificates clients may show.
+pub(super) const TLS_CLIENT_CA_FILE: &str = "READSTATES_TLS_CLIENT_CA_FILE";
 
 pub(super) const SUPERUSER_PASSWORD_FILE: &str = "READSTATES_SUPERUSER_PASSWORD_FILE";
 

@@ -2,6 +2,7 @@
 //! in the order in which to write them. Pure, and cannot fail.
 
 mod access;
+mod api_tls;
 mod cache;
 mod certificate;
 mod database;
@@ -17,6 +18,7 @@ mod schema_job;
 mod service;
 mod service_account;
 mod store;
+mod token_review;
 
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -38,9 +40,11 @@ pub const DISK_AGENT: &str = "disk-agent";
 /// Name of the volume with the certificates by which a pod proves what it is.
 pub const IDENTITY: &str = "identity";
 
+pub(crate) use self::api_tls::scheme;
 pub use self::{
     database::{rack, template_hash, update_name},
     schema_job::{job_name as schema_job_name, schema_job},
+    token_review::binding as token_review_binding,
 };
 use crate::{
     cert_manager::Certificate,
@@ -88,8 +92,9 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         cache,
         hold_evictions,
         certificate,
+        api_certificate,
         secrets: _,
-        tokens,
+        callers,
         ask_identity,
         identity: _,
         jobs_to_delete: _,
@@ -98,7 +103,11 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         database: nodes,
     } = plan;
     if *certificate {
-        let wanted = certificate::certificate(cluster);
+        let wanted = certificate::of_database(cluster);
+        out.extend(wanted.map(Box::new).map(Object::Certificate));
+    }
+    if *api_certificate {
+        let wanted = certificate::of_api(cluster);
         out.extend(wanted.map(Box::new).map(Object::Certificate));
     }
     if *ask_identity {
@@ -155,7 +164,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         ]);
     }
     out.extend(
-        access::secret(cluster, tokens)
+        access::secret(cluster, callers)
             .map(Box::new)
             .map(Object::Secret),
     );

@@ -6,7 +6,7 @@ use k8s_openapi::{
 };
 use readstates_operator_api::labels::Component;
 
-use super::ports;
+use super::{api_tls, ports};
 use crate::validate::ValidatedCluster;
 
 /// Where clients find the API: any ready cache pod.
@@ -15,7 +15,7 @@ pub(super) fn cache(cluster: &ValidatedCluster) -> Service {
         metadata: cluster.id.child(cluster.id.cache(), Component::Cache),
         spec: Some(ServiceSpec {
             selector: Some(cluster.id.selector(Component::Cache)),
-            ports: Some(vec![port(ports::HTTP_NAME, ports::HTTP)]),
+            ports: Some(vec![api(cluster)]),
             ..ServiceSpec::default()
         }),
         status: None,
@@ -29,7 +29,7 @@ pub(super) fn cache_members(cluster: &ValidatedCluster) -> Service {
         cluster.id.cache_members(),
         Component::Cache,
         vec![
-            port(ports::HTTP_NAME, ports::HTTP),
+            api(cluster),
             port(ports::ADMIN_NAME, ports::ADMIN),
             port(ports::MEMBERS_NAME, ports::MEMBERS),
             port(ports::METRICS_NAME, ports::WATCH),
@@ -66,6 +66,15 @@ fn headless(
             ..ServiceSpec::default()
         }),
         status: None,
+    }
+}
+
+/// The port keeps its name with TLS, since others may know it by that; proxies and meshes are told of it apart.
+fn api(cluster: &ValidatedCluster) -> ServicePort {
+    let tls = cluster.cache.tls.is_some();
+    ServicePort {
+        app_protocol: tls.then(|| api_tls::scheme(cluster).to_owned()),
+        ..port(ports::HTTP_NAME, ports::HTTP)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
 };
 
 mod access;
+mod api_tls;
 mod certificates;
 mod database_pods;
 mod network_policies;

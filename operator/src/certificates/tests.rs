@@ -36,8 +36,32 @@ fn check(certificate: &str, key: &str, ca: &str) -> Result<(), String> {
         key: key.as_bytes(),
         ca: ca.as_bytes(),
     };
+    check_at(pems, &[HOST])
+}
+
+fn check_at(pems: Pems<'_>, names: &[&str]) -> Result<(), String> {
     let now = u64::try_from(now().as_second()).unwrap();
-    check_server(pems, HOST, true, now)
+    let host = |name| Host {
+        name,
+        reaches: "the database is reached",
+        wanted: name,
+    };
+    let hosts: Vec<_> = names.iter().copied().map(host).collect();
+    check_server(pems, &hosts, true, now)
+}
+
+#[test]
+fn every_name_by_which_a_server_is_reached_has_to_be_in_its_certificate() {
+    let ca = authority();
+    let (certificate, key) = ca.issue(HOST, 4000);
+    let pems = Pems {
+        certificate: certificate.as_bytes(),
+        key: key.as_bytes(),
+        ca: ca.pem.as_bytes(),
+    };
+    check_at(pems, &[HOST, HOST]).unwrap();
+    let refusal = check_at(pems, &[HOST, "other.talk.svc"]).unwrap_err();
+    assert!(refusal.contains("not for other.talk.svc"), "{refusal}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ const SHORTEST: usize = 16;
 /// Before a key: the one that is about to be replaced.
 const PREVIOUS: &str = "previous-";
 
-/// What was seen of the tokens of a caller: their hashes, never empty.
+/// What was seen of the tokens of a caller that is to have one: their hashes, never empty.
 pub type Tokens = Result<Vec<String>, TokenProblem>;
 
 /// Why there is no token of a caller.
@@ -36,13 +36,18 @@ pub(super) async fn observe(
     spec: Option<&AccessSpec>,
 ) -> Result<BTreeMap<String, Tokens>, Error> {
     let callers = spec.into_iter().flat_map(|spec| &spec.callers);
-    let seen = callers.map(async |caller| {
+    let with_token = callers.filter_map(|caller| {
         let CallerSpec {
             name,
-            token_secret_ref: TokenSecretRef { name: secret, key },
+            token_secret_ref,
+            service_accounts: _,
+            certificates: _,
             verbs: _,
             max_concurrent: _,
         } = caller;
+        Some((name, token_secret_ref.as_ref()?))
+    });
+    let seen = with_token.map(async |(name, TokenSecretRef { name: secret, key })| {
         let content = credentials::read(client, id, secret).await?;
         Ok::<_, Error>((name.clone(), hashes(content.as_ref(), key)))
     });

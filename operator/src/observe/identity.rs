@@ -194,13 +194,15 @@ pub async fn identity(
         let leaf = match (issuer, &secret) {
             (None, _) => found(secret.as_ref(), id, judged),
             (Some(_), Some(secret)) => issued(secret, &name, judged),
-            (Some(_), None) => match certificates::issued(client, id, &name).await? {
-                Ok(words) => Found::Absent { words },
-                Err(why) => {
-                    seen.no_manager = Some(why);
-                    Found::default()
+            (Some(_), None) => {
+                match certificates::issued(client, id, &name, certificates::NO_CQL).await? {
+                    Ok(words) => Found::Absent { words },
+                    Err(why) => {
+                        seen.no_manager = Some(why);
+                        Found::default()
+                    }
                 }
-            },
+            }
         };
         if role == Role::Operator && leaf.content().is_some() {
             seen.own = secret.as_ref().and_then(pems);

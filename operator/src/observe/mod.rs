@@ -7,6 +7,7 @@
 mod access;
 mod certificates;
 mod children;
+mod client_ca;
 mod credentials;
 mod identity;
 mod members;
@@ -31,10 +32,10 @@ use readstates_operator_api::{
     labels::{self, Component},
 };
 
-pub(crate) use self::identity::{AuthorityKeys, text as secret_text};
 pub use self::{
     access::{TokenProblem, Tokens},
     certificates::CertificatesSeen,
+    client_ca::ClientCaSeen,
     credentials::{PASSWORD_KEY, SECRET_KEYS, SecretSeen, USERNAME_KEY},
     identity::{
         AuthoritySeen, CertificateSeen, Found, ISSUING, IdentitySeen, LeafSeen, NEXT, OLD, Version,
@@ -44,6 +45,10 @@ pub use self::{
     nodes::{ClaimSeen, Nodes, TOKEN_KEY, Token},
     ring::RingSeen,
     super_disks::DiskStage,
+};
+pub(crate) use self::{
+    client_ca::CLIENT_CA_FILE,
+    identity::{AuthorityKeys, text as secret_text},
 };
 use crate::{
     connections::PodClients,
@@ -89,8 +94,12 @@ pub struct World {
     pub login_version: Option<String>,
     /// The Secret with the certificates for CQL, where the spec wants them.
     pub certificates: Option<CertificatesSeen>,
+    /// The Secret with the certificate of the API, where the spec wants one.
+    pub api_certificate: Option<CertificatesSeen>,
     /// The tokens of the API's callers, by the caller's name.
     pub tokens: BTreeMap<String, Tokens>,
+    /// The CAs of their certificates, where the spec names some.
+    pub client_ca: Option<ClientCaSeen>,
     /// The Secrets by which the processes of the cluster prove what they are.
     pub identity: IdentitySeen,
 }
@@ -232,6 +241,13 @@ impl World {
         }
     }
 
+    /// Whether there are CAs that cache pods can check clients' certificates by.
+    #[must_use]
+    pub fn has_client_ca(&self) -> bool {
+        let seen = self.client_ca.as_ref();
+        seen.is_some_and(|seen| seen.pem.is_some())
+    }
+
     /// What there is to know of the login to a database of our own.
     #[must_use]
     pub fn login(&self) -> Login {
@@ -303,7 +319,7 @@ pub async fn observe(
     };
     let nodes = nodes::nodes(&ctx.client, &asked, id, cluster, &database_pods, &racks).await?;
     let super_disks = super_disks::super_disks(&asked, &database_pods).await;
-    let status = cluster.status.as_ref();
+    let (status, cache_spec) = (cluster.status.as_ref(), &cluster.spec.cache);
     let cache = sets.get(&id.cache(), id).await?;
     let members = members::ask_all(clients, &cache_pods).await;
     // Last: what members said is judged by a ring that is not older than it.
@@ -330,7 +346,9 @@ pub async fn observe(
         superuser: credentials.superuser,
         login_version: credentials.version,
         certificates: certificates::observe(&ctx.client, id, &cluster.spec.database).await?,
-        tokens: access::observe(&ctx.client, id, cluster.spec.cache.access.as_ref()).await?,
+        api_certificate: certificates::of_api(&ctx.client, id, cache_spec.tls.as_ref()).await?,
+        tokens: access::observe(&ctx.client, id, cache_spec.access.as_ref()).await?,
+        client_ca: client_ca::observe(&ctx.client, id, cache_spec.access.as_ref()).await?,
         identity,
     })
 }

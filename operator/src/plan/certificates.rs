@@ -1,4 +1,4 @@
-//! The certificates for CQL: whether there is a way on with what was seen of them, or what to wait for.
+//! The certificates for CQL and of the API: whether there is a way on with what was seen of them, or what to wait for.
 
 use super::WaitingOn;
 use crate::{
@@ -25,6 +25,20 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World) -> Decision {
     Decision {
         ask: issued && manager,
         waiting: missing(name, issued, world.certificates.as_ref()),
+    }
+}
+
+/// No cache pod is made or replaced while it could not show its certificate. Those that run keep the one that they
+/// have.
+pub(super) fn of_api(cluster: &ValidatedCluster, world: &World) -> Decision {
+    let Some(name) = cluster.api_certificate_secret() else {
+        return Decision::default();
+    };
+    let issued = matches!(cluster.cache.tls, Some(Tls::Issuer(_)));
+    let seen = world.api_certificate.as_ref();
+    Decision {
+        ask: issued && !matches!(seen, Some(CertificatesSeen::NoManager(_))),
+        waiting: missing(name, issued, seen),
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 pub use self::{
-    access::{Refused, TokensStep},
+    access::{Admitted, CallersStep, Proof, Refused},
     credentials::SecretsToMake,
     database::{
         DatabaseTrouble, DatabaseWait, Evictions, Kept, Named, NodesStep, Order, RackStep,
@@ -49,10 +49,12 @@ pub struct Plan {
     pub database: NodesStep,
     /// Secrets to make.
     pub secrets: SecretsToMake,
-    /// The tokens of the API's callers, and which of them are refused.
-    pub tokens: TokensStep,
-    /// Whether cert-manager is to be asked for certificates.
+    /// The callers of the API, and which of them are refused.
+    pub callers: CallersStep,
+    /// Whether cert-manager is to be asked for the certificates for CQL.
     pub certificate: bool,
+    /// Whether cert-manager is to be asked for the certificate of the API.
+    pub api_certificate: bool,
     /// Whether cert-manager is to be asked for what processes prove themselves by.
     pub ask_identity: bool,
     /// The next stage of the rotation of the certificate authority.
@@ -118,6 +120,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     let identity = identity::decide(cluster, world, now);
     let certificates = certificates::decide(cluster, world);
+    let api = certificates::of_api(cluster, world);
     let credentials = credentials::decide(cluster, world);
     let racks = database::decide(cluster, world, now);
     let schema = if certificates.waiting.is_some() {
@@ -135,8 +138,9 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     plan.ask_identity = identity.ask;
     plan.database = racks.nodes;
     plan.secrets = credentials.make;
-    plan.tokens = access::decide(cluster, world);
+    plan.callers = access::decide(cluster, world);
     plan.certificate = certificates.ask;
+    plan.api_certificate = api.ask;
     plan.super_disks = racks.super_disks;
     plan.schema_job = schema.job;
     plan.jobs_to_delete = schema.delete;
@@ -144,6 +148,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     let mut members_wait = None;
     let secrets = identity.blocked.is_none()
         && certificates.waiting.is_none()
+        && api.waiting.is_none()
         && credentials.waiting.is_none();
     if secrets && schema.done {
         let decision = members::decide(cluster, world, now);
@@ -154,6 +159,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     plan.waiting = identity
         .blocked
         .or(certificates.waiting)
+        .or(api.waiting)
         .or(racks.waiting)
         .or(credentials.waiting)
         .or(schema.waiting)

@@ -30,19 +30,21 @@ pub(super) fn api_open(decided: &Decided<'_>) -> Condition {
     let names: Vec<_> = access.callers.iter().map(|c| c.name.as_str()).collect();
     let message = match names[..] {
         [] => "nobody may call it: spec.cache.access names no callers".to_owned(),
-        _ => format!("callers with a token: {}", names.join(", ")),
+        _ => format!("callers: {}", names.join(", ")),
     };
     of(False, Reason::CallersOnly, message)
 }
 
-/// Callers that a person has to give a token.
+/// Callers that a person has to help in.
 pub(super) fn trouble(decided: &Decided<'_>) -> Option<(Reason, String)> {
-    let refused: Vec<_> = decided
-        .plan
-        .tokens
+    let step = &decided.plan.callers;
+    let unbound = step.unbound.iter();
+    let unbound = unbound.map(|why| format!("no service account can be checked: {why}"));
+    let refused: Vec<_> = step
         .refused
         .iter()
         .map(Refused::to_string)
+        .chain(unbound)
         .collect();
     (!refused.is_empty()).then(|| (Reason::CallerRefused, refused.join("; ")))
 }

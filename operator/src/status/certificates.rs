@@ -29,8 +29,12 @@ pub(super) fn entries(world: &World) -> Vec<CertificateStatus> {
         let leaf = seen.leaf(role).content()?;
         Some((role.as_str(), leaf.certificate.not_after))
     });
-    let cql = match &world.certificates {
-        Some(CertificatesSeen::Complete { expires, .. }) => expires.map(|at| ("cql", at)),
+    let served = [
+        ("cql", &world.certificates),
+        ("api", &world.api_certificate),
+    ];
+    let served = served.into_iter().filter_map(|(role, seen)| match seen {
+        Some(CertificatesSeen::Complete { expires, .. }) => Some((role, (*expires)?)),
         Some(
             CertificatesSeen::Absent { .. }
             | CertificatesSeen::Incomplete(_)
@@ -38,8 +42,11 @@ pub(super) fn entries(world: &World) -> Vec<CertificateStatus> {
             | CertificatesSeen::NoManager(_),
         )
         | None => None,
-    };
-    let all = leaves.chain(authority).chain(cql);
+    });
+    let client_ca = world.client_ca.as_ref();
+    let client_ca = client_ca.and_then(|seen| seen.source.clone().ok().flatten());
+    let client_ca = client_ca.map(|at| ("clients-ca", at));
+    let all = leaves.chain(authority).chain(served).chain(client_ca);
     all.map(|(role, expires)| CertificateStatus {
         role: role.to_owned(),
         expires: Time(expires),

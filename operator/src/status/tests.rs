@@ -8,7 +8,7 @@ use super::{Decided, Report, events, outcome, status};
 use crate::{
     apply::{Applied, Blocked},
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, Scene, id, now, scene, try_cluster},
-    observe::{JobOutcome, World},
+    observe::{CertificatesSeen, ClientCaSeen, JobOutcome, World},
     telemetry::Outcome,
 };
 
@@ -344,4 +344,59 @@ fn a_certificate_that_is_not_renewed_is_told_of_two_weeks_before_its_end() {
             expiring(&scene)
         );
     }
+}
+
+#[test]
+fn certificates_for_clients_are_told_of_too() {
+    let mut scene = scene(EXTERNAL);
+    let days = |days: i64| now() + Duration::from_hours(24 * u64::try_from(days).unwrap());
+    scene.world.api_certificate = Some(CertificatesSeen::Complete {
+        mark: "m1".to_owned(),
+        client: false,
+        expires: Some(days(13)),
+    });
+    scene.world.client_ca = Some(ClientCaSeen {
+        pem: None,
+        source: Ok(Some(days(12))),
+    });
+    let roles: Vec<_> = super::certificates::entries(&scene.world)
+        .into_iter()
+        .map(|entry| entry.role)
+        .collect();
+    assert!(roles.ends_with(&["api".to_owned(), "clients-ca".to_owned()]));
+    let said = super::certificates::expiring(&scene.world, now());
+    assert!(
+        said.message
+            .starts_with("the certificate of role clients-ca expires at "),
+        "{}",
+        said.message
+    );
+}
+
+#[test]
+fn a_right_that_cache_pods_could_not_be_given_is_told() {
+    let spec = "cache: { access: { callers: [{ name: cron, verbs: [read], serviceAccounts: [{ name: cron }] }] } }";
+    let mut scene = scene(&format!("{spec}\n{}", EXTERNAL.trim_start()));
+    let open = |scene: &Scene, unbound: Option<&str>| {
+        let mut plan = scene.plan();
+        plan.callers.unbound = unbound.map(str::to_owned);
+        let decided = Decided {
+            cluster: &scene.cluster,
+            plan: &plan,
+            applied: &Applied::All,
+        };
+        let said = super::access::api_open(&decided);
+        format!("{:?} {}: {}", said.status, said.reason, said.message)
+    };
+    assert_eq!(open(&scene, None), "False CallersOnly: callers: cron");
+    assert_eq!(
+        open(&scene, Some("forbidden")),
+        "False CallerRefused: no service account can be checked: forbidden"
+    );
+    scene.cluster.token_review_role = None;
+    let said = open(&scene, None);
+    assert!(
+        said.contains("install its chart with rbac.tokenReviews=true"),
+        "{said}"
+    );
 }

@@ -1,9 +1,12 @@
-//! `spec.cache.access` after parsing: callers whose names differ.
+//! `spec.cache.access` after parsing: callers whose names and proofs differ.
 
-use readstates_operator_api::{AccessSpec, CallerSpec, TokenSecretRef, Verb};
+use std::collections::BTreeMap;
+
+use readstates_operator_api::{AccessSpec, CallerSpec, ClientCaSource, TokenSecretRef, Verb};
 
 use super::Checker;
 
+const ACCESS: &str = "spec.cache.access";
 const FIELD: &str = "spec.cache.access.callers";
 
 /// Who may call the API.
@@ -13,7 +16,7 @@ pub struct Access {
     pub callers: Vec<Caller>,
 }
 
-/// One caller.
+/// One caller, with one proof or more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Its name.
@@ -21,38 +24,115 @@ pub struct Caller {
     /// What it may do; never empty.
     pub verbs: Vec<Verb>,
     /// Secret and key of its token.
-    pub token: TokenSecretRef,
+    pub token: Option<TokenSecretRef>,
+    /// Its service accounts, as `NAMESPACE/NAME`; each is that of one caller.
+    pub service_accounts: Vec<String>,
+    /// DNS names of its client certificates; each is that of one caller.
+    pub certificates: Vec<String>,
     /// Most requests at the same time.
     pub max_concurrent: Option<i32>,
 }
 
+impl Access {
+    /// Whether tokens of service accounts have to be checked.
+    #[must_use]
+    pub fn names_service_accounts(&self) -> bool {
+        self.callers.iter().any(|c| !c.service_accounts.is_empty())
+    }
+}
+
 impl Checker {
-    pub(super) fn access(&mut self, spec: &AccessSpec) -> Access {
-        let AccessSpec { callers } = spec;
+    /// `namespace`: that of service accounts that name none. `tls`: whether the API speaks TLS.
+    pub(super) fn access(&mut self, spec: &AccessSpec, namespace: &str, tls: bool) -> Access {
+        let AccessSpec { client_ca, callers } = spec;
+        if let Some(source) = client_ca {
+            self.client_ca(source, tls);
+        }
+        let callers: Vec<_> = callers.iter().map(|spec| caller(spec, namespace)).collect();
+        let mut accounts = BTreeMap::new();
+        let mut certificates = BTreeMap::new();
         for (i, caller) in callers.iter().enumerate() {
+            let field = |name: &str| format!("{FIELD}[{i}].{name}");
             if callers[..i].iter().any(|other| other.name == caller.name) {
-                self.wrong(format!("{FIELD}[{i}].name"), "is the name of two callers");
+                self.wrong(field("name"), "is the name of two callers");
             }
             if caller.verbs.is_empty() {
-                self.wrong(format!("{FIELD}[{i}].verbs"), "at least one verb is needed");
+                self.wrong(field("verbs"), "at least one verb is needed");
+            }
+            let Caller {
+                token,
+                service_accounts,
+                certificates: names,
+                ..
+            } = caller;
+            if token.is_none() && service_accounts.is_empty() && names.is_empty() {
+                self.wrong(
+                    field("tokenSecretRef"),
+                    "a token, a service account or a certificate is needed, by which the caller proves itself",
+                );
+            }
+            if !names.is_empty() && client_ca.is_none() {
+                self.wrong(
+                    field("certificates"),
+                    format!("needs {ACCESS}.clientCa: the CAs that have signed them"),
+                );
+            }
+            for (list, values, seen) in [
+                ("serviceAccounts", service_accounts, &mut accounts),
+                ("certificates", names, &mut certificates),
+            ] {
+                for (at, value) in values.iter().enumerate() {
+                    if let Some(other) = seen.insert(value.clone(), &caller.name) {
+                        let problem = format!(
+                            "{value} is also that of {other}; each stands for one caller, once"
+                        );
+                        self.wrong(field(&format!("{list}[{at}]")), problem);
+                    }
+                }
             }
         }
-        let callers = callers.iter().map(|caller| {
-            let CallerSpec {
-                name,
-                verbs,
-                token_secret_ref,
-                max_concurrent,
-            } = caller.clone();
-            Caller {
-                name,
-                verbs,
-                token: token_secret_ref,
-                max_concurrent,
-            }
-        });
-        Access {
-            callers: callers.collect(),
+        Access { callers }
+    }
+
+    fn client_ca(&mut self, source: &ClientCaSource, tls: bool) {
+        let ClientCaSource {
+            secret_name,
+            config_map_name,
+            key: _,
+        } = source;
+        let field = format!("{ACCESS}.clientCa");
+        if secret_name.is_some() == config_map_name.is_some() {
+            let problem = "exactly one of secretName and configMapName must be set";
+            self.wrong(&field, problem);
         }
+        if !tls {
+            let problem = "needs spec.cache.tls: client certificates are shown over TLS alone";
+            self.wrong(&field, problem);
+        }
+    }
+}
+
+fn caller(spec: &CallerSpec, namespace: &str) -> Caller {
+    let CallerSpec {
+        name,
+        verbs,
+        token_secret_ref,
+        service_accounts,
+        certificates,
+        max_concurrent,
+    } = spec.clone();
+    let accounts = service_accounts.into_iter().flatten().map(|account| {
+        let namespace = account.namespace.as_deref().unwrap_or(namespace);
+        format!("{namespace}/{}", account.name)
+    });
+    let certificates = certificates.into_iter().flatten();
+    Caller {
+        name,
+        verbs,
+        token: token_secret_ref,
+        service_accounts: accounts.collect(),
+        // As cache pods compare them.
+        certificates: certificates.map(|dns| dns.to_ascii_lowercase()).collect(),
+        max_concurrent,
     }
 }

@@ -12,6 +12,9 @@ use readstates_operator_api::{
 
 use crate::error::Error;
 
+/// Before the names of ClusterRoleBindings, which all namespaces share. The chart's admission policy knows it.
+const TOKEN_REVIEW: &str = "readstates.dev:token-review";
+
 /// The identity of one `ReadStateCluster`, with the names of its children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -125,6 +128,25 @@ impl Identity {
     #[must_use]
     pub fn certificate(&self) -> String {
         format!("{}-db-tls", self.name)
+    }
+
+    /// Certificate of the API where cert-manager makes it, and its Secret.
+    #[must_use]
+    pub fn api_certificate(&self) -> String {
+        format!("{}-api-tls", self.name)
+    }
+
+    /// Host name, within the Kubernetes cluster, of the Service that clients use.
+    #[must_use]
+    pub fn api_host(&self) -> String {
+        format!("{}.{}.svc", self.cache(), self.namespace)
+    }
+
+    /// ClusterRoleBinding by which cache pods may have tokens reviewed. No other cluster has the same: neither part
+    /// can have a colon.
+    #[must_use]
+    pub fn token_review_binding(&self) -> String {
+        format!("{TOKEN_REVIEW}:{}:{}", self.namespace, self.name)
     }
 
     /// What certificates call this cluster.

@@ -18,7 +18,8 @@ use k8s_openapi::{
     api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_operator_api::{
-    DEFAULT_KEYSPACE, DatabaseSpec, Engine, ExternalSpec, ReadStateClusterSpec, Storage, TlsSpec,
+    DEFAULT_KEYSPACE, DatabaseSpec, Engine, ExternalSpec, IssuerRef, ReadStateClusterSpec, Storage,
+    TlsSpec,
 };
 
 pub use self::{
@@ -102,7 +103,14 @@ pub fn validate(
             cache.priority_class_name.as_ref(),
         ),
         clients: cache.clients.clone(),
-        access: cache.access.as_ref().map(|access| check.access(access)),
+        access: cache
+            .access
+            .as_ref()
+            .map(|access| check.access(access, &id.namespace, cache.tls.is_some())),
+        tls: cache.tls.as_ref().and_then(|tls| {
+            let (secret, issuer) = (tls.secret_name.as_ref(), tls.issuer_ref.as_ref());
+            check.tls("spec.cache.tls", secret, issuer)
+        }),
     };
     let mut store = check.store(database, images);
     if let Some(Store::Managed(managed)) = &mut store {
@@ -134,8 +142,10 @@ pub fn validate(
             }),
             rotation: None,
             operator_namespace: String::new(),
+            token_review_role: None,
             login: Login::default(),
             certificates: Certificates::default(),
+            client_ca: false,
         }),
         _ => Err(InvalidSpec {
             problems: check.problems,
@@ -261,7 +271,10 @@ impl Checker {
                 .clone()
                 .unwrap_or_else(|| DEFAULT_KEYSPACE.to_owned()),
             secret: spec.secret_ref.as_ref().map(|r| r.name.clone()),
-            tls: spec.tls.as_ref().and_then(|tls| self.tls(tls)),
+            tls: spec.tls.as_ref().and_then(|tls| {
+                let (secret, issuer) = (tls.secret_name.as_ref(), tls.issuer_ref.as_ref());
+                self.tls("spec.database.tls", secret, issuer)
+            }),
             clients: spec.clients.clone().unwrap_or_default(),
             reclaim: spec.reclaim.unwrap_or_default(),
             spec_hash: String::new(),
@@ -269,19 +282,17 @@ impl Checker {
     }
 
     /// Where certificates come from, or `None` once a problem is on the list.
-    fn tls(&mut self, spec: &TlsSpec) -> Option<Tls> {
-        let TlsSpec {
-            secret_name,
-            issuer_ref,
-        } = spec;
-        match (secret_name, issuer_ref) {
+    fn tls(
+        &mut self,
+        field: &str,
+        secret: Option<&String>,
+        issuer: Option<&IssuerRef>,
+    ) -> Option<Tls> {
+        match (secret, issuer) {
             (Some(name), None) => Some(Tls::Secret(name.clone())),
             (None, Some(issuer)) => Some(Tls::Issuer(issuer.clone())),
             (Some(_), Some(_)) | (None, None) => {
-                self.wrong(
-                    "spec.database.tls",
-                    "exactly one of secretName and issuerRef must be set",
-                );
+                self.wrong(field, "exactly one of secretName and issuerRef must be set");
                 None
             }
         }

@@ -41,16 +41,20 @@ pub struct ValidatedCluster {
     pub rotation: Option<String>,
     /// Namespace of the operator, which nobody else may pose as.
     pub operator_namespace: String,
+    /// The ClusterRole by which cache pods may have tokens reviewed; none: the operator may bind nobody to one.
+    pub token_review_role: Option<String>,
     /// What was seen of the login to the database.
     pub login: Login,
     /// What was seen of the certificates for CQL.
     pub certificates: Certificates,
+    /// Whether there are CAs to check clients' certificates by.
+    pub client_ca: bool,
 }
 
 impl ValidatedCluster {
-    /// With what was seen of Secrets.
+    /// With what was seen of Secrets. `client_ca`: whether there are CAs to check clients' certificates by.
     #[must_use]
-    pub fn seen(mut self, login: Login, certificates: Certificates) -> Self {
+    pub fn seen(mut self, login: Login, certificates: Certificates, client_ca: bool) -> Self {
         if let (Store::Managed(database), Some(mark)) = (&mut self.store, &certificates.mark) {
             // Whoever puts other certificates into the Secret wishes for pods that have them.
             database.spec_hash = fingerprint(&(&database.spec_hash, mark));
@@ -58,16 +62,24 @@ impl ValidatedCluster {
         Self {
             login,
             certificates,
+            client_ca,
             ..self
         }
     }
 
     /// As the operator in this namespace sees it, with the wish for another certificate authority.
+    /// `token_review_role`: what it may bind cache pods to.
     #[must_use]
-    pub fn asked_of(self, operator_namespace: &str, rotation: Option<&String>) -> Self {
+    pub fn asked_of(
+        self,
+        operator_namespace: &str,
+        rotation: Option<&String>,
+        token_review_role: Option<&String>,
+    ) -> Self {
         Self {
             operator_namespace: operator_namespace.to_owned(),
             rotation: rotation.cloned(),
+            token_review_role: token_review_role.cloned(),
             ..self
         }
     }
@@ -83,6 +95,15 @@ impl ValidatedCluster {
             Store::External(external) => external.tls.clone(),
             Store::Embedded(_) => None,
         }
+    }
+
+    /// The Secret with the certificate that the API is spoken with; none: it is spoken in the clear.
+    #[must_use]
+    pub fn api_certificate_secret(&self) -> Option<String> {
+        self.cache.tls.as_ref().map(|tls| match tls {
+            Tls::Secret(name) => name.clone(),
+            Tls::Issuer(_) => self.id.api_certificate(),
+        })
     }
 
     /// Whether certificates are wanted that are not there, or cannot be used.
@@ -110,7 +131,7 @@ pub enum Issuing {
     Manager(IssuerRef),
 }
 
-/// Where the certificates of a database that the operator runs come from.
+/// Where certificates come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tls {
     /// A Secret that is there.
@@ -144,6 +165,8 @@ pub struct Cache {
     pub clients: Option<Vec<NetworkPolicyPeer>>,
     /// Who may call it; none: whoever reaches it.
     pub access: Option<Access>,
+    /// Where the certificate of the API comes from; none: it is spoken in the clear.
+    pub tls: Option<Tls>,
 }
 
 /// Where pods run, as Kubernetes has it; nothing of it is empty.

@@ -86,7 +86,7 @@ fn a_token_becomes_a_hash_for_cache_pods_and_goes_nowhere_else() {
         let chat = world.reconcile("chat").await;
         assert_eq!(
             condition(&chat, "ApiOpen"),
-            "False CallersOnly: callers with a token: gateway"
+            "False CallersOnly: callers: gateway"
         );
         let (callers, text) = told(&world).await;
         assert_eq!(callers[0]["tokens"].as_array().unwrap().len(), 1);

@@ -30,25 +30,26 @@ fn with_tls(tls: Value) -> Value {
     chat
 }
 
-/// A certificate for this host of a CA of its own, as the content of a Secret.
-fn made(host: &str) -> Value {
+/// A certificate for these hosts of a CA of its own, as the content of a Secret.
+pub(crate) fn made(hosts: &[&str]) -> Value {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let ca_key = KeyPair::generate().unwrap();
     let ca = params.self_signed(&ca_key).unwrap().pem();
     let issuer = Issuer::new(params, ca_key);
-    let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+    let hosts = hosts.iter().map(|host| (*host).to_owned());
+    let params = CertificateParams::new(hosts.collect::<Vec<_>>()).unwrap();
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, &issuer).unwrap().pem();
     json!({ "tls.crt": certificate, "tls.key": key.serialize_pem(), "ca.crt": ca })
 }
 
 fn good(world: &World) -> Value {
-    made(&format!("chat-db.{}.svc", world.namespace))
+    made(&[&format!("chat-db.{}.svc", world.namespace)])
 }
 
 /// Makes the Secret, or gives it this content.
-async fn put(world: &World, name: &str, content: &Value) {
+pub(crate) async fn put(world: &World, name: &str, content: &Value) {
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": { "name": name }, "stringData": content,
@@ -89,7 +90,7 @@ fn a_database_waits_for_certificates_that_can_be_used() {
         let chat = world.reconcile("chat").await;
         assert!(condition(&chat, "Progressing").contains("Secret certs has no ca.crt"));
 
-        put(&world, "certs", &made("db.example")).await;
+        put(&world, "certs", &made(&["db.example"])).await;
         let chat = world.reconcile("chat").await;
         let words = condition(&chat, "Degraded");
         assert!(

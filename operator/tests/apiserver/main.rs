@@ -10,6 +10,7 @@
 
 mod access;
 mod agents;
+mod callers;
 mod certificates;
 mod chat;
 mod credentials;

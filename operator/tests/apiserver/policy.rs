@@ -5,6 +5,7 @@ mod children;
 mod leases;
 mod rings;
 mod stateful_sets;
+mod token_review;
 
 use std::{
     path::PathBuf,
@@ -22,6 +23,7 @@ use k8s_openapi::{
         policy::v1::PodDisruptionBudget,
         rbac::v1::{ClusterRole, ClusterRoleBinding},
     },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
     Api, Client, Resource,
@@ -37,12 +39,19 @@ use crate::{
 };
 
 pub(crate) const OPERATOR: &str = "system:serviceaccount:readstates-system:readstates-operator";
+/// The ClusterRole that the chart makes for cache pods.
+pub(crate) const TOKEN_REVIEW: &str = "readstates-operator-token-review";
 const GARBAGE_COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
 
 /// The chart's objects of one kind, with the default values.
 fn rendered<K: DeserializeOwned>(kind: &str) -> Vec<K> {
-    let path = "../charts/readstates-operator/ci/golden/default.yaml";
+    rendered_with("default", kind)
+}
+
+/// The chart's objects of one kind, with this set of values.
+fn rendered_with<K: DeserializeOwned>(values: &str, kind: &str) -> Vec<K> {
+    let path = format!("../charts/readstates-operator/ci/golden/{values}.yaml");
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
     let text = std::fs::read_to_string(path).unwrap();
     let of_kind = |document: serde_yaml_ng::Deserializer<'_>| {
@@ -193,24 +202,38 @@ fn assert_refused(answer: Result<(), String>, words: &str) {
 
 /// From here on the operator has the rights that the chart gives it by default.
 pub(crate) async fn with_the_charts_rights(world: World) -> World {
-    let force = PatchParams::apply("tests").force();
-    let roles: Api<ClusterRole> = Api::all(world.client.clone());
-    let bindings: Api<ClusterRoleBinding> = Api::all(world.client.clone());
-    for role in rendered::<ClusterRole>("ClusterRole") {
-        let name = role.metadata.name.clone().unwrap();
-        roles
-            .patch(&name, &force, &Patch::Apply(role))
-            .await
-            .unwrap();
-    }
-    for binding in rendered::<ClusterRoleBinding>("ClusterRoleBinding") {
-        let name = binding.metadata.name.clone().unwrap();
-        bindings
-            .patch(&name, &force, &Patch::Apply(binding))
-            .await
-            .unwrap();
-    }
+    let roles = rendered::<ClusterRole>("ClusterRole");
+    let bindings = rendered::<ClusterRoleBinding>("ClusterRoleBinding");
+    give(&world, roles, bindings).await;
     world.reconciled_by(OPERATOR)
+}
+
+/// And those of `rbac.tokenReviews`.
+pub(crate) async fn with_token_reviews(world: World) -> World {
+    let world = with_the_charts_rights(world).await;
+    let mut roles = rendered_with::<ClusterRole>("everything", "ClusterRole");
+    let mut bindings = rendered_with::<ClusterRoleBinding>("everything", "ClusterRoleBinding");
+    let about = |meta: &ObjectMeta| meta.name.as_ref().unwrap().contains(TOKEN_REVIEW);
+    roles.retain(|role| about(&role.metadata));
+    bindings.retain(|binding| about(&binding.metadata));
+    assert_eq!((roles.len(), bindings.len()), (2, 1));
+    give(&world, roles, bindings).await;
+    world.binding_to(TOKEN_REVIEW)
+}
+
+async fn give(world: &World, roles: Vec<ClusterRole>, bindings: Vec<ClusterRoleBinding>) {
+    let force = PatchParams::apply("tests").force();
+    let api: Api<ClusterRole> = Api::all(world.client.clone());
+    for role in roles {
+        let name = role.metadata.name.clone().unwrap();
+        api.patch(&name, &force, &Patch::Apply(role)).await.unwrap();
+    }
+    let api: Api<ClusterRoleBinding> = Api::all(world.client.clone());
+    for binding in bindings {
+        let name = binding.metadata.name.clone().unwrap();
+        let patch = Patch::Apply(binding);
+        api.patch(&name, &force, &patch).await.unwrap();
+    }
 }
 
 #[test]

@@ -114,6 +114,19 @@ impl World {
         self
     }
 
+    /// The operator was told that it may bind cache pods to this ClusterRole.
+    pub(crate) fn binding_to(mut self, role: &str) -> Self {
+        let mut ctx = Context::clone(&self.ctx);
+        ctx.token_review_role = Some(role.to_owned());
+        self.ctx = Arc::new(ctx);
+        self
+    }
+
+    /// A client with the rights of this user.
+    pub(crate) fn user(&self, name: &str) -> Client {
+        acting_as(&self.config, name)
+    }
+
     /// A client that goes by the operator's name, with all rights.
     pub(crate) fn operator(&self) -> Client {
         self.almighty(crate::policy::OPERATOR)
@@ -252,6 +265,7 @@ fn context(client: Client, agents: Arc<FakeAgents>) -> Context {
         agents,
         known: Known::default(),
         namespace: "readstates-system".to_owned(),
+        token_review_role: None,
         images: Images {
             readstates: "readstates:1".to_owned(),
             cassandra: "cassandra:5".to_owned(),

@@ -142,7 +142,7 @@ fn other_certificates_are_another_wish_for_members_and_none_for_cache_pods() {
         mark: Some("m2".to_owned()),
         client: false,
     };
-    let after = plain.seen(before.login.clone(), other);
+    let after = plain.seen(before.login.clone(), other, false);
     let name = |cluster| build::update_name(cluster, database(cluster));
     assert_ne!(name(&before), name(&after));
     // Not the operator is another one: nobody has to consent.

@@ -14,7 +14,11 @@ use super::{
     leaving,
     view::{Pod, View},
 };
-use crate::{build::ports, plan::WaitingOn, validate::ValidatedCluster};
+use crate::{
+    build::{self, ports},
+    plan::WaitingOn,
+    validate::ValidatedCluster,
+};
 
 /// The next batch, or what it waits for; `None` when every member that takes slots has its share.
 pub(super) fn next(view: &View<'_>) -> Option<Next> {
@@ -104,7 +108,7 @@ fn destination(cluster: &ValidatedCluster, pod: &Pod<'_>) -> Option<MoveDestinat
     Some(MoveDestination {
         name: pod.name().to_owned(),
         incarnation: pod.member()?.incarnation.to_string(),
-        url: format!("http://{host}:{}", ports::HTTP),
+        url: format!("{}://{host}:{}", build::scheme(cluster), ports::HTTP),
         zone: pod.seen.zone.clone(),
     })
 }

@@ -88,3 +88,72 @@ fn cert_manager_is_asked_where_it_is_there_and_waited_for() {
     assert!(scene(&spec).plan().certificate);
     assert!(!scene(&with_tls(CASSANDRA)).plan().certificate);
 }
+
+fn with_api_tls(tls: &str) -> Scene {
+    let spec = format!("cache: {{ tls: {tls} }}\n{}", CASSANDRA.trim_start());
+    scene(&spec).ready_for_cache().running(3)
+}
+
+fn good() -> CertificatesSeen {
+    CertificatesSeen::Complete {
+        mark: "m1".to_owned(),
+        client: false,
+        expires: None,
+    }
+}
+
+#[test]
+fn no_cache_pod_is_made_or_replaced_while_the_api_has_no_certificate_that_can_be_used() {
+    let mut scene = with_api_tls("{ secretName: api }");
+    for (seen, words) in [
+        (None, "Secret api does not exist"),
+        (Some(absent()), "Secret api does not exist"),
+        (
+            Some(CertificatesSeen::Incomplete(vec!["tls.key"])),
+            "Secret api has no tls.key",
+        ),
+        (
+            Some(CertificatesSeen::Broken("tls.crt is old".to_owned())),
+            "Secret api: tls.crt is old",
+        ),
+    ] {
+        scene.world.api_certificate = seen;
+        let plan = scene.plan();
+        assert_eq!(plan.cache, None);
+        assert_eq!(plan.waiting.unwrap().to_string(), words);
+        // Neither the database nor those who are let in have to do with it.
+        assert_eq!(racks(&scene.plan()), ["a", "b"]);
+    }
+    scene.world.api_certificate = Some(good());
+    assert!(scene.plan().cache.is_some());
+    assert_eq!(scene.plan().waiting, None);
+}
+
+#[test]
+fn another_certificate_of_the_api_makes_no_other_pods() {
+    let mut scene = with_api_tls("{ secretName: api }");
+    let template = |scene: &Scene| crate::build::cache(&scene.cluster, 3);
+    scene.world.api_certificate = Some(good());
+    let before = (template(&scene), scene.plan().cache);
+    scene.world.api_certificate = Some(CertificatesSeen::Complete {
+        mark: "m2".to_owned(),
+        client: false,
+        expires: None,
+    });
+    assert_eq!((template(&scene), scene.plan().cache), before);
+}
+
+#[test]
+fn cert_manager_is_asked_for_the_certificate_of_the_api() {
+    let mut scene = with_api_tls("{ issuerRef: { name: ours } }");
+    assert!(scene.plan().api_certificate);
+    scene.world.api_certificate = Some(absent());
+    assert_eq!(
+        waits(&scene),
+        "cert-manager has not made Certificate chat-api-tls yet"
+    );
+    let why = "install cert-manager".to_owned();
+    scene.world.api_certificate = Some(CertificatesSeen::NoManager(why));
+    assert!(!scene.plan().api_certificate);
+    assert_eq!(waits(&scene), "install cert-manager");
+}
