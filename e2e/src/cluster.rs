@@ -1,20 +1,31 @@
 //! One `ReadStateCluster`: applied, waited for and looked at as a user does.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
-use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::api::ListParams;
+use k8s_openapi::{
+    ByteString,
+    api::{
+        core::v1::{Pod, Secret},
+        discovery::v1::EndpointSlice,
+    },
+};
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams},
+};
 use readstates_identity::Role;
 use readstates_operator_api::{ReadStateCluster, ReadStateClusterSpec, labels};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     cassandra::Cassandra,
     door::Proof,
-    http::Http,
+    forward::Forwards,
+    http::{Http, Target},
     objects::is_ready,
+    specs::{TOKEN, TOKEN_SECRET},
     users::{CHANNEL, MESSAGE, Users},
     wait::{Look, until},
     world::{Place, World},
@@ -27,7 +38,8 @@ pub(crate) const PODS_CHANGE: Duration = Duration::from_mins(3);
 /// A slow database takes a few users at a time.
 const WRITTEN: Duration = Duration::from_mins(1);
 
-/// The port of a cache pod that the operator asks.
+/// The ports of a cache pod: that of callers, and that of the operator.
+const API: u16 = 7400;
 const ADMIN: u16 = 7401;
 
 /// A `ReadStateCluster` by name; whether it exists is another question.
@@ -36,18 +48,26 @@ pub struct Cluster {
     pub(crate) world: World,
     pub(crate) place: Place,
     pub(crate) name: String,
+    forwards: Arc<Forwards>,
 }
 
 impl Cluster {
     pub(crate) fn new(world: World, place: Place, name: String) -> Self {
-        Self { world, place, name }
+        let pods = Api::namespaced(world.client(), &place.name);
+        Self {
+            world,
+            place,
+            name,
+            forwards: Arc::new(Forwards::new(pods, API)),
+        }
     }
 
-    /// `kubectl apply`.
+    /// `kubectl apply`, beside a Secret with the tests' token.
     ///
     /// # Errors
     /// When it is refused.
     pub async fn apply(&self, spec: ReadStateClusterSpec) -> Result<()> {
+        self.put_tokens(TOKEN, None).await?;
         let resource = ReadStateCluster::new(&self.name, spec);
         let text = serde_json::to_string(&resource)?;
         let arguments = ["apply", "-n", &self.place.name, "-f", "-"];
@@ -55,6 +75,26 @@ impl Cluster {
             .kubectl_with(&arguments, &text)
             .await?
             .success()?;
+        Ok(())
+    }
+
+    /// Puts the token of the cluster's caller into its Secret, and the one before it where that is still to be taken.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub async fn put_tokens(&self, token: &str, previous: Option<&str>) -> Result<()> {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": TOKEN_SECRET },
+            "data": {
+                "token": ByteString(token.into()),
+                "previous-token": previous.map(|token| ByteString(token.into())),
+            },
+        });
+        let parameters = PatchParams::apply("readstates-e2e").force();
+        self.api::<Secret>()
+            .patch(TOKEN_SECRET, &parameters, &Patch::Apply(secret))
+            .await?;
         Ok(())
     }
 
@@ -180,20 +220,21 @@ impl Cluster {
     }
 
     /// The cluster's Service.
-    #[must_use]
-    pub fn service(&self) -> Http {
-        self.proxy(&format!("services/{}:http", self.name))
+    ///
+    /// # Errors
+    /// When no HTTP client can be made.
+    pub fn service(&self) -> Result<Http> {
+        let slices: Api<EndpointSlice> = Api::namespaced(self.world.client(), &self.place.name);
+        Http::new(self.forwards.clone(), Target::service(&self.name, slices))
     }
 
     /// One cache pod.
-    #[must_use]
-    pub fn member(&self, ordinal: usize) -> Http {
-        self.proxy(&format!("pods/{}-{ordinal}:7400", self.name))
-    }
-
-    fn proxy(&self, target: &str) -> Http {
-        let base = format!("/api/v1/namespaces/{}/{target}/proxy", self.place.name);
-        Http::new(self.world.client(), base)
+    ///
+    /// # Errors
+    /// When no HTTP client can be made.
+    pub fn member(&self, ordinal: usize) -> Result<Http> {
+        let pod = format!("{}-{ordinal}", self.name);
+        Http::new(self.forwards.clone(), Target::Pod(pod))
     }
 
     /// Has a cache pod write everything that the database does not have yet.
@@ -251,7 +292,7 @@ impl Cluster {
     pub async fn told_of(&self, count: u64) -> Result<Vec<u64>> {
         let users = Users::fresh().take(count);
         for user in &users {
-            self.service().ack(*user, CHANNEL, MESSAGE).await?;
+            self.service()?.ack(*user, CHANNEL, MESSAGE).await?;
         }
         until("everybody is written", WRITTEN, async || {
             Ok(match self.flush(0).await {

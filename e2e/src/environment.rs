@@ -13,18 +13,27 @@ pub struct Environment {
     pub kubectl: PathBuf,
     /// The program helm.
     pub helm: PathBuf,
-    /// Folder of the chart.
-    pub chart: PathBuf,
-    /// Values file with the images that the cluster has.
-    pub values: PathBuf,
+    /// What is tested.
+    pub release: Release,
     /// The program docker, where the nodes are containers of it: what no API can do is done in there.
     pub docker: Option<PathBuf>,
     /// Another name under which the nodes have the image of the cache pods.
     pub other_image: Option<String>,
+    /// The release before, where an upgrade from it is tried.
+    pub old: Option<Release>,
+}
+
+/// What helm installs.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Folder of the chart.
+    pub chart: PathBuf,
+    /// Values file with the images that the cluster has.
+    pub values: PathBuf,
 }
 
 impl Environment {
-    /// Reads `READSTATES_E2E_*`; `DOCKER` and `OTHER_IMAGE` may be missing.
+    /// Reads `READSTATES_E2E_*`; `DOCKER`, `OTHER_IMAGE` and `OLD_CHART` with `OLD_VALUES` may be missing.
     ///
     /// # Errors
     /// Names every variable that is not set or leads nowhere.
@@ -49,10 +58,16 @@ impl Environment {
             kubeconfig: path("KUBECONFIG"),
             kubectl: path("KUBECTL"),
             helm: path("HELM"),
-            chart: path("CHART"),
-            values: path("VALUES"),
+            release: Release {
+                chart: path("CHART"),
+                values: path("VALUES"),
+            },
             docker: env::var_os("READSTATES_E2E_DOCKER").map(PathBuf::from),
             other_image: env::var("READSTATES_E2E_OTHER_IMAGE").ok(),
+            old: env::var_os("READSTATES_E2E_OLD_CHART").map(|_| Release {
+                chart: path("OLD_CHART"),
+                values: path("OLD_VALUES"),
+            }),
         };
         if !wrong.is_empty() {
             bail!(

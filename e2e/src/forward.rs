@@ -1,6 +1,9 @@
 //! A local port that leads to a port of a pod, by the API server's port-forward.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
@@ -8,8 +11,39 @@ use kube::Api;
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
+    sync::Mutex,
     task::JoinSet,
 };
+
+/// Forwards to one port of many pods, each started when it is first asked for.
+#[derive(Debug)]
+pub(crate) struct Forwards {
+    pods: Api<Pod>,
+    port: u16,
+    started: Mutex<BTreeMap<String, Forward>>,
+}
+
+impl Forwards {
+    pub(crate) fn new(pods: Api<Pod>, port: u16) -> Self {
+        Self {
+            pods,
+            port,
+            started: Mutex::default(),
+        }
+    }
+
+    /// The local address that leads to a pod, whichever process has its name at the moment.
+    pub(crate) async fn to(&self, pod: &str) -> Result<SocketAddr> {
+        let mut started = self.started.lock().await;
+        if let Some(forward) = started.get(pod) {
+            return Ok(forward.address);
+        }
+        let forward = Forward::quiet(self.pods.clone(), pod, self.port).await?;
+        let address = forward.address;
+        started.insert(pod.to_owned(), forward);
+        Ok(address)
+    }
+}
 
 /// Forwards until it is dropped.
 #[derive(Debug)]

@@ -1,33 +1,104 @@
-//! HTTP to a Service or a pod, through the API server's proxy.
+//! HTTP to a Service or a pod, with a caller's token, through port-forwards of the API server.
 //!
-//! Why the proxy: it resolves the Service to its ready endpoints at every request and so meets every
-//! cache pod in turn, without a local process to look after (`kubectl port-forward svc/…` picks one pod and
-//! stays with it). The cluster address itself is tested from inside a pod, see `tests/traffic.rs`.
+//! Its proxy would be simpler, but keeps the header `Authorization` to itself. `kubectl port-forward svc/…` picks one
+//! pod and stays with it; here every request to a Service goes to the next of its ready pods. The cluster address
+//! itself is tested from inside a pod, see `tests/traffic.rs`.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use http::{HeaderMap, Request, StatusCode};
-use kube::{Client, client::Body};
+use http::{HeaderMap, StatusCode};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::{Api, api::ListParams};
+use reqwest::Client;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::wait::{Look, until};
+use crate::{
+    forward::Forwards,
+    specs::TOKEN,
+    wait::{Look, until},
+};
 
 /// A planned change may pause the service for about this long at most.
 const PATIENCE: Duration = Duration::from_mins(2);
+/// A member answers within seven seconds, if only that it cannot; the rest is for port-forwards on a busy machine.
+const ANSWERS: Duration = Duration::from_secs(20);
 
 /// Where requests go.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Http {
     client: Client,
-    base: String,
+    forwards: Arc<Forwards>,
+    target: Target,
+    token: Option<String>,
 }
 
-impl std::fmt::Debug for Http {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Http").field(&self.base).finish()
+/// Which pod gets a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// This one.
+    Pod(String),
+    /// Each ready pod of a Service in turn.
+    Service(Arc<Service>),
+}
+
+/// A Service: requests go to its ready pods in turn.
+#[derive(Debug)]
+pub(crate) struct Service {
+    name: String,
+    slices: Api<EndpointSlice>,
+    turn: AtomicUsize,
+}
+
+impl Target {
+    /// The pods behind a Service, by its name.
+    pub(crate) fn service(name: &str, slices: Api<EndpointSlice>) -> Self {
+        Self::Service(Arc::new(Service {
+            name: name.to_owned(),
+            slices,
+            turn: AtomicUsize::default(),
+        }))
     }
+
+    /// The pod for the next request.
+    async fn pod(&self) -> Result<String> {
+        match self {
+            Self::Pod(name) => Ok(name.clone()),
+            Self::Service(service) => service.pod().await,
+        }
+    }
+}
+
+impl Service {
+    async fn pod(&self) -> Result<String> {
+        let selector = format!("kubernetes.io/service-name={}", self.name);
+        let selector = ListParams::default().labels(&selector);
+        let slices = self.slices.list(&selector).await?;
+        let mut pods: Vec<String> = slices.items.into_iter().flat_map(ready_pods).collect();
+        ensure!(
+            !pods.is_empty(),
+            "no pod behind Service {} is ready",
+            self.name
+        );
+        pods.sort();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % pods.len();
+        Ok(pods.swap_remove(turn))
+    }
+}
+
+fn ready_pods(slice: EndpointSlice) -> impl Iterator<Item = String> {
+    let ready = slice.endpoints.into_iter().flatten().filter(|endpoint| {
+        let conditions = endpoint.conditions.as_ref();
+        conditions.is_some_and(|conditions| conditions.ready == Some(true))
+    });
+    ready.filter_map(|endpoint| endpoint.target_ref?.name)
 }
 
 /// A response, whatever its status.
@@ -67,44 +138,58 @@ struct UserBody {
 }
 
 impl Http {
-    pub(crate) fn new(client: Client, base: String) -> Self {
-        Self { client, base }
+    pub(crate) fn new(forwards: Arc<Forwards>, target: Target) -> Result<Self> {
+        // Plain HTTP only: no CA is needed.
+        let client = Client::builder().no_proxy().tls_certs_only([]);
+        Ok(Self {
+            client: client.timeout(ANSWERS).build()?,
+            forwards,
+            target,
+            token: Some(TOKEN.to_owned()),
+        })
+    }
+
+    /// The same target, with another token or without one.
+    #[must_use]
+    pub fn by(&self, token: Option<&str>) -> Self {
+        Self {
+            token: token.map(str::to_owned),
+            ..self.clone()
+        }
     }
 
     /// One request, one answer.
     ///
     /// # Errors
-    /// When the API server cannot be reached.
+    /// When no pod can be reached, or it does not answer.
     pub async fn once(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
-        let uri = format!("{}{path}", self.base);
-        let mut request = Request::builder().method(method).uri(&uri);
-        let body = match body {
-            None => Body::from(Vec::new()),
-            Some(body) => {
-                request = request.header("content-type", "application/json");
-                Body::from(serde_json::to_vec(body)?)
-            }
-        };
-        let response = self
-            .client
-            .send(request.body(body)?)
-            .await
-            .with_context(|| format!("failed to send {method} {uri}"))?;
-        let (parts, body) = response.into_parts();
-        let bytes = body
-            .collect_bytes()
-            .await
-            .with_context(|| format!("failed to read {uri}"))?;
+        let pod = self.target.pod().await?;
+        let address = self.forwards.to(&pod).await?;
+        let method = method.parse::<http::Method>()?;
+        let url = format!("http://{address}{path}");
+        let mut request = self.client.request(method, url);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await;
+        let response = response.with_context(|| format!("{pod} did not answer"))?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let bytes = response.bytes().await;
+        let bytes = bytes.with_context(|| format!("{pod} did not answer to the end"))?;
         let body = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
         Ok(Answer {
-            status: parts.status,
-            headers: parts.headers,
+            status,
+            headers,
             body,
         })
     }
 
-    /// As a client does it: asked to come back later, it comes back later. Every operation may be sent again.
+    /// As a client does it: asked to come back later, or not answered at all, it comes back later. Every operation
+    /// may be sent again.
     ///
     /// # Errors
     /// Any other status than 2xx, or unavailable for too long.
@@ -116,7 +201,10 @@ impl Http {
     ) -> Result<T> {
         let what = format!("{method} {path}");
         let answer = until(&what, PATIENCE, async || {
-            let answer = self.once(method, path, body).await?;
+            let answer = match self.once(method, path, body).await {
+                Ok(answer) => answer,
+                Err(error) => return Ok(Look::NotYet(format!("{error:#}"))),
+            };
             Ok(match answer.status.as_u16() {
                 429 | 502..=504 => Look::NotYet(format!("{}: {}", answer.status, answer.body)),
                 _ => Look::Done(answer),

@@ -45,7 +45,7 @@ pub use environment::Environment;
 pub use http::{Answer, Http, ReadState};
 pub use objects::{Child, is_ready};
 pub use programs::Ran;
-pub use specs::{cassandra_spec, embedded_spec};
+pub use specs::{TOKEN, cassandra_spec, embedded_spec};
 pub use told::Told;
 pub use users::{CHANNEL, MESSAGE, Users};
 pub use wait::{Look, until, watched};

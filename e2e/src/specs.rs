@@ -6,8 +6,14 @@ use k8s_openapi::{
     api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_operator_api::{
-    CacheSpec, DatabaseSpec, EmbeddedSpec, Engine, RackSpec, ReadStateClusterSpec, Storage,
+    AccessSpec, CacheSpec, CallerSpec, DatabaseSpec, EmbeddedSpec, Engine, RackSpec,
+    ReadStateClusterSpec, Storage, TokenSecretRef, Verb,
 };
+
+/// The token that the tests send.
+pub const TOKEN: &str = "end-to-end-tests-may-call-this-api";
+/// The Secret that holds it, under the key `token`.
+pub(crate) const TOKEN_SECRET: &str = "e2e-caller";
 
 /// Three cache pods over one member of Cassandra: small, and flushed seldom enough that a test can tell what
 /// a flush does.
@@ -62,6 +68,20 @@ pub fn embedded_spec() -> ReadStateClusterSpec {
 fn cache() -> CacheSpec {
     CacheSpec {
         capacity_states: 100_000,
+        access: Some(AccessSpec {
+            callers: vec![CallerSpec {
+                name: "e2e".to_owned(),
+                verbs: vec![Verb::Read, Verb::Write, Verb::Delete],
+                token_secret_ref: Some(TokenSecretRef {
+                    name: TOKEN_SECRET.to_owned(),
+                    key: "token".to_owned(),
+                }),
+                service_accounts: None,
+                certificates: None,
+                max_concurrent: None,
+            }],
+            ..AccessSpec::default()
+        }),
         ..CacheSpec::default()
     }
 }

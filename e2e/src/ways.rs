@@ -11,7 +11,7 @@ use readstates_api::RingDocument;
 use readstates_client::{Client, Config, Routing};
 use readstates_ledger::Kind;
 
-use crate::{cluster::Cluster, forward::Forward};
+use crate::{cluster::Cluster, forward::Forward, specs::TOKEN};
 
 const PORT: u16 = 7400;
 /// Pods that are always there while a cluster is scaled, and one that often is.
@@ -57,6 +57,7 @@ impl Ways {
             .map(|(pod, forward)| (pod.clone(), format!("http://{}", forward.address)))
             .collect();
         let config = Config::new(urls.values().take(SEEDS))?
+            .token(TOKEN)?
             .deadline(DEADLINE)
             // A client that gave up early would have less to lose.
             .retry_budget(10_000, 10.0);
@@ -82,7 +83,7 @@ impl Ways {
     }
 
     async fn ring(&self) -> Result<RingDocument> {
-        let service = self.cluster.service();
+        let service = self.cluster.service()?;
         let ring = service.send("GET", "/v1/ring", None).await;
         ring.context("nobody gives the ring")
     }

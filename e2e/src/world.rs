@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::{
     cluster::Cluster,
-    environment::Environment,
+    environment::{Environment, Release},
     programs::{self, Ran},
     specs::cassandra_spec,
     wait::watched,
@@ -88,7 +88,7 @@ impl World {
     pub async fn install(&self, settings: &[&str]) -> Result<()> {
         // The chart promises to run where the strictest standard is enforced.
         self.ensure_namespace(SYSTEM, Some("restricted")).await?;
-        self.release(settings).await
+        self.release(&self.environment.release, settings).await
     }
 
     /// The same with pods beside the operator that need more than the strictest standard allows.
@@ -97,12 +97,23 @@ impl World {
     /// When the operator does not come up.
     pub async fn install_privileged(&self, settings: &[&str]) -> Result<()> {
         self.ensure_namespace(SYSTEM, Some("privileged")).await?;
-        self.release(settings).await
+        self.release(&self.environment.release, settings).await
     }
 
-    async fn release(&self, settings: &[&str]) -> Result<()> {
-        let chart = self.environment.chart.to_string_lossy().into_owned();
-        let values = self.environment.values.to_string_lossy().into_owned();
+    /// Installs the release before instead.
+    ///
+    /// # Errors
+    /// When there is none, or its operator does not come up.
+    pub async fn install_old(&self) -> Result<()> {
+        self.ensure_namespace(SYSTEM, Some("restricted")).await?;
+        let old = self.environment.old.as_ref();
+        let old = old.context("READSTATES_E2E_OLD_CHART is not set; hack/e2e --upgrade sets it")?;
+        self.release(old, &[]).await
+    }
+
+    async fn release(&self, release: &Release, settings: &[&str]) -> Result<()> {
+        let chart = release.chart.to_string_lossy().into_owned();
+        let values = release.values.to_string_lossy().into_owned();
         let release = [
             "upgrade",
             "--install",

@@ -112,9 +112,9 @@ async fn rolls_under_load(cluster: &Cluster) -> Result<()> {
         cluster.waits_on("DatabaseRolling", A_STEP).await?;
         has_nodes(cluster, 3).await
     };
-    let meanwhile = Told::during(&cluster.service(), Box::pin(roll)).await?;
+    let meanwhile = Told::during(&cluster.service()?, Box::pin(roll)).await?;
     cluster.flush(0).await?;
-    meanwhile.holds(&cluster.service()).await?;
+    meanwhile.holds(&cluster.service()?).await?;
     cluster.has_rows_of(&users).await
 }
 

@@ -58,7 +58,7 @@ async fn a_deleted_cluster_takes_everything_with_it_but_its_volumes() -> Result<
     cluster.apply(embedded_spec()).await?;
     cluster.available().await?;
     let user = Users::fresh().one();
-    let told = cluster.service().ack(user, CHANNEL, MESSAGE).await?;
+    let told = cluster.service()?.ack(user, CHANNEL, MESSAGE).await?;
     let made = children(&cluster).await?;
     for expected in [
         "statefulset/small",
@@ -84,7 +84,7 @@ async fn a_deleted_cluster_takes_everything_with_it_but_its_volumes() -> Result<
     // The same name finds the same volume, and on it what the pod wrote before it stopped.
     cluster.apply(embedded_spec()).await?;
     cluster.available().await?;
-    let read = cluster.service().read(user).await?;
+    let read = cluster.service()?.read(user).await?;
     ensure!(read == [told.clone()], "told {told:?}, now {read:?}");
     cluster.delete().await
 }
@@ -92,7 +92,7 @@ async fn a_deleted_cluster_takes_everything_with_it_but_its_volumes() -> Result<
 #[tokio::test]
 async fn a_cluster_made_again_finds_in_cassandra_what_was_flushed() -> Result<()> {
     let cluster = World::chat().await?;
-    let service = cluster.service();
+    let service = cluster.service()?;
     let mut told = Vec::new();
     for user in Users::fresh().take(60) {
         told.push((user, service.ack(user, CHANNEL, MESSAGE).await?));
@@ -110,7 +110,7 @@ async fn a_cluster_made_again_finds_in_cassandra_what_was_flushed() -> Result<()
     );
     let cluster = World::chat().await?;
     for (user, state) in &told {
-        let read = cluster.service().read(*user).await?;
+        let read = cluster.service()?.read(*user).await?;
         ensure!(
             read == [state.clone()],
             "user {user}: told {state:?}, now {read:?}"

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 #[tokio::test]
 async fn a_cache_pod_deleted_after_its_flush_loses_nothing() -> Result<()> {
     let cluster = World::chat().await?;
-    let service = cluster.service();
+    let service = cluster.service()?;
     let told = Told::by(&service, 60).await?;
     let flushed = cluster.flush(0).await?;
     ensure!(
@@ -20,13 +20,13 @@ async fn a_cache_pod_deleted_after_its_flush_loses_nothing() -> Result<()> {
     );
     cluster.replace_pod(0).await?;
     told.holds(&service).await?;
-    told.holds(&cluster.member(0)).await
+    told.holds(&cluster.member(0)?).await
 }
 
 #[tokio::test]
 async fn a_cache_pod_that_is_told_to_stop_writes_what_it_holds() -> Result<()> {
     let cluster = World::chat().await?;
-    let service = cluster.service();
+    let service = cluster.service()?;
     let told = Told::by(&service, 60).await?;
     let meanwhile = Told::during(&service, Box::pin(cluster.replace_pod(1))).await?;
     meanwhile.holds(&service).await?;
@@ -36,7 +36,7 @@ async fn a_cache_pod_that_is_told_to_stop_writes_what_it_holds() -> Result<()> {
 #[tokio::test]
 async fn scaling_down_and_up_loses_nothing() -> Result<()> {
     let cluster = World::chat().await?;
-    let service = cluster.service();
+    let service = cluster.service()?;
     let before = Told::by(&service, 60).await?;
     let meanwhile = Told::during(&service, async {
         cluster.scale(2).await?;
@@ -49,16 +49,16 @@ async fn scaling_down_and_up_loses_nothing() -> Result<()> {
     before.holds(&service).await?;
     meanwhile.holds(&service).await?;
     // The member that came last serves, too.
-    Told::by(&cluster.member(2), 20)
+    Told::by(&cluster.member(2)?, 20)
         .await?
-        .holds(&cluster.member(0))
+        .holds(&cluster.member(0)?)
         .await
 }
 
 #[tokio::test]
 async fn children_that_are_deleted_come_back() -> Result<()> {
     let cluster = World::chat().await?;
-    let told = Told::by(&cluster.service(), 30).await?;
+    let told = Told::by(&cluster.service()?, 30).await?;
     for name in ["chat", "chat-members", "chat-db"] {
         cluster
             .delete_and_see_again::<Service>(name, |_| true)
@@ -83,7 +83,7 @@ async fn children_that_are_deleted_come_back() -> Result<()> {
         .delete_and_see_again::<StatefulSet>("chat", ready)
         .await?;
     cluster.has_members(3).await?;
-    told.holds(&cluster.service()).await
+    told.holds(&cluster.service()?).await
 }
 
 /// Without the annotation it is refused to delete what protects or holds data.

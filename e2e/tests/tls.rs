@@ -67,7 +67,7 @@ async fn a_database_speaks_cql_over_tls_only_and_follows_its_certificate() -> Re
     });
     cluster.apply(spec).await?;
     cluster.available().await?;
-    let told = Told::by(&cluster.service(), 60).await?;
+    let told = Told::by(&cluster.service()?, 60).await?;
     cluster.flush(0).await?;
     ensure!(
         cluster.cassandra().await.is_err(),
@@ -75,7 +75,7 @@ async fn a_database_speaks_cql_over_tls_only_and_follows_its_certificate() -> Re
     );
     // Who starts with nothing in memory reads what the database has.
     cluster.replace_pod(0).await?;
-    told.holds(&cluster.service()).await?;
+    told.holds(&cluster.service()?).await?;
 
     let before = cluster.api::<Pod>().get(MEMBER).await?.uid();
     put().await?;
@@ -85,6 +85,6 @@ async fn a_database_speaks_cql_over_tls_only_and_follows_its_certificate() -> Re
         .await?;
     cluster.available().await?;
     cluster.replace_pod(0).await?;
-    told.holds(&cluster.service()).await?;
+    told.holds(&cluster.service()?).await?;
     cluster.delete().await
 }

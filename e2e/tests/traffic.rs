@@ -1,7 +1,7 @@
 //! Real traffic through the Service of a cluster on Cassandra, and what Cassandra then holds.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{CHANNEL, Cluster, MESSAGE, ReadState, Users, World};
+use e2e::{CHANNEL, Cluster, MESSAGE, ReadState, TOKEN, Users, World};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn state(states: &[ReadState]) -> Result<(Option<&str>, u32)> {
 #[tokio::test]
 async fn acknowledgements_mentions_and_reads_go_through_the_service() -> Result<()> {
     let cluster = World::chat().await?;
-    let service = cluster.service();
+    let service = cluster.service()?;
     let mut users = Users::fresh();
 
     ensure!(
@@ -58,9 +58,9 @@ async fn every_cache_pod_gives_the_same_answer() -> Result<()> {
     let cluster = World::chat().await?;
     let mut users = Users::fresh();
     for user in users.take(12) {
-        let written = cluster.member(0).ack(user, CHANNEL, MESSAGE).await?;
+        let written = cluster.member(0)?.ack(user, CHANNEL, MESSAGE).await?;
         for ordinal in 0..3 {
-            let read = cluster.member(ordinal).read(user).await?;
+            let read = cluster.member(ordinal)?.read(user).await?;
             ensure!(
                 read == [written.clone()],
                 "member {ordinal}, user {user}: {read:?}"
@@ -73,7 +73,7 @@ async fn every_cache_pod_gives_the_same_answer() -> Result<()> {
 #[tokio::test]
 async fn cassandra_holds_what_the_api_answered() -> Result<()> {
     let cluster = World::chat().await?;
-    let service = cluster.service();
+    let service = cluster.service()?;
     let mut users = Users::fresh();
     let mut everyone = users.take(30);
     // An id beyond what a signed bigint can say.
@@ -133,13 +133,13 @@ async fn flush_all(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The proxy of the API server, which the other tests use, goes to the pods behind a Service; this is the way
+/// The other tests go to the pods behind a Service by port-forwards; this is the way
 /// of a real client: the Service's name, its cluster address, and the node's rules for it.
 #[tokio::test]
 async fn a_pod_reaches_the_service_by_its_name() -> Result<()> {
     let cluster = World::chat().await?;
     let user = Users::fresh().one();
-    cluster.service().ack(user, CHANNEL, MESSAGE).await?;
+    cluster.service()?.ack(user, CHANNEL, MESSAGE).await?;
     let pod = cluster
         .names::<Pod>()
         .await?
@@ -149,7 +149,7 @@ async fn a_pod_reaches_the_service_by_its_name() -> Result<()> {
     // Its image has a shell, and the shell can speak TCP.
     let script = format!(
         "exec 3<>/dev/tcp/chat/7400 && printf 'GET /v1/users/{user}/read-states HTTP/1.1\\r\\n\
-         Host: chat\\r\\nConnection: close\\r\\n\\r\\n' >&3 && cat <&3"
+         Host: chat\\r\\nAuthorization: Bearer {TOKEN}\\r\\nConnection: close\\r\\n\\r\\n' >&3 && cat <&3"
     );
     let answer = cluster
         .kubectl(&["exec", &pod, "--", "bash", "-c", &script])

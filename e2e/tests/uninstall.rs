@@ -18,7 +18,7 @@ async fn uninstalling_leaves_service_running_and_nothing_that_hangs() -> Result<
     cluster.apply(embedded_spec()).await?;
     cluster.available().await?;
     let user = Users::fresh().one();
-    let told = cluster.service().ack(user, CHANNEL, MESSAGE).await?;
+    let told = cluster.service()?.ack(user, CHANNEL, MESSAGE).await?;
 
     // Nothing is to be written when cache and database go together: then nobody has to wait.
     let chat = World::chat().await?;
@@ -32,7 +32,7 @@ async fn uninstalling_leaves_service_running_and_nothing_that_hangs() -> Result<
         "the operator is still there"
     );
     ensure!(cluster.get().await.is_ok(), "crds.keep keeps the clusters");
-    let read = cluster.service().read(user).await?;
+    let read = cluster.service()?.read(user).await?;
     ensure!(
         read == [told],
         "the service goes on without its operator: {read:?}"

@@ -14,7 +14,7 @@ async fn a_machine_that_is_drained_gives_up_its_members_one_by_one() -> Result<(
     let cluster = World::chat().await?;
     let zones = cluster.zones_of_members().await?;
     ensure!(zones.len() == 2, "three members are in {zones:?}");
-    let told = Told::by(&cluster.service(), 60).await?;
+    let told = Told::by(&cluster.service()?, 60).await?;
     let node = cluster.node_without_database().await?;
     let drained = world.while_cordoned(&node, async {
         world.drain(&node).await?;
@@ -22,9 +22,9 @@ async fn a_machine_that_is_drained_gives_up_its_members_one_by_one() -> Result<(
         ensure!(!left.contains(&node), "members are still on {left:?}");
         cluster.has_members(3).await
     });
-    let meanwhile = Told::during(&cluster.service(), Box::pin(drained)).await?;
-    told.holds(&cluster.service()).await?;
-    meanwhile.holds(&cluster.service()).await
+    let meanwhile = Told::during(&cluster.service()?, Box::pin(drained)).await?;
+    told.holds(&cluster.service()?).await?;
+    meanwhile.holds(&cluster.service()?).await
 }
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn a_machine_that_dies_costs_nothing_that_was_written_and_returns() -> Res
     let cluster = World::chat().await?;
     let node = cluster.node_without_database().await?;
     only_the_last_member_on(&world, &cluster, &node).await?;
-    let told = Told::by(&cluster.service(), 60).await?;
+    let told = Told::by(&cluster.service()?, 60).await?;
     for member in 0..3 {
         cluster.flush(member).await?;
     }
@@ -43,8 +43,8 @@ async fn a_machine_that_dies_costs_nothing_that_was_written_and_returns() -> Res
     world.start_node(&node).await?;
     survived?;
     cluster.has_members(3).await?;
-    told.holds(&cluster.service()).await?;
-    told.holds(&cluster.member(2)).await
+    told.holds(&cluster.service()?).await?;
+    told.holds(&cluster.member(2)?).await
 }
 
 /// Of all that is watched here, the last member alone is on this machine: neither another member nor the operator.
@@ -69,12 +69,12 @@ async fn only_the_last_member_on(world: &World, cluster: &Cluster, node: &str) -
 async fn serves_without(cluster: &Cluster, told: &Told) -> Result<()> {
     let what = "the members that are left serve all";
     until(what, TAKEN_OVER, async || {
-        Ok(match told.holds(&cluster.member(0)).await {
+        Ok(match told.holds(&cluster.member(0)?).await {
             Ok(()) => Look::Done(()),
             Err(error) => Look::NotYet(format!("{error:#}")),
         })
     })
     .await?;
-    let new = Told::by(&cluster.member(1), 60).await?;
-    new.holds(&cluster.member(0)).await
+    let new = Told::by(&cluster.member(1)?, 60).await?;
+    new.holds(&cluster.member(0)?).await
 }

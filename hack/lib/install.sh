@@ -7,6 +7,8 @@ RELEASE_NAMESPACE=readstates-system
 SAMPLE=$ROOT/hack/samples/chat.yaml
 SAMPLE_NAME=chat
 SAMPLE_NAMESPACE=default
+# The Secret that holds the token of the sample's caller.
+SAMPLE_CALLER=chat-caller
 SAMPLE_TIMEOUT=420
 
 # install_operator PREFIX: where the nodes find the images, "readstates" unless they were pushed. Definitions that
@@ -40,7 +42,17 @@ e2e_environment() (
     "$@"
 )
 
-apply_sample() { kubectl apply --namespace "$SAMPLE_NAMESPACE" --filename "$SAMPLE"; }
+# An existing token is kept, because clients may be using it.
+apply_sample() {
+    if ! kubectl get secret "$SAMPLE_CALLER" --namespace "$SAMPLE_NAMESPACE" --output name; then
+        kubectl create secret generic "$SAMPLE_CALLER" --namespace "$SAMPLE_NAMESPACE" --from-file token=<(head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n')
+    fi
+    kubectl apply --namespace "$SAMPLE_NAMESPACE" --filename "$SAMPLE"
+}
+
+sample_token() {
+    kubectl get secret "$SAMPLE_CALLER" --namespace "$SAMPLE_NAMESPACE" --output 'jsonpath={.data.token}' | base64 --decode
+}
 
 # Shows the status and what is waited for whenever they change, until the sample is Available with nothing
 # left to roll: a run with new code waits for the new pods.
@@ -95,6 +107,7 @@ save_cluster_state() {
 
 uninstall() {
     kubectl delete --namespace "$SAMPLE_NAMESPACE" --filename "$SAMPLE" --ignore-not-found --timeout 3m
+    kubectl delete secret "$SAMPLE_CALLER" --namespace "$SAMPLE_NAMESPACE" --ignore-not-found
     kubectl delete pvc --namespace "$SAMPLE_NAMESPACE" --selector "readstates.dev/cluster=$SAMPLE_NAME" --ignore-not-found
     helm uninstall "$RELEASE" --namespace "$RELEASE_NAMESPACE" --ignore-not-found --wait --timeout 3m
     # The chart keeps the definitions, so that no uninstall deletes what users made. Ours were the only ones?

@@ -1,0 +1,65 @@
+//! From the release before to this one, under load: `hack/e2e --upgrade`.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::Result;
+use e2e::{Cluster, Look, Told, World, cassandra_spec, until};
+
+/// Every cache pod is drained and replaced.
+const UPGRADES: Duration = Duration::from_mins(12);
+
+/// The images of the cache pods.
+async fn images(cluster: &Cluster) -> Result<BTreeSet<String>> {
+    let pods = cluster.cache_pods().await?;
+    let containers = pods.into_iter().filter_map(|pod| pod.spec);
+    let containers = containers.flat_map(|spec| spec.containers);
+    Ok(containers.filter_map(|one| one.image).collect())
+}
+
+/// Waits until no cache pod is of the release before.
+async fn every_pod_is_replaced(cluster: &Cluster, old: &BTreeSet<String>) -> Result<()> {
+    until("every cache pod is of this release", UPGRADES, async || {
+        let now = images(cluster).await?;
+        Ok(if !now.is_empty() && now.is_disjoint(old) {
+            Look::Done(())
+        } else {
+            Look::NotYet(format!("{now:?}"))
+        })
+    })
+    .await?;
+    cluster.has_members(3).await
+}
+
+#[tokio::test]
+#[ignore = "wants the release before, and a cluster of its own"]
+async fn an_upgrade_from_the_release_before_serves_every_user_and_loses_nothing() -> Result<()> {
+    let world = World::reached().await?;
+    world.install_old().await?;
+    let place = world.namespace("upgrade").await?;
+    let cluster = world.cluster(&place, "chat");
+    let mut spec = cassandra_spec();
+    // The previous release has no `spec.cache.access`.
+    spec.cache.access = None;
+    cluster.apply(spec).await?;
+    cluster.available().await?;
+    cluster.has_members(3).await?;
+
+    let service = cluster.service()?;
+    let old = images(&cluster).await?;
+    let before = Told::by(&service, 200).await?;
+    let upgrade = Box::pin(async {
+        world.install(&[]).await?;
+        every_pod_is_replaced(&cluster, &old).await
+    });
+    let meanwhile = Told::during(&service, upgrade).await?;
+    before.holds(&service).await?;
+    meanwhile.holds(&service).await?;
+
+    // Pods that restart from the database alone have it all, too.
+    for ordinal in 0..3 {
+        cluster.flush(ordinal).await?;
+        cluster.replace_pod(ordinal).await?;
+    }
+    before.holds(&service).await?;
+    meanwhile.holds(&service).await
+}
