@@ -39,7 +39,7 @@ pub(crate) const PODS_CHANGE: Duration = Duration::from_mins(3);
 const WRITTEN: Duration = Duration::from_mins(1);
 
 /// The ports of a cache pod: that of callers, and that of the operator.
-const API: u16 = 7400;
+pub(crate) const API: u16 = 7400;
 const ADMIN: u16 = 7401;
 
 /// A `ReadStateCluster` by name; whether it exists is another question.

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use http::{Method, StatusCode};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use readstates_identity::{ClusterName, Identity, Pems, Role};
-use reqwest::{Client, ClientBuilder};
+use reqwest::{Client, ClientBuilder, Response};
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::aws_lc_rs::default_provider,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A handshake through a port-forward on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// A pod that was just replaced accepts no connections for a while.
 const COMES_BACK: Duration = Duration::from_mins(2);
 
@@ -43,6 +43,15 @@ pub enum Reached {
     Answered(StatusCode),
     /// There was no connection to send it over, or it was cut.
     Refused(String),
+}
+
+impl From<reqwest::Result<Response>> for Reached {
+    fn from(sent: reqwest::Result<Response>) -> Self {
+        match sent {
+            Ok(response) => Self::Answered(response.status()),
+            Err(error) => Self::Refused(format!("{:#}", anyhow::Error::from(error))),
+        }
+    }
 }
 
 impl Reached {
@@ -116,10 +125,7 @@ impl Door {
     /// When the caller's certificate cannot be used.
     pub async fn ask(&self, proof: &Proof, method: Method, path: &str) -> Result<Reached> {
         let sent = self.request(proof, method, path)?.send().await;
-        Ok(match sent {
-            Ok(response) => Reached::Answered(response.status()),
-            Err(error) => Reached::Refused(format!("{:#}", anyhow::Error::from(error))),
-        })
+        Ok(Reached::from(sent))
     }
 
     /// Asks until there is an answer, as one would of a pod that may just have been replaced.

@@ -9,6 +9,7 @@
 //!        └─ cluster(&place, "chat") ── Cluster ─┬─ service()   ── Http   the Service, by any pod
 //!                                               ├─ member(i)   ── Http   one cache pod
 //!                                               ├─ door(pod, port) ─ Door one port of one pod, with or without a certificate
+//!                                               ├─ caller(pod, …) ─ Caller of an API that speaks TLS
 //!                                               ├─ ways()      ── Ways   clients that know the ring
 //!                                               └─ cassandra() ── the rows
 //! Chaos: a load whose books can tell what was lost, while all of that changes
@@ -17,6 +18,8 @@
 //! Each test is a process of its own and makes sure of what it needs, so that any of them can be run
 //! alone and again. Users are new in every test; clusters and namespaces are shared and kept.
 
+mod authority;
+mod caller;
 mod cassandra;
 mod chaos;
 mod cluster;
@@ -36,6 +39,8 @@ mod wait;
 mod ways;
 mod world;
 
+pub use authority::{Authority, Issued};
+pub use caller::Caller;
 pub use cassandra::{Cassandra, Row};
 pub use chaos::{Chaos, Step, plan};
 pub use cluster::Cluster;

@@ -3,48 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::{Told, World, cassandra_spec, is_ready};
+use e2e::{Authority, Told, World, cassandra_spec, is_ready};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use readstates_operator_api::TlsSpec;
-use serde_json::json;
 
 const MEMBER: &str = "chat-db-a-0";
 const SECRET: &str = "certificates";
 /// The kubelet brings the files, the old process ends, the new one starts.
 const CHANGES: Duration = Duration::from_mins(6);
-
-/// A CA that signs certificates for one host.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-    host: String,
-}
-
-impl Authority {
-    fn of(host: String) -> Result<Self> {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate()?;
-        let pem = params.self_signed(&key)?.pem();
-        let issuer = Issuer::new(params, key);
-        Ok(Self { issuer, pem, host })
-    }
-
-    /// A new certificate with a new key, as a Secret.
-    fn secret(&self) -> Result<String> {
-        let key = KeyPair::generate()?;
-        let params = CertificateParams::new(vec![self.host.clone()])?;
-        let certificate = params.signed_by(&key, &self.issuer)?.pem();
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
-            "metadata": { "name": SECRET },
-            "stringData": { "tls.crt": certificate, "tls.key": key.serialize_pem(), "ca.crt": self.pem },
-        });
-        Ok(secret.to_string())
-    }
-}
 
 #[tokio::test]
 #[ignore = "a database that starts twice: four minutes"]
@@ -52,10 +19,11 @@ async fn a_database_speaks_cql_over_tls_only_and_follows_its_certificate() -> Re
     let world = World::installed().await?;
     let place = world.namespace("tls").await?;
     let cluster = world.cluster(&place, "chat");
-    let authority = Authority::of(format!("chat-db.{}.svc", place.name))?;
+    let authority = Authority::new()?;
+    let host = format!("chat-db.{}.svc", place.name);
     let put = async || {
         let arguments = ["apply", "-n", &place.name, "-f", "-"];
-        let secret = authority.secret()?;
+        let secret = authority.secret(SECRET, std::slice::from_ref(&host))?;
         world.kubectl_with(&arguments, &secret).await?.success()
     };
     put().await?;
