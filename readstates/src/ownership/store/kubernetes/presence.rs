@@ -18,7 +18,7 @@ use kube::{
 use parking_lot::Mutex;
 use readstates_ring::Incarnation;
 
-use super::{FIELD_MANAGER, Trouble, answer};
+use super::{ANSWER_TIMEOUT, AnswerLimit, FIELD_MANAGER, Trouble};
 use crate::ownership::store::{Presence, in_order};
 
 /// Name of the ring whose members a Lease is of.
@@ -34,6 +34,7 @@ const ATTEMPTS: usize = 3;
 pub(super) struct Leases {
     api: Api<Lease>,
     ring: String,
+    limit: AnswerLimit,
     /// The resourceVersion of the last write of each presence that is written here.
     written: Mutex<HashMap<Incarnation, String>>,
 }
@@ -43,8 +44,13 @@ impl Leases {
         Self {
             api,
             ring: ring.to_owned(),
+            limit: AnswerLimit(ANSWER_TIMEOUT),
             written: Mutex::default(),
         }
+    }
+
+    pub(super) fn answered_within(self, limit: AnswerLimit) -> Self {
+        Self { limit, ..self }
     }
 
     pub(super) async fn renew(
@@ -65,8 +71,12 @@ impl Leases {
             attempts += 1;
             lease.metadata.resource_version.clone_from(&version);
             let written = match version {
-                Some(_) => answer(self.api.replace(&name, &params, &lease)).await,
-                None => answer(self.api.create(&params, &lease)).await,
+                Some(_) => {
+                    self.limit
+                        .answer(self.api.replace(&name, &params, &lease))
+                        .await
+                }
+                None => self.limit.answer(self.api.create(&params, &lease)).await,
             };
             match written {
                 Ok(written) => break written,
@@ -74,7 +84,7 @@ impl Leases {
                 Err(Trouble::Refused(kube::Error::Api(status)))
                     if attempts < ATTEMPTS && matches!(status.code, 404 | 409) =>
                 {
-                    let there = answer(self.api.get_opt(&name)).await?;
+                    let there = self.limit.answer(self.api.get_opt(&name)).await?;
                     version = there.and_then(|lease| lease.resource_version());
                 }
                 Err(trouble) => return Err(trouble),
@@ -121,7 +131,7 @@ impl Leases {
     /// remembers.
     async fn list(&self, selector: String) -> Result<Vec<Lease>, Trouble> {
         let params = ListParams::default().labels(&selector);
-        Ok(answer(self.api.list(&params)).await?.items)
+        Ok(self.limit.answer(self.api.list(&params)).await?.items)
     }
 
     pub(super) async fn presences(&self) -> Result<Vec<Presence>, Trouble> {
@@ -136,7 +146,11 @@ impl Leases {
         let selector = format!("{RING}={},{INCARNATION}={incarnation}", self.ring);
         for lease in self.list(selector).await? {
             let params = DeleteParams::default();
-            match answer(self.api.delete(&lease.name_any(), &params)).await {
+            match self
+                .limit
+                .answer(self.api.delete(&lease.name_any(), &params))
+                .await
+            {
                 Ok(_) => {}
                 Err(Trouble::Refused(kube::Error::Api(status))) if status.is_not_found() => {}
                 Err(trouble) => return Err(trouble),
