@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$CACHE/target}
-# The profile of the programs of test clusters: Cargo.toml says what it is for.
+# The profile of programs for clusters and disk machines: Cargo.toml says what it is for.
 CHECKED_PROFILE=checked
 
 # Cargo knows our crates by their place in the workspace and goes by the age of files: of two checkouts

@@ -31,10 +31,15 @@ programs_run_in_base_image() {
 # For images; where they would not run in them, they are compiled in an image.
 compile_image_programs() { ! programs_run_in_base_image || compile_programs; }
 
+# With WORKSPACE_COMPILED=yes (hack/test) they are there, for the tests.
 compile_programs() {
     claim_target_folder
-    cargo build --manifest-path "$ROOT/Cargo.toml" --profile "$CHECKED_PROFILE" --locked --bins
-    install -D --strip --target-directory "$(programs_folder)" "${PROGRAMS[@]/#/$CARGO_TARGET_DIR/$CHECKED_PROFILE/}"
+    local from=$CARGO_TARGET_DIR/debug
+    if [ "${WORKSPACE_COMPILED:-no}" = no ]; then
+        cargo build --manifest-path "$ROOT/Cargo.toml" --profile "$CHECKED_PROFILE" --locked --bins
+        from=$CARGO_TARGET_DIR/$CHECKED_PROFILE
+    fi
+    install -D --strip --target-directory "$(programs_folder)" "${PROGRAMS[@]/#/$from/}"
 }
 
 build_images() {
