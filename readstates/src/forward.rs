@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use readstates_api::{Problem, ProblemType, headers};
 
 use crate::{
-    http::Body,
+    http::{Body, UNKNOWN},
     limit::Permit,
     members_tls::{self, ClientError, MembersTls},
     ownership::{Ownership, Peer},
@@ -26,12 +26,17 @@ pub(crate) const PART_TIMEOUT: Duration = Duration::from_secs(60);
 const IDLE_PER_PEER: usize = 64;
 
 /// Headers of a request that mean something to the owner.
-const REQUEST_HEADERS: [HeaderName; 3] =
-    [header::CONTENT_TYPE, header::IF_NONE_MATCH, header::ACCEPT];
+const REQUEST_HEADERS: [HeaderName; 4] = [
+    header::CONTENT_TYPE,
+    header::IF_NONE_MATCH,
+    header::IF_MATCH,
+    header::ACCEPT,
+];
 /// Headers of the owner's answer that mean something to the client.
-const RESPONSE_HEADERS: [HeaderName; 4] = [
+const RESPONSE_HEADERS: [HeaderName; 5] = [
     header::CONTENT_TYPE,
     header::ETAG,
+    header::LINK,
     header::RETRY_AFTER,
     header::ALLOW,
 ];
@@ -90,8 +95,9 @@ impl Forwarder {
     ) -> Result<(Response<Body>, u64), Problem> {
         let mut kept = HeaderMap::new();
         for name in REQUEST_HEADERS {
-            if let Some(value) = request.headers.get(&name) {
-                kept.insert(name, value.clone());
+            // A list may come in several lines.
+            for value in request.headers.get_all(&name) {
+                kept.append(&name, value.clone());
             }
         }
         let request = Passed {
@@ -195,7 +201,7 @@ fn silent(member: &Peer, safe: bool, error: &reqwest::Error) -> Problem {
         let detail = format!("{name} owns this user and cannot be reached now");
         Problem::new(ProblemType::OwnerUnreachable, detail)
     } else {
-        let detail = format!("{name} owns this user and did not answer; sending again is safe");
+        let detail = format!("{name} owns this user and did not answer; {UNKNOWN}");
         Problem::new(ProblemType::OutcomeUnknown, detail)
     }
 }

@@ -23,7 +23,7 @@ use readstates_ring::Slot;
 use super::{
     App, body, deadline,
     fan_out::{self, Part, Passes, Split},
-    owner,
+    owner, precondition,
     problem::{Refusal, problem_type},
     reply::{self, Answer},
     route::Class,
@@ -56,6 +56,8 @@ use crate::{
 )]
 pub(super) async fn batch(app: &App, parts: &Parts, content: Incoming) -> Answer {
     body::require(&parts.headers, MEDIA_TYPE)?;
+    let of_one = "If-Match is the version of one user, and a batch is of many; leave it out";
+    precondition::none(&parts.headers, of_one)?;
     app.gates.look(Class::Batches)?;
     let mut body = body::read(&app.gates, content).await?;
     let _permit = app.gates.enter(Class::Batches)?;

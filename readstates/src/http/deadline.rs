@@ -10,7 +10,10 @@ use readstates_api::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use super::{problem::Refusal, reply::Answer};
+use super::{
+    problem::{Refusal, UNKNOWN},
+    reply::Answer,
+};
 
 const TIMEOUT: HeaderName = HeaderName::from_static(headers::TIMEOUT);
 
@@ -63,7 +66,7 @@ impl Deadline {
             Problem::new(ProblemType::Overloaded, detail).into()
         } else {
             let detail = format!(
-                "it was not done within the {waits:?} that its sender waits, and may still be; sending again is safe"
+                "it was not done within the {waits:?} that its sender waits, and may still be; {UNKNOWN}"
             );
             Problem::new(ProblemType::OutcomeUnknown, detail).into()
         }

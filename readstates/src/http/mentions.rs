@@ -15,15 +15,20 @@ use readstates_api::{
 use readstates_ring::Slot;
 
 use super::{
-    App, body, deadline,
+    App,
+    body::{self, Arrived},
+    deadline,
     fan_out::{self, Part, Passes, Split},
-    owner,
+    owner::{self, Target},
+    precondition,
     problem::{Refusal, problem_type},
+    read_states::Asked,
     reply::{self, Answer},
-    route::Class,
+    route::{Class, Operation},
+    selection::Selection,
 };
 use crate::{
-    block::{Operation, Outcome},
+    block::{Operation as Change, Outcome, Precondition},
     cache::Touch,
     engine::NotDone,
     forward::PART_TIMEOUT,
@@ -33,17 +38,23 @@ use crate::{
 /// the room of a list that has grown), its operation and what became of it.
 const WORK_BYTES: usize = 2 * size_of::<Id>()
     + 3 * size_of::<(u64, Id)>()
-    + size_of::<(u64, Operation)>()
+    + size_of::<(u64, Change)>()
     + size_of::<Result<Outcome, NotDone>>()
     + size_of::<FailedUser>();
 
 /// A message mentions users
 ///
-/// Each user is mentioned once, however often it is listed or the message is sent again.
+/// Each user is mentioned once, however often it is listed or the message is sent again. After the deletion of the
+/// read state it is counted anew: one user may be mentioned at a version, with `If-Match`.
 #[utoipa::path(
     post, path = "/v1/mentions", tag = "mentions", request_body = MentionsRequest,
+    params(
+        ("if-match" = Option<String>, Header,
+         description = "With one user: the ETag of that user; mention it at this version alone"),
+    ),
     responses(
         (status = 200, body = MentionsAnswer, description = "How many were applied; who failed"),
+        super::openapi::VersionMoved,
         super::openapi::Refused,
     )
 )]
@@ -55,6 +66,9 @@ pub(super) async fn mention(app: &App, parts: &Parts, content: Incoming) -> Answ
         .gates
         .enter_from(&app.ownership.routes(), &parts.headers)?;
     let mention = checked(body::json(&parts.headers, &body.bytes)?)?;
+    if let Some(precondition) = precondition::if_match(&parts.headers, Some(mention.channel))? {
+        return alone(app, parts, &mention, precondition, &body).await;
+    }
     body.count_work(&app.gates, mention.users.len() * WORK_BYTES)?;
     body.done_with_bytes();
     let mut answer = MentionsAnswer::default();
@@ -69,6 +83,33 @@ pub(super) async fn mention(app: &App, parts: &Parts, content: Incoming) -> Answ
     let users = left.iter().map(|(_, user)| user);
     fail(&mut answer, users, ProblemType::SlotMoving);
     reply::value(&answer)
+}
+
+/// A mention of one user at a version of that user: all of it or nothing, and a refusal is one of the whole request.
+async fn alone(
+    app: &App,
+    parts: &Parts,
+    mention: &Mention,
+    precondition: Precondition,
+    body: &Arrived,
+) -> Answer {
+    let &[user] = &mention.users[..] else {
+        let detail = "If-Match is the version of one user; mention one, or leave it out";
+        return Err(Problem::new(ProblemType::BadValue, detail)
+            .at("/user_ids")
+            .into());
+    };
+    let asked = Asked {
+        target: Target {
+            user,
+            channel: Some(mention.channel),
+            selection: Selection::All,
+        },
+        parts,
+        body: &body.bytes,
+        precondition: Some(precondition),
+    };
+    owner::answer(app, Operation::Mention, &asked, Some(body)).await
 }
 
 /// Does what can be done now; returns those users who are on the move.
@@ -106,14 +147,25 @@ async fn round(
 }
 
 /// A mention that is in range, its users sorted and each there once.
-struct Mention {
+pub(super) struct Mention {
     channel: Id,
     message: Id,
     count: u32,
     users: Vec<Id>,
 }
 
-fn checked(request: MentionsRequest) -> Result<Mention, Refusal> {
+impl Mention {
+    /// What is done for each of them.
+    pub(super) fn operation(&self) -> Change {
+        Change::Mention {
+            channel: self.channel.get(),
+            message: self.message.get(),
+            count: self.count,
+        }
+    }
+}
+
+pub(super) fn checked(request: MentionsRequest) -> Result<Mention, Refusal> {
     let MentionsRequest {
         channel_id,
         message_id,
@@ -160,11 +212,7 @@ async fn apply(
     users: Vec<(u64, Id)>,
     passes: Passes<'_>,
 ) -> (MentionsAnswer, Vec<(u64, Id)>) {
-    let operation = Operation::Mention {
-        channel: mention.channel.get(),
-        message: mention.message.get(),
-        count: mention.count,
-    };
+    let operation = mention.operation();
     let operations: Vec<_> = users.iter().map(|&(user, _)| (user, operation)).collect();
     let outcomes = app.engine.change_many(&operations, Touch::Mention).await;
     let lost = passes.lost();

@@ -11,7 +11,7 @@ use utoipa::{
     },
 };
 
-use super::{admin, batch, mentions, probes, read_states};
+use super::{admin, batch, changes, mentions, probes, read_states};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -25,11 +25,11 @@ use super::{admin, batch, mentions, probes, read_states};
     paths(
         read_states::list,
         read_states::get,
-        read_states::ack,
-        read_states::ack_pins,
-        read_states::ack_bulk,
-        read_states::delete,
-        read_states::delete_user,
+        changes::ack,
+        changes::ack_pins,
+        changes::ack_bulk,
+        changes::delete,
+        changes::delete_user,
         read_states::summary,
         mentions::mention,
         batch::batch,
@@ -160,6 +160,19 @@ impl IntoResponses for Refused {
             ("403".into(), forbidden.build().into()),
             ("default".into(), refusal("A refusal").build().into()),
         ])
+    }
+}
+
+/// What a change with `If-Match` may answer instead.
+pub(super) struct VersionMoved;
+
+impl IntoResponses for VersionMoved {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let moved = refusal(
+            "The user's version is none of those in If-Match, and nothing was done; the problem's version is the one it has",
+        )
+        .header("etag", Header::default());
+        BTreeMap::from([("412".into(), moved.build().into())])
     }
 }
 

@@ -10,11 +10,12 @@ use readstates_ring::Slot;
 use super::{
     App, FORWARDED,
     body::{self, Arrived},
-    deadline,
-    problem::Refusal,
+    changes, deadline, precondition,
+    problem::{Refusal, UNKNOWN},
     read_states,
     reply::{Answer, Body},
-    route::{Operation, Resource},
+    route::{Class, Operation, Resource},
+    selection::Selection,
 };
 use crate::{
     forward::{self, Passed},
@@ -36,8 +37,11 @@ pub(super) async fn serve(
 ) -> Answer {
     // All of it before anything is looked up: the owner is passed what was understood, not what was written.
     let target = Target::of(operation, resource, parts)?;
-    let user = target.user;
-    let slot = Slot::of_user(user.get());
+    let slot = Slot::of_user(target.user.get());
+    let precondition = match operation.class() {
+        Class::Changes => precondition::if_match(&parts.headers, target.channel)?,
+        _ => None,
+    };
     if is_direct(&parts.headers) {
         let routes = app.ownership.routes();
         if let Some(owner) = app.ownership.other(&routes, slot) {
@@ -49,23 +53,40 @@ pub(super) async fn serve(
         "POST" => Some(body::read(&app.gates, body).await?),
         _ => None,
     };
-    let _permit = app.gates.enter(operation.class())?;
-    let _from = app
+    let permit = app.gates.enter(operation.class())?;
+    let from = app
         .gates
         .enter_from(&app.ownership.routes(), &parts.headers)?;
     let asked = read_states::Asked {
         target,
         parts,
         body: body.as_ref().map_or(&[], |body| &body.bytes),
+        precondition,
     };
+    let answer = answer(app, operation, &asked, body.as_ref()).await;
+    if operation != Operation::DeleteUser {
+        return answer;
+    }
+    drop((permit, from));
+    Box::pin(changes::written(app, &asked, answer)).await
+}
+
+/// The answer of this member or of another one.
+pub(super) async fn answer(
+    app: &App,
+    operation: Operation,
+    asked: &read_states::Asked<'_>,
+    body: Option<&Arrived>,
+) -> Answer {
+    let slot = Slot::of_user(asked.target.user.get());
     if let Some(pass) = app.ownership.enter(slot) {
-        let answer = read_states::serve(app, operation, &asked).await;
+        let answer = read_states::serve(app, operation, asked).await;
         if !is_moving(&answer) {
             return acknowledged(&pass, operation, answer);
         }
     }
     // Who has to wait or to ask others may do so in a box.
-    Box::pin(look_for_owner(app, operation, slot, &asked, body.as_ref())).await
+    Box::pin(look_for_owner(app, operation, slot, asked, body)).await
 }
 
 /// What a request about one user names, understood.
@@ -74,8 +95,8 @@ pub(super) struct Target {
     pub(super) user: Id,
     /// Where the operation has one.
     pub(super) channel: Option<Id>,
-    /// Where the operation has one.
-    pub(super) since: Option<u64>,
+    /// Which of all read states.
+    pub(super) selection: Selection,
 }
 
 impl Target {
@@ -83,24 +104,21 @@ impl Target {
         let (user, channel) = resource.ids();
         let user = body::id("the user", user.unwrap_or_default())?;
         let channel = channel.map(|channel| body::id("the channel", channel));
-        let since = match operation {
-            Operation::List => body::number_in_query(parts.uri.query(), "since")?,
-            _ => None,
+        let selection = match operation {
+            Operation::List => Selection::of(parts.uri.query())?,
+            _ => Selection::All,
         };
         Ok(Self {
             user,
             channel: channel.transpose()?,
-            since,
+            selection,
         })
     }
 
     /// How another member is asked for the same.
     fn path_and_query(&self, operation: Operation) -> String {
         let path = operation.path(self.user, self.channel);
-        match self.since {
-            Some(since) => format!("{path}?since={since}"),
-            None => path,
-        }
+        format!("{path}{}", self.selection)
     }
 }
 
@@ -112,14 +130,18 @@ fn is_moving(answer: &Answer) -> bool {
 
 /// The answer, if it may be given.
 fn acknowledged(pass: &Pass<'_>, operation: Operation, answer: Answer) -> Answer {
-    if answer.is_err() || pass.may_acknowledge() {
+    let says_something = match &answer {
+        Ok(_) => true,
+        Err(refusal) => refusal.problem_type().is_about_the_user(),
+    };
+    if !says_something || pass.may_acknowledge() {
         return answer;
     }
-    let problem = if operation.method() == "GET" {
+    let problem = if answer.is_err() || operation.method() == "GET" {
         let detail = "this member may not answer for the user any more; try again later";
         Problem::new(ProblemType::NoOwner, detail)
     } else {
-        let detail = "this member lost the user while it worked; send it again";
+        let detail = format!("this member lost the user while it worked; {UNKNOWN}");
         Problem::new(ProblemType::OutcomeUnknown, detail)
     };
     Err(problem.into())

@@ -97,7 +97,7 @@ fn page(app: &App) -> String {
         openapi::Refused,
     ))]
 pub(super) async fn ring(app: &App, parts: &Parts) -> Answer {
-    let after = body::number_in_query(parts.uri.query(), "after")?;
+    let [after] = body::numbers_in_query(parts.uri.query(), ["after"])?;
     let older = |number: u64| after.is_some_and(|after| number <= after);
     if older(app.ownership.routes().number()) {
         let _permit = app.gates.enter(Class::RingWaiters)?;

@@ -24,8 +24,9 @@ use crate::{
 };
 
 /// The statuses that the service answers with; the last stands for any other.
-const STATUSES: [(u16, &str); 19] = [
+const STATUSES: [(u16, &str); 21] = [
     (200, "200"),
+    (202, "202"),
     (204, "204"),
     (304, "304"),
     (400, "400"),
@@ -34,6 +35,7 @@ const STATUSES: [(u16, &str); 19] = [
     (404, "404"),
     (405, "405"),
     (409, "409"),
+    (412, "412"),
     (413, "413"),
     (415, "415"),
     (421, "421"),
