@@ -5,10 +5,11 @@
 
 use crate::{
     background,
-    config::{RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig},
+    config::{RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig, UserArgs},
     rebalance, schema,
     server::{Listeners, Server, open_ring, open_store},
     signals::Signals,
+    user,
 };
 
 /// Serves until it is told to stop (SIGTERM, SIGINT).
@@ -66,4 +67,13 @@ pub async fn make_schema(args: SchemaArgs) -> anyhow::Result<()> {
 #[tokio::main]
 pub async fn balance(args: RebalanceArgs) -> anyhow::Result<()> {
     Ok(rebalance::run(args).await?)
+}
+
+/// Shows or deletes what a running service has of a user.
+///
+/// # Errors
+/// When that is not done.
+#[tokio::main(flavor = "current_thread")]
+pub async fn user(args: UserArgs) -> anyhow::Result<()> {
+    Ok(user::run(args).await?)
 }

@@ -38,4 +38,5 @@ pub mod schema;
 pub mod server;
 pub mod signals;
 pub mod store;
+pub mod user;
 mod workers;

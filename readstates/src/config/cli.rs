@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use readstates_bench::BenchArgs;
 use readstates_identity::ClusterName;
 
-use super::{CallerArgs, Limits, ListenArgs, RingArgs, RingPlace, StoreConfig};
+use super::{CallerArgs, Limits, ListenArgs, RingArgs, RingPlace, StoreConfig, UserArgs};
 use crate::store::Replication;
 
 /// The database driver speaks of each attempt to connect; the store says so once, and why.
@@ -41,6 +41,8 @@ pub enum Command {
     Schema(Box<SchemaArgs>),
     /// Have the members of a ring in a folder hand slots on until all own as many.
     Rebalance(RebalanceArgs),
+    /// Show or delete what a running service has of a user.
+    User(UserArgs),
     /// Put load on members, and measure or check what comes of it.
     Bench(Box<BenchArgs>),
     /// Make a token for a caller of the API, and print it with the hash that the access file wants.

@@ -7,6 +7,7 @@ mod limits;
 mod listen;
 mod ring;
 mod serve;
+mod user;
 
 pub use access::CallerArgs;
 pub use cli::{CertificatesArgs, Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs, TokenArgs};
@@ -14,3 +15,4 @@ pub use limits::Limits;
 pub use listen::{ListenArgs, ListenConfig};
 pub use ring::{RingArgs, RingConfig, RingPlace};
 pub use serve::{ConfigError, ServeConfig, StoreConfig};
+pub use user::{ServiceArgs, UserArgs, UserCommand, UserDeleteArgs, UserShowArgs};
