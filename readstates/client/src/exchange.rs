@@ -17,7 +17,6 @@ use tokio::{
 use crate::{
     config::{Config, ConfigError},
     error::Outcome,
-    tls,
     token::Token,
 };
 
@@ -133,20 +132,16 @@ pub(crate) struct Exchanges {
 
 impl Exchanges {
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
-        let tls = match &config.tls {
-            Some(tls) => Some(tls.client_config()?),
-            // Nobody is believed, and the CAs of a system that may have none are not looked for.
-            None if config.is_plain() => Some(tls::nobody()?),
-            None => None,
-        };
         let builder = reqwest::Client::builder()
             .connect_timeout(config.connect_timeout)
             .pool_max_idle_per_host(config.max_in_flight_per_member)
             .pool_idle_timeout(crate::config::POOL_IDLE)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy();
-        let builder = match tls {
-            Some(tls) => builder.tls_backend_preconfigured(tls),
+        let builder = match &config.tls {
+            Some(tls) => builder.tls_backend_preconfigured(tls.client_config()?),
+            // Nobody is believed, and the CAs of a system that may have none are not looked for.
+            None if config.is_plain() => builder.tls_certs_only([]),
             None => builder,
         };
         let http = builder.build()?;
