@@ -25,13 +25,6 @@ pub(crate) const PART_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections kept open to one member.
 const IDLE_PER_PEER: usize = 64;
 
-/// Headers of a request that mean something to the owner.
-const REQUEST_HEADERS: [HeaderName; 4] = [
-    header::CONTENT_TYPE,
-    header::IF_NONE_MATCH,
-    header::IF_MATCH,
-    header::ACCEPT,
-];
 /// Headers of the owner's answer that mean something to the client.
 const RESPONSE_HEADERS: [HeaderName; 5] = [
     header::CONTENT_TYPE,
@@ -58,6 +51,7 @@ pub(crate) struct Passed<'a> {
     pub(crate) at: &'a str,
     pub(crate) method: &'a Method,
     pub(crate) path_and_query: &'a str,
+    /// All that are passed on, but for those that are about the way itself.
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: Bytes,
     /// How long the answer is waited for, which the owner is told.
@@ -93,17 +87,6 @@ impl Forwarder {
         member: &Peer,
         request: Passed<'_>,
     ) -> Result<(Response<Body>, u64), Problem> {
-        let mut kept = HeaderMap::new();
-        for name in REQUEST_HEADERS {
-            // A list may come in several lines.
-            for value in request.headers.get_all(&name) {
-                kept.append(&name, value.clone());
-            }
-        }
-        let request = Passed {
-            headers: &kept,
-            ..request
-        };
         let answer = self.send(member, request).await?;
         let status = answer.status();
         let ring = answer.headers().get(headers::RING);
@@ -126,7 +109,7 @@ impl Forwarder {
         ownership: &Ownership,
         member: &Peer,
         path: &str,
-        content_type: HeaderValue,
+        headers: &HeaderMap,
         body: Bytes,
         timeout: Duration,
     ) -> Result<(StatusCode, Bytes), Problem> {
@@ -134,7 +117,7 @@ impl Forwarder {
             at: &address(ownership, member).await?,
             method: &Method::POST,
             path_and_query: path,
-            headers: &HeaderMap::from_iter([(header::CONTENT_TYPE, content_type)]),
+            headers,
             body,
             timeout,
         };
@@ -143,7 +126,7 @@ impl Forwarder {
         let body = answer
             .bytes()
             .await
-            .map_err(|error| silent(member, false, &error))?;
+            .map_err(|error| silent(member, false, headers, &error))?;
         Ok((status, body))
     }
 
@@ -168,7 +151,7 @@ impl Forwarder {
             .body(request.body)
             .send()
             .await
-            .map_err(|error| silent(member, safe, &error))
+            .map_err(|error| silent(member, safe, request.headers, &error))
     }
 }
 
@@ -190,9 +173,12 @@ fn millis(timeout: Duration) -> HeaderValue {
 }
 
 /// The problem of a member that did not answer.
-fn silent(member: &Peer, safe: bool, error: &reqwest::Error) -> Problem {
+fn silent(member: &Peer, safe: bool, sent: &HeaderMap, error: &reqwest::Error) -> Problem {
+    let request_id = sent.get(headers::REQUEST_ID);
+    let request_id = request_id.and_then(|id| id.to_str().ok());
     tracing::debug!(
         owner = member.name,
+        request_id,
         "no answer: {}",
         crate::store::chain(error)
     );

@@ -6,7 +6,9 @@ use clap::{Args, Parser, Subcommand};
 use readstates_bench::BenchArgs;
 use readstates_identity::ClusterName;
 
-use super::{CallerArgs, Limits, ListenArgs, RingArgs, RingPlace, StoreConfig, UserArgs};
+use super::{
+    CallerArgs, Limits, ListenArgs, ObserveArgs, RingArgs, RingPlace, StoreConfig, UserArgs,
+};
 use crate::store::Replication;
 
 /// The database driver speaks of each attempt to connect; the store says so once, and why.
@@ -132,6 +134,10 @@ pub struct ServeArgs {
     /// What is refused, and who is not waited for.
     #[command(flatten)]
     pub limits: Limits,
+
+    /// What is said about requests.
+    #[command(flatten)]
+    pub observe: ObserveArgs,
 }
 
 /// Flags of `readstates token`.

@@ -227,7 +227,7 @@ pub(super) async fn written(app: &App, asked: &Asked<'_>, answer: Answer) -> Ans
         return Ok(response);
     };
     // Half of it: the answer has to arrive, too.
-    let within = deadline::left(asked.parts, 2 * WRITTEN_WITHIN) / 2;
+    let within = deadline::left(asked.head, 2 * WRITTEN_WITHIN) / 2;
     // Those who come when too many wait are told to ask again.
     if let Some(_place) = Permit::take(&app.gates.deletions, 1)
         && app.engine.is_written(change, Instant::now() + within).await

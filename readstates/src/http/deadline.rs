@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, Method, request::Parts};
+use http::{HeaderMap, HeaderName, Method};
 use readstates_api::{
     Problem, ProblemType,
     headers::{self, MAX_TIMEOUT},
@@ -11,6 +11,7 @@ use readstates_api::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
+    head::Head,
     problem::{Refusal, UNKNOWN},
     reply::Answer,
 };
@@ -74,9 +75,9 @@ impl Deadline {
 }
 
 /// For how long another member may be waited for, at most `most`.
-pub(super) fn left(parts: &Parts, most: Duration) -> Duration {
-    let deadline = parts.extensions.get::<Deadline>();
-    deadline.map_or(most, |deadline| deadline.left().min(most))
+pub(super) fn left(head: &Head, most: Duration) -> Duration {
+    head.deadline
+        .map_or(most, |deadline| deadline.left().min(most))
 }
 
 fn malformed(value: &http::HeaderValue) -> Refusal {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{join, join_all};
-use http::{HeaderValue, StatusCode, request::Parts};
+use http::{HeaderValue, StatusCode};
 use hyper::body::Incoming;
 use readstates_api::{
     FailedUser, Id, MAX_MENTIONED_USERS, MentionsAnswer, MentionsRequest, Problem, ProblemType,
@@ -19,6 +19,7 @@ use super::{
     body::{self, Arrived},
     deadline,
     fan_out::{self, Part, Passes, Split},
+    head::Head,
     owner::{self, Target},
     precondition,
     problem::{Refusal, problem_type},
@@ -58,23 +59,23 @@ const WORK_BYTES: usize = 2 * size_of::<Id>()
         super::openapi::Refused,
     )
 )]
-pub(super) async fn mention(app: &App, parts: &Parts, content: Incoming) -> Answer {
+pub(super) async fn mention(app: &App, head: &Head, content: Incoming) -> Answer {
     app.gates.look(Class::Mentions)?;
     let mut body = body::read(&app.gates, content).await?;
     let _permit = app.gates.enter(Class::Mentions)?;
     let _from = app
         .gates
-        .enter_from(&app.ownership.routes(), &parts.headers)?;
-    let mention = checked(body::json(&parts.headers, &body.bytes)?)?;
-    if let Some(precondition) = precondition::if_match(&parts.headers, Some(mention.channel))? {
-        return alone(app, parts, &mention, precondition, &body).await;
+        .enter_from(&app.ownership.routes(), &head.headers)?;
+    let mention = checked(body::json(&head.headers, &body.bytes)?)?;
+    if let Some(precondition) = precondition::if_match(&head.headers, Some(mention.channel))? {
+        return alone(app, head, &mention, precondition, &body).await;
     }
     body.count_work(&app.gates, mention.users.len() * WORK_BYTES)?;
     body.done_with_bytes();
     let mut answer = MentionsAnswer::default();
     let mut left: Vec<(u64, Id)> = mention.users.iter().map(|&id| (id.get(), id)).collect();
     for _ in 0..fan_out::MOST_LOOKS {
-        left = round(app, parts, &mention, &left, &mut answer).await?;
+        left = round(app, head, &mention, &left, &mut answer).await?;
         if left.is_empty() {
             return reply::value(&answer);
         }
@@ -88,7 +89,7 @@ pub(super) async fn mention(app: &App, parts: &Parts, content: Incoming) -> Answ
 /// A mention of one user at a version of that user: all of it or nothing, and a refusal is one of the whole request.
 async fn alone(
     app: &App,
-    parts: &Parts,
+    head: &Head,
     mention: &Mention,
     precondition: Precondition,
     body: &Arrived,
@@ -105,7 +106,7 @@ async fn alone(
             channel: Some(mention.channel),
             selection: Selection::All,
         },
-        parts,
+        head,
         body: &body.bytes,
         precondition: Some(precondition),
     };
@@ -115,7 +116,7 @@ async fn alone(
 /// Does what can be done now; returns those users who are on the move.
 async fn round(
     app: &App,
-    parts: &Parts,
+    head: &Head,
     mention: &Mention,
     users: &[(u64, Id)],
     answer: &mut MentionsAnswer,
@@ -125,18 +126,18 @@ async fn round(
         passes,
         mut others,
         mut waiting,
-    } = fan_out::by_owner(&app.ownership, &parts.headers, users).await;
+    } = fan_out::by_owner(&app.ownership, &head.headers, users).await;
     let first = others.first().map(|part| &*part.owner);
-    if let Some(refused) = owner::refuse_others(app, first, &parts.headers)? {
+    if let Some(refused) = owner::refuse_others(app, first, &head.headers)? {
         let users = others.iter().flat_map(|part| &part.items);
         fail(answer, users, refused);
         others.clear();
     }
     let here = apply(app, mention, mine, passes);
-    let timeout = deadline::left(parts, PART_TIMEOUT);
+    let timeout = deadline::left(head, PART_TIMEOUT);
     let there = others
         .into_iter()
-        .map(|part| pass(app, mention, part, timeout));
+        .map(|part| pass(app, head, mention, part, timeout));
     let there = join_all(there);
     let ((here, moved), there) = join(here, there).await;
     for part in std::iter::once(here).chain(there) {
@@ -241,7 +242,13 @@ async fn apply(
 }
 
 /// Sends a part to its owner.
-async fn pass(app: &App, mention: &Mention, part: Part<Id>, timeout: Duration) -> MentionsAnswer {
+async fn pass(
+    app: &App,
+    head: &Head,
+    mention: &Mention,
+    part: Part<Id>,
+    timeout: Duration,
+) -> MentionsAnswer {
     let mut answer = MentionsAnswer::default();
     let request = MentionsRequest {
         channel_id: mention.channel,
@@ -250,6 +257,7 @@ async fn pass(app: &App, mention: &Mention, part: Part<Id>, timeout: Duration) -
         count: Some(mention.count),
     };
     let json = HeaderValue::from_static("application/json");
+    let (headers, span) = head.of_part(&part.owner.name, json);
     let sent = match serde_json::to_vec(&request) {
         Ok(body) => {
             app.forwarder
@@ -257,7 +265,7 @@ async fn pass(app: &App, mention: &Mention, part: Part<Id>, timeout: Duration) -
                     &app.ownership,
                     &part.owner,
                     "/v1/mentions",
-                    json,
+                    &headers,
                     body.into(),
                     timeout,
                 )
@@ -265,6 +273,9 @@ async fn pass(app: &App, mention: &Mention, part: Part<Id>, timeout: Duration) -
         }
         Err(error) => Err(Problem::new(ProblemType::MalformedBody, error.to_string())),
     };
+    if let (Some(span), Ok((status, _))) = (span, &sent) {
+        span.answered(*status, None);
+    }
     match sent
         .map_err(Box::new)
         .and_then(|(status, body)| read_answer(status, &body))

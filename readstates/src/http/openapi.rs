@@ -20,7 +20,8 @@ use super::{admin, batch, changes, mentions, probes, read_states};
         description = "What every user has read of every channel. Any member answers any request. Every answer carries x-readstates-ring, the \
             number of the ring. A request with x-readstates-direct: 1 is answered by the user's \
             owner, or with 421; one with x-readstates-timeout is worked on for so many milliseconds at \
-            most. Refusals with status 429 and 503 carry Retry-After."
+            most. An x-request-id comes back in the answer, and stands in problems and logs. Refusals with \
+            status 429 and 503 carry Retry-After."
     ),
     paths(
         read_states::list,

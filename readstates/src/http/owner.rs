@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, Response, StatusCode, request::Parts};
+use http::{HeaderMap, HeaderName, Response, StatusCode};
 use hyper::body::Incoming;
 use readstates_api::{Id, Problem, ProblemType, headers};
 use readstates_ring::Slot;
@@ -10,7 +10,9 @@ use readstates_ring::Slot;
 use super::{
     App, FORWARDED,
     body::{self, Arrived},
-    changes, deadline, precondition,
+    changes, deadline,
+    head::Head,
+    precondition,
     problem::{Refusal, UNKNOWN},
     read_states,
     reply::{Answer, Body},
@@ -32,17 +34,17 @@ pub(super) async fn serve(
     app: &App,
     operation: Operation,
     resource: Resource<'_>,
-    parts: &Parts,
+    head: &Head,
     body: Incoming,
 ) -> Answer {
     // All of it before anything is looked up: the owner is passed what was understood, not what was written.
-    let target = Target::of(operation, resource, parts)?;
+    let target = Target::of(operation, resource, head)?;
     let slot = Slot::of_user(target.user.get());
     let precondition = match operation.class() {
-        Class::Changes => precondition::if_match(&parts.headers, target.channel)?,
+        Class::Changes => precondition::if_match(&head.headers, target.channel)?,
         _ => None,
     };
-    if is_direct(&parts.headers) {
+    if is_direct(&head.headers) {
         let routes = app.ownership.routes();
         if let Some(owner) = app.ownership.other(&routes, slot) {
             return Err(not_the_owner(&routes, &routes.peers()[owner]).into());
@@ -56,10 +58,10 @@ pub(super) async fn serve(
     let permit = app.gates.enter(operation.class())?;
     let from = app
         .gates
-        .enter_from(&app.ownership.routes(), &parts.headers)?;
+        .enter_from(&app.ownership.routes(), &head.headers)?;
     let asked = read_states::Asked {
         target,
-        parts,
+        head,
         body: body.as_ref().map_or(&[], |body| &body.bytes),
         precondition,
     };
@@ -100,12 +102,12 @@ pub(super) struct Target {
 }
 
 impl Target {
-    fn of(operation: Operation, resource: Resource<'_>, parts: &Parts) -> Result<Self, Refusal> {
+    fn of(operation: Operation, resource: Resource<'_>, head: &Head) -> Result<Self, Refusal> {
         let (user, channel) = resource.ids();
         let user = body::id("the user", user.unwrap_or_default())?;
         let channel = channel.map(|channel| body::id("the channel", channel));
         let selection = match operation {
-            Operation::List => Selection::of(parts.uri.query())?,
+            Operation::List => Selection::of(head.uri.query())?,
             _ => Selection::All,
         };
         Ok(Self {
@@ -155,7 +157,7 @@ async fn look_for_owner(
     asked: &read_states::Asked<'_>,
     body: Option<&Arrived>,
 ) -> Answer {
-    let headers = &asked.parts.headers;
+    let headers = &asked.head.headers;
     let mut refreshed = false;
     for _ in 0..MOST_LOOKS {
         match app.ownership.way(slot).await.map_err(no_way)? {
@@ -207,19 +209,23 @@ async fn forward(
     asked: &read_states::Asked<'_>,
     body: Option<&Arrived>,
 ) -> Result<(Response<Body>, u64), Refusal> {
-    let parts = asked.parts;
+    let head = asked.head;
     let at = forward::address(&app.ownership, peer).await?;
+    let (headers, span) = head.to_owner(&peer.name);
     let passed = Passed {
         at: &at,
-        method: &parts.method,
+        method: &head.method,
         path_and_query: &asked.target.path_and_query(operation),
-        headers: &parts.headers,
+        headers: &headers,
         body: body.map_or_else(Default::default, |body| body.bytes.clone()),
-        timeout: deadline::left(parts, forward::TIMEOUT),
+        timeout: deadline::left(head, forward::TIMEOUT),
     };
     match app.forwarder.pass(peer, passed).await {
         Ok(answer) => {
             app.metrics.forwards.increment(1);
+            if let Some(span) = span {
+                span.answered(answer.0.status(), None);
+            }
             Ok(answer)
         }
         Err(problem) => {

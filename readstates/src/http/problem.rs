@@ -44,9 +44,11 @@ impl Refusal {
         self.problem.problem
     }
 
-    pub(super) fn into_response(self) -> Response<Body> {
+    /// The answer to the request with this id.
+    pub(super) fn into_response(self, request_id: &str) -> Response<Body> {
         let status = self.status();
-        let Self { problem, allow } = self;
+        let Self { mut problem, allow } = self;
+        problem.request_id = Some(request_id.to_owned());
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = reply::typed(PROBLEM_JSON, body.into());
         *response.status_mut() = status;

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, StatusCode, header, request::Parts};
+use http::{HeaderValue, StatusCode, header};
 use readstates_api::{Id, Problem, ProblemType, ReadState, ReadStates, Summary, Version};
 
 use super::{
     App, Operation as Asks,
     body::{self, KnownTags},
-    changes, json,
+    changes,
+    head::Head,
+    json,
     openapi::{OfChannel, OfUser, Refused},
     owner::Target,
     problem::Refusal,
@@ -39,7 +41,7 @@ enum Shown {
 #[derive(Debug)]
 pub(super) struct Asked<'a> {
     pub(super) target: Target,
-    pub(super) parts: &'a Parts,
+    pub(super) head: &'a Head,
     pub(super) body: &'a [u8],
     /// What a change asks of the user before it.
     pub(super) precondition: Option<Precondition>,
@@ -48,13 +50,13 @@ pub(super) struct Asked<'a> {
 impl Asked<'_> {
     pub(super) fn channel(&self) -> Result<Id, Refusal> {
         self.target.channel.ok_or_else(|| {
-            let detail = format!("{} names no channel", self.parts.uri.path());
+            let detail = format!("{} names no channel", self.head.uri.path());
             Problem::new(ProblemType::NoRoute, detail).into()
         })
     }
 
     pub(super) fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Refusal> {
-        body::json(&self.parts.headers, self.body)
+        body::json(&self.head.headers, self.body)
     }
 }
 
@@ -84,7 +86,7 @@ pub(super) async fn serve(app: &App, asks: Asks, asked: &Asked<'_>) -> Answer {
         | Asks::AdminDrain
         | Asks::Handoff
         | Asks::Unrouted => {
-            let detail = format!("{} is about no single user", asked.parts.uri.path());
+            let detail = format!("{} is about no single user", asked.head.uri.path());
             Err(Problem::new(ProblemType::NoRoute, detail).into())
         }
     }
@@ -121,7 +123,7 @@ async fn list(app: &App, asked: &Asked<'_>) -> Answer {
         Selection::Since(version) => Some(version),
         Selection::Page(page) => return selection::page(app, asked, page).await,
     };
-    let known = KnownTags::of(&asked.parts.headers);
+    let known = KnownTags::of(&asked.head.headers);
     // A user who is being loaded is shown later, and elsewhere: a view takes along what it needs.
     let snapshots = Arc::clone(&app.snapshots);
     let view = move |block: BlockRef<'_>| {

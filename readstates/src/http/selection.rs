@@ -100,7 +100,7 @@ struct Taken {
 /// One page of the user's read states.
 pub(super) async fn page(app: &App, asked: &Asked<'_>, page: Page) -> Answer {
     let user = asked.target.user.get();
-    let known = KnownTags::of(&asked.parts.headers);
+    let known = KnownTags::of(&asked.head.headers);
     let buffered = Arc::clone(&app.gates.buffered);
     let view = move |block: BlockRef<'_>| page.of(block, &known, &buffered);
     let taken = app.engine.read(user, view).await?;
