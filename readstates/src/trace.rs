@@ -129,15 +129,25 @@ impl Tracing {
     }
 }
 
+/// What the environment does not say about this process itself.
 fn resource(member: &str) -> Resource {
-    // The environment's come first: OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES.
-    let builder = Resource::builder()
-        .with_attribute(KeyValue::new("service.instance.id", member.to_owned()))
-        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
-    match variable("OTEL_SERVICE_NAME") {
-        Some(_) => builder.build(),
-        None => builder.with_service_name("readstates").build(),
+    let attributes = variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+    let says = |key: &str| {
+        let mut pairs = attributes
+            .split(',')
+            .filter_map(|pair| pair.split_once('='));
+        pairs.any(|(name, _)| name.trim() == key)
+    };
+    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+    let mut builder = Resource::builder().with_attribute(version);
+    if !says("service.instance.id") {
+        let instance = KeyValue::new("service.instance.id", member.to_owned());
+        builder = builder.with_attribute(instance);
     }
+    if !says("service.name") && variable("OTEL_SERVICE_NAME").is_none() {
+        builder = builder.with_service_name("readstates");
+    }
+    builder.build()
 }
 
 fn variable(name: &'static str) -> Option<String> {

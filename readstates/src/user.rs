@@ -4,7 +4,9 @@ use std::{fmt::Write, path::PathBuf, time::Duration};
 
 use jiff::{ToSpan, civil::date};
 use readstates_api::{Id, ReadState, ReadStates, Version};
-use readstates_client::{Client, Config, ConfigError, Deletion, Error, Outcome, Routing, Tls};
+use readstates_client::{
+    Cause, Client, Config, ConfigError, Deletion, Error, Outcome, Routing, Tls,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::config::{ServiceArgs, UserArgs, UserCommand, UserDeleteArgs, UserShowArgs};
@@ -31,6 +33,16 @@ pub enum UserError {
     /// The service did not do it.
     #[error("user {user}")]
     Refused {
+        /// The user.
+        user: Id,
+        /// What it said.
+        source: Error,
+    },
+    /// The service does not know who asks.
+    #[error(
+        "the service does not know who asks about user {user}; give --token-file FILE, or --cert-file and --key-file"
+    )]
+    Nobody {
         /// The user.
         user: Id,
         /// What it said.
@@ -102,7 +114,7 @@ async fn show(args: UserShowArgs) -> Result<(), UserError> {
         service,
     } = args;
     let states = client(service)?.read_states_by_pages(user, PAGE).await;
-    let states = states.map_err(|source| UserError::Refused { user, source })?;
+    let states = states.map_err(|error| refused(user, error))?;
     if json {
         // Numbers, strings and lists: nothing that JSON cannot say.
         println!(
@@ -215,13 +227,21 @@ async fn once(
     match asked {
         Ok(deletion) => Ok(Some(deletion)),
         Err(error) if at.is_none() && error.outcome() == Outcome::Unknown => Ok(None),
-        Err(error) => Err(match error.version() {
-            Some(now) => UserError::Changed { user, now },
-            None => UserError::Refused {
-                user,
-                source: error,
-            },
-        }),
+        Err(error) => Err(refused(user, error)),
+    }
+}
+
+fn refused(user: Id, error: Error) -> UserError {
+    match (error.version(), error.cause()) {
+        (Some(now), _) => UserError::Changed { user, now },
+        (None, Cause::Unauthenticated(_)) => UserError::Nobody {
+            user,
+            source: error,
+        },
+        (None, _) => UserError::Refused {
+            user,
+            source: error,
+        },
     }
 }
 

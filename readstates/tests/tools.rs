@@ -160,7 +160,7 @@ async fn a_caller_needs_the_verb_and_is_told_what_is_wrong() {
         ),
         (
             &["user", "show", "4001", "--url", url],
-            "does not say who sends it",
+            "give --token-file FILE",
         ),
         (
             &[

@@ -92,9 +92,15 @@ impl fmt::Display for Selection {
 struct Taken {
     version: u64,
     /// `None`: they are known, or there is no memory for them.
-    states: Option<(Vec<State>, Option<Permit<Arc<Limit>>>)>,
+    states: Option<Copied>,
     known: bool,
     more: bool,
+}
+
+/// The states of a page, and where there are many their share of the memory for answers.
+struct Copied {
+    states: Vec<State>,
+    _permit: Option<Permit<Arc<Limit>>>,
 }
 
 /// One page of the user's read states.
@@ -106,7 +112,7 @@ pub(super) async fn page(app: &App, asked: &Asked<'_>, page: Page) -> Answer {
     let taken = app.engine.read(user, view).await?;
     let etag = reply::etag(taken.version);
     let mut response = match taken.states {
-        Some((states, _permit)) => written(user, taken.version, &states, taken.more, page),
+        Some(copied) => written(user, taken.version, &copied.states, taken.more, page),
         None if taken.known => reply::empty(StatusCode::NOT_MODIFIED),
         None => return Err(body::no_memory()),
     };
@@ -133,11 +139,13 @@ impl Page {
         // Before any of it is allocated: the states now, and their JSON when the user is not locked any more.
         let bytes = json::most_bytes(count) + count * size_of::<State>();
         let permit = (count > FEW_STATES).then(|| Permit::take(Arc::clone(buffered), bytes));
-        taken.states = match permit {
-            Some(None) => None,
-            Some(permit) => Some((states.take(count).collect(), permit)),
-            None => Some((states.take(count).collect(), None)),
-        };
+        if let Some(None) = permit {
+            return taken;
+        }
+        taken.states = Some(Copied {
+            states: states.take(count).collect(),
+            _permit: permit.flatten(),
+        });
         taken
     }
 }
