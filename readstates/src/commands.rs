@@ -5,10 +5,12 @@
 
 use crate::{
     background,
-    config::{RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig},
+    config::{RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig, UserArgs},
     rebalance, schema,
     server::{Listeners, Server, open_ring, open_store},
     signals::Signals,
+    trace::Tracing,
+    user,
 };
 
 /// Serves until it is told to stop (SIGTERM, SIGINT).
@@ -16,11 +18,18 @@ use crate::{
 /// # Errors
 /// When it cannot start, or has stopped with changes that are not written.
 pub fn serve(args: ServeArgs) -> anyhow::Result<()> {
-    background::runtime()?.block_on(until_stopped(args))
+    let mut config = ServeConfig::from_args(args)?;
+    // Made before the runtime is, and stopped after it: its threads wait in ways that a runtime's may not.
+    let tracing = Tracing::from_env(&config.member)?;
+    config.observe.tracing = tracing.clone();
+    let served = background::runtime()?.block_on(until_stopped(config));
+    if let Some(tracing) = tracing {
+        tracing.stop();
+    }
+    served
 }
 
-async fn until_stopped(args: ServeArgs) -> anyhow::Result<()> {
-    let config = ServeConfig::from_args(args)?;
+async fn until_stopped(config: ServeConfig) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let listeners = Listeners::bind(&config)?;
     let (store, ring) = (open_store(&config)?, open_ring(&config).await?);
@@ -66,4 +75,13 @@ pub async fn make_schema(args: SchemaArgs) -> anyhow::Result<()> {
 #[tokio::main]
 pub async fn balance(args: RebalanceArgs) -> anyhow::Result<()> {
     Ok(rebalance::run(args).await?)
+}
+
+/// Shows or deletes what a running service has of a user.
+///
+/// # Errors
+/// When that is not done.
+#[tokio::main(flavor = "current_thread")]
+pub async fn user(args: UserArgs) -> anyhow::Result<()> {
+    Ok(user::run(args).await?)
 }

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use readstates_api::{Problem, ProblemType, headers};
 
 use crate::{
-    http::Body,
+    http::{Body, UNKNOWN},
     limit::Permit,
     members_tls::{self, ClientError, MembersTls},
     ownership::{Ownership, Peer},
@@ -25,13 +25,11 @@ pub(crate) const PART_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections kept open to one member.
 const IDLE_PER_PEER: usize = 64;
 
-/// Headers of a request that mean something to the owner.
-const REQUEST_HEADERS: [HeaderName; 3] =
-    [header::CONTENT_TYPE, header::IF_NONE_MATCH, header::ACCEPT];
 /// Headers of the owner's answer that mean something to the client.
-const RESPONSE_HEADERS: [HeaderName; 4] = [
+const RESPONSE_HEADERS: [HeaderName; 5] = [
     header::CONTENT_TYPE,
     header::ETAG,
+    header::LINK,
     header::RETRY_AFTER,
     header::ALLOW,
 ];
@@ -53,6 +51,7 @@ pub(crate) struct Passed<'a> {
     pub(crate) at: &'a str,
     pub(crate) method: &'a Method,
     pub(crate) path_and_query: &'a str,
+    /// All that are passed on, but for those that are about the way itself.
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: Bytes,
     /// How long the answer is waited for, which the owner is told.
@@ -88,16 +87,6 @@ impl Forwarder {
         member: &Peer,
         request: Passed<'_>,
     ) -> Result<(Response<Body>, u64), Problem> {
-        let mut kept = HeaderMap::new();
-        for name in REQUEST_HEADERS {
-            if let Some(value) = request.headers.get(&name) {
-                kept.insert(name, value.clone());
-            }
-        }
-        let request = Passed {
-            headers: &kept,
-            ..request
-        };
         let answer = self.send(member, request).await?;
         let status = answer.status();
         let ring = answer.headers().get(headers::RING);
@@ -120,7 +109,7 @@ impl Forwarder {
         ownership: &Ownership,
         member: &Peer,
         path: &str,
-        content_type: HeaderValue,
+        headers: &HeaderMap,
         body: Bytes,
         timeout: Duration,
     ) -> Result<(StatusCode, Bytes), Problem> {
@@ -128,7 +117,7 @@ impl Forwarder {
             at: &address(ownership, member).await?,
             method: &Method::POST,
             path_and_query: path,
-            headers: &HeaderMap::from_iter([(header::CONTENT_TYPE, content_type)]),
+            headers,
             body,
             timeout,
         };
@@ -137,7 +126,7 @@ impl Forwarder {
         let body = answer
             .bytes()
             .await
-            .map_err(|error| silent(member, false, &error))?;
+            .map_err(|error| silent(member, false, headers, &error))?;
         Ok((status, body))
     }
 
@@ -162,7 +151,7 @@ impl Forwarder {
             .body(request.body)
             .send()
             .await
-            .map_err(|error| silent(member, safe, &error))
+            .map_err(|error| silent(member, safe, request.headers, &error))
     }
 }
 
@@ -184,9 +173,12 @@ fn millis(timeout: Duration) -> HeaderValue {
 }
 
 /// The problem of a member that did not answer.
-fn silent(member: &Peer, safe: bool, error: &reqwest::Error) -> Problem {
+fn silent(member: &Peer, safe: bool, sent: &HeaderMap, error: &reqwest::Error) -> Problem {
+    let request_id = sent.get(headers::REQUEST_ID);
+    let request_id = request_id.and_then(|id| id.to_str().ok());
     tracing::debug!(
         owner = member.name,
+        request_id,
         "no answer: {}",
         crate::store::chain(error)
     );
@@ -195,7 +187,7 @@ fn silent(member: &Peer, safe: bool, error: &reqwest::Error) -> Problem {
         let detail = format!("{name} owns this user and cannot be reached now");
         Problem::new(ProblemType::OwnerUnreachable, detail)
     } else {
-        let detail = format!("{name} owns this user and did not answer; sending again is safe");
+        let detail = format!("{name} owns this user and did not answer; {UNKNOWN}");
         Problem::new(ProblemType::OutcomeUnknown, detail)
     }
 }

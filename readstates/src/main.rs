@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve(*args),
         Command::Schema(args) => commands::make_schema(*args),
         Command::Rebalance(args) => commands::balance(args),
+        Command::User(args) => commands::user(args),
         Command::Bench(args) => Ok(readstates_bench::main(&args)?),
         Command::Token(args) => token::print(args.of)
             .map(|printed| print!("{printed}"))

@@ -8,7 +8,6 @@ use std::{
 
 use readstates_api::admin::IdentityStatus;
 use readstates_identity::{Acceptor, Identity, IdentityError, Role};
-use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 
 /// The other processes are near: one that has not accepted by then is gone or overrun.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -103,21 +102,9 @@ pub(crate) fn client(identity: Option<&Identity>) -> Result<reqwest::ClientBuild
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy();
-    let tls = match identity {
-        Some(identity) => identity.client_config(Role::Member)?,
-        None => believes_nobody()?,
-    };
-    Ok(client.tls_backend_preconfigured(tls))
-}
-
-/// For a client that has nothing to do with TLS. Its own default would look for the certificates of the system, and
-/// a container that has none would have no client.
-fn believes_nobody() -> Result<ClientConfig, IdentityError> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let config =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.map_err(|error| IdentityError::Tls(error.to_string()))?;
-    Ok(config
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth())
+    Ok(match identity {
+        Some(identity) => client.tls_backend_preconfigured(identity.client_config(Role::Member)?),
+        // It has nothing to do with TLS, and does not look for the certificates of a system that may have none.
+        None => client.tls_certs_only([]),
+    })
 }

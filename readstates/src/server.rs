@@ -213,7 +213,8 @@ impl Server {
             config.limits.clone(),
             closed.clone(),
         );
-        let app = Arc::new(app.guarded(access, tls));
+        let app = app.guarded(access, tls).observed(config.observe.clone());
+        let app = Arc::new(app);
         let (of_members, of_operators) = config
             .tls
             .as_ref()
@@ -228,6 +229,7 @@ impl Server {
         let members = members.map(|members| entrance(Port::Members, members, of_members));
         let of_workers = [entrance(Port::Api, http, None)].into_iter().chain(members);
         let workers = Workers::start(of_workers, config.workers, &app, &closed)?;
+        workers.show_to(&app);
         // Apart from the threads that answer clients: probes and orders are heard also when those are overrun.
         let here =
             |entrance| tokio::spawn(http::listen(entrance, Arc::clone(&app), closed.clone()));

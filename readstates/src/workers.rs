@@ -121,6 +121,14 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
+    /// Shows how busy these threads are, with the member's metrics.
+    pub(crate) fn show_to(&self, app: &App) {
+        if let Some(runtime) = &self.runtime {
+            // A member has one of them.
+            let _ = app.workers.set(runtime.handle().clone());
+        }
+    }
+
     /// Starts so many. They take no more connections after `closed`.
     pub(crate) fn start(
         entrances: impl IntoIterator<Item = Entrance>,

@@ -103,6 +103,9 @@ async fn deletions_orders_and_refusals_have_a_line_each_and_a_flood_has_few() {
         about("admin order", "operator", "", 200),
     ];
     assert_eq!(found, expected);
+    for line in lines.read() {
+        assert_eq!(line["request_id"].as_str().unwrap().len(), 32, "{line}");
+    }
     assert!(
         lines.read()[1]["from"]
             .as_str()

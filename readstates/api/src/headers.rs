@@ -23,3 +23,7 @@ pub const INCARNATION: &str = "x-readstates-incarnation";
 /// On a request from one member to another: the name of the member that forwards it. A forwarded
 /// request is never forwarded again.
 pub const FORWARDED: &str = "x-readstates-forwarded";
+
+/// On a request: its id, to be found again in logs and problems. Up to 128 of letters, digits and `-_.:/+=~@`; another
+/// one is not taken, and a member makes one where there is something to look up. Answers carry it.
+pub const REQUEST_ID: &str = "x-request-id";

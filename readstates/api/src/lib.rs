@@ -20,6 +20,6 @@ pub use mentions::{FailedUser, MAX_MENTIONED_USERS, MentionsAnswer, MentionsRequ
 pub use problem::{Problem, ProblemType};
 pub use read_state::{
     AckAnswer, AckBulkAnswer, AckBulkItem, AckBulkRequest, AckBulkResult, AckRequest, DeleteAnswer,
-    MAX_BULK_ITEMS, PinsAckRequest, ReadState, ReadStates, Summary,
+    MAX_BULK_ITEMS, MAX_PAGE, PinsAckRequest, ReadState, ReadStates, Summary, UserDeleted,
 };
 pub use ring::{RingDocument, RingMember};

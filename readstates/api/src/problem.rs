@@ -8,6 +8,8 @@ use utoipa::{
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
 };
 
+use crate::Version;
+
 /// Where the `type` of every problem starts.
 const TYPE_PREFIX: &str = "/problems/";
 
@@ -35,6 +37,12 @@ pub struct Problem {
     /// With `not-the-owner`: the number of the ring that says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring_number: Option<u64>,
+    /// With `version-moved`: the user's version now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<Version>,
+    /// The id of the request: its `x-request-id`, or one that the member made. It is in the member's log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
 }
 
 impl Problem {
@@ -49,6 +57,8 @@ impl Problem {
             owner: None,
             owner_url: None,
             ring_number: None,
+            version: None,
+            request_id: None,
         }
     }
 
@@ -118,6 +128,8 @@ problem_types! {
     AnotherIncarnation = ("another-incarnation", 409, "The member is another process now"),
     /// The sender or the receiver of slots is not a member that the ring or its own lease names.
     NotAMember = ("not-a-member", 409, "Not a live member of the ring"),
+    /// The user's version is none of those in `If-Match`; nothing was done.
+    VersionMoved = ("version-moved", 412, "The user has changed meanwhile"),
     /// The body is larger than 4 MiB.
     BodyTooLarge = ("body-too-large", 413, "The body is too large"),
     /// The list in the body has too many items.
@@ -152,7 +164,7 @@ problem_types! {
     AccessUnavailable = ("access-unavailable", 503, "The caller cannot be checked now"),
     /// What the database holds for this user cannot be read.
     UnreadableBlock = ("unreadable-block", 500, "The stored block cannot be read"),
-    /// The owner did not answer in time; sending again is safe.
+    /// The owner did not answer in time. What only moves forward, and what carries `If-Match`, may be sent again.
     OutcomeUnknown = ("outcome-unknown", 504, "The outcome is unknown"),
 }
 
@@ -161,6 +173,15 @@ impl ProblemType {
     #[must_use]
     pub fn passes(self) -> bool {
         matches!(self.status(), 429 | 503)
+    }
+
+    /// Whether it says something about what the user has: then it is true as of an answer of the user's owner alone.
+    #[must_use]
+    pub fn is_about_the_user(self) -> bool {
+        matches!(
+            self,
+            Self::NoReadState | Self::VersionMoved | Self::TooManyReadStates
+        )
     }
 }
 

@@ -9,6 +9,9 @@ use crate::{Id, Version};
 /// The most items one bulk acknowledgement may have.
 pub const MAX_BULK_ITEMS: usize = 1000;
 
+/// The most read states that one page may have.
+pub const MAX_PAGE: u16 = 1000;
+
 /// What one user has read of one channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReadState {
@@ -44,6 +47,9 @@ pub struct ReadStates {
     /// The channels whose states were deleted since the version asked about; only in a partial answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted: Option<Vec<Id>>,
+    /// With a `limit`, when there are more: the next page is `after` this channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Id>,
 }
 
 /// Totals of a user, for a badge.
@@ -141,6 +147,13 @@ pub struct AckBulkResult {
 pub struct DeleteAnswer {
     /// Whether there was a state to delete.
     pub applied: bool,
+    /// The user's version.
+    pub version: Version,
+}
+
+/// Answer to the deletion of a user that the database does not have yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UserDeleted {
     /// The user's version.
     pub version: Version,
 }

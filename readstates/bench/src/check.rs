@@ -368,6 +368,7 @@ mod tests {
                     partial: false,
                     read_states: channels.iter().map(states).collect(),
                     deleted: None,
+                    next: None,
                 };
                 (*user, read)
             };

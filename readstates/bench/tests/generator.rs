@@ -11,7 +11,7 @@ use std::{
 
 use clap::Parser;
 use readstates::{
-    config::{Limits, ListenConfig, RingConfig, ServeConfig, StoreConfig},
+    config::{Limits, ListenConfig, ObserveConfig, RingConfig, ServeConfig, StoreConfig},
     ownership::{Timing, store::MemoryRing},
     server::{Listeners, Server},
     store::{CqlLogin, MemoryStore},
@@ -55,6 +55,7 @@ impl Member {
             drain_timeout: Duration::from_secs(1),
             workers: 2.try_into().unwrap(),
             limits: Limits::default(),
+            observe: ObserveConfig::default(),
         };
         let runtime = Runtime::new().unwrap();
         let server = runtime.block_on(async {

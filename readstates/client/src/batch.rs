@@ -3,7 +3,7 @@
 use http::Method;
 use readstates_api::{
     Id, ProblemType,
-    batch::{self, BatchEncoder, MAX_RECORDS, MEDIA_TYPE, Record, RecordOutcome},
+    batch::{self, BatchEncoder, MAX_RECORDS, MEDIA_TYPE, Record, RecordOperation, RecordOutcome},
 };
 
 use crate::{error::Outcome, exchange::Request, many::Work};
@@ -23,17 +23,22 @@ impl Work for Batch {
         record.user
     }
 
+    fn repeats((_, record): &Self::Item) -> bool {
+        match record.operation {
+            RecordOperation::Ack | RecordOperation::Mention { .. } => true,
+            // It would undo what the user has done since.
+            RecordOperation::Manual { .. } => false,
+        }
+    }
+
     fn request(&self, items: &[Self::Item]) -> Request {
         let mut frame = BatchEncoder::with_capacity(items.len());
         for (_, record) in items {
             frame.push(record);
         }
         Request {
-            operation: Self::OPERATION,
-            method: Method::POST,
-            path: "/v1/batch".into(),
             body: Some((MEDIA_TYPE, frame.finish().into())),
-            known: None,
+            ..Request::plain(Self::OPERATION, Method::POST, "/v1/batch".into())
         }
     }
 

@@ -7,6 +7,8 @@
 //!
 //! 2xx, 304 ─▶ done    4xx ─▶ refused    429, 503, 504, silence ─▶ pause, attempt
 //! ```
+//!
+//! After 504 or silence only what may be sent again is.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,6 +46,8 @@ pub(crate) struct Progress {
     operation: &'static str,
     /// Whether it changes anything.
     changes: bool,
+    /// Whether it may be sent again when it is not known what became of it.
+    repeats: bool,
     began: Instant,
     pub(crate) deadline: Instant,
     attempts: u32,
@@ -64,6 +68,7 @@ impl Progress {
         Self {
             operation,
             changes,
+            repeats: true,
             began,
             deadline: began + within,
             attempts: 0,
@@ -80,6 +85,7 @@ impl Progress {
             } else {
                 Outcome::NothingDone
             },
+            repeats: self.repeats,
             attempts: self.attempts,
             took: self.began.elapsed(),
             cause,
@@ -112,6 +118,7 @@ impl Caller {
     ) -> Result<(Answer, Progress), Error> {
         self.budget.called();
         let mut progress = Progress::new(request.operation, !request.method.is_safe(), within);
+        progress.repeats = request.repeats;
         let mut target = self.target(user);
         // How often an owner has sent this call to another: a second time members disagree.
         let mut moved = 0;
@@ -138,6 +145,9 @@ impl Caller {
                 }
                 Attempt::Failed(failed) => failed,
             };
+            if progress.outcome == Outcome::Unknown && !request.repeats {
+                return Err(progress.error(failed.cause));
+            }
             let silent = matches!(failed.cause, Cause::NoAnswer { .. });
             self.rest(&mut progress, failed, known).await?;
             moved = 0;

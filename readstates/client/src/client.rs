@@ -14,9 +14,10 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     batch::Batch,
     call::{Caller, Progress},
+    conditional::{Deletion, ack_request, delete_request, erase_request},
     config::{Config, ConfigError, Routing},
     error::{Cause, Error, Outcome},
-    exchange::{Answer, Exchanges, Request},
+    exchange::{self, Answer, Exchanges, Request},
     follow, many,
     mentions::{Mention, Mentioned},
     retry::Budget,
@@ -143,7 +144,7 @@ impl Client {
     ) -> Result<Option<ReadStates>, Error> {
         let path = format!("/v1/users/{user}/read-states");
         let request = Request {
-            known: Some(format!("\"{known}\"")),
+            known: Some(known),
             ..Request::plain("read the states of a user", Method::GET, path)
         };
         let (answer, progress) = self.call(user, &request).await?;
@@ -177,13 +178,15 @@ impl Client {
 
     /// The user has read a channel up to a message, or puts the position there by hand.
     ///
-    /// `applied` may be `false` because an earlier attempt of this very call was applied and its answer lost.
+    /// `applied` may be `false` because an earlier attempt of this very call was applied and its answer lost. One by
+    /// hand is not sent again when it is not known what became of it: see [`Client::ack_if`].
     ///
     /// # Errors
     /// When it is refused, or not answered in time; the error knows whether it may have been applied.
     pub async fn ack(&self, user: Id, channel: Id, ack: &AckRequest) -> Result<AckAnswer, Error> {
-        let path = format!("/v1/users/{user}/read-states/{channel}/ack");
-        self.post(user, "acknowledge a message", path, ack).await
+        let request = ack_request(user, channel, ack);
+        let request = if ack.manual { request.once() } else { request };
+        self.parse(user, &request).await
     }
 
     /// The user has seen the pins of a channel.
@@ -211,26 +214,29 @@ impl Client {
 
     /// Deletes the read state of a channel.
     ///
+    /// It is not sent again when it is not known what became of it: see [`Client::delete_read_state_if`].
+    ///
     /// # Errors
     /// As [`Client::ack`].
     pub async fn delete_read_state(&self, user: Id, channel: Id) -> Result<DeleteAnswer, Error> {
-        let path = format!("/v1/users/{user}/read-states/{channel}");
-        let request = Request::plain("delete a read state", Method::DELETE, path);
-        self.parse(user, &request).await
+        self.parse(user, &delete_request(user, channel).once())
+            .await
     }
 
     /// Deletes everything of a user, from cache and database.
     ///
+    /// It is not sent again when it is not known what became of it: see [`Client::delete_user_if`].
+    ///
     /// # Errors
     /// As [`Client::ack`].
-    pub async fn delete_user(&self, user: Id) -> Result<(), Error> {
-        let path = format!("/v1/users/{user}");
-        let request = Request::plain("delete a user", Method::DELETE, path);
-        self.call(user, &request).await.map(drop)
+    pub async fn delete_user(&self, user: Id) -> Result<Deletion, Error> {
+        self.erase(user, &erase_request(user).once()).await
     }
 
     /// A message mentions users: one request for each owner, side by side. Any number of users; one that is
     /// listed twice is mentioned once.
+    ///
+    /// One whose read state of the channel is deleted meanwhile may be mentioned once more: see [`Client::mention_if`].
     ///
     /// What cannot be done in time is in the result, user by user: some users may fail and the others not.
     pub async fn mention(&self, mention: &MentionsRequest) -> Mentioned {
@@ -248,7 +254,8 @@ impl Client {
     }
 
     /// Many operations of many users: one request for each owner (more for more than 65,536 records), side
-    /// by side. Records of one user are applied in their order, except those that are sent again.
+    /// by side. Records of one user are applied in their order, except those that are sent again. Manual ones are not
+    /// when it is not known what became of them.
     ///
     /// What became of each record, in order: `NotTaken` and `Unknown` remain where time or budget ran out.
     pub async fn batch(&self, records: &[Record]) -> Vec<RecordOutcome> {
@@ -260,20 +267,36 @@ impl Client {
         work.outcomes
     }
 
+    pub(crate) async fn erase(&self, user: Id, request: &Request) -> Result<Deletion, Error> {
+        let (answer, _) = self.call(user, request).await?;
+        Ok(Deletion {
+            written: answer.status != StatusCode::ACCEPTED,
+            version: exchange::version(&answer.headers),
+        })
+    }
+
     fn caller(&self) -> &Caller {
         &self.shared.caller
     }
 
-    async fn call(&self, user: Id, request: &Request) -> Result<(Answer, Progress), Error> {
+    pub(crate) async fn call(
+        &self,
+        user: Id,
+        request: &Request,
+    ) -> Result<(Answer, Progress), Error> {
         self.caller().call(user, request, self.within).await
     }
 
-    async fn parse<T: DeserializeOwned>(&self, user: Id, request: &Request) -> Result<T, Error> {
+    pub(crate) async fn parse<T: DeserializeOwned>(
+        &self,
+        user: Id,
+        request: &Request,
+    ) -> Result<T, Error> {
         let (answer, progress) = self.call(user, request).await?;
         parsed(&answer, &progress)
     }
 
-    async fn read<T: DeserializeOwned>(
+    pub(crate) async fn read<T: DeserializeOwned>(
         &self,
         user: Id,
         operation: &'static str,

@@ -2,15 +2,14 @@
 
 use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
-use readstates_api::{Problem, ProblemType};
+use readstates_api::{Problem, ProblemType, Version};
 
 /// What is known about the effect of a call that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Nothing was changed: every attempt was refused or never reached a member.
     NothingDone,
-    /// It may have been applied, and may still be. Sending it again with the same ids is safe, also much
-    /// later: it is applied at most once.
+    /// It may have been applied, and may still be. [`Error::repeats`] says whether it may be sent again.
     Unknown,
 }
 
@@ -29,6 +28,7 @@ impl Outcome {
 pub struct Error {
     pub(crate) operation: &'static str,
     pub(crate) outcome: Outcome,
+    pub(crate) repeats: bool,
     pub(crate) attempts: u32,
     pub(crate) took: Duration,
     pub(crate) cause: Cause,
@@ -75,6 +75,31 @@ impl Error {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome
+    }
+
+    /// Whether the same call may be made again whatever became of this one, also much later: it is applied at most
+    /// once. Not so for a manual acknowledgement and a deletion without a version: those are for the caller to
+    /// decide about, who reads what is there first.
+    #[must_use]
+    pub fn repeats(&self) -> bool {
+        self.repeats
+    }
+
+    /// With a call for one version of a user, which was refused because the user has another: the one it has.
+    ///
+    /// When [`Error::outcome`] is [`Outcome::Unknown`], an earlier attempt of this very call may be what has moved it
+    /// on: what the user has now tells.
+    #[must_use]
+    pub fn version(&self) -> Option<Version> {
+        match &self.cause {
+            Cause::Refused(problem) => problem.version,
+            Cause::Unauthenticated(_)
+            | Cause::Forbidden(_)
+            | Cause::TryLater(_)
+            | Cause::NoAnswer { .. }
+            | Cause::Strange { .. }
+            | Cause::Busy => None,
+        }
     }
 
     /// Why the last attempt failed.
@@ -131,13 +156,23 @@ impl fmt::Display for Error {
         let Self {
             operation,
             outcome,
+            repeats,
             attempts,
             took,
-            cause: _,
+            cause,
         } = self;
-        let known = match outcome {
-            Outcome::NothingDone => "nothing was done",
-            Outcome::Unknown => "it is not known whether it was done; sending it again is safe",
+        let moved = cause.problem() == Some(ProblemType::VersionMoved);
+        let known = match (outcome, repeats) {
+            (Outcome::NothingDone, _) => "nothing was done",
+            (Outcome::Unknown, _) if moved => {
+                "the user has changed, and perhaps by this; read what is there"
+            }
+            (Outcome::Unknown, true) => {
+                "it is not known whether it was done; sending it again is safe"
+            }
+            (Outcome::Unknown, false) => {
+                "it is not known whether it was done; read what is there before sending it again"
+            }
         };
         let requests = if *attempts == 1 {
             "request"

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use readstates_api::headers as ours;
+use readstates_api::{Version, headers as ours};
 use serde::Serialize;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
@@ -17,7 +17,6 @@ use tokio::{
 use crate::{
     config::{Config, ConfigError},
     error::Outcome,
-    tls,
     token::Token,
 };
 
@@ -46,8 +45,12 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) body: Option<(&'static str, Bytes)>,
-    /// The version that the caller has, as an `ETag`.
-    pub(crate) known: Option<String>,
+    /// The version that the caller has: an answer is wanted only when there is another.
+    pub(crate) known: Option<Version>,
+    /// The version at which it is to be applied, and at no other.
+    pub(crate) only_at: Option<Version>,
+    /// Whether it may be sent again when it is not known what became of it.
+    pub(crate) repeats: bool,
 }
 
 impl Request {
@@ -59,6 +62,26 @@ impl Request {
             path,
             body: None,
             known: None,
+            only_at: None,
+            repeats: true,
+        }
+    }
+
+    /// The same request, to be applied at this version alone: then it is applied at most once, however often it is
+    /// sent.
+    pub(crate) fn only_at(self, version: Version) -> Self {
+        Self {
+            only_at: Some(version),
+            repeats: true,
+            ..self
+        }
+    }
+
+    /// The same request, which may do more when it is applied twice.
+    pub(crate) fn once(self) -> Self {
+        Self {
+            repeats: false,
+            ..self
         }
     }
 
@@ -109,20 +132,16 @@ pub(crate) struct Exchanges {
 
 impl Exchanges {
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
-        let tls = match &config.tls {
-            Some(tls) => Some(tls.client_config()?),
-            // Nobody is believed, and the CAs of a system that may have none are not looked for.
-            None if config.is_plain() => Some(tls::nobody()?),
-            None => None,
-        };
         let builder = reqwest::Client::builder()
             .connect_timeout(config.connect_timeout)
             .pool_max_idle_per_host(config.max_in_flight_per_member)
             .pool_idle_timeout(crate::config::POOL_IDLE)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy();
-        let builder = match tls {
-            Some(tls) => builder.tls_backend_preconfigured(tls),
+        let builder = match &config.tls {
+            Some(tls) => builder.tls_backend_preconfigured(tls.client_config()?),
+            // Nobody is believed, and the CAs of a system that may have none are not looked for.
+            None if config.is_plain() => builder.tls_certs_only([]),
             None => builder,
         };
         let http = builder.build()?;
@@ -157,8 +176,11 @@ impl Exchanges {
         if direct {
             building = building.header(ours::DIRECT, "1");
         }
-        if let Some(known) = &request.known {
-            building = building.header(header::IF_NONE_MATCH, known);
+        if let Some(known) = request.known {
+            building = building.header(header::IF_NONE_MATCH, etag(known));
+        }
+        if let Some(version) = request.only_at {
+            building = building.header(header::IF_MATCH, etag(version));
         }
         if let Some((content_type, body)) = &request.body {
             building = building
@@ -207,6 +229,17 @@ impl Exchanges {
             None => request,
         }
     }
+}
+
+fn etag(version: Version) -> String {
+    format!("\"{version}\"")
+}
+
+/// The version that an answer has as its entity tag.
+pub(crate) fn version(headers: &HeaderMap) -> Option<Version> {
+    let etag = headers.get(header::ETAG)?.to_str().ok()?;
+    let version = etag.strip_prefix('"')?.strip_suffix('"')?;
+    version.parse().ok().map(Version)
 }
 
 /// As the header says it, which knows neither 0 nor more than it allows.

@@ -26,6 +26,9 @@ pub(crate) trait Work {
 
     fn user(item: &Self::Item) -> Id;
 
+    /// Whether an item may be sent again when it is not known what became of it.
+    fn repeats(item: &Self::Item) -> bool;
+
     /// The request for these items.
     fn request(&self, items: &[Self::Item]) -> Request;
 
@@ -92,7 +95,9 @@ pub(crate) async fn all<W: Work>(
                 came,
             } => {
                 let (left, failed) = book(work, part, progress.outcome, came);
-                if let Some(failed) = failed {
+                let Some(failed) = failed else { continue };
+                let left = that_may_repeat(work, left, &failed);
+                if !left.is_empty() {
                     rest(caller, left, progress, failed, known, &mut steps);
                 }
             }
@@ -245,6 +250,20 @@ fn leftovers<W: Work>(
         });
     }
     (left, failed)
+}
+
+/// Of the items that are left: those that may be sent again; the others are given up.
+fn that_may_repeat<W: Work>(
+    work: &mut W,
+    left: Vec<Open<W::Item>>,
+    failed: &Failed,
+) -> Vec<Open<W::Item>> {
+    let once = |open: &Open<W::Item>| open.outcome == Outcome::Unknown && !W::repeats(&open.item);
+    let (once, again): (Vec<_>, Vec<_>) = left.into_iter().partition(once);
+    for open in once {
+        work.give_up(open.item, open.outcome, failed.cause.problem());
+    }
+    again
 }
 
 /// The pause before the next attempt.

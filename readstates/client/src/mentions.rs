@@ -45,6 +45,10 @@ impl Work for Mention {
         *item
     }
 
+    fn repeats(_: &Id) -> bool {
+        true
+    }
+
     fn request(&self, items: &[Id]) -> Request {
         let body = MentionsRequest {
             channel_id: self.channel_id,

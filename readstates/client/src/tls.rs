@@ -119,15 +119,6 @@ impl Tls {
     }
 }
 
-/// For a service that speaks plain HTTP: nobody is believed.
-pub(crate) fn nobody() -> Result<ClientConfig, TlsError> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let builder = builder.with_root_certificates(RootCertStore::empty());
-    Ok(builder.with_no_client_auth())
-}
-
 /// Believes members by the CAs that are in the file now.
 #[derive(Debug)]
 struct OfFile {

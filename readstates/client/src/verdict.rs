@@ -81,6 +81,7 @@ pub(crate) fn kind(problem: ProblemType) -> Kind {
         | ProblemType::Forbidden
         | ProblemType::MalformedBody
         | ProblemType::BadValue
+        | ProblemType::VersionMoved
         | ProblemType::NoReadState
         | ProblemType::NoRoute
         | ProblemType::MethodNotAllowed

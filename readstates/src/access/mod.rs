@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 
 use self::table::{CallerLimits, Table};
 use self::{
-    audit::{Ration, Subject},
+    audit::Subject,
     file::{AccessFile, FileError, MAX_BYTES},
     header::NoToken,
     review::{Claims, Reviewed, Reviews},
@@ -45,6 +45,7 @@ pub use self::{
 use crate::{
     config::Limits,
     metrics::{Counter, Gauge, Text},
+    ration::Ration,
     store::chain,
 };
 

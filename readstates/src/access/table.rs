@@ -3,11 +3,10 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    audit::Ration,
     file::{AccessFile, CallerEntry, TokenHash, Verb, Verbs},
     token::Key,
 };
-use crate::{config::Limits, limit::Limit};
+use crate::{config::Limits, limit::Limit, ration::Ration};
 
 /// Requests that a caller may have under way at one member when its entry does not say.
 pub const DEFAULT_MAX_CONCURRENT: usize = 1024;

@@ -38,6 +38,7 @@ mod counted;
 mod edit;
 pub(crate) mod layout;
 mod operation;
+mod precondition;
 #[cfg(test)]
 pub(crate) mod reference;
 pub(crate) mod since;
@@ -49,6 +50,7 @@ pub(crate) mod wide;
 pub use bulk::apply_all;
 pub use counted::{Counted, Mention, REMEMBERED_MENTIONS};
 pub use operation::{Operation, Outcome, TooManyReadStates, Visit, apply};
+pub use precondition::Precondition;
 pub use since::{Gap, History, REMEMBERED_DELETIONS, Since};
 pub use view::{BlockRef, States};
 

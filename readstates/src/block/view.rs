@@ -74,6 +74,21 @@ impl<'a> BlockRef<'a> {
         }
     }
 
+    /// The read states of the channels after this one, by channel.
+    #[must_use]
+    pub fn states_after(self, channel: u64) -> States<'a> {
+        let start = match self.place(channel) {
+            Ok(place) => place + 1,
+            Err(place) => place,
+        };
+        let wide = Wide::of(self.bytes);
+        States {
+            rows: layout::rows(self.bytes)[start..].iter(),
+            next_wide: wide.position(start).unwrap_or_else(|next| next),
+            ..self.states()
+        }
+    }
+
     /// The read state of one channel.
     #[must_use]
     pub fn state(self, channel: u64) -> Option<State> {

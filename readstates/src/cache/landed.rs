@@ -2,8 +2,13 @@
 
 use std::time::Instant;
 
-use super::{Refused, Touch, accounts::Shared, stripe::Stripe, table::Spot};
-use crate::block::{BlockRef, Operation, Outcome};
+use super::{
+    Refused, Touch,
+    accounts::Shared,
+    stripe::Stripe,
+    table::{Hash, Spot},
+};
+use crate::block::{BlockRef, Operation, Outcome, Precondition};
 
 /// The user, while nobody else can reach it: see [`super::Cache::land`] and [`super::Cache::visit`].
 #[derive(Debug)]
@@ -40,5 +45,25 @@ impl Landed<'_> {
         let outcomes = stripe.apply(*user, *spot, operations, *now, shared);
         // What `apply` tidies does not move records.
         Some(outcomes.map(|outcomes| view(stripe.block(*spot), outcomes.as_slice())))
+    }
+
+    /// As [`Landed::change`], if this holds of the block before it.
+    pub fn change_if<T>(
+        &mut self,
+        precondition: Option<&Precondition>,
+        operations: &[Operation],
+        touch: Touch,
+        view: impl FnOnce(BlockRef<'_>, &[Outcome]) -> T,
+    ) -> Option<Result<T, Refused>> {
+        if let Some(precondition) = precondition {
+            // Of a slot that is served elsewhere by now the block here may be an old one.
+            if self.shared.slots.term(Hash::of(self.user)).is_none() {
+                return Some(Err(Refused::NotHere));
+            }
+            if !precondition.holds(self.stripe.block(self.spot)) {
+                return Some(Err(Refused::VersionMoved));
+            }
+        }
+        self.change(operations, touch, view)
     }
 }

@@ -109,6 +109,9 @@ pub enum Refused {
     /// The cache takes no more changes: see [`Cache::seal`].
     #[error("the member is stopping")]
     Sealed,
+    /// The precondition of the change does not hold.
+    #[error("the user is at another version than the request is for")]
+    VersionMoved,
     /// The user's slot is not served here: see [`Cache::close`].
     #[error("the user belongs to another member by now")]
     NotHere,

@@ -6,7 +6,9 @@ use clap::{Args, Parser, Subcommand};
 use readstates_bench::BenchArgs;
 use readstates_identity::ClusterName;
 
-use super::{CallerArgs, Limits, ListenArgs, RingArgs, RingPlace, StoreConfig};
+use super::{
+    CallerArgs, Limits, ListenArgs, ObserveArgs, RingArgs, RingPlace, StoreConfig, UserArgs,
+};
 use crate::store::Replication;
 
 /// The database driver speaks of each attempt to connect; the store says so once, and why.
@@ -41,6 +43,8 @@ pub enum Command {
     Schema(Box<SchemaArgs>),
     /// Have the members of a ring in a folder hand slots on until all own as many.
     Rebalance(RebalanceArgs),
+    /// Show or delete what a running service has of a user.
+    User(UserArgs),
     /// Put load on members, and measure or check what comes of it.
     Bench(Box<BenchArgs>),
     /// Make a token for a caller of the API, and print it with the hash that the access file wants.
@@ -130,6 +134,10 @@ pub struct ServeArgs {
     /// What is refused, and who is not waited for.
     #[command(flatten)]
     pub limits: Limits,
+
+    /// What is said about requests.
+    #[command(flatten)]
+    pub observe: ObserveArgs,
 }
 
 /// Flags of `readstates token`.

@@ -5,12 +5,16 @@ mod cli;
 mod cql;
 mod limits;
 mod listen;
+mod observe;
 mod ring;
 mod serve;
+mod user;
 
 pub use access::CallerArgs;
 pub use cli::{CertificatesArgs, Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs, TokenArgs};
 pub use limits::Limits;
 pub use listen::{ListenArgs, ListenConfig};
+pub use observe::{ObserveArgs, ObserveConfig};
 pub use ring::{RingArgs, RingConfig, RingPlace};
 pub use serve::{ConfigError, ServeConfig, StoreConfig};
+pub use user::{ServiceArgs, UserArgs, UserCommand, UserDeleteArgs, UserShowArgs};

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 
-use super::{Limits, ListenConfig, RingArgs, RingConfig, ServeArgs};
+use super::{Limits, ListenConfig, ObserveConfig, RingArgs, RingConfig, ServeArgs};
 use crate::{
     access::AccessConfig,
     http::TlsFiles,
@@ -93,6 +93,8 @@ pub struct ServeConfig {
     pub workers: NonZeroUsize,
     /// What is refused, and who is not waited for.
     pub limits: Limits,
+    /// What is said about requests.
+    pub observe: ObserveConfig,
 }
 
 /// Why flags make no sense together.
@@ -151,6 +153,7 @@ impl ServeConfig {
             drain_timeout,
             workers,
             limits,
+            observe,
         } = args;
         let wrong = |flag, problem: String| Err(ConfigError::Value { flag, problem });
         if !FLUSH_INTERVALS.contains(&flush_interval) {
@@ -193,6 +196,7 @@ impl ServeConfig {
             drain_timeout,
             workers: workers.unwrap_or_else(cores),
             limits,
+            observe: observe.config(),
         })
     }
 }

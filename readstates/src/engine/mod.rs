@@ -7,6 +7,7 @@
 mod many;
 #[cfg(test)]
 mod property;
+mod written;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -15,9 +16,10 @@ use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
+pub use written::Change;
 
 use crate::{
-    block::{BlockRef, Operation, Outcome},
+    block::{BlockRef, Operation, Outcome, Precondition},
     cache::{Cache, Process, Refused, SlotSet, Totals, Touch},
     clock,
     flush::{Flushed, Flusher},
@@ -149,13 +151,30 @@ impl Engine {
         touch: Touch,
         view: impl Fn(BlockRef<'_>, &[Outcome]) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
-        if let Some(done) = self.try_change(user, operations, touch, &view)? {
+        self.change_if(user, None, operations, touch, view).await
+    }
+
+    /// As [`Engine::change`], if this holds of the user right before: nothing comes between.
+    ///
+    /// # Errors
+    /// Also when it does not hold.
+    pub async fn change_if<T: Send + 'static>(
+        &self,
+        user: u64,
+        precondition: Option<Precondition>,
+        operations: &[Operation],
+        touch: Touch,
+        view: impl Fn(BlockRef<'_>, &[Outcome]) -> T + Send + 'static,
+    ) -> Result<T, NotDone> {
+        let here = self.try_change(user, precondition.as_ref(), operations, touch, &view);
+        if let Some(done) = here? {
             self.metrics.hits.increment(1);
             return Ok(done);
         }
         self.metrics.misses.increment(1);
         self.loader
             .ride(user, touch, |answer| Changer {
+                precondition,
                 operations: operations.into(),
                 touch,
                 view,
@@ -167,6 +186,7 @@ impl Engine {
     fn try_change<T>(
         &self,
         user: u64,
+        precondition: Option<&Precondition>,
         operations: &[Operation],
         touch: Touch,
         view: impl Fn(BlockRef<'_>, &[Outcome]) -> T,
@@ -175,24 +195,19 @@ impl Engine {
             self.metrics.outcomes(outcomes);
             view(block, outcomes)
         };
-        match self
-            .cache
-            .change(user, operations, touch, clock::now(), counted)
-        {
+        let done = self.cache.visit(user, clock::now(), |landed| {
+            landed.change_if(precondition, operations, touch, counted)
+        });
+        match done.flatten() {
             None => Ok(None),
             Some(Ok(done)) => Ok(Some(done)),
+            Some(Err(refused @ Refused::VersionMoved)) => Err(refused.into()),
             Some(Err(refused)) => {
                 // What makes room is written as soon as can be.
                 self.flusher.wake();
                 Err(refused.into())
             }
         }
-    }
-
-    /// Asks that a user be written as soon as can be.
-    pub fn hurry(&self, user: u64) {
-        self.cache.hurry(user, clock::now());
-        self.flusher.wake();
     }
 
     /// Changes the capacity, and evicts down to it as far as what is dirty allows. When that takes

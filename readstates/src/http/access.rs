@@ -5,11 +5,12 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use http::{StatusCode, request::Parts};
+use http::StatusCode;
 use readstates_api::{Problem, ProblemType};
 
 use super::{
     App,
+    head::Head,
     problem::Refusal,
     route::{Class, Operation, Port, Resource},
     tls::ClientCertificate,
@@ -90,7 +91,7 @@ fn needs(operation: Operation) -> Needs {
 pub(super) async fn admit(
     app: &App,
     peer: &Peer,
-    parts: &Parts,
+    head: &Head,
     operation: Operation,
 ) -> Result<Option<Admitted>, Refusal> {
     let Some(access) = &app.access else {
@@ -101,14 +102,14 @@ pub(super) async fn admit(
         return Ok(None);
     }
     let names = app.names_of(peer);
-    let caller = match access.authenticate(&parts.headers, names).await {
+    let caller = match access.authenticate(&head.headers, names).await {
         Ok(caller) => caller,
-        Err(why) => return Err(nobody(access, peer, operation, &why)),
+        Err(why) => return Err(nobody(access, peer, head, operation, &why)),
     };
     if let Needs::Verb(verb) = needs
         && !caller.may(verb)
     {
-        return Err(forbidden(access, &caller, peer, operation, verb));
+        return Err(forbidden(access, &caller, (peer, head), operation, verb));
     }
     let permits = places(&caller, operation)?;
     Ok(Some(Admitted {
@@ -151,7 +152,13 @@ fn over(caller: &Caller, limit: &Limit, what: &str) -> Refusal {
     Problem::new(ProblemType::CallerTooBusy, detail).into()
 }
 
-fn nobody(access: &Access, peer: &Peer, operation: Operation, why: &NoCaller) -> Refusal {
+fn nobody(
+    access: &Access,
+    peer: &Peer,
+    head: &Head,
+    operation: Operation,
+    why: &NoCaller,
+) -> Refusal {
     let problem = match why {
         NoCaller::NoProof
         | NoCaller::Header(_)
@@ -161,7 +168,7 @@ fn nobody(access: &Access, peer: &Peer, operation: Operation, why: &NoCaller) ->
         NoCaller::NotReviewed => ProblemType::AccessUnavailable,
     };
     let why = why.to_string();
-    let subject = subject(ANONYMOUS, peer, operation);
+    let subject = subject(ANONYMOUS, peer, head, operation);
     access.audit_refusal(None, subject, problem.status(), &why);
     Problem::new(problem, why).into()
 }
@@ -169,7 +176,7 @@ fn nobody(access: &Access, peer: &Peer, operation: Operation, why: &NoCaller) ->
 fn forbidden(
     access: &Access,
     caller: &Caller,
-    peer: &Peer,
+    (peer, head): (&Peer, &Head),
     operation: Operation,
     verb: Verb,
 ) -> Refusal {
@@ -178,17 +185,18 @@ fn forbidden(
         caller.name
     );
     let problem = ProblemType::Forbidden;
-    let subject = subject(&caller.name, peer, operation);
+    let subject = subject(&caller.name, peer, head, operation);
     access.audit_refusal(Some(caller), subject, problem.status(), &detail);
     Problem::new(problem, detail).into()
 }
 
-fn subject<'a>(who: &'a str, peer: &Peer, operation: Operation) -> Subject<'a> {
+fn subject<'a>(who: &'a str, peer: &Peer, head: &'a Head, operation: Operation) -> Subject<'a> {
     Subject {
         who,
         from: peer.address,
         method: operation.method(),
         route: operation.route(),
+        request_id: head.id(),
     }
 }
 
@@ -196,6 +204,7 @@ fn subject<'a>(who: &'a str, peer: &Peer, operation: Operation) -> Subject<'a> {
 pub(super) fn audit(
     port: Port,
     peer: &Peer,
+    head: &Head,
     admitted: Option<&Admitted>,
     (operation, resource): (Operation, Resource<'_>),
     status: StatusCode,
@@ -205,12 +214,12 @@ pub(super) fn audit(
         // What another member forwards has its line there.
         Operation::DeleteUser if port == Port::Api => {
             let user = resource.ids().0.unwrap_or_default();
-            audit::user_deleted(subject(who, peer, operation), user, status);
+            audit::user_deleted(subject(who, peer, head, operation), user, status);
         }
         Operation::AdminFlush
         | Operation::AdminSetCapacity
         | Operation::AdminMove
-        | Operation::AdminDrain => audit::ordered(subject(OPERATOR, peer, operation), status),
+        | Operation::AdminDrain => audit::ordered(subject(OPERATOR, peer, head, operation), status),
         Operation::DeleteUser
         | Operation::List
         | Operation::Get

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{join, join_all};
-use http::{HeaderValue, StatusCode, request::Parts};
+use http::{HeaderValue, StatusCode};
 use hyper::body::Incoming;
 use readstates_api::{
     Problem, ProblemType,
@@ -23,7 +23,8 @@ use readstates_ring::Slot;
 use super::{
     App, body, deadline,
     fan_out::{self, Part, Passes, Split},
-    owner,
+    head::Head,
+    owner, precondition,
     problem::{Refusal, problem_type},
     reply::{self, Answer},
     route::Class,
@@ -54,19 +55,21 @@ use crate::{
         super::openapi::Refused,
     )
 )]
-pub(super) async fn batch(app: &App, parts: &Parts, content: Incoming) -> Answer {
-    body::require(&parts.headers, MEDIA_TYPE)?;
+pub(super) async fn batch(app: &App, head: &Head, content: Incoming) -> Answer {
+    body::require(&head.headers, MEDIA_TYPE)?;
+    let of_one = "If-Match is the version of one user, and a batch is of many; leave it out";
+    precondition::none(&head.headers, of_one)?;
     app.gates.look(Class::Batches)?;
     let mut body = body::read(&app.gates, content).await?;
     let _permit = app.gates.enter(Class::Batches)?;
     let _from = app
         .gates
-        .enter_from(&app.ownership.routes(), &parts.headers)?;
+        .enter_from(&app.ownership.routes(), &head.headers)?;
     let records = body.bytes.len() / RECORD_BYTES;
     body.count_work(&app.gates, records * WORK_BYTES)?;
     let request = BatchRequest::parse(&body.bytes)
         .map_err(|error| Problem::new(ProblemType::MalformedBody, error.to_string()))?;
-    let outcomes = apply(app, parts, request).await?;
+    let outcomes = apply(app, head, request).await?;
     Ok(reply::typed(
         HeaderValue::from_static(MEDIA_TYPE),
         batch::encode_answer(&outcomes).into(),
@@ -87,7 +90,7 @@ const WORK_BYTES: usize = 3 * size_of::<(u64, Placed)>()
 
 async fn apply(
     app: &App,
-    parts: &Parts,
+    head: &Head,
     request: BatchRequest<'_>,
 ) -> Result<Vec<RecordOutcome>, Refusal> {
     let raw = request.raw();
@@ -99,7 +102,7 @@ async fn apply(
         .map(|(place, record)| (record.user.get(), (place, record)))
         .collect();
     for _ in 0..fan_out::MOST_LOOKS {
-        left = round(app, parts, raw, &left, &mut outcomes).await?;
+        left = round(app, head, raw, &left, &mut outcomes).await?;
         if left.is_empty() {
             return Ok(outcomes);
         }
@@ -114,7 +117,7 @@ async fn apply(
 /// Does what can be done now; returns the records whose users are on the move.
 async fn round(
     app: &App,
-    parts: &Parts,
+    head: &Head,
     raw: &[RawRecord],
     records: &[(u64, Placed)],
     outcomes: &mut [RecordOutcome],
@@ -124,9 +127,9 @@ async fn round(
         passes,
         mut others,
         mut waiting,
-    } = fan_out::by_owner(&app.ownership, &parts.headers, records).await;
+    } = fan_out::by_owner(&app.ownership, &head.headers, records).await;
     let first = others.first().map(|part| &*part.owner);
-    if owner::refuse_others(app, first, &parts.headers)?.is_some() {
+    if owner::refuse_others(app, first, &head.headers)?.is_some() {
         for (place, _) in others.iter().flat_map(|part| &part.items) {
             outcomes[*place] = RecordOutcome::NotTaken;
         }
@@ -136,8 +139,12 @@ async fn round(
         waiting.extend(here(app, mine, passes, outcomes).await);
         return Ok(waiting);
     }
-    let timeout = deadline::left(parts, PART_TIMEOUT);
-    let there = join_all(others.iter().map(|part| pass(app, part, raw, timeout)));
+    let timeout = deadline::left(head, PART_TIMEOUT);
+    let there = join_all(
+        others
+            .iter()
+            .map(|part| pass(app, head, part, raw, timeout)),
+    );
     let (there, moved) = Box::pin(join(there, here(app, mine, passes, outcomes))).await;
     for (part, answered) in others.iter().zip(there) {
         for ((place, _), outcome) in part.items.iter().zip(answered) {
@@ -225,6 +232,7 @@ fn outcome_of_problem(problem: ProblemType) -> RecordOutcome {
 /// Sends a part to its owner, as its records came.
 async fn pass(
     app: &App,
+    head: &Head,
     part: &Part<Placed>,
     raw: &[RawRecord],
     timeout: Duration,
@@ -234,17 +242,21 @@ async fn pass(
         frame.push_raw(&raw[*place]);
     }
     let media_type = HeaderValue::from_static(MEDIA_TYPE);
+    let (headers, span) = head.of_part(&part.owner.name, media_type);
     let sent = app
         .forwarder
         .part(
             &app.ownership,
             &part.owner,
             "/v1/batch",
-            media_type,
+            &headers,
             frame.finish().into(),
             timeout,
         )
         .await;
+    if let (Some(span), Ok((status, _))) = (span, &sent) {
+        span.answered(*status, None);
+    }
     let answered = sent
         .map_err(|problem| problem.problem)
         .and_then(|(status, body)| read_answer(&part.owner, status, &body, part.items.len()));

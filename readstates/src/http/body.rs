@@ -236,26 +236,34 @@ fn pointer(path: &Path) -> String {
     pointer
 }
 
-/// The number of the only parameter that a query may have, if it is there.
-pub(super) fn number_in_query(query: Option<&str>, name: &str) -> Result<Option<u64>, Refusal> {
+/// The numbers of the parameters that a query may have, each once, in the order of these names.
+pub(super) fn numbers_in_query<const N: usize>(
+    query: Option<&str>,
+    names: [&str; N],
+) -> Result<[Option<u64>; N], Refusal> {
     let wrong = |detail| Err(Refusal::from(Problem::new(ProblemType::BadValue, detail)));
-    let Some(query) = query.filter(|query| !query.is_empty()) else {
-        return Ok(None);
-    };
-    match query.split_once('=') {
-        Some((key, value)) if key == name => {
-            let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-            match value.parse() {
-                Ok(number) if digits => Ok(Some(number)),
-                Ok(_) | Err(_) => wrong(format!(
-                    "{name} in the query is {value:?}; give a number as an answer had it"
-                )),
-            }
+    let mut numbers = [None; N];
+    let parameters = query.filter(|query| !query.is_empty()).into_iter();
+    for parameter in parameters.flat_map(|query| query.split('&')) {
+        let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let Some(place) = names.iter().position(|&name| name == key) else {
+            let names = names.map(|name| format!("{name}=NUMBER")).join(" and ");
+            return wrong(format!(
+                "{key:?} in the query is not known; all that there may be is {names}"
+            ));
+        };
+        let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+        let number = value.parse().ok().filter(|_| digits);
+        let Some(number) = number else {
+            return wrong(format!(
+                "{key} in the query is {value:?}; give a number as an answer had it"
+            ));
+        };
+        if numbers[place].replace(number).is_some() {
+            return wrong(format!("{key} is in the query twice; give it once"));
         }
-        Some(_) | None => wrong(format!(
-            "the query is {query:?}; all that there may be is {name}=NUMBER"
-        )),
     }
+    Ok(numbers)
 }
 
 /// The entity tags that a client knows: `If-None-Match`.
@@ -284,16 +292,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_the_one_number_or_refused() {
-        let read = |query| number_in_query(query, "since").ok();
-        assert_eq!(read(None), Some(None));
-        assert_eq!(read(Some("")), Some(None));
-        assert_eq!(read(Some("since=57")), Some(Some(57)));
+    fn a_query_is_known_numbers_each_once_or_refused() {
+        let read = |query| numbers_in_query(query, ["since", "limit"]).ok();
+        assert_eq!(read(None), Some([None, None]));
+        assert_eq!(read(Some("")), Some([None, None]));
+        assert_eq!(read(Some("since=57")), Some([Some(57), None]));
+        assert_eq!(read(Some("limit=5&since=0")), Some([Some(0), Some(5)]));
         let bad = [
             "since",
             "since=",
             "since=+1",
             "since=1&since=2",
+            "since=1&",
+            "&since=1",
             "sinse=1",
             "a=b",
             "since=18446744073709551616",

@@ -3,14 +3,18 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, Method, request::Parts};
+use http::{HeaderMap, HeaderName, Method};
 use readstates_api::{
     Problem, ProblemType,
     headers::{self, MAX_TIMEOUT},
 };
 use tokio::time::{Instant, timeout_at};
 
-use super::{problem::Refusal, reply::Answer};
+use super::{
+    head::Head,
+    problem::{Refusal, UNKNOWN},
+    reply::Answer,
+};
 
 const TIMEOUT: HeaderName = HeaderName::from_static(headers::TIMEOUT);
 
@@ -63,7 +67,7 @@ impl Deadline {
             Problem::new(ProblemType::Overloaded, detail).into()
         } else {
             let detail = format!(
-                "it was not done within the {waits:?} that its sender waits, and may still be; sending again is safe"
+                "it was not done within the {waits:?} that its sender waits, and may still be; {UNKNOWN}"
             );
             Problem::new(ProblemType::OutcomeUnknown, detail).into()
         }
@@ -71,9 +75,9 @@ impl Deadline {
 }
 
 /// For how long another member may be waited for, at most `most`.
-pub(super) fn left(parts: &Parts, most: Duration) -> Duration {
-    let deadline = parts.extensions.get::<Deadline>();
-    deadline.map_or(most, |deadline| deadline.left().min(most))
+pub(super) fn left(head: &Head, most: Duration) -> Duration {
+    head.deadline
+        .map_or(most, |deadline| deadline.left().min(most))
 }
 
 fn malformed(value: &http::HeaderValue) -> Refusal {

@@ -17,6 +17,9 @@ use crate::{
 const MOST_ADMINS: usize = 64;
 /// Connections to the port for probes and Prometheus at once.
 const MOST_WATCHERS: usize = 64;
+/// Deletions of users that wait for the database at once: each looks a few hundred times a second. More are answered
+/// at once, with 202.
+const MOST_DELETIONS: usize = 256;
 
 /// The limits, and what is taken of them.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ pub(crate) struct Gates {
     batches: Limit,
     mentions: Limit,
     ring_waiters: Limit,
+    /// Deletions of users that wait for the database.
+    pub(super) deletions: Limit,
     /// Requests that say they are from a member that owns nothing: one that is new, or nobody.
     from_strangers: Limit,
 }
@@ -68,6 +73,7 @@ impl Gates {
             batches: Limit::new(limits.max_batches),
             mentions: Limit::new(limits.max_mentions),
             ring_waiters: Limit::new(limits.max_ring_waiters),
+            deletions: Limit::new(MOST_DELETIONS),
             from_strangers: Limit::new(limits.max_per_member),
             limits,
         }
@@ -136,6 +142,7 @@ impl Gates {
             batches,
             mentions,
             ring_waiters,
+            deletions,
             from_strangers,
         } = self;
         let own = [
@@ -148,6 +155,7 @@ impl Gates {
             ("batches", batches),
             ("mentions", mentions),
             ("ring-waiters", ring_waiters),
+            ("deletions", deletions),
             ("from-strangers", from_strangers),
         ];
         let own = own.map(|(name, limit)| (name.to_owned(), limit));

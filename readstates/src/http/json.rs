@@ -141,6 +141,20 @@ pub(super) fn read_states(
     json.0
 }
 
+/// A page of read states of a user at this version, and the channel after which the next one begins.
+pub(super) fn page(user: u64, version: u64, states: &[State], next: Option<u64>) -> Vec<u8> {
+    let mut json = Json::with_room(most_bytes(states.len()));
+    json.raw("{\"user_id\":").id(user);
+    json.raw(",\"version\":").id(version);
+    json.raw(",\"partial\":false,\"read_states\":");
+    json.list(states.iter(), |json, state| json.state(state));
+    if let Some(next) = next {
+        json.raw(",\"next\":").id(next);
+    }
+    json.raw("}");
+    json.0
+}
+
 /// What an acknowledgement came to, and the state that it leaves.
 pub(super) fn ack_answer(applied: bool, version: u64, state: &State) -> Vec<u8> {
     let mut json = Json::with_room(STATE_BYTES + FRAME_BYTES);

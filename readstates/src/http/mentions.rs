@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{join, join_all};
-use http::{HeaderValue, StatusCode, request::Parts};
+use http::{HeaderValue, StatusCode};
 use hyper::body::Incoming;
 use readstates_api::{
     FailedUser, Id, MAX_MENTIONED_USERS, MentionsAnswer, MentionsRequest, Problem, ProblemType,
@@ -15,15 +15,21 @@ use readstates_api::{
 use readstates_ring::Slot;
 
 use super::{
-    App, body, deadline,
+    App,
+    body::{self, Arrived},
+    deadline,
     fan_out::{self, Part, Passes, Split},
-    owner,
+    head::Head,
+    owner::{self, Target},
+    precondition,
     problem::{Refusal, problem_type},
+    read_states::Asked,
     reply::{self, Answer},
-    route::Class,
+    route::{Class, Operation},
+    selection::Selection,
 };
 use crate::{
-    block::{Operation, Outcome},
+    block::{Operation as Change, Outcome, Precondition},
     cache::Touch,
     engine::NotDone,
     forward::PART_TIMEOUT,
@@ -33,34 +39,43 @@ use crate::{
 /// the room of a list that has grown), its operation and what became of it.
 const WORK_BYTES: usize = 2 * size_of::<Id>()
     + 3 * size_of::<(u64, Id)>()
-    + size_of::<(u64, Operation)>()
+    + size_of::<(u64, Change)>()
     + size_of::<Result<Outcome, NotDone>>()
     + size_of::<FailedUser>();
 
 /// A message mentions users
 ///
-/// Each user is mentioned once, however often it is listed or the message is sent again.
+/// Each user is mentioned once, however often it is listed or the message is sent again. After the deletion of the
+/// read state it is counted anew: one user may be mentioned at a version, with `If-Match`.
 #[utoipa::path(
     post, path = "/v1/mentions", tag = "mentions", request_body = MentionsRequest,
+    params(
+        ("if-match" = Option<String>, Header,
+         description = "With one user: the ETag of that user; mention it at this version alone"),
+    ),
     responses(
         (status = 200, body = MentionsAnswer, description = "How many were applied; who failed"),
+        super::openapi::VersionMoved,
         super::openapi::Refused,
     )
 )]
-pub(super) async fn mention(app: &App, parts: &Parts, content: Incoming) -> Answer {
+pub(super) async fn mention(app: &App, head: &Head, content: Incoming) -> Answer {
     app.gates.look(Class::Mentions)?;
     let mut body = body::read(&app.gates, content).await?;
     let _permit = app.gates.enter(Class::Mentions)?;
     let _from = app
         .gates
-        .enter_from(&app.ownership.routes(), &parts.headers)?;
-    let mention = checked(body::json(&parts.headers, &body.bytes)?)?;
+        .enter_from(&app.ownership.routes(), &head.headers)?;
+    let mention = checked(body::json(&head.headers, &body.bytes)?)?;
+    if let Some(precondition) = precondition::if_match(&head.headers, Some(mention.channel))? {
+        return alone(app, head, &mention, precondition, &body).await;
+    }
     body.count_work(&app.gates, mention.users.len() * WORK_BYTES)?;
     body.done_with_bytes();
     let mut answer = MentionsAnswer::default();
     let mut left: Vec<(u64, Id)> = mention.users.iter().map(|&id| (id.get(), id)).collect();
     for _ in 0..fan_out::MOST_LOOKS {
-        left = round(app, parts, &mention, &left, &mut answer).await?;
+        left = round(app, head, &mention, &left, &mut answer).await?;
         if left.is_empty() {
             return reply::value(&answer);
         }
@@ -71,10 +86,37 @@ pub(super) async fn mention(app: &App, parts: &Parts, content: Incoming) -> Answ
     reply::value(&answer)
 }
 
+/// A mention of one user at a version of that user: all of it or nothing, and a refusal is one of the whole request.
+async fn alone(
+    app: &App,
+    head: &Head,
+    mention: &Mention,
+    precondition: Precondition,
+    body: &Arrived,
+) -> Answer {
+    let &[user] = &mention.users[..] else {
+        let detail = "If-Match is the version of one user; mention one, or leave it out";
+        return Err(Problem::new(ProblemType::BadValue, detail)
+            .at("/user_ids")
+            .into());
+    };
+    let asked = Asked {
+        target: Target {
+            user,
+            channel: Some(mention.channel),
+            selection: Selection::All,
+        },
+        head,
+        body: &body.bytes,
+        precondition: Some(precondition),
+    };
+    owner::answer(app, Operation::Mention, &asked, Some(body)).await
+}
+
 /// Does what can be done now; returns those users who are on the move.
 async fn round(
     app: &App,
-    parts: &Parts,
+    head: &Head,
     mention: &Mention,
     users: &[(u64, Id)],
     answer: &mut MentionsAnswer,
@@ -84,18 +126,18 @@ async fn round(
         passes,
         mut others,
         mut waiting,
-    } = fan_out::by_owner(&app.ownership, &parts.headers, users).await;
+    } = fan_out::by_owner(&app.ownership, &head.headers, users).await;
     let first = others.first().map(|part| &*part.owner);
-    if let Some(refused) = owner::refuse_others(app, first, &parts.headers)? {
+    if let Some(refused) = owner::refuse_others(app, first, &head.headers)? {
         let users = others.iter().flat_map(|part| &part.items);
         fail(answer, users, refused);
         others.clear();
     }
     let here = apply(app, mention, mine, passes);
-    let timeout = deadline::left(parts, PART_TIMEOUT);
+    let timeout = deadline::left(head, PART_TIMEOUT);
     let there = others
         .into_iter()
-        .map(|part| pass(app, mention, part, timeout));
+        .map(|part| pass(app, head, mention, part, timeout));
     let there = join_all(there);
     let ((here, moved), there) = join(here, there).await;
     for part in std::iter::once(here).chain(there) {
@@ -106,14 +148,25 @@ async fn round(
 }
 
 /// A mention that is in range, its users sorted and each there once.
-struct Mention {
+pub(super) struct Mention {
     channel: Id,
     message: Id,
     count: u32,
     users: Vec<Id>,
 }
 
-fn checked(request: MentionsRequest) -> Result<Mention, Refusal> {
+impl Mention {
+    /// What is done for each of them.
+    pub(super) fn operation(&self) -> Change {
+        Change::Mention {
+            channel: self.channel.get(),
+            message: self.message.get(),
+            count: self.count,
+        }
+    }
+}
+
+pub(super) fn checked(request: MentionsRequest) -> Result<Mention, Refusal> {
     let MentionsRequest {
         channel_id,
         message_id,
@@ -160,11 +213,7 @@ async fn apply(
     users: Vec<(u64, Id)>,
     passes: Passes<'_>,
 ) -> (MentionsAnswer, Vec<(u64, Id)>) {
-    let operation = Operation::Mention {
-        channel: mention.channel.get(),
-        message: mention.message.get(),
-        count: mention.count,
-    };
+    let operation = mention.operation();
     let operations: Vec<_> = users.iter().map(|&(user, _)| (user, operation)).collect();
     let outcomes = app.engine.change_many(&operations, Touch::Mention).await;
     let lost = passes.lost();
@@ -193,7 +242,13 @@ async fn apply(
 }
 
 /// Sends a part to its owner.
-async fn pass(app: &App, mention: &Mention, part: Part<Id>, timeout: Duration) -> MentionsAnswer {
+async fn pass(
+    app: &App,
+    head: &Head,
+    mention: &Mention,
+    part: Part<Id>,
+    timeout: Duration,
+) -> MentionsAnswer {
     let mut answer = MentionsAnswer::default();
     let request = MentionsRequest {
         channel_id: mention.channel,
@@ -202,6 +257,7 @@ async fn pass(app: &App, mention: &Mention, part: Part<Id>, timeout: Duration) -
         count: Some(mention.count),
     };
     let json = HeaderValue::from_static("application/json");
+    let (headers, span) = head.of_part(&part.owner.name, json);
     let sent = match serde_json::to_vec(&request) {
         Ok(body) => {
             app.forwarder
@@ -209,7 +265,7 @@ async fn pass(app: &App, mention: &Mention, part: Part<Id>, timeout: Duration) -
                     &app.ownership,
                     &part.owner,
                     "/v1/mentions",
-                    json,
+                    &headers,
                     body.into(),
                     timeout,
                 )
@@ -217,6 +273,9 @@ async fn pass(app: &App, mention: &Mention, part: Part<Id>, timeout: Duration) -
         }
         Err(error) => Err(Problem::new(ProblemType::MalformedBody, error.to_string())),
     };
+    if let (Some(span), Ok((status, _))) = (span, &sent) {
+        span.answered(*status, None);
+    }
     match sent
         .map_err(Box::new)
         .and_then(|(status, body)| read_answer(status, &body))

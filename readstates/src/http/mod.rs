@@ -12,53 +12,73 @@ mod access;
 mod admin;
 mod batch;
 mod body;
+mod changes;
 mod connection;
 mod connections;
 mod crowd;
 mod deadline;
+mod entry;
 mod fan_out;
 mod gates;
 mod handoff;
+mod head;
 mod json;
 mod listen;
 mod mentions;
 mod openapi;
 mod owner;
 mod pages;
+mod precondition;
 mod probes;
 mod problem;
 mod read_states;
 mod reply;
 mod route;
+mod selection;
+mod slow;
 mod snapshots;
 mod tls;
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
 use access::Peer;
 use bytes::Bytes;
 use deadline::Deadline;
+use entry::{believe, no_route, routed};
 use gates::Gates;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, request::Parts};
+use head::Head;
+use http::{HeaderName, Request, Response};
 use hyper::body::Incoming;
 pub(crate) use listen::{Entrance, listen};
 pub use openapi::{admin_document as admin_openapi_document, document as openapi_document};
 use pages::Page;
 use problem::Refusal;
-use readstates_api::{Problem, ProblemType, headers};
+pub(crate) use problem::UNKNOWN;
+use readstates_api::headers;
 use reply::Answer;
 pub(crate) use reply::Body;
-use route::{Class, Resource};
-pub(crate) use route::{Operation, Port};
+use route::Resource;
+pub(crate) use route::{Class, Operation, Port};
+use slow::Slow;
 use snapshots::Snapshots;
 pub(crate) use tls::ApiTls;
 pub use tls::{RELOAD_EVERY as TLS_RELOAD_EVERY, TlsFiles};
-use tokio::sync::watch;
+use tokio::{runtime::Handle, sync::watch};
 use tracing::Instrument;
 
 use crate::{
-    access::Access, config::Limits, engine::Engine, forward::Forwarder, health::Health,
-    limit::Permit, metrics::Metrics, ownership::Ownership,
+    access::Access,
+    config::{Limits, ObserveConfig},
+    engine::Engine,
+    forward::Forwarder,
+    health::Health,
+    limit::Permit,
+    metrics::Metrics,
+    ownership::Ownership,
+    trace::Tracing,
 };
 
 const RING: HeaderName = HeaderName::from_static(headers::RING);
@@ -80,6 +100,11 @@ pub struct App {
     snapshots: Arc<Snapshots>,
     metrics_page: Page,
     status_page: Page,
+    slow: Slow,
+    /// Makes spans of requests; `None`: there are none.
+    tracing: Option<Tracing>,
+    /// The runtime that answers clients, once it is there.
+    pub(crate) workers: OnceLock<Handle>,
     /// True when the member stops listening.
     closed: watch::Receiver<bool>,
 }
@@ -109,6 +134,9 @@ impl App {
             health,
             access: None,
             tls: None,
+            slow: Slow::default(),
+            tracing: None,
+            workers: OnceLock::new(),
             closed,
         }
     }
@@ -118,6 +146,19 @@ impl App {
         Self {
             access,
             tls,
+            ..self
+        }
+    }
+
+    /// The same, that says this about requests.
+    pub(crate) fn observed(self, observe: ObserveConfig) -> Self {
+        let ObserveConfig {
+            slow_request,
+            tracing,
+        } = observe;
+        Self {
+            slow: Slow::new(slow_request),
+            tracing,
             ..self
         }
     }
@@ -148,59 +189,80 @@ async fn answer(
     let (mut parts, body) = request.into_parts();
     believe(port, &mut parts.headers);
     let waits = Deadline::of(&parts.headers);
-    if let Ok(Some(deadline)) = waits {
-        // Whoever passes the request on says what is left.
-        parts.extensions.insert(deadline);
-    }
-    let routed = routed(port, &parts);
+    let deadline = waits.as_ref().ok().copied().flatten();
+    let head = Head::new(parts, deadline);
+    let routed = routed(port, &head);
     let operation = routed
         .as_ref()
         .map_or(Operation::Unrouted, |&(operation, _)| operation);
+    if let Some(tracing) = &app.tracing
+        && operation.class() != Class::Open
+    {
+        let span = tracing.begin(operation.method(), operation.route(), &head.headers);
+        head.trace(span);
+    }
     let admitted = match port {
-        Port::Api => access::admit(&app, peer, &parts, operation).await,
+        Port::Api => access::admit(&app, peer, &head, operation).await,
         // The connection has proven who is there, or nothing is to be proven.
         Port::Admin | Port::Members | Port::Watch => Ok(None),
     };
-    let (admitted, routed) = match admitted {
-        Ok(admitted) => (admitted, routed),
-        Err(refusal) => (None, Err(refusal)),
-    };
-    let answered = match routed {
-        Ok((operation, resource)) => {
-            let work = async {
-                let work = handle(&app, operation, resource, &parts, body);
-                match waits? {
-                    Some(deadline) => deadline.within(&parts.method, work).await,
-                    None => work.await,
-                }
-            };
-            // A span that nobody looks at would be made and entered all the same.
-            let answered = if tracing::enabled!(tracing::Level::DEBUG) {
-                let span =
-                    tracing::debug_span!("request", method = %parts.method, uri = %parts.uri);
-                work.instrument(span).await
-            } else {
-                work.await
-            };
-            let status = match &answered {
-                Ok(response) => response.status(),
-                Err(refusal) => refusal.status(),
-            };
-            access::audit(port, peer, admitted.as_ref(), (operation, resource), status);
-            answered
-        }
+    let answered = match admitted {
+        Ok(admitted) => match routed {
+            Ok(routed) => {
+                let answered = worked(&app, routed, &head, waits, body).await;
+                let status = match &answered {
+                    Ok(response) => response.status(),
+                    Err(refusal) => refusal.status(),
+                };
+                access::audit(port, peer, &head, admitted.as_ref(), routed, status);
+                answered
+            }
+            Err(refusal) => Err(refusal),
+        },
         Err(refusal) => Err(refusal),
     };
-    let mut response = finished(&app, operation, answered);
+    let mut response = finished(&app, operation, &head, answered);
     let ring = app.ownership.routes().header();
     response.headers_mut().insert(RING, ring);
-    app.metrics
-        .request(operation, response.status(), started.elapsed());
+    let (status, took) = (response.status(), started.elapsed());
+    app.metrics.request(operation, status, took);
+    app.slow.look((port, operation), &head, status, took);
+    if let Some(id) = head.known_id() {
+        head::name(response.headers_mut(), id.clone());
+    }
+    if let Some(span) = head.span() {
+        let id = head.known_id().and_then(|id| id.to_str().ok());
+        span.answered(status, id);
+    }
     response
 }
 
+/// Works on a request for as long as its sender waits.
+async fn worked(
+    app: &App,
+    (operation, resource): (Operation, Resource<'_>),
+    head: &Head,
+    waits: Result<Option<Deadline>, Refusal>,
+    body: Incoming,
+) -> Answer {
+    let work = async {
+        let work = handle(app, operation, resource, head, body);
+        match waits? {
+            Some(deadline) => deadline.within(&head.method, work).await,
+            None => work.await,
+        }
+    };
+    // A span that nobody looks at would be made and entered all the same.
+    if tracing::enabled!(tracing::Level::DEBUG) {
+        let (method, uri, id) = (&head.method, &head.uri, head.id());
+        let span = tracing::debug_span!("request", %method, %uri, id);
+        return work.instrument(span).await;
+    }
+    work.await
+}
+
 /// The answer as it goes out: what is large is counted, and a refusal booked.
-fn finished(app: &App, operation: Operation, answered: Answer) -> Response<Body> {
+fn finished(app: &App, operation: Operation, head: &Head, answered: Answer) -> Response<Body> {
     answered
         .and_then(|response| match operation.class() {
             Class::Open => Ok(response),
@@ -212,45 +274,8 @@ fn finished(app: &App, operation: Operation, answered: Answer) -> Response<Body>
         })
         .unwrap_or_else(|refusal| {
             app.metrics.refused(refusal.problem_type());
-            refusal.into_response()
+            refusal.into_response(head.id())
         })
-}
-
-/// Leaves only those headers that say something where they came in.
-fn believe(port: Port, headers: &mut HeaderMap) {
-    match port {
-        // Members speak of other members, and forward once.
-        Port::Members => {
-            let unnamed = HeaderValue::from_static("unnamed");
-            headers.entry(FORWARDED).or_insert(unnamed);
-        }
-        Port::Api | Port::Admin | Port::Watch => {
-            headers.remove(FORWARDED);
-            headers.remove(INCARNATION);
-        }
-    }
-}
-
-fn routed(port: Port, parts: &Parts) -> Result<(Operation, Resource<'_>), Refusal> {
-    let path = parts.uri.path();
-    let resource = Resource::at(port, path).ok_or_else(|| no_route(&parts.uri))?;
-    match resource.operation(&parts.method) {
-        Ok(operation) => Ok((operation, resource)),
-        Err(allow) => Err(no_method(&parts.method, &parts.uri, allow)),
-    }
-}
-
-fn no_route(uri: &Uri) -> Refusal {
-    let detail = format!(
-        "there is nothing at {}; GET /openapi.json lists what there is",
-        uri.path()
-    );
-    Problem::new(ProblemType::NoRoute, detail).into()
-}
-
-fn no_method(method: &Method, uri: &Uri, allow: &'static str) -> Refusal {
-    let detail = format!("{} does not take {method}", uri.path());
-    Refusal::method_not_allowed(detail, allow)
 }
 
 /// The work itself.
@@ -258,7 +283,7 @@ async fn handle(
     app: &App,
     operation: Operation,
     resource: Resource<'_>,
-    parts: &Parts,
+    head: &Head,
     body: Incoming,
 ) -> Answer {
     match operation {
@@ -269,11 +294,11 @@ async fn handle(
         | Operation::AckPins
         | Operation::AckBulk
         | Operation::Delete
-        | Operation::DeleteUser => owner::serve(app, operation, resource, parts, body).await,
+        | Operation::DeleteUser => owner::serve(app, operation, resource, head, body).await,
         // Rare and large: in a box, so that the others need not carry their state.
-        Operation::Mention => Box::pin(mentions::mention(app, parts, body)).await,
-        Operation::Batch => batch::batch(app, parts, body).await,
-        Operation::Ring => Box::pin(probes::ring(app, parts)).await,
+        Operation::Mention => Box::pin(mentions::mention(app, head, body)).await,
+        Operation::Batch => batch::batch(app, head, body).await,
+        Operation::Ring => Box::pin(probes::ring(app, head)).await,
         Operation::Livez => Ok(probes::livez()),
         Operation::Readyz => Ok(probes::readyz(app)),
         Operation::Metrics => Ok(Box::pin(probes::metrics(app)).await),
@@ -282,20 +307,20 @@ async fn handle(
         Operation::AdminFlush => Box::pin(admin::flush(app)).await,
         Operation::AdminSetCapacity => {
             let body = body::read(&app.gates, body).await?;
-            admin::set_capacity(app, body::json(&parts.headers, &body.bytes)?)
+            admin::set_capacity(app, body::json(&head.headers, &body.bytes)?)
         }
         Operation::AdminMove => {
             let body = body::read(&app.gates, body).await?;
-            let request = body::json(&parts.headers, &body.bytes)?;
+            let request = body::json(&head.headers, &body.bytes)?;
             Box::pin(admin::start_moves(app, request)).await
         }
         Operation::AdminDrain => {
             let body = body::read(&app.gates, body).await?;
-            admin::drain(app, body::json(&parts.headers, &body.bytes)?)
+            admin::drain(app, body::json(&head.headers, &body.bytes)?)
         }
-        Operation::Handoff => Box::pin(handoff::receive(app, parts, body)).await,
+        Operation::Handoff => Box::pin(handoff::receive(app, head, body)).await,
         // Nothing is routed there.
-        Operation::Unrouted => Err(no_route(&parts.uri)),
+        Operation::Unrouted => Err(no_route(&head.uri)),
     }
 }
 

@@ -11,7 +11,7 @@ use utoipa::{
     },
 };
 
-use super::{admin, batch, mentions, probes, read_states};
+use super::{admin, batch, changes, mentions, probes, read_states};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -20,16 +20,17 @@ use super::{admin, batch, mentions, probes, read_states};
         description = "What every user has read of every channel. Any member answers any request. Every answer carries x-readstates-ring, the \
             number of the ring. A request with x-readstates-direct: 1 is answered by the user's \
             owner, or with 421; one with x-readstates-timeout is worked on for so many milliseconds at \
-            most. Refusals with status 429 and 503 carry Retry-After."
+            most. An x-request-id comes back in the answer, and stands in problems and logs. Refusals with \
+            status 429 and 503 carry Retry-After."
     ),
     paths(
         read_states::list,
         read_states::get,
-        read_states::ack,
-        read_states::ack_pins,
-        read_states::ack_bulk,
-        read_states::delete,
-        read_states::delete_user,
+        changes::ack,
+        changes::ack_pins,
+        changes::ack_bulk,
+        changes::delete,
+        changes::delete_user,
         read_states::summary,
         mentions::mention,
         batch::batch,
@@ -160,6 +161,19 @@ impl IntoResponses for Refused {
             ("403".into(), forbidden.build().into()),
             ("default".into(), refusal("A refusal").build().into()),
         ])
+    }
+}
+
+/// What a change with `If-Match` may answer instead.
+pub(super) struct VersionMoved;
+
+impl IntoResponses for VersionMoved {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let moved = refusal(
+            "The user's version is none of those in If-Match, and nothing was done; the problem's version is the one it has",
+        )
+        .header("etag", Header::default());
+        BTreeMap::from([("412".into(), moved.build().into())])
     }
 }
 

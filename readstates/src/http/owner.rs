@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, Response, StatusCode, request::Parts};
+use http::{HeaderMap, HeaderName, Response, StatusCode};
 use hyper::body::Incoming;
 use readstates_api::{Id, Problem, ProblemType, headers};
 use readstates_ring::Slot;
@@ -10,11 +10,14 @@ use readstates_ring::Slot;
 use super::{
     App, FORWARDED,
     body::{self, Arrived},
-    deadline,
-    problem::Refusal,
+    changes, deadline,
+    head::Head,
+    precondition,
+    problem::{Refusal, UNKNOWN},
     read_states,
     reply::{Answer, Body},
-    route::{Operation, Resource},
+    route::{Class, Operation, Resource},
+    selection::Selection,
 };
 use crate::{
     forward::{self, Passed},
@@ -31,14 +34,17 @@ pub(super) async fn serve(
     app: &App,
     operation: Operation,
     resource: Resource<'_>,
-    parts: &Parts,
+    head: &Head,
     body: Incoming,
 ) -> Answer {
     // All of it before anything is looked up: the owner is passed what was understood, not what was written.
-    let target = Target::of(operation, resource, parts)?;
-    let user = target.user;
-    let slot = Slot::of_user(user.get());
-    if is_direct(&parts.headers) {
+    let target = Target::of(operation, resource, head)?;
+    let slot = Slot::of_user(target.user.get());
+    let precondition = match operation.class() {
+        Class::Changes => precondition::if_match(&head.headers, target.channel)?,
+        _ => None,
+    };
+    if is_direct(&head.headers) {
         let routes = app.ownership.routes();
         if let Some(owner) = app.ownership.other(&routes, slot) {
             return Err(not_the_owner(&routes, &routes.peers()[owner]).into());
@@ -49,23 +55,40 @@ pub(super) async fn serve(
         "POST" => Some(body::read(&app.gates, body).await?),
         _ => None,
     };
-    let _permit = app.gates.enter(operation.class())?;
-    let _from = app
+    let permit = app.gates.enter(operation.class())?;
+    let from = app
         .gates
-        .enter_from(&app.ownership.routes(), &parts.headers)?;
+        .enter_from(&app.ownership.routes(), &head.headers)?;
     let asked = read_states::Asked {
         target,
-        parts,
+        head,
         body: body.as_ref().map_or(&[], |body| &body.bytes),
+        precondition,
     };
+    let answer = answer(app, operation, &asked, body.as_ref()).await;
+    if operation != Operation::DeleteUser {
+        return answer;
+    }
+    drop((permit, from));
+    Box::pin(changes::written(app, &asked, answer)).await
+}
+
+/// The answer of this member or of another one.
+pub(super) async fn answer(
+    app: &App,
+    operation: Operation,
+    asked: &read_states::Asked<'_>,
+    body: Option<&Arrived>,
+) -> Answer {
+    let slot = Slot::of_user(asked.target.user.get());
     if let Some(pass) = app.ownership.enter(slot) {
-        let answer = read_states::serve(app, operation, &asked).await;
+        let answer = read_states::serve(app, operation, asked).await;
         if !is_moving(&answer) {
             return acknowledged(&pass, operation, answer);
         }
     }
     // Who has to wait or to ask others may do so in a box.
-    Box::pin(look_for_owner(app, operation, slot, &asked, body.as_ref())).await
+    Box::pin(look_for_owner(app, operation, slot, asked, body)).await
 }
 
 /// What a request about one user names, understood.
@@ -74,33 +97,30 @@ pub(super) struct Target {
     pub(super) user: Id,
     /// Where the operation has one.
     pub(super) channel: Option<Id>,
-    /// Where the operation has one.
-    pub(super) since: Option<u64>,
+    /// Which of all read states.
+    pub(super) selection: Selection,
 }
 
 impl Target {
-    fn of(operation: Operation, resource: Resource<'_>, parts: &Parts) -> Result<Self, Refusal> {
+    fn of(operation: Operation, resource: Resource<'_>, head: &Head) -> Result<Self, Refusal> {
         let (user, channel) = resource.ids();
         let user = body::id("the user", user.unwrap_or_default())?;
         let channel = channel.map(|channel| body::id("the channel", channel));
-        let since = match operation {
-            Operation::List => body::number_in_query(parts.uri.query(), "since")?,
-            _ => None,
+        let selection = match operation {
+            Operation::List => Selection::of(head.uri.query())?,
+            _ => Selection::All,
         };
         Ok(Self {
             user,
             channel: channel.transpose()?,
-            since,
+            selection,
         })
     }
 
     /// How another member is asked for the same.
     fn path_and_query(&self, operation: Operation) -> String {
         let path = operation.path(self.user, self.channel);
-        match self.since {
-            Some(since) => format!("{path}?since={since}"),
-            None => path,
-        }
+        format!("{path}{}", self.selection)
     }
 }
 
@@ -112,14 +132,18 @@ fn is_moving(answer: &Answer) -> bool {
 
 /// The answer, if it may be given.
 fn acknowledged(pass: &Pass<'_>, operation: Operation, answer: Answer) -> Answer {
-    if answer.is_err() || pass.may_acknowledge() {
+    let says_something = match &answer {
+        Ok(_) => true,
+        Err(refusal) => refusal.problem_type().is_about_the_user(),
+    };
+    if !says_something || pass.may_acknowledge() {
         return answer;
     }
-    let problem = if operation.method() == "GET" {
+    let problem = if answer.is_err() || operation.method() == "GET" {
         let detail = "this member may not answer for the user any more; try again later";
         Problem::new(ProblemType::NoOwner, detail)
     } else {
-        let detail = "this member lost the user while it worked; send it again";
+        let detail = format!("this member lost the user while it worked; {UNKNOWN}");
         Problem::new(ProblemType::OutcomeUnknown, detail)
     };
     Err(problem.into())
@@ -133,7 +157,7 @@ async fn look_for_owner(
     asked: &read_states::Asked<'_>,
     body: Option<&Arrived>,
 ) -> Answer {
-    let headers = &asked.parts.headers;
+    let headers = &asked.head.headers;
     let mut refreshed = false;
     for _ in 0..MOST_LOOKS {
         match app.ownership.way(slot).await.map_err(no_way)? {
@@ -185,19 +209,23 @@ async fn forward(
     asked: &read_states::Asked<'_>,
     body: Option<&Arrived>,
 ) -> Result<(Response<Body>, u64), Refusal> {
-    let parts = asked.parts;
+    let head = asked.head;
     let at = forward::address(&app.ownership, peer).await?;
+    let (headers, span) = head.to_owner(&peer.name);
     let passed = Passed {
         at: &at,
-        method: &parts.method,
+        method: &head.method,
         path_and_query: &asked.target.path_and_query(operation),
-        headers: &parts.headers,
+        headers: &headers,
         body: body.map_or_else(Default::default, |body| body.bytes.clone()),
-        timeout: deadline::left(parts, forward::TIMEOUT),
+        timeout: deadline::left(head, forward::TIMEOUT),
     };
     match app.forwarder.pass(peer, passed).await {
         Ok(answer) => {
             app.metrics.forwards.increment(1);
+            if let Some(span) = span {
+                span.answered(answer.0.status(), None);
+            }
             Ok(answer)
         }
         Err(problem) => {

@@ -5,6 +5,7 @@ use std::{convert::Infallible, sync::LazyLock, time::Duration};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use readstates_api::RingDocument;
+use tokio::runtime::Handle;
 
 use super::{
     App, body, openapi,
@@ -13,7 +14,10 @@ use super::{
     route::Class,
     tls,
 };
-use crate::{access, metrics::Text};
+use crate::{
+    access,
+    metrics::{Text, process},
+};
 
 /// How long a client may wait for the next ring: less than the minute after which many proxies give
 /// up.
@@ -80,6 +84,19 @@ fn page(app: &App) -> String {
     app.gates.write(&mut text, &app.ownership.routes());
     access::write(app.access.as_deref(), &mut text);
     tls::write(app.tls.as_deref(), &mut text);
+    text.counter(
+        "readstates_slow_requests_total",
+        "Requests about users that took as long as --slow-request or longer.",
+        app.slow.count.get(),
+    );
+    let background = Handle::current();
+    let workers = app.workers.get().map(|workers| ("clients", workers));
+    let runtimes: Vec<_> = workers
+        .into_iter()
+        .chain([("background", &background)])
+        .collect();
+    process::write_runtimes(&mut text, &runtimes);
+    process::write(&mut text);
     text.finish()
 }
 
@@ -97,7 +114,7 @@ fn page(app: &App) -> String {
         openapi::Refused,
     ))]
 pub(super) async fn ring(app: &App, parts: &Parts) -> Answer {
-    let after = body::number_in_query(parts.uri.query(), "after")?;
+    let [after] = body::numbers_in_query(parts.uri.query(), ["after"])?;
     let older = |number: u64| after.is_some_and(|after| number <= after);
     if older(app.ownership.routes().number()) {
         let _permit = app.gates.enter(Class::RingWaiters)?;

@@ -1,7 +1,7 @@
 //! Refusals as responses.
 
 use http::{HeaderValue, Response, StatusCode, header};
-use readstates_api::{Problem, ProblemType};
+use readstates_api::{Problem, ProblemType, Version};
 
 use super::reply::{self, Body};
 use crate::{cache::Refused, engine::NotDone, load::LoadError};
@@ -44,13 +44,18 @@ impl Refusal {
         self.problem.problem
     }
 
-    pub(super) fn into_response(self) -> Response<Body> {
+    /// The answer to the request with this id.
+    pub(super) fn into_response(self, request_id: &str) -> Response<Body> {
         let status = self.status();
-        let Self { problem, allow } = self;
+        let Self { mut problem, allow } = self;
+        problem.request_id = Some(request_id.to_owned());
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = reply::typed(PROBLEM_JSON, body.into());
         *response.status_mut() = status;
         let headers = response.headers_mut();
+        if let Some(Version(version)) = problem.version {
+            headers.insert(header::ETAG, reply::etag(version));
+        }
         if problem.problem.passes() {
             headers.insert(header::RETRY_AFTER, RETRY_AFTER);
         }
@@ -87,6 +92,7 @@ pub(super) fn problem_type(not_done: NotDone) -> ProblemType {
         NotDone::Refused(Refused::TooManyUnwritten) => ProblemType::TooManyUnwritten,
         NotDone::Refused(Refused::UserTooBusy) => ProblemType::UserTooBusy,
         NotDone::Refused(Refused::Sealed) => ProblemType::Draining,
+        NotDone::Refused(Refused::VersionMoved) => ProblemType::VersionMoved,
         NotDone::Refused(Refused::NotHere) | NotDone::NotLoaded(LoadError::Moved) => {
             ProblemType::SlotMoving
         }
@@ -97,6 +103,10 @@ pub(super) fn problem_type(not_done: NotDone) -> ProblemType {
         NotDone::Unknown => ProblemType::OutcomeUnknown,
     }
 }
+
+/// What to do about a change whose outcome is not known.
+pub(crate) const UNKNOWN: &str = "what only moves forward, and what carries If-Match, may be sent again; \
+                                  otherwise read the user first";
 
 fn next_step(not_done: NotDone) -> &'static str {
     match not_done {
@@ -112,7 +122,10 @@ fn next_step(not_done: NotDone) -> &'static str {
             | LoadError::Moved
             | LoadError::RingWentBack,
         ) => "try again later",
+        NotDone::Refused(Refused::VersionMoved) => {
+            "read the user again, and decide by what is there now"
+        }
         NotDone::NotLoaded(LoadError::Unreadable) => "the member's log says why",
-        NotDone::Unknown => "send it again",
+        NotDone::Unknown => UNKNOWN,
     }
 }

@@ -106,6 +106,12 @@ pub(super) fn typed(content_type: HeaderValue, bytes: Bytes) -> Response<Body> {
     response
 }
 
+/// The entity tag of a user at this version.
+pub(super) fn etag(version: u64) -> HeaderValue {
+    // Digits between quotes: always a header's value.
+    HeaderValue::try_from(format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"\""))
+}
+
 /// A status and a line for people.
 pub(super) fn text(status: StatusCode, line: String) -> Response<Body> {
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");

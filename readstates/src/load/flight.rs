@@ -163,6 +163,7 @@ impl Loader {
         let decoded = stored.map(|stored| Ok((codec::decode(&stored.bytes)?, stored.stamp)));
         let block = decoded.transpose().map_err(|error: DecodeError| {
             self.metrics.load_failures.increment(1);
+            self.metrics.unreadable_blocks.increment(1);
             tracing::error!(user, "the stored block cannot be read: {error}");
             LoadError::Unreadable
         })?;

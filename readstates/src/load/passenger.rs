@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::LoadError;
 use crate::{
-    block::{BlockRef, Operation, Outcome},
+    block::{BlockRef, Operation, Outcome, Precondition},
     cache::{Landed, Touch},
     engine::NotDone,
     metrics::Metrics,
@@ -70,6 +70,8 @@ impl<T: Send, V: Fn(BlockRef<'_>) -> T + Send> Passenger for Reader<V, T> {
 
 /// Changes the user, all or nothing, and looks at the result.
 pub(crate) struct Changer<V, T> {
+    /// What must hold of the user before.
+    pub(crate) precondition: Option<Precondition>,
     pub(crate) operations: Box<[Operation]>,
     pub(crate) touch: Touch,
     pub(crate) view: V,
@@ -94,7 +96,8 @@ impl<T: Send, V: Fn(BlockRef<'_>, &[Outcome]) -> T + Send> Passenger for Changer
             metrics.outcomes(outcomes);
             (self.view)(block, outcomes)
         };
-        let done = landed.change(&self.operations, self.touch, view);
+        let precondition = self.precondition.as_ref();
+        let done = landed.change_if(precondition, &self.operations, self.touch, view);
         let done = done.map_or(Err(NotDone::Unknown), |done| Ok(done?));
         let _ = self.answer.send(done);
     }

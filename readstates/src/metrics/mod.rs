@@ -6,6 +6,7 @@
 //! somebody asks, not counted twice.
 
 mod histogram;
+pub(crate) mod process;
 mod text;
 
 use std::time::{Duration, Instant};
@@ -20,12 +21,13 @@ pub use self::{
 use crate::{
     block::Outcome,
     cache::Totals,
-    http::{Operation, Port},
+    http::{Class, Operation, Port},
 };
 
 /// The statuses that the service answers with; the last stands for any other.
-const STATUSES: [(u16, &str); 19] = [
+const STATUSES: [(u16, &str); 21] = [
     (200, "200"),
+    (202, "202"),
     (204, "204"),
     (304, "304"),
     (400, "400"),
@@ -34,6 +36,7 @@ const STATUSES: [(u16, &str); 19] = [
     (404, "404"),
     (405, "405"),
     (409, "409"),
+    (412, "412"),
     (413, "413"),
     (415, "415"),
     (421, "421"),
@@ -53,6 +56,8 @@ pub struct Metrics {
     pub loads: Counter,
     /// Loads that failed.
     pub load_failures: Counter,
+    /// Blocks of the store that cannot be read.
+    pub unreadable_blocks: Counter,
     /// Time of a load.
     pub load_seconds: Histogram,
     /// What was not taken on to wait for a load, because a limit was reached or the store is away.
@@ -122,6 +127,7 @@ impl Metrics {
         Self {
             loads: Counter::default(),
             load_failures: Counter::default(),
+            unreadable_blocks: Counter::default(),
             load_seconds: Histogram::default(),
             load_refusals: Counter::default(),
             loading_users: Gauge::default(),
@@ -208,6 +214,7 @@ impl Metrics {
         let Self {
             loads,
             load_failures,
+            unreadable_blocks,
             load_seconds,
             load_refusals,
             loading_users,
@@ -247,6 +254,11 @@ impl Metrics {
                 "readstates_load_failures_total",
                 "Loads that failed.",
                 load_failures,
+            ),
+            (
+                "readstates_unreadable_blocks_total",
+                "Loads of a block that this version cannot read; the log names the user.",
+                unreadable_blocks,
             ),
             (
                 "readstates_cache_hits_total",
@@ -380,7 +392,23 @@ fn each<T: Default, A>(all: &[A]) -> Box<[T]> {
     all.iter().map(|_| T::default()).collect()
 }
 
-/// What was never asked for is left out: most members never see most of it.
+/// Of an operation about users these are there from the start, beside its success: what alerts are about.
+const FROM_THE_START: [&str; 4] = ["429", "500", "503", "504"];
+
+/// Whether a counter is shown that counts nothing yet. Most of them never count anything.
+fn from_the_start(operation: Operation, status: &str) -> bool {
+    let success = match operation {
+        Operation::DeleteUser => "204",
+        _ => "200",
+    };
+    match operation.class() {
+        Class::Reads | Class::Changes | Class::Batches | Class::Mentions => {
+            status == success || FROM_THE_START.contains(&status)
+        }
+        Class::RingWaiters | Class::Open => false,
+    }
+}
+
 fn write_requests(text: &mut Text, requests: &[Requests]) {
     let name = "readstates_request_seconds";
     let help = "Time from a request's head to its answer.";
@@ -400,7 +428,7 @@ fn write_requests(text: &mut Text, requests: &[Requests]) {
                 ("method", operation.method()),
                 ("status", status),
             ];
-            if counter.get() > 0 {
+            if counter.get() > 0 || from_the_start(*operation, status) {
                 text.sample(name, &labels, counter.get() as f64);
             }
         }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use readstates::{
-    config::{Limits, ListenConfig, RingConfig, ServeConfig, StoreConfig},
+    config::{Limits, ListenConfig, ObserveConfig, RingConfig, ServeConfig, StoreConfig},
     ownership::{
         HttpPeers, Peers, Timing,
         store::{MemoryRing, RingStore},
@@ -80,6 +80,7 @@ pub fn config(flush_interval: Duration) -> ServeConfig {
         drain_timeout: PATIENCE,
         workers: 2.try_into().unwrap(),
         limits: Limits::default(),
+        observe: ObserveConfig::default(),
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use readstates::{
     cache::Process,
     clock::UnixClock,
-    config::{Limits, ListenConfig, RingConfig, ServeConfig, StoreConfig},
+    config::{Limits, ListenConfig, ObserveConfig, RingConfig, ServeConfig, StoreConfig},
     engine::Engine,
     metrics::Metrics,
     ownership::{
@@ -94,6 +94,7 @@ pub(crate) async fn members(count: usize) -> Result<Vec<Server>, Box<dyn Error>>
             drain_timeout: Duration::from_secs(10),
             workers: 1.try_into()?,
             limits: Limits::default(),
+            observe: ObserveConfig::default(),
         };
         let listeners = Listeners::bind(&config)?;
         let (store, ring) = (Arc::clone(&store), Arc::clone(&ring));

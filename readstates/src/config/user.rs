@@ -1,0 +1,119 @@
+//! Flags of `readstates user`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Subcommand};
+use readstates_api::{Id, Version};
+
+/// Flags of `readstates user`.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct UserArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: UserCommand,
+}
+
+/// What to do with a user.
+#[derive(Debug, Subcommand)]
+pub enum UserCommand {
+    /// Print what a user has read.
+    Show(UserShowArgs),
+    /// Delete everything of a user, and wait until the database has it. This, and no statement of CQL: a DELETE without
+    /// the timestamp that the service uses hides everything that it writes later.
+    Delete(UserDeleteArgs),
+}
+
+/// Flags of `readstates user show`.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct UserShowArgs {
+    /// The user's id.
+    #[arg(value_name = "USER")]
+    pub user: Id,
+
+    /// Print JSON, as the API has it.
+    #[arg(long)]
+    pub json: bool,
+
+    /// The service.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}
+
+/// Flags of `readstates user delete`.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct UserDeleteArgs {
+    /// The user's id.
+    #[arg(value_name = "USER")]
+    pub user: Id,
+
+    /// Delete only what `user show` showed at this version; fail when the user has changed since.
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    pub if_version: Option<Version>,
+
+    /// How long to wait for the database to have it. When it is over the command fails, and may be given again.
+    #[arg(
+        long,
+        default_value = "60s",
+        value_parser = humantime::parse_duration,
+        value_name = "DURATION"
+    )]
+    pub wait: Duration,
+
+    /// The service.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}
+
+/// How a running service is reached.
+#[derive(Debug, Args)]
+pub struct ServiceArgs {
+    /// Members, or a Service in front of them: http://HOST[:PORT] or https://HOST[:PORT].
+    #[arg(
+        long,
+        env = "READSTATES_URL",
+        default_value = "http://127.0.0.1:7400",
+        value_delimiter = ',',
+        value_name = "URL,..."
+    )]
+    pub url: Vec<String>,
+
+    /// A file with the token to send, where the service has callers: `show` needs the verb read, `delete` the verb
+    /// delete.
+    #[arg(long, env = "READSTATES_TOKEN_FILE", value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+
+    /// The CAs (PEM) that members are believed by, with --url https://HOST[:PORT]. Absent: those of the system.
+    #[arg(long, env = "READSTATES_CA_FILE", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+
+    /// The certificate (PEM) that is shown to members which ask for one, in place of a token.
+    #[arg(long, env = "READSTATES_CERT_FILE", requires_all = ["ca_file", "key_file"], value_name = "FILE")]
+    pub cert_file: Option<PathBuf>,
+
+    /// Its private key (PEM, not encrypted).
+    #[arg(
+        long,
+        env = "READSTATES_KEY_FILE",
+        requires = "cert_file",
+        value_name = "FILE"
+    )]
+    pub key_file: Option<PathBuf>,
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    let version = text.parse().map(Version);
+    version.map_err(|_| format!("{text:?} is no version; give a number as `user show` prints it"))
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  What user 4001 has read, at a member on this machine:
+    readstates user show 4001
+  The same as JSON, of a service with callers, over TLS:
+    readstates user show 4001 --json --url https://chat:7400 --token-file token --ca-file ca.crt
+  Erase the user, in a cluster:
+    kubectl port-forward service/chat 7400 &
+    readstates user delete 4001 --token-file token";
