@@ -97,7 +97,10 @@ impl Stripe {
         for again in [false, true] {
             // Pressure does not shorten the wait after a failure.
             let until = if again { now } else { now.after(ahead) };
-            while !room.is_used_up() && !(again && room.again == 0) {
+            while !room.is_used_up() {
+                if again && room.again == 0 {
+                    break;
+                }
                 if packed > MOST_PACKED || put_off > MOST_PUT_OFF {
                     return;
                 }
