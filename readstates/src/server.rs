@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     access::{Access, AccessError},
-    cache::{BYTES_PER_STATE, Process},
+    cache::{BYTES_PER_STATE, Flushing, Process},
     clock::UnixClock,
     config::{RingConfig, ServeConfig, StoreConfig},
     engine::Engine,
@@ -193,9 +193,13 @@ impl Server {
         // A store that answers at once makes a member that is ready at once.
         health.ask(store.as_ref()).await;
         let watcher = tokio::spawn(Arc::clone(&health).watch(Arc::clone(&store)));
-        let (capacity, interval) = (config.capacity_states, config.flush_interval);
+        let capacity = config.capacity_states;
+        let flushing = Flushing {
+            interval: config.flush_interval,
+            mode: config.flush_mode,
+        };
         let (engine, flusher) =
-            Engine::start(process, capacity, interval, store, Arc::clone(&metrics));
+            Engine::start(process, capacity, flushing, store, Arc::clone(&metrics));
         let ownership = Ownership::new(
             of_member(config, process.incarnation, http_address, members_address),
             Arc::clone(&engine),

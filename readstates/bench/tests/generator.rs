@@ -11,6 +11,7 @@ use std::{
 
 use clap::Parser;
 use readstates::{
+    cache::FlushMode,
     config::{Limits, ListenConfig, ObserveConfig, RingConfig, ServeConfig, StoreConfig},
     ownership::{Timing, store::MemoryRing},
     server::{Listeners, Server},
@@ -44,6 +45,7 @@ impl Member {
             store: StoreConfig::Memory,
             login: CqlLogin::default(),
             flush_interval: Duration::from_secs(3600),
+            flush_mode: FlushMode::Interval,
             capacity_states: 1_000_000,
             access: None,
             api_tls: None,

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Process, dirty::Moment, slots::Slots};
+use super::{Process, dirty::Moment, flushing::Flushing, jittered, slots::Slots};
 use crate::{
     block::{BlockRef, EMPTY},
     clock,
@@ -31,7 +31,7 @@ const BYTES_OF_STATE: usize = 24;
 pub(super) struct Shared {
     pub(super) process: Process,
     pub(super) slots: Slots,
-    pub(super) flush_interval: Duration,
+    pub(super) flushing: Flushing,
     pub(super) origin: Instant,
     pub(super) capacity: AtomicU64,
     pub(super) users: AtomicU64,
@@ -48,12 +48,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(process: Process, capacity: u64, flush_interval: Duration) -> Self {
+    pub(super) fn new(process: Process, capacity: u64, flushing: Flushing) -> Self {
         let started = started(process);
         Self {
             process,
             slots: Slots::served_since(started),
-            flush_interval,
+            flushing,
             origin: clock::now(),
             capacity: AtomicU64::new(capacity),
             users: AtomicU64::new(0),
@@ -75,6 +75,11 @@ impl Shared {
 
     pub(super) fn moment(&self, now: Instant) -> Moment {
         Moment::of(now, self.origin)
+    }
+
+    /// How long after its first change a user is due.
+    pub(super) fn delay(&self, user: u64) -> Duration {
+        jittered(self.flushing.delay(), user)
     }
 
     /// How many bytes blocks, tables and dirty users may take before users are evicted.

@@ -62,6 +62,11 @@ pub(super) struct Dirty {
 }
 
 impl Dirty {
+    /// How long after the oldest change that is not written `at` is.
+    pub(super) fn age(&self, at: Moment) -> Duration {
+        Duration::from_nanos(at.0.saturating_sub(self.since.0))
+    }
+
     /// When the oldest change was made that is not written.
     pub(super) fn since(&self, origin: Instant) -> Instant {
         self.since.instant(origin)
@@ -100,6 +105,8 @@ pub(super) struct DirtySet {
     users: Roll,
     /// Those who wait, by when they are due.
     due: Order,
+    /// Those of them whose last write failed: they go behind the others.
+    again: Order,
     /// All, by when they became dirty.
     since: Order,
     /// Those whose last write failed: few, unless the store is away.
@@ -142,21 +149,35 @@ impl DirtySet {
         }
     }
 
-    /// The user who is due first, if not later than `until`. It goes out of the order: who asks takes
-    /// it off or puts it back.
-    pub(super) fn next_due(&mut self, until: Moment) -> Option<(Moment, u64)> {
-        while let Some((due, user)) = self.due.first().filter(|&(due, _)| due <= until) {
-            self.due.pop();
-            if is_due(&self.users, due, user) {
+    /// The user who is due first, if not later than `until`, of those whose last write failed or of the
+    /// others. It goes out of the order: who asks takes it off or puts it back.
+    pub(super) fn next_due(&mut self, again: bool, until: Moment) -> Option<(Moment, u64)> {
+        let order = if again {
+            &mut self.again
+        } else {
+            &mut self.due
+        };
+        while let Some((due, user)) = order.first().filter(|&(due, _)| due <= until) {
+            order.pop();
+            if is_due(&self.users, due, user) && self.failures.contains_key(&user) == again {
                 return Some((due, user));
             }
         }
         None
     }
 
+    /// A user who waits is due then.
+    fn enter(&mut self, due: Moment, user: u64) {
+        if self.failures.contains_key(&user) {
+            self.again.push(due, user);
+        } else {
+            self.due.push(due, user);
+        }
+    }
+
     /// A user who is due stays so.
     pub(super) fn put_back(&mut self, due: Moment, user: u64) {
-        self.due.push(due, user);
+        self.enter(due, user);
     }
 
     /// A user who was due is written from now on.
@@ -220,9 +241,9 @@ impl DirtySet {
             .map_or(0, |failures| failures.count);
         let due = due(before);
         *stage = Stage::Waiting { due };
-        self.due.push(due, user);
         let count = before.saturating_add(1);
         self.failures.insert(user, Failures { count, last: now });
+        self.again.push(due, user);
         true
     }
 
@@ -233,7 +254,7 @@ impl DirtySet {
             && *due > now
         {
             *due = now;
-            self.due.push(now, user);
+            self.enter(now, user);
             self.tidy();
         }
     }
@@ -255,7 +276,7 @@ impl DirtySet {
             && let Stage::Waiting { due } = stage
         {
             *due = until;
-            self.due.push(until, user);
+            self.enter(until, user);
             self.tidy();
         }
     }
@@ -274,8 +295,9 @@ impl DirtySet {
     /// Drops what is no longer so from the orders, once it is most of them.
     fn tidy(&mut self) {
         let users = &self.users;
-        self.due
-            .tidy(users.len(), |due, user| is_due(users, due, user));
+        for order in [&mut self.due, &mut self.again] {
+            order.tidy(users.len(), |due, user| is_due(users, due, user));
+        }
         self.since.tidy(users.len(), |since, user| {
             is_dirty_since(users, since, user)
         });

@@ -6,7 +6,7 @@ use super::{
     Flight, Progress,
     accounts::{Booked, Shared},
     dirty::{Left, Moment},
-    jittered,
+    jittered, least,
     stripe::Stripe,
     table::{Hash, Stage},
 };
@@ -22,63 +22,143 @@ const WHILE_CLOSED: Duration = Duration::from_secs(1);
 /// Bytes packed under one hold of the lock, but for the last block: a fraction of a millisecond.
 const MOST_PACKED: usize = 1 << 20;
 
+/// Until a user is looked at again whose part of the store takes nothing.
+const WHILE_ILL: Duration = Duration::from_secs(1);
+
+/// Users who are put off under one hold of the lock: some hundred microseconds.
+const MOST_PUT_OFF: usize = 512;
+
 /// How much may be begun.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
-    pub(super) flights: usize,
-    /// But for the last block.
-    pub(super) bytes: usize,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Flights.
+    pub all: usize,
+    /// Those of them that need not leave yet: see [`Turn::Early`].
+    pub early: usize,
+    /// Those of them whose last write failed.
+    pub again: usize,
+    /// Bytes of their blocks, but for the last one's.
+    pub bytes: usize,
+}
+
+impl Room {
+    /// For as many flights, whichever.
+    #[must_use]
+    pub fn of(flights: usize) -> Self {
+        Self {
+            all: flights,
+            early: flights,
+            again: flights,
+            bytes: usize::MAX,
+        }
+    }
+
+    fn is_used_up(self) -> bool {
+        self.all == 0 || self.bytes == 0
+    }
+
+    fn take(&mut self, flight: &Flight) {
+        self.all -= 1;
+        self.bytes = self.bytes.saturating_sub(flight.bytes.len());
+        match flight.turn {
+            Turn::Due => {}
+            Turn::Early => self.early = self.early.saturating_sub(1),
+            Turn::Again => self.again = self.again.saturating_sub(1),
+        }
+    }
+}
+
+/// Why it is a user's turn to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Its interval is over, or somebody asked.
+    Due,
+    /// The store may have time for it, and its interval is not over.
+    Early,
+    /// Its last write failed.
+    Again,
 }
 
 impl Stripe {
-    /// Takes users off, as far as there is room, whose time comes before `now + ahead`.
+    /// Takes users off, as far as there is room, whose time comes before `now + ahead`; those whose last
+    /// write failed after the others. `admits` says, last of all, whether the store takes one of a user
+    /// now.
     pub(super) fn begin_flushes(
         &mut self,
         now: Instant,
         ahead: Duration,
-        room: Room,
+        room: &mut Room,
         shared: &Shared,
+        admits: &mut dyn FnMut(u64) -> bool,
         flights: &mut Vec<Flight>,
     ) {
         let now = shared.moment(now);
-        let until = now.after(ahead);
-        let mut packed = 0;
-        let mut resting = Vec::new();
-        for _ in 0..room.flights {
-            let Some((due, user)) = self.dirty.next_due(until) else {
-                break;
-            };
-            let hash = Hash::of(user);
-            if shared.slots.term(hash).is_none() {
-                // On the way here: written by whoever owns the slot in the end.
-                self.dirty.postpone(user, until.after(WHILE_CLOSED));
-                continue;
-            }
+        let (mut packed, mut put_off) = (0, 0);
+        for again in [false, true] {
             // Pressure does not shorten the wait after a failure.
-            if due > now && self.dirty.failures(user).is_some() {
-                resting.push((due, user));
-                continue;
-            }
-            let Some(spot) = self.find(user, hash) else {
-                continue;
-            };
-            self.dirty.take_off(user);
-            self.tables.at_mut(spot).put_stage(Stage::Flying);
-            let block = self.block(spot);
-            let flight = Flight {
-                user,
-                bytes: codec::encode(block, shared.process.incarnation),
-                stamp: shared.slots.next_stamp(hash, self.last_stamp(user)),
-                version: block.version(),
-            };
-            packed += flight.bytes.len();
-            flights.push(flight);
-            if packed > MOST_PACKED || packed >= room.bytes {
-                break;
+            let until = if again { now } else { now.after(ahead) };
+            while !room.is_used_up() {
+                if again && room.again == 0 {
+                    break;
+                }
+                if packed > MOST_PACKED || put_off > MOST_PUT_OFF {
+                    return;
+                }
+                let Some((due, user)) = self.dirty.next_due(again, until) else {
+                    break;
+                };
+                let hash = Hash::of(user);
+                if shared.slots.term(hash).is_none() {
+                    // On the way here: written by whoever owns the slot in the end.
+                    self.dirty.postpone(user, until.after(WHILE_CLOSED));
+                    put_off += 1;
+                    continue;
+                }
+                let Some(spot) = self.find(user, hash) else {
+                    continue;
+                };
+                let turn = self.turn(user, due, now, again, shared);
+                if turn == Turn::Early && room.early == 0 {
+                    // Those behind it are younger, but for those that somebody asked for: they come next.
+                    self.dirty.put_back(due, user);
+                    break;
+                }
+                if !admits(user) {
+                    self.dirty.postpone(user, until.after(WHILE_ILL));
+                    put_off += 1;
+                    continue;
+                }
+                self.dirty.take_off(user);
+                self.tables.at_mut(spot).put_stage(Stage::Flying);
+                let block = self.block(spot);
+                let flight = Flight {
+                    user,
+                    bytes: codec::encode(block, shared.process.incarnation),
+                    stamp: shared.slots.next_stamp(hash, self.last_stamp(user)),
+                    version: block.version(),
+                    turn,
+                };
+                packed += flight.bytes.len();
+                room.take(&flight);
+                flights.push(flight);
             }
         }
-        for (due, user) in resting {
-            self.dirty.put_back(due, user);
+    }
+
+    /// Why it is the turn of a user who is due then.
+    fn turn(&self, user: u64, due: Moment, now: Moment, again: bool, shared: &Shared) -> Turn {
+        let Some(dirty) = self.dirty.get(user) else {
+            return Turn::Due;
+        };
+        let flushing = shared.flushing;
+        // One that somebody asked for is due before its time.
+        let in_its_time = dirty.age(due) >= least(flushing.delay());
+        if again {
+            Turn::Again
+        } else if in_its_time && dirty.age(now) < least(flushing.interval) {
+            Turn::Early
+        } else {
+            Turn::Due
         }
     }
 
@@ -94,7 +174,7 @@ impl Stripe {
             return self.failed(flight, now, shared);
         }
         let now = shared.moment(now);
-        let due = |since: Moment| since.after(jittered(shared.flush_interval, user)).max(now);
+        let due = |since: Moment| since.after(shared.delay(user)).max(now);
         let Some(spot) = self.find(user, Hash::of(user)) else {
             return;
         };

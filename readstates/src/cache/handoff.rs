@@ -13,7 +13,6 @@ use super::{
     Cache,
     accounts::{Booked, Shared, tail},
     exported::Exported,
-    jittered,
     lock::Lock,
     slots::SlotSet,
     stripe::Stripe,
@@ -193,7 +192,7 @@ impl Stripe {
             let since = now.checked_sub(age).unwrap_or(now);
             let since = shared.moment(since);
             // Counted from now: this process may be younger than the change.
-            let left = jittered(shared.flush_interval, user).saturating_sub(age);
+            let left = shared.delay(user).saturating_sub(age);
             let due = shared.moment(now).after(left);
             // Nothing here knows what is written of it; the last change is not.
             let written = version.saturating_sub(1);

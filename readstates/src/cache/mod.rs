@@ -5,8 +5,8 @@
 //! does no IO; a lock is held for the work of one or a few users and never across an await.
 //!
 //! What it guarantees:
-//! - a user with changes that are not written is never evicted, and is written once per interval
-//!   however often it changes;
+//! - a user with changes that are not written is never evicted, and is written once per
+//!   [`Flushing::delay`] however often it changes;
 //! - the states and bytes of such users are bounded; beyond the bound new changes are refused, not
 //!   dropped;
 //! - memory is bounded in states and in bytes ([`BYTES_PER_STATE`]), whatever is in the blocks;
@@ -46,6 +46,7 @@ mod dirty;
 mod evict;
 mod exported;
 mod flights;
+mod flushing;
 mod handoff;
 mod landed;
 mod lock;
@@ -67,7 +68,8 @@ pub use accounts::BYTES_PER_STATE;
 use accounts::Shared;
 pub use evict::Shrink;
 pub use exported::Exported;
-use flights::Room;
+pub use flights::{Room, Turn};
+pub use flushing::{FlushMode, Flushing};
 pub use handoff::PARTS;
 pub use landed::Landed;
 use lock::Lock;
@@ -153,6 +155,8 @@ pub struct Flight {
     pub stamp: Stamp,
     /// The version it holds.
     pub version: u64,
+    /// Why it leaves now.
+    pub turn: Turn,
 }
 
 /// How a user who was to be written stands.
@@ -187,11 +191,10 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty cache of this many states, whose users are written `flush_interval` after their first
-    /// change, give or take a tenth.
+    /// An empty cache of this many states, whose users are written as `flushing` says.
     #[must_use]
-    pub fn new(process: Process, capacity_states: u64, flush_interval: Duration) -> Self {
-        let shared = Shared::new(process, capacity_states, flush_interval);
+    pub fn new(process: Process, capacity_states: u64, flushing: impl Into<Flushing>) -> Self {
+        let shared = Shared::new(process, capacity_states, flushing.into());
         let stripe = |_| {
             let mut stripe = Stripe::default();
             stripe.publish(&shared);
@@ -323,38 +326,39 @@ impl Cache {
     /// Takes up to `most` users whose time to be written has come; under pressure those whose time
     /// comes next. Each is in flight until [`Cache::written`] or [`Cache::failed`].
     pub fn begin_flushes(&self, now: Instant, most: usize) -> Vec<Flight> {
-        self.begin_flushes_within(now, most, usize::MAX)
+        self.begin_flushes_in(now, Room::of(most), |_| true)
     }
 
-    /// As [`Cache::begin_flushes`], but begins none once those of this call have `most_bytes`.
-    pub fn begin_flushes_within(
+    /// As [`Cache::begin_flushes`], with as many of each kind as there is room for. `admits` says whether
+    /// the store takes a write of this user now, and is asked only when it would begin at once; a user
+    /// that is not admitted is looked at again a second later.
+    pub fn begin_flushes_in(
         &self,
         now: Instant,
-        most: usize,
-        most_bytes: usize,
+        mut room: Room,
+        mut admits: impl FnMut(u64) -> bool,
     ) -> Vec<Flight> {
         let mut flights = Vec::new();
-        let mut bytes_left = most_bytes;
         let start = self.next_to_flush.fetch_add(1, Ordering::Relaxed) % STRIPES;
         for offset in 0..STRIPES {
-            if flights.len() >= most || bytes_left == 0 {
+            if room.all == 0 || room.bytes == 0 {
                 break;
             }
             // Far beyond any interval, so that a user who waits after a failure goes on waiting.
             let ahead = if self.under_pressure() {
-                self.shared.flush_interval * 2
+                self.shared.flushing.interval * 2
             } else {
                 Duration::ZERO
             };
             let mut stripe = self.stripes[(start + offset) % STRIPES].lock();
-            let before = flights.len();
-            let room = Room {
-                flights: most - before,
-                bytes: bytes_left,
-            };
-            stripe.begin_flushes(now, ahead, room, &self.shared, &mut flights);
-            let begun = bytes_of(&flights[before..]);
-            bytes_left = bytes_left.saturating_sub(begun);
+            stripe.begin_flushes(
+                now,
+                ahead,
+                &mut room,
+                &self.shared,
+                &mut admits,
+                &mut flights,
+            );
         }
         flights
     }
@@ -436,10 +440,15 @@ pub(crate) fn bytes_of(flights: &[Flight]) -> usize {
     flights.iter().map(|flight| flight.bytes.len()).sum()
 }
 
+/// The shortest that [`jittered`] makes of an interval.
+fn least(interval: Duration) -> Duration {
+    interval - interval / 10
+}
+
 /// A duration within a tenth of `interval`, the same for the same user: spreads the writes of users
 /// who became dirty together.
 fn jittered(interval: Duration, user: u64) -> Duration {
     // 0 to 1023 of 1024.
     let share = (mixed::keyed(!user) & 1023) as u32;
-    interval - interval / 10 + interval / 5 * share / 1024
+    least(interval) + interval / 5 * share / 1024
 }

@@ -16,7 +16,6 @@ use super::{
     Refused, Touch, VERSION_GAP,
     accounts::{Booked, Shared, move_by, tail},
     dirty::DirtySet,
-    jittered,
     outcomes::Outcomes,
     slab::{Place, Seat, Slab},
     table::{Hash, MOST_HEAT, Record, Spot, Stage, Tables},
@@ -248,7 +247,7 @@ impl Stripe {
         match record.stage() {
             Stage::Noted => return,
             Stage::Clean => {
-                let due = now.after(jittered(shared.flush_interval, user));
+                let due = now.after(shared.delay(user));
                 self.dirty.became_dirty(user, now, due, version);
             }
             Stage::Flying => self.dirty.changed_in_flight(user, now),

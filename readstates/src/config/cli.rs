@@ -9,7 +9,7 @@ use readstates_identity::ClusterName;
 use super::{
     CallerArgs, Limits, ListenArgs, ObserveArgs, RingArgs, RingPlace, StoreConfig, UserArgs,
 };
-use crate::store::Replication;
+use crate::{cache::FlushMode, store::Replication};
 
 /// The database driver speaks of each attempt to connect; the store says so once, and why.
 const DEFAULT_LOG: &str = "info,scylla=warn,scylla::cluster=off";
@@ -80,8 +80,8 @@ pub struct ServeArgs {
     )]
     pub store: StoreConfig,
 
-    /// How long after its first change a user is written to the store; one write takes all changes
-    /// made meanwhile. A crash loses about this much; a stop loses nothing.
+    /// How long after its first change a user is written to the store at the latest; one write takes all
+    /// changes made meanwhile. A crash loses this much at most; a stop loses nothing.
     #[arg(
         long,
         env = "READSTATES_FLUSH_INTERVAL",
@@ -90,6 +90,17 @@ pub struct ServeArgs {
         value_name = "DURATION"
     )]
     pub flush_interval: Duration,
+
+    /// `adaptive`: a user is written a second after its first change when the store has time for it, and after
+    /// the flush interval at the latest. `interval`: only then, which makes fewer writes and loses more in a crash.
+    #[arg(
+        long,
+        env = "READSTATES_FLUSH_MODE",
+        value_enum,
+        default_value_t,
+        value_name = "MODE"
+    )]
+    pub flush_mode: FlushMode,
 
     /// How many read states are kept in memory. Users who have not been seen for longest go first. They
     /// take 34 bytes each at most; an embedded store caches pages of its file in a sixteenth of that besides,

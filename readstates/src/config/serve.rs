@@ -5,6 +5,7 @@ use std::{fmt, io, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duratio
 use super::{Limits, ListenConfig, ObserveConfig, RingArgs, RingConfig, ServeArgs};
 use crate::{
     access::AccessConfig,
+    cache::FlushMode,
     http::TlsFiles,
     members_tls::{MembersTls, TlsFolderError},
     ownership::Timing,
@@ -69,8 +70,10 @@ pub struct ServeConfig {
     pub store: StoreConfig,
     /// How to log in there.
     pub login: CqlLogin,
-    /// How long after its first change a user is written.
+    /// How long after its first change a user is written at the latest.
     pub flush_interval: Duration,
+    /// Whether that is waited for.
+    pub flush_mode: FlushMode,
     /// How many read states are kept in memory.
     pub capacity_states: u64,
     /// Who may call the API; `None`: everybody.
@@ -146,6 +149,7 @@ impl ServeConfig {
             listen,
             store,
             flush_interval,
+            flush_mode,
             capacity_states,
             callers,
             ring,
@@ -185,6 +189,7 @@ impl ServeConfig {
             store,
             login: cql.login()?,
             flush_interval,
+            flush_mode,
             capacity_states,
             access: callers.access(),
             api_tls: callers.tls(),
@@ -233,6 +238,7 @@ mod tests {
         assert_eq!(config.listen.watch.to_string(), "127.0.0.1:7404");
         assert_eq!(config.listen.members, None);
         assert_eq!(config.flush_interval, Duration::from_secs(30));
+        assert_eq!(config.flush_mode, FlushMode::Adaptive);
         assert_eq!(config.ring, RingConfig::Memory);
     }
 

@@ -20,7 +20,7 @@ pub use written::Change;
 
 use crate::{
     block::{BlockRef, Operation, Outcome, Precondition},
-    cache::{Cache, Process, Refused, SlotSet, Totals, Touch},
+    cache::{Cache, Flushing, Process, Refused, SlotSet, Totals, Touch},
     clock,
     flush::{Flushed, Flusher},
     load::{Changer, LoadError, Loader, Reader},
@@ -69,11 +69,14 @@ impl Engine {
     pub fn start(
         process: Process,
         capacity_states: u64,
-        flush_interval: Duration,
+        flushing: impl Into<Flushing>,
         store: Arc<dyn Store>,
         metrics: Arc<Metrics>,
     ) -> (Arc<Self>, JoinHandle<()>) {
-        let cache = Arc::new(Cache::new(process, capacity_states, flush_interval));
+        let flushing = flushing.into();
+        // Told by the first engine of a process: there is one.
+        let _ = metrics.flushing.set(flushing);
+        let cache = Arc::new(Cache::new(process, capacity_states, flushing));
         let wake = Arc::new(Notify::new());
         let loader = Loader::new(
             Arc::clone(&cache),
@@ -88,7 +91,7 @@ impl Engine {
             wake,
         ));
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(Arc::clone(&flusher).run(flush_interval, stopped));
+        let task = tokio::spawn(Arc::clone(&flusher).run(flushing, stopped));
         let engine = Self {
             cache,
             loader,
@@ -117,6 +120,8 @@ impl Engine {
         let as_gauge = |away: bool| if away { 1.0 } else { 0.0 };
         metrics.loads_away.set(as_gauge(self.loader.is_away()));
         metrics.flushes_away.set(as_gauge(self.flusher.is_away()));
+        let parts = self.flusher.parts_away().max(self.loader.parts_away());
+        metrics.parts_away.set(parts as f64);
         metrics.store_memory.set(self.loader.store_memory() as f64);
         self.cache.totals()
     }

@@ -1,11 +1,13 @@
 //! Write-behind: brings what is dirty to the store, one write per user at a time.
 //!
 //! One task looks, several times a second, for users whose time has come, and has as many writes under
-//! way as the [`Pace`] allows; while the [`Circuit`] is open, one at a time. A write that fails leaves
+//! way as the [`Pace`] allows, of which [`Places`] keeps account. While the [`Circuits`] say that the store or
+//! a part of it is away, that is asked by one write at a time. A write that fails leaves
 //! the user dirty; the cache says when to try again. Nothing here is lost when the task is slow: what
 //! is dirty stays in the cache.
 
 mod pace;
+mod places;
 mod report;
 mod turns;
 
@@ -19,6 +21,7 @@ use std::{
 
 pub use pace::{Pace, Urgency};
 use parking_lot::Mutex;
+use places::{Places, Ticket};
 use report::Report;
 use tokio::{
     sync::{Notify, watch},
@@ -27,9 +30,9 @@ use tokio::{
 use turns::{Backlog, Turns};
 
 use crate::{
-    cache::{self, Cache, Flight, Progress},
+    cache::{self, Cache, Flight, Flushing, Progress, Room, Turn},
     clock,
-    health::{Admission, Circuit},
+    health::{Admission, Circuits},
     lots::Lots,
     metrics::Metrics,
     store::{Store, StoreError, chain},
@@ -42,10 +45,10 @@ const SHORTEST_TICK: Duration = Duration::from_millis(5);
 /// Between two looks at users whose writes are waited for.
 const PROGRESS_TICK: Duration = Duration::from_millis(10);
 
-/// Bytes of packed blocks under way to the store at once, but for the last one, which has 14 MiB at most:
-/// they are beside the cache's own budget. Of users with 20 states, 500 bytes each, that is more writes
-/// than any pace has under way.
-const MOST_BYTES_UNDER_WAY: usize = 64 << 20;
+/// Bytes of packed blocks under way to the store at once, but for the last one, which has 14 MiB at most; of
+/// those that are stalled as many besides. They are beside the cache's own budget. Of users with 20 states,
+/// 500 bytes each, that is more writes than any pace has under way.
+const MOST_BYTES: usize = 64 << 20;
 
 /// Writes what is dirty.
 #[derive(Debug)]
@@ -54,13 +57,11 @@ pub struct Flusher {
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
     wake: Arc<Notify>,
-    circuit: Mutex<Circuit>,
+    circuits: Mutex<Circuits>,
     lots: Lots,
     turns: Turns,
     /// Callers who wait for everything to be written.
     hurried: AtomicUsize,
-    /// Bytes of blocks under way to the store.
-    bytes_under_way: AtomicUsize,
 }
 
 /// What a flush of everything came to.
@@ -74,8 +75,28 @@ pub struct Flushed {
 
 /// How one write went.
 struct Written {
+    ticket: Ticket,
     took: Duration,
     outcome: Result<(), StoreError>,
+}
+
+/// What the task that writes knows.
+struct Work {
+    pace: Pace,
+    places: Places,
+    in_flight: JoinSet<Written>,
+    report: Report,
+}
+
+impl Work {
+    fn new(shards: usize, now: Instant) -> Self {
+        Self {
+            pace: Pace::new(shards, now),
+            places: Places::default(),
+            in_flight: JoinSet::new(),
+            report: Report::default(),
+        }
+    }
 }
 
 impl Flusher {
@@ -91,10 +112,9 @@ impl Flusher {
             store,
             metrics,
             wake,
-            circuit: Mutex::default(),
+            circuits: Mutex::default(),
             turns: Turns::default(),
             hurried: AtomicUsize::new(0),
-            bytes_under_way: AtomicUsize::new(0),
         }
     }
 
@@ -105,78 +125,92 @@ impl Flusher {
 
     /// Whether writes are held back because the database is away.
     pub(crate) fn is_away(&self) -> bool {
-        self.circuit.lock().is_open()
+        self.circuits.lock().is_open()
+    }
+
+    /// Parts of the database that take no writes.
+    pub(crate) fn parts_away(&self) -> usize {
+        self.circuits.lock().open_parts()
     }
 
     /// Works until `stop` is true, then ends the writes under way.
-    pub async fn run(self: Arc<Self>, interval: Duration, mut stop: watch::Receiver<bool>) {
-        let mut ticker = tokio::time::interval((interval / 10).clamp(SHORTEST_TICK, LONGEST_TICK));
+    pub async fn run(self: Arc<Self>, flushing: Flushing, mut stop: watch::Receiver<bool>) {
+        let tick = (flushing.delay() / 10).clamp(SHORTEST_TICK, LONGEST_TICK);
+        let mut ticker = tokio::time::interval(tick);
         ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut pace = Pace::new(self.store.shards(), clock::now());
-        let mut in_flight = JoinSet::new();
-        let mut report = Report::default();
+        let mut work = Work::new(self.store.shards(), clock::now());
         // Whether more may be due than is under way.
         let mut more = true;
         let mut backlog = Backlog::default();
         loop {
+            self.look_for_stalls(&mut work);
             if more {
-                more = self.begin(&mut pace, &mut in_flight);
+                more = self.begin(&mut work);
                 self.turns.looked(&mut backlog, more, clock::now());
             }
-            self.metrics.flushes_in_flight.set(in_flight.len() as f64);
+            self.metrics.flushes_in_flight.set(work.places.len() as f64);
             self.metrics
                 .flush_limit
-                .set(pace.limit(self.urgency()) as f64);
+                .set(work.pace.limit(self.urgency()) as f64);
             // Each arm only wakes the loop; what it took is in `in_flight` or comes again. In order: what
             // waits for the ticker can wait, and there is an end to what is in flight.
             tokio::select! {
                 biased;
                 // An error means that nobody can ask to stop any more.
                 _ = stop.wait_for(|stop| *stop) => break,
-                Some(ended) = in_flight.join_next() => {
-                    self.book(ended, &mut pace, &mut report);
+                Some(ended) = work.in_flight.join_next() => {
+                    self.book(ended, &mut work);
                     // Those that have ended besides: one look is enough for all.
-                    while let Some(ended) = in_flight.try_join_next() {
-                        self.book(ended, &mut pace, &mut report);
+                    while let Some(ended) = work.in_flight.try_join_next() {
+                        self.book(ended, &mut work);
                     }
                 }
                 () = self.wake.notified() => more = true,
                 _ = ticker.tick() => {
-                    pace.shards(self.store.shards());
+                    work.pace.shards(self.store.shards());
                     more = true;
                 }
             }
         }
-        while let Some(ended) = in_flight.join_next().await {
-            self.book(ended, &mut pace, &mut report);
+        while let Some(ended) = work.in_flight.join_next().await {
+            self.book(ended, &mut work);
         }
     }
 
     /// Begins as many writes as may be under way, and says whether that many were due.
-    fn begin(self: &Arc<Self>, pace: &mut Pace, in_flight: &mut JoinSet<Written>) -> bool {
+    fn begin(self: &Arc<Self>, work: &mut Work) -> bool {
         let now = clock::now();
-        let most = match self.circuit.lock().admits(now) {
-            Admission::All => pace.limit(self.urgency()),
-            Admission::One => in_flight.len() + 1,
-            Admission::None => 0,
-        };
-        let room = most.saturating_sub(in_flight.len());
-        let under_way = self.bytes_under_way.load(Ordering::Relaxed);
-        let bytes = MOST_BYTES_UNDER_WAY.saturating_sub(under_way);
-        let flights = self.cache.begin_flushes_within(now, room, bytes);
+        let urgency = self.urgency();
+        let Work { pace, places, .. } = work;
+        let mut room = places.room(pace.limit(urgency), pace.ceiling(), MOST_BYTES, urgency);
+        match self.circuits.lock().admits_any(now) {
+            Admission::All => {}
+            Admission::One => room = Room::of(1),
+            Admission::None => room = Room::of(0),
+        }
+        // Taken under a stripe's lock, and mostly free: those who ask for progress hold it briefly.
+        let enters = |user| self.circuits.lock().enter(self.store.part(user), now);
+        let flights = self.cache.begin_flushes_in(now, room, enters);
         let begun = cache::bytes_of(&flights);
-        let reached = flights.len() == room;
-        if room > 0 && reached {
+        let mut reached = flights.len() == room.all;
+        if room.all > 0 && reached {
             pace.held_back();
         }
+        for (turn, most) in [(Turn::Early, room.early), (Turn::Again, room.again)] {
+            let begun = flights.iter().filter(|flight| flight.turn == turn).count();
+            reached |= begun > 0 && begun == most;
+        }
         for flight in flights {
-            let size = flight.bytes.len();
-            self.bytes_under_way.fetch_add(size, Ordering::Relaxed);
-            self.circuit.lock().enter(now);
-            in_flight.spawn(Arc::clone(self).write(flight));
+            let part = self.store.part(flight.user);
+            let ticket = places.begin(part, flight.turn, flight.bytes.len(), now);
+            if flight.turn == Turn::Early {
+                self.metrics.early_flushes.increment(1);
+            }
+            let write = Arc::clone(self).write(flight, ticket);
+            work.in_flight.spawn(write);
         }
         // What the bytes hold back is looked at again when a write has ended.
-        reached || begun >= bytes
+        reached || begun >= room.bytes
     }
 
     fn urgency(&self) -> Urgency {
@@ -187,24 +221,49 @@ impl Flusher {
         }
     }
 
-    fn book(&self, ended: Result<Written, JoinError>, pace: &mut Pace, report: &mut Report) {
-        // A task that was aborted counts as nothing.
-        let Ok(Written { took, outcome }) = ended else {
+    /// What does not end while others do gives its place up, and its part is asked less.
+    fn look_for_stalls(&self, work: &mut Work) {
+        let now = clock::now();
+        for part in work.places.stalled(work.pace.usual(), now) {
+            self.metrics.stalled_flushes.increment(1);
+            let lot = self.lots.share();
+            self.circuits.lock().stalled(part, now, lot);
+        }
+    }
+
+    fn book(&self, ended: Result<Written, JoinError>, work: &mut Work) {
+        // A task that was aborted counts as nothing: the process ends.
+        let Ok(Written {
+            ticket,
+            took,
+            outcome,
+        }) = ended
+        else {
             return;
         };
-        let now = clock::now();
-        pace.ended(outcome.is_ok(), took, now);
-        self.circuit
-            .lock()
-            .ended(outcome.is_ok(), now, self.lots.share());
+        let (now, usual) = (clock::now(), work.pace.usual());
+        let succeeded = outcome.is_ok();
+        if let Some(place) = work.places.ended(ticket, succeeded, usual, now) {
+            let lot = self.lots.share();
+            let mut circuits = self.circuits.lock();
+            // How a part fares that is known to be away says nothing of how much the others take.
+            let of_others = place.held && !circuits.part_is_open(place.part);
+            if of_others || circuits.is_open() {
+                work.pace.ended(succeeded, took, now);
+            }
+            // What stalled was booked when it did: others went well then.
+            if succeeded || place.held {
+                circuits.ended(place.part, succeeded, now, lot);
+            }
+        }
         match outcome {
-            Ok(()) => report.succeeded(),
-            Err(error) => report.failed(&chain(&error), now),
+            Ok(()) => work.report.succeeded(),
+            Err(error) => work.report.failed(&chain(&error), now),
         }
     }
 
     /// Writes one flight.
-    async fn write(self: Arc<Self>, mut flight: Flight) -> Written {
+    async fn write(self: Arc<Self>, mut flight: Flight, ticket: Ticket) -> Written {
         if self.turns.end_before_this() {
             std::thread::yield_now();
         }
@@ -216,7 +275,6 @@ impl Flusher {
         let mut landing = Landing {
             flusher: &self,
             flight: &flight,
-            size: bytes.len(),
             landed: false,
         };
         let outcome = self.store.save(user, bytes, stamp).await;
@@ -228,10 +286,15 @@ impl Flusher {
             self.cache.written(&flight, now);
             self.metrics.flushes.increment(1);
             self.metrics.flushed_bytes.increment(size);
+            self.metrics.block_bytes.record_bytes(size as usize);
         } else {
             self.metrics.flush_failures.increment(1);
         }
-        Written { took, outcome }
+        Written {
+            ticket,
+            took,
+            outcome,
+        }
     }
 
     /// Writes everything that is dirty now, and returns once each user was written, or a write of it
@@ -239,7 +302,7 @@ impl Flusher {
     pub async fn flush_all(&self) -> Flushed {
         let start = clock::now();
         let _hurried = Hurried::new(&self.hurried);
-        self.circuit.lock().probe_now(start);
+        self.circuits.lock().probe_now(start);
         let users = self.cache.hurry_all(start);
         let mut flushed = Flushed::default();
         for (user, version) in users {
@@ -254,11 +317,14 @@ impl Flusher {
 
     /// Waits for the write of a user, and says whether it succeeded.
     async fn ends_well(&self, user: u64, version: u64, start: Instant) -> bool {
+        let part = self.store.part(user);
         loop {
             match self.cache.progress(user, version, start) {
                 Progress::Written => return true,
                 Progress::Failed => return false,
-                Progress::Waiting if self.circuit.lock().is_open_since(start) => return false,
+                Progress::Waiting if self.circuits.lock().is_open_since(part, start) => {
+                    return false;
+                }
                 Progress::Waiting => {}
             }
             // A write that was under way may not have had the last changes.
@@ -269,20 +335,15 @@ impl Flusher {
     }
 }
 
-/// A write under way. When dropped, its bytes are no longer counted, and the flight is reported as failed
-/// unless it has landed.
+/// A write under way. When dropped, the flight is reported as failed unless it has landed.
 struct Landing<'a> {
     flusher: &'a Flusher,
     flight: &'a Flight,
-    /// Bytes of the block.
-    size: usize,
     landed: bool,
 }
 
 impl Drop for Landing<'_> {
     fn drop(&mut self) {
-        let under_way = &self.flusher.bytes_under_way;
-        under_way.fetch_sub(self.size, Ordering::Relaxed);
         if !self.landed {
             self.flusher.cache.failed(self.flight, clock::now());
         }

@@ -126,6 +126,18 @@ impl Pace {
         }
     }
 
+    /// How many places there are at most when nothing is urgent.
+    #[must_use]
+    pub fn ceiling(&self) -> usize {
+        CEILING * self.shards
+    }
+
+    /// What a write usually takes; nothing before that is known.
+    #[must_use]
+    pub fn usual(&self) -> Duration {
+        Duration::from_secs_f64(self.usual.unwrap_or_default())
+    }
+
     /// Notes that more would have been written had the limit been higher.
     pub fn held_back(&mut self) {
         self.window.held_back = true;

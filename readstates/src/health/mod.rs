@@ -3,6 +3,7 @@
 //! One task asks the store every few seconds, more often until it has answered for the first time.
 
 mod circuit;
+mod circuits;
 
 use std::{
     sync::{
@@ -13,6 +14,7 @@ use std::{
 };
 
 pub use circuit::{Admission, Circuit};
+pub use circuits::Circuits;
 use parking_lot::Mutex;
 use readstates_api::admin::StoreKind;
 

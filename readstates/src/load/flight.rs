@@ -1,16 +1,32 @@
 //! One user's load, from its place in the line to the passengers' work.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
+use futures::future::{Either, select};
 use readstates_ring::Stamp;
+use tokio::time::sleep;
 
-use super::{LoadError, Loader, Passenger, account::Ticket};
+use super::{Class, LoadError, Loader, Passenger, account::Ticket};
 use crate::{
     cache::{Term, Touch},
     clock,
     codec::{self, DecodeError, Decoded},
-    store::{StoreError, Stored, chain},
+    store::{Part, StoreError, Stored, chain},
 };
+
+/// A load that takes longer than this has stalled, when others do not.
+const STALL: Duration = Duration::from_millis(250);
+/// Others go well when one of them ended well, in less than that, this long ago at most.
+const RECENT: Duration = Duration::from_millis(500);
+/// As many loads as this for each place may have stalled.
+const STALLED_FACTOR: usize = 3;
 
 /// What waits for one user.
 #[derive(Default)]
@@ -57,7 +73,8 @@ impl Flight {
 type Block<'a> = Option<(Decoded<'a>, Stamp)>;
 
 impl Loader {
-    /// Loads a user, and then whoever is next in the line, until nobody is.
+    /// Loads a user, and then whoever is next in the line, until nobody is. When a load stalls, another
+    /// task takes the place over, and this one ends with the load.
     pub(super) async fn fly(self: Arc<Self>, first: u64, touch: Touch) {
         let mut place = Place {
             loader: &self,
@@ -66,13 +83,54 @@ impl Loader {
         };
         let mut next = Some(first);
         while let Some(user) = next {
-            self.fly_one(user, touch).await;
+            let stalled = AtomicBool::new(false);
+            let load = pin!(self.fly_one(user, touch, &stalled));
+            // Goes on with the load when the time is over: nothing is cancelled.
+            match select(load, pin!(sleep(STALL))).await {
+                Either::Left(_) => {}
+                Either::Right(((), load)) => {
+                    if self.gives_up_place(user, touch) {
+                        place.taken = false;
+                        stalled.store(true, Ordering::Relaxed);
+                        let _stalled = Stalled(self.class(touch));
+                        return load.await;
+                    }
+                    load.await;
+                }
+            }
             next = self.class(touch).line.lock().next(self.at_once(touch));
         }
         place.taken = false;
     }
 
-    async fn fly_one(&self, user: u64, touch: Touch) {
+    /// Whether a load that has stalled goes on without a place: others go well, which may be of other parts of the
+    /// store, and it is not one too many. Then the place is the next one's.
+    fn gives_up_place(self: &Arc<Self>, user: u64, touch: Touch) -> bool {
+        let now = clock::now();
+        let recent = |then: Instant| now.saturating_duration_since(then) < RECENT;
+        if !self.went_well.lock().is_some_and(recent) || !self.circuits.lock().has_parts() {
+            return false;
+        }
+        let at_once = self.at_once(touch);
+        let mut line = self.class(touch).line.lock();
+        if !line.stalls(at_once * STALLED_FACTOR) {
+            return false;
+        }
+        let next = line.next(at_once);
+        drop(line);
+        self.metrics.stalled_loads.increment(1);
+        let lot = self.lots.share();
+        self.circuits
+            .lock()
+            .stalled(self.store.part(user), now, lot);
+        if let Some(next) = next {
+            // As the one that began this task: ends when nobody is in the line.
+            drop(tokio::spawn(Arc::clone(self).fly(next, touch)));
+        }
+        true
+    }
+
+    async fn fly_one(&self, user: u64, touch: Touch, stalled: &AtomicBool) {
         if !self.take_off(user, touch) {
             return;
         }
@@ -86,10 +144,11 @@ impl Loader {
             departed.why = Some(LoadError::Moved);
             return;
         };
-        if !self.circuit.lock().enter(clock::now()) {
+        let part = self.store.part(user);
+        if !self.circuits.lock().enter(part, clock::now()) {
             return;
         }
-        let stored = self.fetch(user).await;
+        let stored = self.fetch(user, part, stalled).await;
         let block = match &stored {
             Ok(stored) => self.decode(user, stored.as_ref()),
             Err(why) => Err(*why),
@@ -113,18 +172,29 @@ impl Loader {
         found.is_some()
     }
 
-    async fn fetch(&self, user: u64) -> Result<Option<Stored>, LoadError> {
+    async fn fetch(
+        &self,
+        user: u64,
+        part: Part,
+        stalled: &AtomicBool,
+    ) -> Result<Option<Stored>, LoadError> {
         let started = clock::now();
         let loaded = self.store.load(user).await;
         let now = clock::now();
         self.metrics.load_seconds.record(now - started);
-        self.circuit
-            .lock()
-            .ended(loaded.is_ok(), now, self.lots.share());
+        if loaded.is_ok() && now - started < STALL {
+            *self.went_well.lock() = Some(now);
+        }
+        let lot = self.lots.share();
+        // What stalled was booked when it did: others went well then.
+        if loaded.is_ok() || !stalled.load(Ordering::Relaxed) {
+            self.circuits.lock().ended(part, loaded.is_ok(), now, lot);
+        }
         let stored = loaded.map_err(|error| self.store_failed(user, &error))?;
         if let Some(stored) = &stored
             && self.cache.shows_regression(user, stored.stamp)
         {
+            self.metrics.regressed_blocks.increment(1);
             tracing::warn!(user, stamp = %stored.stamp, "the block is of a later epoch than the ring's");
             return Err(LoadError::RingWentBack);
         }
@@ -198,6 +268,15 @@ impl Drop for Departed<'_> {
         let Some(why) = self.why else { return };
         let flight = self.loader.flights(self.user).remove(&self.user);
         flight.unwrap_or_default().refuse(why);
+    }
+}
+
+/// A load that goes on without a place, until dropped.
+struct Stalled<'a>(&'a Class);
+
+impl Drop for Stalled<'_> {
+    fn drop(&mut self) {
+        self.0.line.lock().stalled_ended();
     }
 }
 

@@ -9,8 +9,10 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(super) struct Line {
     waiting: VecDeque<u64>,
-    /// Loads at the store.
+    /// Loads at the store that hold a place.
     flying: usize,
+    /// Loads at the store that have given theirs up.
+    stalled: usize,
 }
 
 /// What became of a user who came to the line.
@@ -51,6 +53,18 @@ impl Line {
         next
     }
 
+    /// One that flies goes on without a place, unless as many do already; its place is still to be passed on.
+    pub(super) fn stalls(&mut self, most: usize) -> bool {
+        let may = self.stalled < most;
+        self.stalled += usize::from(may);
+        may
+    }
+
+    /// One without a place has ended.
+    pub(super) fn stalled_ended(&mut self) {
+        self.stalled = self.stalled.saturating_sub(1);
+    }
+
     /// A place is given up.
     pub(super) fn leave(&mut self) {
         self.flying = self.flying.saturating_sub(1);
@@ -74,6 +88,24 @@ mod tests {
         assert_eq!([line.next(2), line.next(2)], [Some(4), Some(6)]);
         assert_eq!([line.next(2), line.next(2)], [None, None]);
         assert_eq!(line.enter(7, 2, 2), Entered::Fly(7));
+    }
+
+    #[test]
+    fn who_stalls_makes_room_for_the_next_and_so_many_may() {
+        let mut line = Line::default();
+        assert_eq!(line.enter(1, 1, 10), Entered::Fly(1));
+        for user in 2..=4 {
+            assert_eq!(line.enter(user, 1, 10), Entered::Wait);
+        }
+        assert!(line.stalls(2));
+        assert_eq!(line.next(1), Some(2));
+        assert!(line.stalls(2));
+        assert_eq!(line.next(1), Some(3));
+        assert!(!line.stalls(2), "two have");
+        line.stalled_ended();
+        assert!(line.stalls(2));
+        assert_eq!(line.next(1), Some(4));
+        assert_eq!(line.next(1), None);
     }
 
     #[test]

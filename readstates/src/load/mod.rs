@@ -13,8 +13,9 @@
 //! Loads for clients and loads for mentions have separate lines, places at the store and room for
 //! passengers, so that a mention of everybody cannot starve those who connect; a client who joins a
 //! load that a mention waits for takes it over into its own line. What is over a limit is refused
-//! before it waits. While the [`Circuit`] is open, one load at a time asks the store, and the others
-//! are refused at once.
+//! before it waits. While the [`Circuits`] say that the store or a part of it is away, one load at a time asks
+//! that, and the others are refused at once. A load that has not ended long after others have gives its place
+//! up, so that a part of the store that hangs takes no more than its own loads with it.
 //!
 //! Locks are taken in this order, and none is held across an await: flights, line or circuit; flights,
 //! stripe of the cache.
@@ -27,7 +28,7 @@ mod passenger;
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use account::Account;
@@ -42,7 +43,7 @@ use crate::{
     cache::{Cache, SlotSet, Touch},
     clock,
     engine::NotDone,
-    health::{Admission, Circuit},
+    health::{Admission, Circuits},
     lots::Lots,
     metrics::Metrics,
     store::Store,
@@ -110,7 +111,9 @@ pub struct Loader {
     metrics: Arc<Metrics>,
     /// Wakes who writes: what is dirty was in the way of what landed.
     wake_flusher: Arc<Notify>,
-    circuit: Mutex<Circuit>,
+    circuits: Mutex<Circuits>,
+    /// When a load last ended well, and in less time than [`flight::STALL`].
+    went_well: Mutex<Option<Instant>>,
     lots: Lots,
     online: Class,
     mention: Class,
@@ -170,7 +173,8 @@ impl Loader {
             store,
             metrics,
             wake_flusher,
-            circuit: Mutex::default(),
+            circuits: Mutex::default(),
+            went_well: Mutex::default(),
             online: Class::new(online),
             mention: Class::new(mention),
             flights: (0..FLIGHT_LOCKS).map(|_| Mutex::default()).collect(),
@@ -209,7 +213,12 @@ impl Loader {
 
     /// Whether loads are refused because the database is away.
     pub(crate) fn is_away(&self) -> bool {
-        self.circuit.lock().is_open()
+        self.circuits.lock().is_open()
+    }
+
+    /// Parts of the database of which nobody is loaded.
+    pub(crate) fn parts_away(&self) -> usize {
+        self.circuits.lock().open_parts()
     }
 
     /// Bytes of memory that the store keeps for itself.
@@ -284,7 +293,10 @@ impl Loader {
             Entry::Occupied(mut flight) => {
                 let flight = flight.get_mut();
                 match self.join(flight, user, touch, passenger.operations()) {
-                    Ok(()) => flight.board(passenger, ticket),
+                    Ok(()) => {
+                        self.metrics.coalesced_loads.increment(1);
+                        flight.board(passenger, ticket);
+                    }
                     Err(why) => self.refuse(passenger, why),
                 }
             }
@@ -340,7 +352,8 @@ impl Loader {
 
     /// Whether a user can be loaded: then there is a flight to be made.
     fn schedule(self: &Arc<Self>, user: u64, touch: Touch) -> Result<(), LoadError> {
-        if self.circuit.lock().admits(clock::now()) == Admission::None {
+        let part = self.store.part(user);
+        if self.circuits.lock().admits(part, clock::now()) == Admission::None {
             return Err(LoadError::StoreAway);
         }
         self.queue(user, touch)

@@ -77,6 +77,12 @@ impl Histogram {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
+    /// Books a size: a histogram has either durations or sizes. Up to 32 MiB, in as many bytes as it
+    /// has microseconds otherwise.
+    pub fn record_bytes(&self, bytes: usize) {
+        self.record(Duration::from_micros(bytes as u64));
+    }
+
     /// (Upper bound in seconds, how many were below it), for each bucket; then how many there were in
     /// all, and their sum in seconds.
     pub(super) fn read(&self) -> (Vec<(f64, u64)>, u64, f64) {

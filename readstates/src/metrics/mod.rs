@@ -9,7 +9,10 @@ mod histogram;
 pub(crate) mod process;
 mod text;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
 
 use http::StatusCode;
 use readstates_api::ProblemType;
@@ -20,7 +23,7 @@ pub use self::{
 };
 use crate::{
     block::Outcome,
-    cache::Totals,
+    cache::{FlushMode, Flushing, Totals},
     http::{Class, Operation, Port},
 };
 
@@ -86,6 +89,22 @@ pub struct Metrics {
     pub flush_limit: Gauge,
     /// 1 while writes are held back because the store is away.
     pub flushes_away: Gauge,
+    /// Writes begun before the user's interval was over.
+    pub early_flushes: Counter,
+    /// Writes that had not ended long after others had.
+    pub stalled_flushes: Counter,
+    /// Loads that had not ended long after others had.
+    pub stalled_loads: Counter,
+    /// Blocks that were written at a later epoch than the ring's.
+    pub regressed_blocks: Counter,
+    /// Requests and operations that joined a load that was under way.
+    pub coalesced_loads: Counter,
+    /// Bytes of a block that was written.
+    pub block_bytes: Histogram,
+    /// How soon changes are written; set once.
+    pub flushing: OnceLock<Flushing>,
+    /// Parts of the store that are asked by one probe at a time.
+    pub parts_away: Gauge,
     /// Bytes of memory that the store keeps for itself.
     pub store_memory: Gauge,
     /// Bytes written.
@@ -142,6 +161,14 @@ impl Metrics {
             flushes_in_flight: Gauge::default(),
             flush_limit: Gauge::default(),
             flushes_away: Gauge::default(),
+            early_flushes: Counter::default(),
+            stalled_flushes: Counter::default(),
+            stalled_loads: Counter::default(),
+            regressed_blocks: Counter::default(),
+            coalesced_loads: Counter::default(),
+            block_bytes: Histogram::default(),
+            flushing: OnceLock::new(),
+            parts_away: Gauge::default(),
             store_memory: Gauge::default(),
             flushed_bytes: Counter::default(),
             applied: Counter::default(),
@@ -229,6 +256,14 @@ impl Metrics {
             flushes_in_flight,
             flush_limit,
             flushes_away,
+            early_flushes,
+            stalled_flushes,
+            stalled_loads,
+            regressed_blocks,
+            coalesced_loads,
+            block_bytes,
+            flushing,
+            parts_away,
             store_memory,
             flushed_bytes,
             applied,
@@ -286,6 +321,31 @@ impl Metrics {
                 flushed_bytes,
             ),
             (
+                "readstates_flushes_early_total",
+                "Blocks whose write began before the flush interval was over.",
+                early_flushes,
+            ),
+            (
+                "readstates_flushes_stalled_total",
+                "Writes of blocks that had not ended long after others had, and gave up their place.",
+                stalled_flushes,
+            ),
+            (
+                "readstates_loads_stalled_total",
+                "Loads that had not ended long after others had, and gave up their place.",
+                stalled_loads,
+            ),
+            (
+                "readstates_loads_coalesced_total",
+                "Requests and operations that joined a load under way.",
+                coalesced_loads,
+            ),
+            (
+                "readstates_regressed_blocks_total",
+                "Blocks loaded that were written at a later epoch than the ring's.",
+                regressed_blocks,
+            ),
+            (
                 "readstates_operations_applied_total",
                 "Operations that changed something.",
                 applied,
@@ -339,6 +399,11 @@ impl Metrics {
                 loads_away,
             ),
             (
+                "readstates_store_parts_away",
+                "Parts of the database, of 64, that are asked by one probe at a time because they do not answer.",
+                parts_away,
+            ),
+            (
                 "readstates_store_memory_bytes",
                 "Memory that the embedded store caches pages of its file in, beside the cache of blocks.",
                 store_memory,
@@ -378,6 +443,26 @@ impl Metrics {
             text.family(name, help, "histogram");
             text.histogram(name, &[], histogram);
         }
+        if let Some(Flushing { interval, mode }) = flushing.get() {
+            text.gauge(
+                "readstates_flush_interval_seconds",
+                "How long after its first change a user is written at the latest.",
+                interval.as_secs_f64(),
+            );
+            let name = "readstates_flush_mode";
+            let help = "1 for the mode that says whether users are written before the flush interval is over.";
+            text.family(name, help, "gauge");
+            for (of, label) in [
+                (FlushMode::Adaptive, "adaptive"),
+                (FlushMode::Interval, "interval"),
+            ] {
+                let is = f64::from(u8::from(*mode == of));
+                text.sample(name, &[("mode", label)], is);
+            }
+        }
+        let name = "readstates_block_bytes";
+        text.family(name, "Size of a block that was written.", "histogram");
+        text.histogram_of_bytes(name, block_bytes);
         write_requests(text, requests);
         let name = "readstates_refusals_total";
         text.family(name, "Requests refused, by type of problem.", "counter");

@@ -47,8 +47,22 @@ impl Text {
 
     /// The samples of one histogram of a family.
     pub(crate) fn histogram(&mut self, name: &str, labels: Labels<'_>, histogram: &Histogram) {
+        self.histogram_in(1.0, name, labels, histogram);
+    }
+
+    /// As [`Text::histogram`], of sizes in bytes.
+    pub(crate) fn histogram_of_bytes(&mut self, name: &str, histogram: &Histogram) {
+        self.histogram_in(1e6, name, &[], histogram);
+    }
+
+    /// `unit` is what a second stands for.
+    fn histogram_in(&mut self, unit: f64, name: &str, labels: Labels<'_>, histogram: &Histogram) {
         let (buckets, count, sum) = histogram.read();
+        // Rounded to what a bound is: whole microseconds, or whole bytes.
+        let in_unit = |seconds: f64| (seconds * 1e6).round() / (1e6 / unit);
+        let sum = if unit > 1.0 { in_unit(sum) } else { sum };
         for (bound, below) in buckets {
+            let bound = if unit > 1.0 { in_unit(bound) } else { bound };
             self.bucket(name, labels, format_args!("{bound}"), below);
         }
         self.bucket(name, labels, format_args!("+Inf"), count);
@@ -107,6 +121,23 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn sizes_are_told_in_bytes() {
+        let (mut text, histogram) = (Text::default(), Histogram::default());
+        histogram.record_bytes(24);
+        histogram.record_bytes(14 << 20);
+        text.histogram_of_bytes("d_bytes", &histogram);
+        let page = text.finish();
+        for line in [
+            "d_bytes_bucket{le=\"24\"} 0\n",
+            "d_bytes_bucket{le=\"28\"} 1\n",
+            "d_bytes_bucket{le=\"33554432\"} 2\n",
+            "d_bytes_sum 14680088\n",
+        ] {
+            assert!(page.contains(line), "{line} in {page}");
+        }
+    }
 
     #[test]
     fn a_page_is_what_prometheus_reads() {

@@ -28,6 +28,29 @@ fn wins(stamp: Stamp, bytes: &[u8], stored: (Stamp, &[u8])) -> bool {
     (stamp, bytes) > stored
 }
 
+/// A part of a database that can be ill while others are well: the users whose blocks lie on the same
+/// replicas. Numbered below [`PARTS`]; where there are more sets of replicas, some share a number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part(u8);
+
+/// How many parts are told apart.
+pub const PARTS: usize = 64;
+
+impl Part {
+    /// The part with this number, or the one that shares it.
+    #[must_use]
+    pub fn new(number: u64) -> Self {
+        // Below 64.
+        Self((number % PARTS as u64) as u8)
+    }
+
+    /// Its number, below [`PARTS`].
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
 /// The bytes of a block and the stamp of their write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
@@ -79,6 +102,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// asked for at once are per shard.
     fn shards(&self) -> usize {
         1
+    }
+
+    /// The part of the database that keeps a user's block, as far as is known. Cheap: asked before each
+    /// load and each write. A store that is well or ill as a whole has one part.
+    fn part(&self, user: u64) -> Part {
+        let _ = user;
+        Part::default()
     }
 
     /// Bytes of memory that the store keeps for itself.

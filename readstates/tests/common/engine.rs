@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use readstates::{
     block::{BlockRef, Operation, Outcome, Visit},
-    cache::{Process, Touch},
+    cache::{Flushing, Process, Touch},
     engine::{Engine, NotDone},
     metrics::Metrics,
     store::Store,
@@ -20,13 +20,18 @@ pub struct World {
 pub const INTERVAL: Duration = Duration::from_secs(30);
 pub const CAPACITY: u64 = 1_000_000;
 
+/// An engine that writes each user when [`INTERVAL`] is over.
 pub fn start(store: Arc<dyn Store>, capacity: u64) -> World {
+    start_with(store, capacity, INTERVAL.into())
+}
+
+pub fn start_with(store: Arc<dyn Store>, capacity: u64, flushing: Flushing) -> World {
     let metrics = Arc::new(Metrics::new());
     let process = Process {
         incarnation: rand::random(),
         started_micros: u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap(),
     };
-    let (engine, flusher) = Engine::start(process, capacity, INTERVAL, store, Arc::clone(&metrics));
+    let (engine, flusher) = Engine::start(process, capacity, flushing, store, Arc::clone(&metrics));
     World {
         engine,
         metrics,

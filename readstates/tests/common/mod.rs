@@ -15,6 +15,7 @@ use std::{
 };
 
 use readstates::{
+    cache::FlushMode,
     config::{Limits, ListenConfig, ObserveConfig, RingConfig, ServeConfig, StoreConfig},
     ownership::{
         HttpPeers, Peers, Timing,
@@ -69,6 +70,7 @@ pub fn config(flush_interval: Duration) -> ServeConfig {
         store: StoreConfig::Memory,
         login: CqlLogin::default(),
         flush_interval,
+        flush_mode: FlushMode::Interval,
         capacity_states: 1_000_000,
         access: None,
         api_tls: None,

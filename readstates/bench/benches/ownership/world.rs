@@ -8,7 +8,7 @@ use std::{
 };
 
 use readstates::{
-    cache::Process,
+    cache::{FlushMode, Process},
     clock::UnixClock,
     config::{Limits, ListenConfig, ObserveConfig, RingConfig, ServeConfig, StoreConfig},
     engine::Engine,
@@ -82,6 +82,7 @@ pub(crate) async fn members(count: usize) -> Result<Vec<Server>, Box<dyn Error>>
             store: StoreConfig::Memory,
             login: CqlLogin::default(),
             flush_interval: NEVER,
+            flush_mode: FlushMode::Interval,
             capacity_states: CAPACITY,
             access: None,
             api_tls: None,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use readstates_ring::Stamp;
+use readstates_ring::{Stamp, slot::mix64};
 use rustls::ClientConfig;
 use scylla::{
     client::{
@@ -14,7 +14,7 @@ use scylla::{
         BrokenConnectionError, BrokenConnectionErrorKind, ConnectionError, ConnectionPoolError,
         ConnectionSetupRequestErrorKind, DbError, MetadataError, NewSessionError, PrepareError,
     },
-    frame::frame_errors::FrameHeaderParseError,
+    frame::{frame_errors::FrameHeaderParseError, response::result::TableSpec},
     policies::{
         load_balancing::DefaultPolicy,
         speculative_execution::{Context, SpeculativeExecutionPolicy},
@@ -23,7 +23,7 @@ use scylla::{
 };
 
 use super::{
-    CqlLogin, CqlTarget, READ_TIMEOUT, StoreError, Stored, TABLE, TlsRefusal, WRITE_TIMEOUT,
+    CqlLogin, CqlTarget, Part, READ_TIMEOUT, StoreError, Stored, TABLE, TlsRefusal, WRITE_TIMEOUT,
     schema, tls,
 };
 
@@ -49,6 +49,7 @@ pub(super) struct Connection {
     load: PreparedStatement,
     save: PreparedStatement,
     local_datacenter: Option<String>,
+    keyspace: String,
 }
 
 /// Why there is no connection.
@@ -105,6 +106,7 @@ impl Connection {
             load,
             save,
             local_datacenter: login.local_datacenter.clone(),
+            keyspace: target.keyspace.clone(),
         })
     }
 
@@ -120,6 +122,30 @@ impl Connection {
                 .map_or(1, |sharder| usize::from(sharder.nr_shards.get()))
         })
         .sum()
+    }
+
+    /// The replicas of a user's block, in the data centre whose quorum is asked. Two sets that have all
+    /// nodes in common are one part; the order in which the ring names them does not matter.
+    ///
+    /// Not the token range: with virtual nodes or tablets, neighbours on the ring lie on different
+    /// nodes, and every range of some size has users on each of them.
+    pub(super) fn part(&self, user: u64) -> Part {
+        let cluster = self.session.get_cluster_state();
+        let token = self.load.calculate_token(&(as_bigint(user),));
+        let (Ok(Some(token)), Some(keyspace)) = (token, cluster.get_keyspace(&self.keyspace))
+        else {
+            return Part::default();
+        };
+        let table = TableSpec::borrowed(&self.keyspace, TABLE);
+        let datacenter = self.local_datacenter.as_deref();
+        let replicas = cluster.replica_locator().replicas_for_token(
+            token,
+            &keyspace.strategy,
+            datacenter,
+            &table,
+        );
+        let hosts = replicas.into_iter().map(|(node, _)| node.host_id.as_u128());
+        part_of(hosts)
     }
 
     pub(super) async fn load(&self, user: u64) -> Result<Option<Stored>, StoreError> {
@@ -164,6 +190,12 @@ impl Connection {
 fn several<'a>(of_nodes: impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
     let names: BTreeSet<&str> = of_nodes.collect();
     (names.len() > 1).then(|| names.into_iter().map(str::to_owned).collect())
+}
+
+/// The part that has these replicas.
+fn part_of(hosts: impl Iterator<Item = u128>) -> Part {
+    let mixed = hosts.map(|host| mix64((host >> 64) as u64 ^ mix64(host as u64)));
+    Part::new(mix64(mixed.fold(0, u64::wrapping_add)))
 }
 
 /// A CQL bigint has a sign and a user id has none: the same 64 bits.
@@ -295,6 +327,22 @@ impl SpeculativeExecutionPolicy for OnceAfterP99 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_is_a_set_of_replicas_in_any_order() {
+        assert_eq!(
+            part_of([1, 2, 3].into_iter()),
+            part_of([3, 1, 2].into_iter())
+        );
+        // All sets of three of nine nodes are spread over most of the numbers.
+        let mut parts = BTreeSet::new();
+        for (a, b, c) in (0_u128..9 * 9 * 9).map(|all| (all / 81, all / 9 % 9, all % 9)) {
+            if a < b && b < c {
+                parts.insert(part_of([a << 70 | 1, b << 70 | 1, c << 70 | 1].into_iter()));
+            }
+        }
+        assert!(parts.len() > 35, "84 sets in {} parts", parts.len());
+    }
 
     #[test]
     fn of_several_data_centres_one_has_to_be_named() {

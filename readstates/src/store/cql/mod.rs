@@ -33,7 +33,7 @@ pub use schema::{Replication, SchemaError, apply_schema};
 pub use tls::{CqlTls, TlsFile, TlsFileError, TlsRefusal};
 use tokio::task::AbortHandle;
 
-use super::{Store, StoreError, Stored, chain};
+use super::{Part, Store, StoreError, Stored, chain};
 
 /// The table, in the keyspace of the target.
 const TABLE: &str = "read_states";
@@ -209,6 +209,11 @@ impl Store for CqlStore {
 
     fn shards(&self) -> usize {
         self.connection().map_or(1, Connection::shards)
+    }
+
+    fn part(&self, user: u64) -> Part {
+        self.connection()
+            .map_or_else(|_| Part::default(), |connection| connection.part(user))
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -4,7 +4,12 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use scylla::client::session::Session;
 
-use super::{CqlLogin, CqlTarget, SessionError, TABLE, connect};
+use super::{CqlLogin, CqlTarget, SessionError, TABLE, chain, connect};
+
+/// The comment on the table, for whoever looks at it with cqlsh. Without quotes.
+const COMMENT: &str = "Written by Readstates only. Every write has its own USING TIMESTAMP, which is older than now: \
+     a plain UPDATE, DELETE or COPY would hide later writes of that user. \
+     To erase a user, send DELETE /v1/users/{user} to the service.";
 
 /// The replication class this service is made for: it knows data centres.
 const STRATEGY: &str = "NetworkTopologyStrategy";
@@ -173,15 +178,47 @@ pub(super) async fn make(
         }
     }
     let table = format!("{keyspace}.{TABLE}");
-    run(
-        session,
-        "create the table",
-        format!("CREATE TABLE IF NOT EXISTS {table} (user_id bigint PRIMARY KEY, block blob)"),
-    )
-    .await?;
+    run(session, "create the table", create_table(&table)).await?;
     verify_columns(session, keyspace).await?;
+    if comment_of(session, keyspace).await? != COMMENT {
+        let alter = format!("ALTER TABLE {table} WITH comment = '{COMMENT}'");
+        // Of a release before this one. A role that may not alter the table is no reason to stop.
+        if let Err(error) = run(session, "set the table's comment", alter).await {
+            tracing::warn!(table, "{}", chain(&error));
+        }
+    }
     tracing::info!(table, "the table is there");
     Ok(())
+}
+
+/// The statement that makes the table. Every read is of one small row, so that compressed chunks are small: a read of
+/// a cached file decompresses 4 KiB, not Cassandra's 16. Compaction is the engine's own choice, since the best one
+/// differs between them; `gc_grace_seconds` stays at ten days, the time to repair in after a row was deleted.
+fn create_table(table: &str) -> String {
+    format!(
+        "CREATE TABLE IF NOT EXISTS {table} (user_id bigint PRIMARY KEY, block blob) \
+         WITH comment = '{COMMENT}' \
+         AND compression = {{'class': 'LZ4Compressor', 'chunk_length_in_kb': 4}} \
+         AND gc_grace_seconds = 864000"
+    )
+}
+
+/// The comment on the table.
+async fn comment_of(session: &Session, keyspace: &str) -> Result<String, SchemaError> {
+    let failed = statement("read the table's comment");
+    let rows = session
+        .query_unpaged(
+            "SELECT comment FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
+            (keyspace, TABLE),
+        )
+        .await
+        .map_err(|error| failed(error.into()))?
+        .into_rows_result()
+        .map_err(|error| failed(error.into()))?;
+    let row = rows
+        .maybe_first_row::<(Option<String>,)>()
+        .map_err(|error| failed(error.into()))?;
+    Ok(row.and_then(|(comment,)| comment).unwrap_or_default())
 }
 
 /// Whether the keyspace has our table.
@@ -294,6 +331,17 @@ fn statement(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_table_says_that_others_must_not_write_it_and_how_to_do_it_right() {
+        let statement = create_table("chat.read_states");
+        for part in ["USING TIMESTAMP", "hide later writes", "/v1/users/"] {
+            assert!(statement.contains(part), "{part} in {statement}");
+        }
+        // It is text in single quotes.
+        assert!(!COMMENT.contains('\''));
+        assert_eq!(statement.matches('\'').count() % 2, 0);
+    }
 
     fn options(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs
