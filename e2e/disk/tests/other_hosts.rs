@@ -141,6 +141,10 @@ fn a_copy_of_a_volume_becomes_a_volume_of_its_own() -> Result<()> {
         ..superdisk.clone()
     };
     let vm = rack.boot()?;
+    // It could as well be the wrong disk: somebody has to say that it is a copy.
+    clone.refused(&vm, "", "E_PD_NOT_OURS")?;
+    let copy_of = format!("--keep durable --copy-of {}", superdisk.volume);
+    clone.ask(&vm, "resolve", &copy_of)?.success()?;
     clone.assemble(&vm)?;
     clone.is_whole(&vm, &[&files])?;
     clone.tear_down(&vm)?;
@@ -152,11 +156,13 @@ fn a_copy_of_a_volume_becomes_a_volume_of_its_own() -> Result<()> {
 }
 
 #[test]
-fn local_disks_that_held_something_else_are_ours_to_take() -> Result<()> {
+fn local_disks_that_hold_something_else_are_taken_when_somebody_has_wiped_them() -> Result<()> {
     let mut rack = Rack::new("used-locals")?;
     let superdisk = Superdisk::default();
     let vm = rack.boot()?;
     vm.run("/sbin/mke2fs -q -F /dev/nvme0n1; mdadm --create /dev/md50 --run --level=0 --force --raid-devices=1 /dev/nvme1n1; mdadm --stop /dev/md50")?;
+    superdisk.refused(&vm, "", "E_SSD_BUSY")?;
+    vm.run("for n in 0 1; do dd if=/dev/zero of=/dev/nvme${n}n1 bs=1M 2>/dev/null; done; sync")?;
     superdisk.assemble(&vm)?;
     let files = superdisk.write(&vm, "file", 4)?;
     superdisk.is_whole(&vm, &[&files])?;

@@ -91,6 +91,8 @@ fn too_few_or_taken_local_disks_are_refused_unless_they_are_optional() -> Result
     )?;
     superdisk.refused(&vm, "", "E_SSD_BUSY")?;
     vm.run("umount /mnt/other")?;
+    superdisk.refused(&vm, "", "E_SSD_BUSY")?;
+    vm.run("dd if=/dev/zero of=/dev/nvme0n1 bs=1M 2>/dev/null; sync")?;
     superdisk.assemble(&vm)?;
     let files = superdisk.write(&vm, "file", 2)?;
     superdisk.in_sync(&vm)?;

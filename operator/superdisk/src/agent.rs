@@ -327,6 +327,9 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
         let facts = hands.look().map_err(|error| failed(&error))?;
         let decision = mind.decide(&options.limits(), &facts, now());
         if decision.steps.is_empty() || decision.steps == before {
+            if matches!(decision.condition, Condition::Healthy) {
+                hands.beat(&facts).map_err(|error| failed(&error))?;
+            }
             let report = http::Source::report(&mind);
             print!(
                 "{}",

@@ -56,6 +56,12 @@ pub enum AssembleError {
     /// The same step was decided twice.
     #[error("`{0}` was done and changed nothing")]
     NoProgress(String),
+    /// md does not go on copying.
+    #[error(
+        "nothing was copied for {0} s: md gives up where the leg that it copies from cannot be read; the kernel's log \
+         names the sector. Run it again, or restore the network disk from a snapshot"
+    )]
+    Stalled(u64),
     /// It would go on for ever.
     #[error("{ROUNDS} rounds led nowhere; the last began with `{0}`")]
     Endless(String),
@@ -101,6 +107,25 @@ pub fn dry_run(spec: &Spec, root: &Path, blocks: &dyn Blocks) -> Result<Outcome,
     })
 }
 
+/// Watches a durable leg that may be in use on another node, so that the lock need not be held meanwhile.
+pub fn watch(
+    spec: &Spec,
+    root: &Path,
+    blocks: &dyn Blocks,
+    executor: &mut Executor<'_>,
+    log: &mut dyn FnMut(&str),
+) -> Result<Tried, AssembleError> {
+    let mut tried = Tried::default();
+    let inventory = inventory::observe(spec, root, blocks, &tried)?;
+    if let Decision::Do(actions) = plan(spec, &inventory)
+        && let [watch @ Action::Watch { .. }] = &actions[..]
+    {
+        round(&actions, &inventory, spec, executor, &mut tried, log)?;
+        tried.watch(watch);
+    }
+    Ok(tried)
+}
+
 /// Brings the super-disk up and mounts it. The caller holds the [`Lock`].
 pub fn assemble(
     spec: &Spec,
@@ -121,7 +146,7 @@ pub fn assemble_having_tried(
     mut tried: Tried,
     log: &mut dyn FnMut(&str),
 ) -> Result<Outcome, AssembleError> {
-    let mut before: Vec<Action> = Vec::new();
+    let (mut before, mut served): (Vec<Action>, bool) = (Vec::new(), false);
     for _ in 0..ROUNDS {
         let inventory = inventory::observe(spec, root, blocks, &tried)?;
         let actions = match plan(spec, &inventory) {
@@ -130,17 +155,32 @@ pub fn assemble_having_tried(
             Decision::WaitingOn(waiting) => return Ok(Outcome::Waiting(waiting)),
             Decision::Refused(refusal) => return Ok(Outcome::Refused(refusal)),
         };
+        served = is_mounted(&inventory, spec);
         if actions == before {
-            let first = actions.first().map(ToString::to_string);
-            return Err(AssembleError::NoProgress(first.unwrap_or_default()));
+            return leads_nowhere(&actions, served, AssembleError::NoProgress);
         }
         if let Some(outcome) = round(&actions, &inventory, spec, executor, &mut tried, log)? {
             return Ok(outcome);
         }
         before = actions;
     }
-    let first = before.first().map(ToString::to_string);
-    Err(AssembleError::Endless(first.unwrap_or_default()))
+    leads_nowhere(&before, served, AssembleError::Endless)
+}
+
+/// What comes of steps that lead nowhere: once it is mounted they are about the fast leg, and no reason to fail.
+fn leads_nowhere(
+    actions: &[Action],
+    served: bool,
+    failed: fn(String) -> AssembleError,
+) -> Result<Outcome, AssembleError> {
+    let action = actions.first().map(ToString::to_string).unwrap_or_default();
+    if served {
+        return Ok(Outcome::FastLegFailed(ExecuteError::Changed {
+            action,
+            what: "it was done before and led nowhere".to_owned(),
+        }));
+    }
+    Err(failed(action))
 }
 
 /// Does one plan's steps; an outcome when a failure is one to live with.
@@ -159,6 +199,7 @@ pub fn round(
                 if !said.is_empty() {
                     log(&format!("  {said}"));
                 }
+                tried.watch(action);
                 if matches!(action, Action::GrowFilesystem { .. }) {
                     tried.grown = true;
                 }

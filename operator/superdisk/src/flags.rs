@@ -20,7 +20,7 @@ pub struct SpecFlags {
     #[arg(long, value_name = "GLOB_OR_DEVICE", required = true)]
     pub local: Vec<String>,
 
-    /// How many local devices the fast leg has; the first by name when there are more.
+    /// How many local devices the fast leg has; its own, then free ones by name, when there are more.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub local_count: u16,
@@ -44,6 +44,11 @@ pub struct SpecFlags {
     /// The volume held data once: refuse a blank durable device instead of formatting it.
     #[arg(long)]
     pub used_before: bool,
+
+    /// The volume that the network disk is a copy of: it then becomes this volume's. Another volume's disk is refused
+    /// otherwise.
+    #[arg(long, value_name = "UID", value_parser = volume)]
+    pub copy_of: Option<VolumeUid>,
 
     /// What to do when the local devices cannot be had.
     #[arg(long, value_enum, default_value_t = FastLeg::Required)]
@@ -103,6 +108,7 @@ impl SpecFlags {
             mount,
             fs,
             used_before,
+            copy_of,
             fast_leg,
             grow,
             rebuild_min,
@@ -114,6 +120,7 @@ impl SpecFlags {
                 durable: durable.clone(),
                 volume: volume.clone(),
                 used_before: *used_before,
+                copy_of: None,
             },
             // One of the two without the other is refused with the flags.
             (Some(_) | None, None) | (None, Some(_)) => {
@@ -125,6 +132,7 @@ impl SpecFlags {
             local: local.clone(),
             local_count: (*local_count).into(),
             volume: disk.volume,
+            copy_of: copy_of.clone().or(disk.copy_of),
             mount: mount.clone(),
             filesystem: match fs {
                 Filesystem::Xfs => FilesystemKind::Xfs,

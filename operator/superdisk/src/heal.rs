@@ -78,7 +78,8 @@ pub fn decide(limits: &Limits, facts: &Facts, memory: &Memory, now: Seconds) -> 
                 frozen: memory.frozen,
             },
             notices,
-            steps: if memory.frozen || facts.mount.is_none() {
+            // Again and again: somebody may have thawed it, as hooks of backups do, and the kernel does not tell.
+            steps: if facts.mount.is_none() {
                 Vec::new()
             } else {
                 vec![Step::Freeze]
@@ -134,6 +135,10 @@ fn fast_leg(
         (Some(_), None) => lost(WaitingOn::Step, vec![Step::FailFastLeg]),
         (Some(_), Some(stripe)) if !stripe.whole() => {
             lost(WaitingOn::Step, vec![Step::FailFastLeg])
+        }
+        // Nothing moves: md gives up for good where the durable leg cannot be read.
+        (Some(leg), Some(_)) if !leg.in_sync() && mirror.sync.action == SyncAction::Idle => {
+            lost(WaitingOn::Step, Vec::new())
         }
         (Some(leg), Some(_)) => member(leg, memory, now),
         (None, Some(stripe)) if !stripe.whole() => lost(WaitingOn::Step, vec![Step::StopStripe]),

@@ -3,10 +3,10 @@
 //!
 //! A pod cannot learn which claim it has: that is written nowhere in it. The operator sees the claim, and writes an
 //! entry with its UID into a ConfigMap that all pods of the database mount; it stays there, so that a pod which
-//! comes back needs no operator. An entry that is older than the claim (of a volume that was deleted and made anew
-//! meanwhile) harms nobody: on a blank disk the super-disk is begun under the old UID, or refused where the old one
-//! was in use; at the next start it is a copy of another volume, and gets an identity of its own. What is on the
-//! disk is told by its lineage header in any case, never by this file alone.
+//! comes back needs no operator. On a blank disk an entry that is older than the claim (of a volume that was deleted and
+//! made anew meanwhile) begins the super-disk under the old UID; the next start then finds another volume's disk and
+//! refuses it, until the entry or a person says that it is one (`copyOf`, `resolve --copy-of`): what is on the disk is
+//! told by its lineage header, never by this file alone.
 //!
 //! The device is looked up here and not by the containers that use it: theirs is the node's whole `/dev`, and a
 //! container runtime puts no device of a claim into that.
@@ -39,6 +39,9 @@ struct Entry {
     /// Whether a database was a member on it before: then a blank disk is not the right one.
     #[serde(default)]
     used_before: bool,
+    /// UID of the claim that this one is a copy of, where it was made from a snapshot or a clone.
+    #[serde(default)]
+    copy_of: Option<VolumeUid>,
     /// What a person has decided about it.
     #[serde(default)]
     keep: Option<Decision>,
@@ -72,6 +75,9 @@ pub struct Disk {
     pub volume: VolumeUid,
     /// Whether it held data before.
     pub used_before: bool,
+    /// The volume that it is a copy of, if it is one.
+    #[serde(default)]
+    pub copy_of: Option<VolumeUid>,
 }
 
 /// The volume cannot be told.
@@ -127,18 +133,21 @@ impl IdentifyArgs {
         let Entry {
             volume,
             used_before,
+            copy_of,
             keep: _,
         } = wait_for(entry)?;
         let disk = Disk {
             durable,
             volume,
             used_before,
+            copy_of,
         };
         disk.write(to)?;
         let Disk {
             durable,
             volume,
             used_before,
+            copy_of: _,
         } = &disk;
         let before = if *used_before { "used before" } else { "new" };
         say(&format!(
@@ -211,6 +220,7 @@ mod tests {
             durable: "/dev/sdb".into(),
             volume: "0d1e8f3c-5b0a".parse().unwrap(),
             used_before: true,
+            copy_of: None,
         }
     }
 
@@ -228,6 +238,7 @@ mod tests {
         let of = |used_before| Entry {
             volume: "v-1".parse().unwrap(),
             used_before,
+            copy_of: None,
             keep: None,
         };
         assert_eq!(entry(r#"{"volume":"v-1"}"#).unwrap(), of(false));

@@ -127,6 +127,16 @@ impl Header {
         }
     }
 
+    /// The first header of a generation that no fast leg of before can be related to: what one has missed or taken
+    /// since, no bitmap tells, or its owner has given up.
+    #[must_use]
+    pub fn forgetting(&self, session: Uuid, boot: Uuid) -> Self {
+        Self {
+            previous: Point::default(),
+            ..self.opened(session, boot)
+        }
+    }
+
     /// The next header of this generation.
     #[must_use]
     pub fn next(&self) -> Self {

@@ -200,6 +200,9 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
     let outcome = if *dry_run {
         assemble::dry_run(&spec, &root, &Devices)?
     } else {
+        let mut executor = Executor::new(&spec, &root, &Devices, *stop_after);
+        let mut log = |line: &str| println!("{line}");
+        let tried = assemble::watch(&spec, &root, &Devices, &mut executor, &mut log)?;
         let _lock = Lock::take(&flags.state_dir)?;
         // The pod that the last agent minded it for may be gone; `reap` must not end it for this one. Where an
         // agent runs, its record is right.
@@ -208,9 +211,14 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
         if claim.is_ok() {
             StateFolder::new(&flags.state_dir, volume).forget_record()?;
         }
-        let mut executor = Executor::new(&spec, &root, &Devices, *stop_after);
-        let mut log = |line: &str| println!("{line}");
-        let outcome = assemble::assemble(&spec, &root, &Devices, &mut executor, &mut log)?;
+        let outcome = assemble::assemble_having_tried(
+            &spec,
+            &root,
+            &Devices,
+            &mut executor,
+            tried,
+            &mut log,
+        )?;
         // One decision is one answer: in the same pod, the next question is put again.
         let answered = decision.as_ref().zip(flags.disk.as_ref());
         let answered = answered.map(|(_, disk)| disk.with_extension("decided"));

@@ -199,6 +199,12 @@ pub enum Code {
     /// The durable leg was being rebuilt itself.
     #[serde(rename = "E_PD_NOT_INSYNC")]
     PdNotInSync,
+    /// The durable leg is in use on another node.
+    #[serde(rename = "E_PD_IN_USE")]
+    PdInUse,
+    /// The host has written to the durable leg, from a fast leg of another history.
+    #[serde(rename = "E_PD_OVERWRITTEN")]
+    PdOverwritten,
     /// Two devices carry the durable leg's superblock.
     #[serde(rename = "E_DUPLICATE_UUID")]
     DuplicateUuid,
@@ -218,7 +224,7 @@ pub enum Code {
 
 impl Code {
     /// All of them, for metrics that say 0.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Kernel,
         Self::NoRaid1,
         Self::PdLost,
@@ -226,6 +232,8 @@ impl Code {
         Self::PdNotOurs,
         Self::PdUnexpectedlyBlank,
         Self::PdNotInSync,
+        Self::PdInUse,
+        Self::PdOverwritten,
         Self::DuplicateUuid,
         Self::SsdAhead,
         Self::NoFilesystem,
@@ -236,7 +244,10 @@ impl Code {
     /// Whether `resolve` may be the answer: the data of one leg is then given up, or its copying goes on.
     #[must_use]
     pub fn is_for_a_person(self) -> bool {
-        matches!(self, Self::SsdAhead | Self::PdNotInSync)
+        matches!(
+            self,
+            Self::SsdAhead | Self::PdNotInSync | Self::PdOverwritten
+        )
     }
 
     /// The code as programs read it.
@@ -250,6 +261,8 @@ impl Code {
             Self::PdNotOurs => "E_PD_NOT_OURS",
             Self::PdUnexpectedlyBlank => "E_PD_UNEXPECTEDLY_BLANK",
             Self::PdNotInSync => "E_PD_NOT_INSYNC",
+            Self::PdInUse => "E_PD_IN_USE",
+            Self::PdOverwritten => "E_PD_OVERWRITTEN",
             Self::DuplicateUuid => "E_DUPLICATE_UUID",
             Self::SsdAhead => "E_SSD_AHEAD",
             Self::NoFilesystem => "E_NO_FS",

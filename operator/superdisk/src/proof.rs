@@ -8,8 +8,8 @@ use crate::{
     inventory::{Content, Data, Disk, Identity, Inventory},
     lineage::State,
     model::{Device, Node, Seen},
-    spec::Spec,
-    superblock::{Role, Uuid},
+    spec::{STRIPE_PREFIX, Spec},
+    superblock::{Role, Superblock, Uuid},
 };
 
 /// A durable leg's device that nothing was ever written to.
@@ -23,7 +23,7 @@ impl Blank {
         let disk = &inventory.durable;
         let unused = free_device(disk)?.uses.is_empty();
         let blank = is_blank(&disk.content);
-        let new = !spec.policy.used_before && !remembered(inventory);
+        let new = !spec.policy.used_before && !remembered(spec, inventory);
         (unused && blank && new).then(|| disk.identity.clone().map(Self))?
     }
 
@@ -43,16 +43,28 @@ pub fn is_blank(content: &Seen<Content>) -> bool {
     content.superblock == Seen::Absent && content.foreign.is_none()
 }
 
-/// Whether the fast leg knows a mirror of this volume: then its durable leg was in use, however blank it is.
+/// Whether a fast leg knows a mirror of this volume: then its durable leg was in use, however blank it is. What else
+/// lies inside is what an earlier volume has left there.
 #[must_use]
-pub fn remembered(inventory: &Inventory) -> bool {
-    match &inventory.fast {
-        Seen::Present(fast) => {
-            matches!(fast.inside.superblock, Seen::Present(_))
-                || matches!(fast.inside.lineage, Seen::Present(_))
+pub fn remembered(spec: &Spec, inventory: &Inventory) -> bool {
+    inventory.legs.iter().any(|leg| match &leg.inside {
+        Seen::Present(inside) => {
+            let named = matches!(
+                &inside.superblock,
+                Seen::Present(found) if found.short_name() == spec.volume.mirror_name()
+            );
+            named
+                || matches!(&inside.lineage, Seen::Present(header) if header.volume == spec.volume)
         }
-        Seen::Absent | Seen::Unknown(_) => false,
-    }
+        // A leg of ours that cannot be read may remember it.
+        Seen::Absent | Seen::Unknown(_) => leg.name == spec.volume.stripe_name(),
+    })
+}
+
+/// Whether a superblock on a local device is that of a part of a fast leg.
+#[must_use]
+pub fn is_fast_leg(found: &Superblock) -> bool {
+    found.level == 0 && found.short_name().starts_with(STRIPE_PREFIX)
 }
 
 /// A running mirror of this volume that holds no data yet.
@@ -108,8 +120,8 @@ pub fn is_unused_mirror(spec: &Spec, content: &Content) -> bool {
 pub struct Disposable(Identity);
 
 impl Disposable {
-    /// It is one of the local devices, it is not the durable leg, and nothing is built upon it or mounted
-    /// from it. That no data is only there has been decided by then.
+    /// It is one of the local devices, it is not the durable leg, nothing is built upon it or mounted from it, and it
+    /// was read and is blank or a part of a fast leg. That no data is only in that leg has been decided by then.
     #[must_use]
     pub fn prove(inventory: &Inventory, disk: &Disk) -> Option<Self> {
         let device = free_device(disk)?;
@@ -120,7 +132,13 @@ impl Disposable {
             .iter()
             .any(|one| one.identity == disk.identity);
         let other = durable.number != identity.number && !same_disk(durable, &identity);
-        (local && other && device.uses.is_empty()).then_some(Self(identity))
+        let nobodys = is_blank(&disk.content)
+            || matches!(
+                &disk.content,
+                Seen::Present(content)
+                    if matches!(&content.superblock, Seen::Present(found) if is_fast_leg(found))
+            );
+        (local && other && nobodys && device.uses.is_empty()).then_some(Self(identity))
     }
 
     /// Which device.

@@ -18,8 +18,8 @@ use crate::{
     inventory::{self, Array, Blocks, Inventory, Member, Sync, Tried},
     lineage::{self, Header, State},
     model::{Code, Refusal, Seen},
-    plan::{free_name, is_local, plan},
-    proof::{Disposable, Overruled},
+    plan::{adoption, free_name, is_alone, is_local, plan},
+    proof::Overruled,
     spec::Spec,
 };
 
@@ -60,28 +60,57 @@ fn refusal(spec: &Spec, inventory: &Inventory) -> Option<Refusal> {
     }
 }
 
+/// What the durable leg says of its history is made to have nothing to do with any fast leg: the next assemble copies
+/// everything to the local devices, those that come back later included.
 fn keep_durable(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
+    if spec.copy_of.is_some() && refusal(spec, inventory).is_none() {
+        let steps = adoption(spec, inventory)?;
+        return Ok(steps.map_or(Step::Done, Step::Do));
+    }
     match refusal(spec, inventory) {
         None => return Ok(Step::Done),
-        Some(refusal) if refusal.code == Code::SsdAhead => {}
+        Some(refusal) if matches!(refusal.code, Code::SsdAhead | Code::PdOverwritten) => {}
         Some(refusal) => return Err(refusal),
     }
-    if let Some(stripe) = stripe(spec, inventory) {
-        return Ok(Step::Do(vec![stop(stripe)]));
+    if let Some(array) = in_the_way(spec, inventory) {
+        return Ok(Step::Do(vec![stop(array)]));
     }
-    let chosen = inventory.chosen(spec.local_count);
-    let proofs = chosen.iter().map(|disk| {
-        let proof = Disposable::prove(inventory, disk);
-        proof.ok_or_else(|| Refusal {
-            code: Code::SsdBusy,
-            message: format!("The local device {} is in use", disk.path.display()),
-            next_step: "Stop what uses it, and run this again".to_owned(),
-        })
+    let content = match &inventory.durable.content {
+        Seen::Present(content) => content,
+        Seen::Absent | Seen::Unknown(_) => return Ok(Step::Done),
+    };
+    let header = match &content.lineage {
+        Seen::Present(header) => header.clone(),
+        // Both copies are lost: what is written begins anew.
+        Seen::Absent | Seen::Unknown(_) => {
+            Header::first(spec.volume.clone(), inventory.random, inventory.boot)
+        }
+    };
+    let (Some(identity), Seen::Present(superblock)) =
+        (&inventory.durable.identity, &content.superblock)
+    else {
+        return Ok(Step::Done);
+    };
+    let header = Header {
+        state: State::Clean,
+        ..header.forgetting(inventory.random, inventory.boot)
+    };
+    let region = lineage::region_at(superblock);
+    let write = region.map(|region| Action::WriteLineage {
+        leg: Leg::Durable(identity.clone()),
+        region,
+        header,
     });
-    let proofs: Vec<Disposable> = proofs.collect::<Result<_, _>>()?;
-    Ok(Step::Do(
-        proofs.into_iter().map(Action::ForgetArray).collect(),
-    ))
+    Ok(Step::Do(write.into_iter().collect()))
+}
+
+/// What has to be stopped before the next assemble: mirrors before the stripes that they stand on.
+fn in_the_way<'a>(spec: &Spec, inventory: &'a Inventory) -> Option<&'a Array> {
+    let stripe = stripe(spec, inventory);
+    let on_fast = stripe.and_then(|stripe| inventory.array_of(stripe.number));
+    let durable = inventory.durable.identity.as_ref();
+    let on_durable = durable.and_then(|one| inventory.array_of(one.number));
+    on_durable.or(on_fast).or(stripe)
 }
 
 fn stop(array: &Array) -> Action {
@@ -202,10 +231,12 @@ pub enum Resolved {
 
 /// Steps before it is said that this leads nowhere: keeping the fast leg takes six.
 const STEPS: usize = 20;
+/// Looks at a copy that has not gone on before it is said to have stopped: md tells every few seconds how far it is.
+const PATIENCE: u64 = 120;
 /// Between two looks at a copy that md makes.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Does it, and waits for md's copy, which takes as long as it takes.
+/// Does it, and waits for md's copy, which takes as long as it takes as long as it goes on.
 pub fn resolve(
     spec: &Spec,
     root: &Path,
@@ -214,14 +245,32 @@ pub fn resolve(
     executor: &mut Executor<'_>,
     log: &mut dyn FnMut(&str),
 ) -> Result<Resolved, AssembleError> {
-    let mut did = Vec::new();
+    let (mut did, mut tried) = (Vec::new(), Tried::default());
+    let (mut still, mut last) = (0, None);
     while did.len() < STEPS {
-        let inventory = inventory::observe(spec, root, blocks, &Tried::default())?;
+        let inventory = inventory::observe(spec, root, blocks, &tried)?;
+        if did.is_empty() {
+            match is_alone(spec, &inventory) {
+                Ok(None) => {}
+                Ok(Some(watch)) => {
+                    log(&watch.to_string());
+                    executor.execute(&watch)?;
+                    tried.watch(&watch);
+                    continue;
+                }
+                Err(refusal) => return Ok(Resolved::Refused(refusal)),
+            }
+        }
         let actions = match step(spec, &inventory, keep) {
             Err(refusal) => return Ok(Resolved::Refused(refusal)),
             Ok(Step::Done) if did.is_empty() => return Ok(Resolved::Nothing),
             Ok(Step::Done) => return Ok(Resolved::Done),
             Ok(Step::Wait(progress)) => {
+                still = if progress == last { still + 1 } else { 0 };
+                last = progress;
+                if still >= PATIENCE {
+                    return Err(AssembleError::Stalled(still * PAUSE.as_secs()));
+                }
                 if let Some((done, all)) = progress {
                     log(&format!("  {done} of {all} sectors"));
                 }

@@ -19,6 +19,8 @@ pub struct Spec {
     pub mount: PathBuf,
     /// Which filesystem it is.
     pub filesystem: FilesystemKind,
+    /// The volume that its network disk was copied from, where its owner says that it is a copy.
+    pub copy_of: Option<VolumeUid>,
     /// What to do about what can be answered in more than one way.
     pub policy: Policy,
 }

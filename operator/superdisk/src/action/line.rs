@@ -34,13 +34,6 @@ impl Action {
                     member_argument(member),
                 ],
             ),
-            Self::ForgetArray(device) => line(
-                Program::Mdadm,
-                vec!["--zero-superblock".into(), node(device.device())],
-            ),
-            Self::ForgetSignatures(device) => {
-                line(Program::Wipefs, vec!["--all".into(), node(device.device())])
-            }
             Self::CreateStripe {
                 array,
                 name,
@@ -124,7 +117,8 @@ impl Action {
                 FilesystemKind::Xfs => line(Program::XfsGrowfs, vec![at.display().to_string()]),
                 FilesystemKind::Ext4 => line(Program::Resize2fs, vec![dev(array)]),
             },
-            Self::Mark { .. }
+            Self::Watch { .. }
+            | Self::Mark { .. }
             | Self::SettleMarks { .. }
             | Self::WriteMostly { .. }
             | Self::ForgetLineage { .. }

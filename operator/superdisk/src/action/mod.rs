@@ -10,7 +10,7 @@ pub(crate) use show::ranges;
 
 use crate::{
     inventory::{Identity, Knob},
-    lineage::Header,
+    lineage::{Header, Point},
     model::Refusal,
     proof::{Blank, Disposable, Idle, Overruled, Unformatted},
     spec::FilesystemKind,
@@ -61,10 +61,6 @@ pub enum Action {
         /// The member; `detached` for one whose device is gone.
         member: String,
     },
-    /// Forgets what array a local device was in.
-    ForgetArray(Disposable),
-    /// Forgets whatever else a local device held.
-    ForgetSignatures(Disposable),
     /// Makes a stripe of local devices.
     CreateStripe {
         /// Name to make it under, such as `md100`.
@@ -100,6 +96,13 @@ pub enum Action {
         name: String,
         /// Its capacity.
         kib: u64,
+    },
+    /// Waits for longer than an agent's header takes from beat to beat: where it goes on, another node is on it.
+    Watch {
+        /// The durable leg.
+        durable: Identity,
+        /// What its header said.
+        seen: Point,
     },
     /// Starts the mirror from the durable leg alone.
     StartMirror {
@@ -254,8 +257,6 @@ impl Action {
         match self {
             Self::Fail { .. }
             | Self::Remove { .. }
-            | Self::ForgetArray(_)
-            | Self::ForgetSignatures(_)
             | Self::CreateStripe { .. }
             | Self::StartStripe { .. }
             | Self::ForgetLineage { .. }
@@ -269,6 +270,7 @@ impl Action {
                 Leg::Durable(_) => false,
             },
             Self::Stop { .. }
+            | Self::Watch { .. }
             | Self::CreateMirror { .. }
             | Self::StartMirror { .. }
             | Self::StartMirrorFromFast { .. }

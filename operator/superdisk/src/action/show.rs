@@ -63,9 +63,15 @@ impl fmt::Display for Action {
                     at.display()
                 )
             }
+            Self::Watch { durable, seen } => {
+                let (generation, beat) = (seen.generation, seen.beat);
+                write!(
+                    f,
+                    "watch the lineage of {}  # generation {generation}, beat {beat}: another boot had it in use",
+                    node(durable)
+                )
+            }
             Self::Remove { .. }
-            | Self::ForgetArray(_)
-            | Self::ForgetSignatures(_)
             | Self::CreateStripe { .. }
             | Self::StartStripe { .. }
             | Self::ForgetMirror(_)

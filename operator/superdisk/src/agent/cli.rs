@@ -345,6 +345,7 @@ impl Node for ReapArgs {
             volume: volume.parse().map_err(|error| chain(&error))?,
             mount: mount.clone(),
             // Of no concern to an end.
+            copy_of: None,
             filesystem: FilesystemKind::Xfs,
             policy: Policy::default(),
         };

@@ -17,7 +17,7 @@ use std::{
 use crate::{
     action::Action,
     assemble::{self, AssembleError, Lock, Outcome, chain},
-    command::{Commands, Line, Program},
+    command::{CommandError, Commands, Line, Program},
     execute::{Executor, write_header},
     heal::{
         Knob, Step,
@@ -26,7 +26,7 @@ use crate::{
     },
     inventory::{self, Content, Devices, Identity, Tried},
     lineage::{self, Header, State},
-    model::{DeviceNumber, Refusal, Request, Seen},
+    model::{Refusal, Request, Seen},
     spec::Spec,
     superblock,
     sysfs::{FileSystem, NodeKind, Nodes},
@@ -270,6 +270,14 @@ impl Hands {
             arguments: vec![how.to_owned(), self.spec.mount.display().to_string()],
         };
         let said = Commands::new().run(&line);
+        // FIFREEZE answers EBUSY where it is frozen already.
+        let frozen = |error: &CommandError| {
+            how == "--freeze"
+                && matches!(error, CommandError::Failed { said, .. } if said.ends_with("busy"))
+        };
+        if said.as_ref().is_err_and(frozen) {
+            return Ok(());
+        }
         said.map(drop).map_err(|error| HandError::new(line, error))
     }
 
@@ -291,10 +299,15 @@ impl Hands {
     /// Lets the planner do what it thinks is left to do, then learns the header anew.
     fn plan(&self, attempt: &dyn fmt::Display, tried: Tried) -> Result<Up, HandError> {
         let failed = |error: AssembleError| HandError::new(attempt.to_string(), error);
-        let _lock = Lock::take(&self.state_dir).map_err(failed)?;
         let mut executor = Executor::new(&self.spec, &self.root, &Devices, None);
         let mut log = |line: &str| super::say(line);
         let (spec, root) = (&self.spec, &self.root);
+        let watched = assemble::watch(spec, root, &Devices, &mut executor, &mut log);
+        let tried = Tried {
+            watched: watched.map_err(failed)?.watched,
+            ..tried
+        };
+        let _lock = Lock::take(&self.state_dir).map_err(failed)?;
         let outcome =
             assemble::assemble_having_tried(spec, root, &Devices, &mut executor, tried, &mut log);
         self.learn();
@@ -308,7 +321,7 @@ impl Hands {
         })
     }
 
-    /// Reads the headers. Without one there are no beats, and the next start copies everything.
+    /// Reads the headers. Without one no beat succeeds; each tries again.
     pub fn learn(&self) {
         let found = inventory::observe(&self.spec, &self.root, &Devices, &Tried::default());
         let found = found.ok().and_then(|inventory| {
@@ -334,13 +347,19 @@ impl Hands {
         attempt: &str,
         next: impl Fn(&Header) -> Header,
     ) -> Result<(), HandError> {
+        if self.generation().is_none() {
+            self.learn();
+        }
         let mut lineage = self.lineage.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = lineage.as_mut() else {
-            return Ok(());
+            return Err(HandError::new(
+                attempt,
+                "the header could not be read: a network disk that is put back in time would not be noticed",
+            ));
         };
         let failed = |error: io::Error| HandError::new(attempt, error);
         let (identity, region) = &known.durable;
-        if !is_still(&self.root, &identity.path, identity.number) {
+        if !is_still(&self.root, identity) {
             return Err(HandError::new(
                 attempt,
                 "the durable device is another one now",
@@ -401,10 +420,13 @@ fn region(content: &Content) -> Option<u64> {
     lineage::region_at(present(&content.superblock)?)
 }
 
-/// Whether a path still leads to the device that was looked at.
-fn is_still(root: &Path, path: &Path, number: DeviceNumber) -> bool {
-    let kind = FileSystem.kind(&crate::sysfs::under(root, path));
+/// Whether a path still leads to the device that was looked at, and not to another disk that got its number.
+fn is_still(root: &Path, identity: &Identity) -> bool {
+    let number = identity.number;
+    let kind = FileSystem.kind(&crate::sysfs::under(root, &identity.path));
+    let file = root.join(format!("sys/dev/block/{number}/diskseq"));
     matches!(kind, Ok(NodeKind::Block(now)) if now == number)
+        && crate::sysfs::number_in(&file).ok() == identity.sequence
 }
 
 #[cfg(test)]
@@ -480,9 +502,10 @@ mod tests {
     }
 
     #[test]
-    fn without_a_header_that_was_read_none_is_written() {
+    fn without_a_header_that_was_read_a_beat_fails() {
         let (_root, hands) = node();
-        hands.beat(&healthy()).unwrap();
+        let error = hands.beat(&healthy()).unwrap_err();
+        assert!(chain(&error).contains("could not be read"), "{error}");
         assert_eq!(hands.generation(), None);
     }
 }

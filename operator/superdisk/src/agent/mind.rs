@@ -322,6 +322,7 @@ pub(super) mod tests {
             local: vec!["/dev/nvme*".to_owned()],
             local_count: 2,
             volume: "vol".parse().unwrap(),
+            copy_of: None,
             mount: "/data".into(),
             filesystem: FilesystemKind::Xfs,
             policy: Policy::default(),

@@ -43,7 +43,6 @@ pub(super) fn still_holds(
         | Action::GrowMirror { array, kib: _ }
         | Action::GrowFilesystem { array, .. }
         | Action::Mount { array, .. } => stands(now, array),
-        Action::ForgetArray(proof) | Action::ForgetSignatures(proof) => disposable(now, proof),
         Action::CreateStripe { devices, .. } => {
             devices.iter().try_for_each(|proof| disposable(now, proof))
         }
@@ -72,7 +71,9 @@ pub(super) fn still_holds(
                 "the durable device is not blank any more",
             )
         }
-        Action::StartMirror { durable, .. } => same_durable(now, durable),
+        Action::Watch { durable, seen: _ } | Action::StartMirror { durable, .. } => {
+            same_durable(now, durable)
+        }
         Action::StartMirrorFromFast { durable, .. } | Action::ReAddDurable { durable, .. } => {
             let again = Overruled::prove(spec, now);
             holds(

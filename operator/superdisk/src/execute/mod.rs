@@ -29,6 +29,8 @@ const GONE: Duration = Duration::from_secs(20);
 const RELEASE: Duration = Duration::from_secs(10);
 /// How long md may take to see that a lone leg has nobody to copy to.
 const SETTLED: Duration = Duration::from_secs(10);
+/// Longer than an agent's pause between two beats.
+pub(crate) const WATCH: Duration = Duration::from_secs(12);
 /// Between two looks at something that sysfs tells only when asked.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -130,13 +132,12 @@ impl<'a> Executor<'a> {
                 // md holds on to a member while requests to it are on their way.
                 Action::Remove { .. } => retry(RELEASE, run),
                 Action::Fail { .. }
-                | Action::ForgetArray(_)
-                | Action::ForgetSignatures(_)
                 | Action::CreateStripe { .. }
                 | Action::StartStripe { .. }
                 | Action::ForgetLineage { .. }
                 | Action::ForgetMirror(_)
                 | Action::CreateMirror { .. }
+                | Action::Watch { .. }
                 | Action::StartMirror { .. }
                 | Action::StartMirrorFromFast { .. }
                 | Action::ReAddDurable { .. }
@@ -215,11 +216,13 @@ impl<'a> Executor<'a> {
                 rustix::mount::mount(&source, at, kind.as_str(), flags, data)?;
                 Ok(())
             }
+            Action::Watch { .. } => {
+                pause(WATCH);
+                Ok(())
+            }
             Action::Stop { .. }
             | Action::Fail { .. }
             | Action::Remove { .. }
-            | Action::ForgetArray(_)
-            | Action::ForgetSignatures(_)
             | Action::CreateStripe { .. }
             | Action::StartStripe { .. }
             | Action::ForgetMirror(_)

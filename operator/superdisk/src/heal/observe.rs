@@ -123,6 +123,14 @@ fn mount_at(root: &Path, target: &Path) -> Result<Option<(Mount, Option<String>)
     Ok(found)
 }
 
+/// Whether the device behind `MD/md/dev-NAME` is still there: the link of one that has gone leads to the one that came
+/// in its place, and nothing is built upon that.
+fn is_present(member: &Path) -> bool {
+    let array = member.ancestors().nth(2).and_then(Path::file_name);
+    let holders = member.join("block/holders");
+    array.is_some_and(|array| holders.join(array).exists())
+}
+
 /// The last part of what a link in sysfs leads to; `None` when that is gone.
 fn sysfs_name(link: &Path) -> Option<String> {
     let folder = fs::canonicalize(link).ok()?;
@@ -210,7 +218,7 @@ impl Arrays<'_> {
         let stat = self.folder(&device).join("stat");
         Ok(Leg {
             flags: Flags::from_words(&word(&member.join("state"))?),
-            present: member.join("block").exists(),
+            present: is_present(member),
             // `none` for one that has no place.
             slot: word(&member.join("slot"))?.parse().ok(),
             healed_sectors: number(&member.join("errors"))?,
@@ -227,7 +235,7 @@ impl Arrays<'_> {
         let mut slots = Vec::new();
         for member in members(&md)? {
             let device = device_of(&member);
-            let present = member.join("block").exists();
+            let present = is_present(&member);
             let slot: u32 = word(&member.join("slot"))?.parse().unwrap_or(u32::MAX);
             let size = number(&self.folder(&device).join("size")).unwrap_or(0);
             let bytes = if present { size * SECTOR_BYTES } else { 0 };

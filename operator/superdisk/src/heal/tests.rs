@@ -177,7 +177,10 @@ fn every_way_to_lose_the_durable_leg_freezes_and_does_nothing_else() {
             frozen: true,
             ..Memory::default()
         };
-        assert_eq!(remembered(&facts, &frozen), (condition(true), vec![]));
+        assert_eq!(
+            remembered(&facts, &frozen),
+            (condition(true), vec![Step::Freeze])
+        );
         facts.mount = None;
         assert_eq!(
             decided(&facts),
@@ -268,6 +271,15 @@ fn a_leg_being_filled_is_left_to_it() {
         mirror(facts).sync.action = SyncAction::Recover;
     });
     assert_eq!(decided(&facts), (Condition::Rebuilding, vec![]));
+}
+
+#[test]
+fn a_leg_that_nothing_fills_is_not_called_rebuilding() {
+    let facts = with(|facts| {
+        fast(facts).flags.in_sync = false;
+        mirror(facts).sync.action = SyncAction::Idle;
+    });
+    assert_eq!(decided(&facts), (lost(WaitingOn::Step), vec![]));
 }
 
 /// Runs the decision for a day against a world that answers every step with `facts`; what was tried, and when.

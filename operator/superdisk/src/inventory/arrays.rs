@@ -59,7 +59,7 @@ fn array(folder: &Path, name: &str) -> io::Result<Array> {
         Ok(other) => Sync::Other(other.to_owned()),
     };
     let unclean = word("resync_start").is_ok_and(|text| text.parse::<u64>().is_ok());
-    let mut members = members(&md)?;
+    let mut members = members(&md, name)?;
     members.sort_by_key(|member| (member.slot.unwrap_or(u16::MAX), member.name.clone()));
     let holders = fs::read_dir(folder.join("holders")).map_or_else(
         |_| Vec::new(),
@@ -116,7 +116,7 @@ fn knobs(folder: &Path) -> Vec<(Knob, u64)> {
         .collect()
 }
 
-fn members(md: &Path) -> io::Result<Vec<Member>> {
+fn members(md: &Path, array: &str) -> io::Result<Vec<Member>> {
     let mut members = Vec::new();
     for entry in fs::read_dir(md)? {
         let entry = entry?;
@@ -124,7 +124,7 @@ fn members(md: &Path) -> io::Result<Vec<Member>> {
         let Some(name) = file.strip_prefix("dev-") else {
             continue;
         };
-        match member(&entry.path(), name) {
+        match member(&entry.path(), name, array) {
             Ok(member) => members.push(member),
             Err(error) if gone(&error) => {}
             Err(error) => return Err(error),
@@ -133,10 +133,13 @@ fn members(md: &Path) -> io::Result<Vec<Member>> {
     Ok(members)
 }
 
-fn member(folder: &Path, name: &str) -> io::Result<Member> {
+fn member(folder: &Path, name: &str, array: &str) -> io::Result<Member> {
     let state = read(&folder.join("state"))?;
+    // The link of a device that has gone leads to the one that came in its place: nothing is built upon that.
+    let held = folder.join("block/holders").join(array).exists();
     let has = |flag: &str| state.split(',').any(|word| word == flag);
     let number = match read(&folder.join("block/dev")) {
+        Ok(_) if !held => Seen::Absent,
         Ok(text) => Seen::Present(device_number(&text)?),
         Err(error) if gone(&error) => Seen::Absent,
         Err(error) => Seen::Unknown(error.to_string()),

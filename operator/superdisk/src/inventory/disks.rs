@@ -101,10 +101,11 @@ impl Source for Whole<'_> {
     }
 }
 
-/// The devices of a stripe, by slot, with where their data begins and ends.
+/// The devices of a stripe, by slot, with where their data begins and ends; `None` for one that is not there. What
+/// lies on the others can be read all the same.
 pub(super) struct Striped<'a> {
     pub(super) chunk: u64,
-    pub(super) members: Vec<(Whole<'a>, u64, u64)>,
+    pub(super) members: Vec<Option<(Whole<'a>, u64, u64)>>,
 }
 
 impl Source for Striped<'_> {
@@ -116,7 +117,9 @@ impl Source for Striped<'_> {
         while at < end {
             let chunk = at / self.chunk;
             let inside = at % self.chunk;
-            let (device, data, _) = &self.members[to_usize(chunk % count)];
+            let Some((device, data, _)) = &self.members[to_usize(chunk % count)] else {
+                return Err(io::Error::other("one of its devices is missing"));
+            };
             let want = (self.chunk - inside).min(end - at);
             let part = device.read(data + chunk / count * self.chunk + inside, want)?;
             if part.len() as u64 != want {
@@ -130,23 +133,37 @@ impl Source for Striped<'_> {
 
     /// What all devices have alike: larger ones have more behind it, which is laid out in another way.
     fn bytes(&self) -> u64 {
-        let smallest = self.members.iter().map(|(_, _, size)| size / self.chunk);
+        let there = self.members.iter().flatten();
+        let smallest = there.map(|(_, _, size)| size / self.chunk);
         smallest.min().unwrap_or(0) * self.chunk * self.members.len() as u64
     }
 }
 
+/// What pages that cannot be read mean while it is asked whether anything is on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gaps {
+    /// That it cannot be said.
+    Unknown,
+    /// Nothing, as long as they are few and the first page is not among them: local disks have bad sectors, and
+    /// whoever uses a disk leaves traces in more than one of these pages.
+    Ignored,
+}
+
+/// Pages that may be unreadable at each end of a local disk.
+const MOST_GAPS: usize = 16;
+
 /// Reads all that a plan may depend on.
-pub(super) fn content(source: &dyn Source) -> Seen<Content> {
-    match read_content(source) {
+pub(super) fn content(source: &dyn Source, gaps: Gaps) -> Seen<Content> {
+    match read_content(source, gaps) {
         Ok(content) => Seen::Present(content),
         Err(error) => Seen::Unknown(error.to_string()),
     }
 }
 
-fn read_content(source: &dyn Source) -> io::Result<Content> {
-    let head = source.read(0, LOOK_BYTES)?;
-    let from = usize::try_from(superblock::OFFSET).unwrap_or(usize::MAX);
-    let found = superblock::parse(head.get(from..).unwrap_or_default());
+/// Reads the superblock alone first: where one is, an error in bytes that nobody uses is none.
+fn read_content(source: &dyn Source, gaps: Gaps) -> io::Result<Content> {
+    let page = source.read(superblock::OFFSET, superblock::BYTES as u64)?;
+    let found = superblock::parse(&page);
     let blank = Content {
         superblock: Seen::Absent,
         bitmap: Seen::Absent,
@@ -167,22 +184,40 @@ fn read_content(source: &dyn Source) -> io::Result<Content> {
                 ..blank
             })
         }
-        Err(damaged) if head.len() as u64 > superblock::OFFSET => Ok(Content {
+        Err(damaged) if !page.is_empty() => Ok(Content {
             superblock: Seen::Unknown(damaged.to_string()),
             ..blank
         }),
         Ok(None) | Err(_) => {
-            let tail = tail(source, source.bytes())?;
+            let head = look(source, 0, LOOK_BYTES, gaps)?;
+            let from = source.bytes().saturating_sub(LOOK_BYTES) / ALIGN * ALIGN;
+            let tail = look(source, from, source.bytes() - from, gaps)?;
             let foreign = superblock::foreign(&head, &tail);
             Ok(Content { foreign, ..blank })
         }
     }
 }
 
-/// The last MiB before `end`, from where a block of 4096 bytes begins.
-fn tail(source: &dyn Source, end: u64) -> io::Result<Vec<u8>> {
-    let from = end.saturating_sub(LOOK_BYTES) / ALIGN * ALIGN;
-    source.read(from, end - from)
+/// Reads an end of a device, page by page where it cannot be read at once.
+fn look(source: &dyn Source, from: u64, len: u64, gaps: Gaps) -> io::Result<Vec<u8>> {
+    let error = match source.read(from, len) {
+        Ok(bytes) => return Ok(bytes),
+        Err(error) if gaps == Gaps::Unknown => return Err(error),
+        Err(error) => error,
+    };
+    let (mut bytes, mut bad) = (Vec::new(), 0);
+    for at in (from..from + len).step_by(to_usize(ALIGN)) {
+        let want = ALIGN.min(from + len - at);
+        match source.read(at, want) {
+            Ok(page) => bytes.extend(page),
+            Err(_) if at > 0 && bad < MOST_GAPS => {
+                bad += 1;
+                bytes.resize(bytes.len() + to_usize(want), 0);
+            }
+            Err(_) => return Err(error),
+        }
+    }
+    Ok(bytes)
 }
 
 fn bitmap(source: &dyn Source, superblock: &Superblock) -> Seen<superblock::Bitmap> {
@@ -220,13 +255,21 @@ fn lineage_of(source: &dyn Source, superblock: &Superblock) -> Seen<lineage::Hea
     let Some(at) = lineage::region_at(superblock) else {
         return Seen::Absent;
     };
-    match source.read(at, lineage::REGION_BYTES as u64) {
-        Ok(region) => match lineage::read(&region) {
-            Slots::Header(header) => Seen::Present(header),
-            Slots::Empty => Seen::Absent,
-            Slots::Damaged => Seen::Unknown("both copies are damaged".to_owned()),
-        },
-        Err(error) => Seen::Unknown(error.to_string()),
+    // Slot by slot: with one bad sector the other header still speaks, one beat behind at most.
+    let (mut region, mut failed) = (Vec::new(), None);
+    for slot in 0..2 {
+        let slot_at = at + slot * lineage::SLOT_BYTES as u64;
+        match source.read(slot_at, lineage::SLOT_BYTES as u64) {
+            Ok(bytes) => region.extend(bytes),
+            Err(error) => failed = Some(error.to_string()),
+        }
+        region.resize((to_usize(slot) + 1) * lineage::SLOT_BYTES, 0);
+    }
+    match (lineage::read(&region), failed) {
+        (Slots::Header(header), _) => Seen::Present(header),
+        (Slots::Empty | Slots::Damaged, Some(error)) => Seen::Unknown(error),
+        (Slots::Empty, None) => Seen::Absent,
+        (Slots::Damaged, None) => Seen::Unknown("both copies are damaged".to_owned()),
     }
 }
 
@@ -238,10 +281,12 @@ fn data(source: &dyn Source, superblock: &Superblock) -> Seen<Data> {
         return Seen::Absent;
     }
     let read = || -> io::Result<Data> {
-        let head = source.read(start, LOOK_BYTES.min(end - start))?;
-        if let Some(filesystem) = superblock::filesystem(&head) {
+        // Its own superblock alone first: the rest is the filesystem's to read.
+        let first = source.read(start, ALIGN.min(end - start))?;
+        if let Some(filesystem) = superblock::filesystem(&first) {
             return Ok(Data::Filesystem(filesystem));
         }
+        let head = source.read(start, LOOK_BYTES.min(end - start))?;
         let from = end.saturating_sub(LOOK_BYTES).max(start);
         let tail = source.read(from, end - from)?;
         Ok(superblock::foreign(&head, &tail).map_or(Data::Blank, Data::Other))

@@ -12,7 +12,8 @@ pub use disks::{Blocks, Devices};
 pub use observe::{ObserveError, observe};
 
 use crate::{
-    lineage::Header,
+    action::Action,
+    lineage::{Header, Point},
     model::{DeviceNumber, Kernel, Node, Seen},
     superblock::{Bitmap, Filesystem, Signature, Superblock, Uuid},
 };
@@ -28,10 +29,12 @@ pub struct Inventory {
     pub random: Uuid,
     /// The durable leg's device.
     pub durable: Disk,
-    /// The devices of the fast leg, each once, by name.
+    /// The devices that the fast leg may have, each once: those that it shall have come first ([`Self::chosen`]).
     pub local: Vec<Disk>,
-    /// What the local devices hold together; absent when they do not make up one stripe of this volume.
+    /// The fast leg of this volume, if all devices of one are there: one of `legs`.
     pub fast: Seen<Fast>,
+    /// Every fast leg, whole or not, of this volume or another, that any local device carries a part of.
+    pub legs: Vec<LegFound>,
     /// Every md array of this node, by name.
     pub arrays: Vec<Array>,
     /// Other devices that carry the durable leg's superblock too, by kernel name.
@@ -51,8 +54,19 @@ pub struct Tried {
     pub start_fast: Option<String>,
     /// Re-adding the fast leg was refused: what mdadm said.
     pub re_add: Option<String>,
+    /// What the durable leg's header said before it was watched for longer than the pause between two beats.
+    pub watched: Option<Point>,
     /// The filesystem was told to grow: what is on disk of it lags behind.
     pub grown: bool,
+}
+
+impl Tried {
+    /// Remembers what a header said before it was watched.
+    pub fn watch(&mut self, action: &Action) {
+        if let Action::Watch { durable: _, seen } = action {
+            self.watched = Some(*seen);
+        }
+    }
 }
 
 /// A device by what stays the same: checked again right before anything is written to it.
@@ -83,6 +97,8 @@ pub struct Disk {
     pub node: Seen<Node>,
     /// Who it is; `None` when it is no block device.
     pub identity: Option<Identity>,
+    /// What its maker calls it, where the kernel says so.
+    pub model: Option<String>,
     /// What is on it.
     pub content: Seen<Content>,
 }
@@ -123,6 +139,29 @@ pub struct Fast {
     pub stripe: Uuid,
     /// What is inside, read through the devices: the stripe need not run.
     pub inside: Content,
+}
+
+/// A fast leg as its devices tell of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LegFound {
+    /// UUID of the stripe.
+    pub stripe: Uuid,
+    /// Its name, which is made of its volume's.
+    pub name: String,
+    /// How many devices it has.
+    pub wanted: usize,
+    /// Those that are there.
+    pub devices: Vec<DeviceNumber>,
+    /// What is inside, as far as the devices that are there can be read.
+    pub inside: Seen<Content>,
+}
+
+impl LegFound {
+    /// Whether all of its devices are there.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.devices.len() == self.wanted
+    }
 }
 
 /// An md array as the kernel has it.
@@ -270,7 +309,7 @@ pub struct Mount {
 }
 
 impl Inventory {
-    /// The local devices that make up the fast leg: the first that there are, by name.
+    /// The local devices that make up the fast leg, or shall: `local` begins with them.
     #[must_use]
     pub fn chosen(&self, count: usize) -> Vec<&Disk> {
         chosen(&self.local, count)

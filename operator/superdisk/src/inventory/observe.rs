@@ -1,18 +1,20 @@
 //! Looks at a node for everything that a plan may depend on. Reads only; starts no program.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
 
 use super::{
-    Disk, Fast, Identity, Inventory, Mount, Tried,
+    Disk, Fast, Identity, Inventory, LegFound, Mount, Tried,
     arrays::{arrays, device_number},
-    disks::{Blocks, Striped, Whole, content},
+    disks::{Blocks, Gaps, Striped, Whole, content},
 };
 use crate::{
     model::{Candidate, Device, Node, Request, Seen},
-    spec::Spec,
+    proof,
+    spec::{STRIPE_PREFIX, Spec},
     superblock::{self, Role, Superblock, Uuid},
     sysfs::{self, read, under},
 };
@@ -51,13 +53,23 @@ pub fn observe(
         path: spec.durable.clone(),
         node: Seen::Absent,
     };
-    let durable = look.disk(survey.durable.unwrap_or(durable));
+    let durable = look.disk(survey.durable.unwrap_or(durable), Gaps::Unknown);
     let local: Vec<Disk> = survey
         .local
         .into_iter()
-        .map(|candidate| look.disk(candidate))
+        .map(|candidate| look.disk(candidate, Gaps::Ignored))
         .collect();
-    let fast = look.fast(spec, &local);
+    let legs = look.legs(&local);
+    let own = own_leg(spec, &legs, &durable);
+    let fast = own.map_or(Seen::Absent, |leg| match &leg.inside {
+        Seen::Present(inside) => Seen::Present(Fast {
+            stripe: leg.stripe,
+            inside: inside.clone(),
+        }),
+        Seen::Absent => Seen::Absent,
+        Seen::Unknown(why) => Seen::Unknown(why.clone()),
+    });
+    let local = in_order(spec, local, own);
     let twins = look.twins(&durable)?;
     let own = sysfs::mounts_of(root, "self")?;
     let (mounts, node_mounts) = (own, sysfs::mounts_of(root, "1").unwrap_or_default());
@@ -69,6 +81,7 @@ pub fn observe(
         durable,
         local,
         fast,
+        legs,
         arrays: arrays(root).map_err(|source| ObserveError::Read { path: file, source })?,
         twins,
         mounts: mounts.into_iter().filter_map(mount).collect(),
@@ -98,7 +111,7 @@ impl Look<'_> {
         text.map_err(|source| ObserveError::Read { path, source })
     }
 
-    fn disk(&self, candidate: Candidate) -> Disk {
+    fn disk(&self, candidate: Candidate, gaps: Gaps) -> Disk {
         let Candidate { path, node } = candidate;
         let device = match &node {
             Seen::Present(Node::Block(device)) => device,
@@ -107,6 +120,7 @@ impl Look<'_> {
                     path,
                     node,
                     identity: None,
+                    model: None,
                     content: Seen::Absent,
                 };
             }
@@ -116,6 +130,7 @@ impl Look<'_> {
                     path,
                     node,
                     identity: None,
+                    model: None,
                     content,
                 };
             }
@@ -127,45 +142,69 @@ impl Look<'_> {
         };
         Disk {
             identity: Some(identity(self.root, &path, device)),
-            content: content(&whole),
+            model: {
+                let folder = self.root.join(format!("sys/dev/block/{}", device.number));
+                read(&folder.join("device/model")).ok()
+            },
+            content: content(&whole, gaps),
             path,
             node,
         }
     }
 
-    /// Reads what the first `local_count` devices hold together.
-    fn fast(&self, spec: &Spec, local: &[Disk]) -> Seen<Fast> {
-        let members = match stripe(spec, local) {
-            Some(members) => members,
-            None => return Seen::Absent,
+    /// Reads what is inside of each leg that the local devices carry a part of.
+    fn legs(&self, local: &[Disk]) -> Vec<LegFound> {
+        let mut parts: BTreeMap<Uuid, Vec<Part<'_>>> = BTreeMap::new();
+        for part in local.iter().filter_map(part) {
+            parts.entry(part.found.array).or_default().push(part);
+        }
+        let legs = parts.into_iter();
+        legs.filter_map(|(stripe, parts)| self.leg(stripe, &parts))
+            .collect()
+    }
+
+    fn leg(&self, stripe: Uuid, parts: &[Part<'_>]) -> Option<LegFound> {
+        let first = parts.first()?.found;
+        let wanted = usize::try_from(first.raid_disks).ok()?;
+        let chunk = u64::from(first.chunk) * superblock::SECTOR;
+        if wanted == 0 || wanted > MOST_DEVICES || chunk == 0 {
+            return None;
+        }
+        let alike = |part: &&Part<'_>| {
+            part.found.chunk == first.chunk && part.found.raid_disks == first.raid_disks
         };
-        let Some((_, first)) = members.first() else {
-            return Seen::Absent;
+        let at = |slot: usize| {
+            let mut fit = parts.iter().filter(alike);
+            fit.find(|part| part.slot == slot)
         };
-        let (stripe, chunk) = (first.array, u64::from(first.chunk) * superblock::SECTOR);
-        let paths: Vec<PathBuf> = members
-            .iter()
-            .map(|(identity, _)| under(self.root, &identity.path))
+        let paths: Vec<Option<PathBuf>> = (0..wanted)
+            .map(|slot| at(slot).map(|part| under(self.root, &part.identity.path)))
             .collect();
-        let devices = members.iter().zip(&paths).map(|((identity, found), path)| {
+        let members = (0..wanted).zip(&paths).map(|(slot, path)| {
+            let (part, path) = (at(slot)?, path.as_ref()?);
             let whole = Whole {
                 blocks: self.blocks,
                 path,
-                bytes: identity.bytes,
+                bytes: part.identity.bytes,
             };
-            let start = found.data_offset.saturating_mul(superblock::SECTOR);
-            let size = found.data_size.saturating_mul(superblock::SECTOR);
-            (whole, start, size.min(identity.bytes.saturating_sub(start)))
+            let start = part.found.data_offset.saturating_mul(superblock::SECTOR);
+            let size = part.found.data_size.saturating_mul(superblock::SECTOR);
+            let room = part.identity.bytes.saturating_sub(start);
+            Some((whole, start, size.min(room)))
         });
         let source = Striped {
             chunk,
-            members: devices.collect(),
+            members: members.collect(),
         };
-        match content(&source) {
-            Seen::Present(inside) => Seen::Present(Fast { stripe, inside }),
-            Seen::Absent => Seen::Absent,
-            Seen::Unknown(why) => Seen::Unknown(why),
-        }
+        Some(LegFound {
+            stripe,
+            name: first.short_name().to_owned(),
+            wanted,
+            devices: (0..wanted)
+                .filter_map(|slot| at(slot).map(|part| part.identity.number))
+                .collect(),
+            inside: content(&source, Gaps::Ignored),
+        })
     }
 
     /// Other devices with the durable leg's array. One that cannot be read is not one that md would start.
@@ -210,43 +249,79 @@ impl Look<'_> {
     }
 }
 
-/// The first `local_count` devices by slot, when they make up one stripe of this volume.
-pub(super) fn stripe(spec: &Spec, local: &[Disk]) -> Option<Vec<(Identity, Superblock)>> {
-    let mut members = Vec::new();
-    let chosen = super::chosen(local, spec.local_count);
-    if chosen.len() != spec.local_count {
+/// More than md takes.
+const MOST_DEVICES: usize = 1920;
+
+/// A device's part of a fast leg.
+struct Part<'a> {
+    slot: usize,
+    identity: &'a Identity,
+    found: &'a Superblock,
+}
+
+fn part(disk: &Disk) -> Option<Part<'_>> {
+    let (Seen::Present(content), Some(identity)) = (&disk.content, &disk.identity) else {
         return None;
-    }
-    for disk in chosen {
-        let (Seen::Present(content), Some(identity)) = (&disk.content, &disk.identity) else {
-            return None;
-        };
-        let Seen::Present(found) = &content.superblock else {
-            return None;
-        };
-        let Role::Slot(slot) = found.role() else {
-            return None;
-        };
-        members.push((slot, identity.clone(), found.clone()));
-    }
-    members.sort_by_key(|(slot, _, _)| *slot);
-    let (_, _, first) = members.first()?;
-    let (array, chunk, name) = (first.array, first.chunk, spec.volume.stripe_name());
-    let fit = members.iter().enumerate().all(|(index, (slot, _, found))| {
-        usize::from(*slot) == index
-            && found.level == 0
-            && found.array == array
-            && found.chunk == chunk
-            && chunk != 0
-            && found.short_name() == name
-            && usize::try_from(found.raid_disks) == Ok(spec.local_count)
-    });
-    fit.then(|| {
-        let members = members.into_iter();
-        members
-            .map(|(_, identity, found)| (identity, found))
-            .collect()
+    };
+    let Seen::Present(found) = &content.superblock else {
+        return None;
+    };
+    let Role::Slot(slot) = found.role() else {
+        return None;
+    };
+    let leg = found.level == 0 && found.short_name().starts_with(STRIPE_PREFIX);
+    leg.then(|| Part {
+        slot: slot.into(),
+        identity,
+        found,
     })
+}
+
+/// The whole leg of this volume: the one that its durable leg has admitted, where there are more.
+fn own_leg<'a>(spec: &Spec, legs: &'a [LegFound], durable: &Disk) -> Option<&'a LegFound> {
+    let admitted = match &durable.content {
+        Seen::Present(content) => match &content.lineage {
+            Seen::Present(header) => Some(header.fast),
+            Seen::Absent | Seen::Unknown(_) => None,
+        },
+        Seen::Absent | Seen::Unknown(_) => None,
+    };
+    let name = spec.volume.stripe_name();
+    let ours =
+        |leg: &&LegFound| leg.name == name && leg.wanted == spec.local_count && leg.is_whole();
+    let mut legs: Vec<&LegFound> = legs.iter().filter(ours).collect();
+    legs.sort_by_key(|leg| Some(leg.stripe) != admitted);
+    legs.first().copied()
+}
+
+/// Puts the devices that the fast leg has, or shall have, before all others: its own, then free ones, then those
+/// that something else has.
+fn in_order(spec: &Spec, local: Vec<Disk>, own: Option<&LegFound>) -> Vec<Disk> {
+    let name = spec.volume.stripe_name();
+    let rank = |disk: &Disk| {
+        let Some(identity) = &disk.identity else {
+            return 5;
+        };
+        if own.is_some_and(|leg| leg.devices.contains(&identity.number)) {
+            return 0;
+        }
+        let found = part(disk).map(|part| part.found.short_name().to_owned());
+        let free =
+            matches!(&disk.node, Seen::Present(Node::Block(device)) if device.uses.is_empty());
+        match (found, free) {
+            (Some(found), _) if found == name => 1,
+            (None, true) if proof::is_blank(&disk.content) => 2,
+            (Some(_), true) => 2,
+            (None, true) => 3,
+            (Some(_) | None, false) => 4,
+        }
+    };
+    let mut local: Vec<Disk> = local;
+    // Stable: among equals the names decide.
+    local.sort_by_key(rank);
+    let count = spec.local_count.min(local.len());
+    local[..count].sort_by(|one, other| one.path.cmp(&other.path));
+    local
 }
 
 /// Who a device is, from sysfs.

@@ -71,6 +71,10 @@ pub(super) fn classify<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Dura
     let other_name = superblock.short_name() != spec.volume.mirror_name();
     if other_volume || other_name {
         return match ours.header {
+            // There is no telling a copy from the wrong disk: somebody has to say that it is one.
+            Some(header) if other_volume && spec.copy_of.as_ref() != Some(&header.volume) => {
+                Err(refusals::copy_of_another(path, header.volume.as_str()))
+            }
             Some(_) => Ok(Durable::Copy(ours)),
             // Nothing but its name says whose it is, and that is not ours.
             None => Err(refusals::not_ours(
@@ -97,7 +101,7 @@ fn unmarked(spec: &Spec, inventory: &Inventory, content: &Content) -> Result<Bla
             "the volume was in use before",
         ));
     }
-    if proof::remembered(inventory) {
+    if proof::remembered(spec, inventory) {
         return Err(refusals::unexpectedly_blank(
             path,
             "the local devices still mirror a volume of this name",
@@ -216,6 +220,9 @@ pub(super) fn adopt_copy(
     inventory: &Inventory,
     copy: &Ours<'_>,
 ) -> Result<Vec<Action>, Refusal> {
+    if let Some(watch) = super::questions::ask(spec, inventory, copy)? {
+        return Ok(vec![watch]);
+    }
     if let Some(array) = inventory.array_of(copy.identity.number) {
         if super::mirror::is_mounted(inventory, array) {
             return Err(refusals::not_ours(

@@ -4,15 +4,15 @@ use super::{
     durable::Ours,
     free_name,
     mirror::{growth, is_resyncing, write},
-    refusals, size,
+    questions, refusals, size,
     verdict::{Verdict, verdict},
 };
 use crate::{
     action::{self, Action},
     inventory::{Array, ArrayState, Content, Disk, Fast, Inventory, Member},
-    lineage::{self, Header, Relation, State},
+    lineage::{self, Header, Relation},
     model::{Node, Refusal, Seen, Use},
-    proof::{Disposable, Idle, is_blank},
+    proof::{Disposable, Idle},
     spec::{STRIPE_PREFIX, Spec},
     superblock::Superblock,
 };
@@ -58,21 +58,6 @@ pub(crate) fn is_local(spec: &Spec, inventory: &Inventory, array: &Array) -> boo
             .all(|member| ours(member) || gone(member))
 }
 
-/// Refuses what the fast leg has and the durable leg has not.
-pub(super) fn is_not_ahead(
-    spec: &Spec,
-    inventory: &Inventory,
-    ours: &Ours<'_>,
-) -> Result<(), Refusal> {
-    let Seen::Present(fast) = &inventory.fast else {
-        return Ok(());
-    };
-    match verdict(&spec.volume, ours.content, fast) {
-        Verdict::Ahead(how) => Err(refusals::fast_is_ahead(&ours.identity.path, &how)),
-        Verdict::ReAdd | Verdict::Full(_) => Ok(()),
-    }
-}
-
 /// Refuses local devices that are too few, or somebody else's.
 pub(super) fn is_there(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal> {
     let chosen = inventory.chosen(spec.local_count);
@@ -80,7 +65,8 @@ pub(super) fn is_there(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal
         return Err(refusals::local_missing(spec, chosen.len()));
     }
     for disk in chosen {
-        if let Some(why) = busy(spec, inventory, disk) {
+        let taken = busy(spec, inventory, disk);
+        if let Some(why) = taken.or_else(|| questions::whose(spec, inventory, disk)) {
             return Err(refusals::local_busy(&disk.path, &why));
         }
     }
@@ -165,7 +151,7 @@ pub(super) fn put_out(
             member,
             "md is about to copy the fast leg over the durable one",
         ),
-        Leg::In(member, stripe) if stripe.state == ArrayState::Broken => {
+        Leg::In(member, stripe) if has_lost_a_device(stripe) => {
             (member, "the stripe has lost a device")
         }
         Leg::In(member, _) => (member, unrelated(inventory, ours)?),
@@ -176,6 +162,12 @@ pub(super) fn put_out(
         because,
     };
     Some(vec![fail, remove(mirror, member)])
+}
+
+/// A stripe notices only at the next read or write that a device is gone, or was, and another is in its place.
+fn has_lost_a_device(stripe: &Array) -> bool {
+    let gone = |member: &Member| member.number == Seen::Absent;
+    stripe.state == ArrayState::Broken || stripe.members.iter().any(gone)
 }
 
 fn remove(mirror: &Array, member: &Member) -> Action {
@@ -196,10 +188,7 @@ fn unrelated(inventory: &Inventory, ours: &Ours<'_>) -> Option<&'static str> {
         return matches!(ours.content.lineage, Seen::Absent)
             .then_some("the durable leg has no header");
     };
-    // In this boot, and after it had been forgotten to have been in a mirror: only we can have added it.
-    let admitted = durable.fast == fast.stripe
-        && durable.state == State::InUse
-        && durable.boot == inventory.boot;
+    let admitted = questions::is_admitted(inventory, durable, fast.stripe);
     match &fast.inside.lineage {
         Seen::Present(header) if header.volume == durable.volume && header.fast == fast.stripe => {
             match lineage::relation(durable, header) {
@@ -245,8 +234,14 @@ pub(super) fn attach(
     if !size::has_room(stripe.bytes, mirror.component_kib) {
         return Err(refusals::local_too_small(stripe, mirror));
     }
-    let re_add = inventory.tried.re_add.is_none()
-        && verdict(&spec.volume, ours.content, fast) == Verdict::ReAdd;
+    let re_add = match verdict(&spec.volume, ours.content, fast.stripe, &fast.inside) {
+        Verdict::ReAdd => {
+            inventory.tried.re_add.is_none()
+                && !questions::left_in_this_life(inventory, header, fast.stripe)
+        }
+        Verdict::Full(_) => false,
+        Verdict::Ahead(how) => return Err(refusals::fast_is_ahead(&ours.identity.path, &how)),
+    };
     let mut steps = Vec::new();
     let admitted = if header.fast == fast.stripe {
         header.clone()
@@ -405,24 +400,20 @@ pub(super) fn prepare<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Strip
     create(spec, inventory, &chosen).map(Stripe::Steps)
 }
 
-/// Whatever the local devices held is on the durable leg too, or was never ours to keep.
+/// Whatever the local devices held is on the durable leg too: they are blank, or had parts of fast legs.
 fn create(spec: &Spec, inventory: &Inventory, chosen: &[&Disk]) -> Result<Vec<Action>, Refusal> {
     let mut devices = Vec::new();
     for disk in chosen {
         let proof = Disposable::prove(inventory, disk);
-        devices.push(proof.ok_or_else(|| refusals::local_busy(&disk.path, "is in use"))?);
+        let why = match &disk.content {
+            Seen::Unknown(why) => format!("cannot be read: {why}"),
+            Seen::Present(_) | Seen::Absent => "is in use".to_owned(),
+        };
+        devices.push(proof.ok_or_else(|| refusals::local_busy(&disk.path, &why))?);
     }
-    let mut steps = Vec::new();
-    for (device, disk) in devices.iter().zip(chosen) {
-        if !is_blank(&disk.content) {
-            steps.push(Action::ForgetArray(device.clone()));
-            steps.push(Action::ForgetSignatures(device.clone()));
-        }
-    }
-    steps.push(Action::CreateStripe {
+    Ok(vec![Action::CreateStripe {
         array: free_name(inventory),
         name: spec.volume.stripe_name(),
         devices,
-    });
-    Ok(steps)
+    }])
 }

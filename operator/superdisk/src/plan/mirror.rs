@@ -1,6 +1,8 @@
 //! The mirror of a durable leg that is ours: start it, open it, mount it; then see to the fast leg.
 
-use super::{durable::Ours, fast, free_name, is_optional, refusals, size, without_fast_leg};
+use super::{
+    durable::Ours, fast, free_name, is_optional, questions, refusals, size, without_fast_leg,
+};
 use crate::{
     action::{Action, Decision, Leg, Update},
     inventory::{Array, ArrayState, Inventory, Knob, Member, Sync},
@@ -8,6 +10,7 @@ use crate::{
     model::Refusal,
     proof::Unformatted,
     spec::Spec,
+    superblock::Uuid,
 };
 
 /// Mended reads before md throws a leg out; the agent decides instead. It counts for all local devices
@@ -26,6 +29,10 @@ pub(super) fn serve(
     inventory: &Inventory,
     ours: &Ours<'_>,
 ) -> Result<Decision, Refusal> {
+    if let Some(watch) = questions::ask(spec, inventory, ours)? {
+        fast_leg_may_come(spec, inventory)?;
+        return Ok(Decision::Do(vec![watch]));
+    }
     let Some(mirror) = inventory.array_of(ours.identity.number) else {
         return start(spec, inventory, ours).map(Decision::Do);
     };
@@ -50,7 +57,7 @@ pub(super) fn serve(
         .mounts_of(mirror.number)
         .any(|mount| mount.at == spec.mount)
     {
-        return open(spec, inventory, mirror, ours);
+        return open(spec, inventory, mirror, ours, &fast);
     }
     let mut steps = settings(spec, mirror, ours);
     steps.extend(grow_filesystem(spec, inventory, mirror, ours));
@@ -61,27 +68,62 @@ pub(super) fn serve(
     Ok(steps.map_or_else(without_fast_leg, Decision::Do))
 }
 
-fn stop(array: &Array, because: &'static str) -> Decision {
+pub(super) fn stop(array: &Array, because: &'static str) -> Decision {
     Decision::Do(vec![Action::Stop {
         array: array.name.clone(),
         because,
     }])
 }
 
-/// Nothing runs: start it from the durable leg alone, unless the fast leg has what that has not.
+/// Nothing runs: open a new generation, and start the mirror from the durable leg alone. In this order, for what
+/// starts has forgotten whether the fast leg was in when the generation before ended.
 fn start(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> Result<Vec<Action>, Refusal> {
-    fast::is_not_ahead(spec, inventory, ours)?;
+    mount_point_is_free(spec, inventory)?;
     fast_leg_may_come(spec, inventory)?;
     let update = if ours.superblock.bad_block_log > 0 {
         Update::NoBadBlockLog
     } else {
         Update::Nothing
     };
-    Ok(vec![Action::StartMirror {
+    let opened = ours.header.and_then(|header| {
+        let known = !questions::was_out_at_the_end(header, ours.superblock);
+        opened(inventory, header, known)
+    });
+    let mut steps: Vec<Action> = opened
+        .map(|header| write(ours, header))
+        .into_iter()
+        .collect();
+    steps.push(Action::StartMirror {
         durable: ours.identity.clone(),
         array: free_name(inventory),
         update,
-    }])
+    });
+    Ok(steps)
+}
+
+/// The header of a new generation, where one is due. What is not formatted yet gets it with its filesystem. `known`:
+/// its bitmap tells all that the fast leg of the generation before can have missed.
+fn opened(inventory: &Inventory, header: &Header, known: bool) -> Option<Header> {
+    let due = match header.state {
+        State::Creating => false,
+        State::Clean => true,
+        State::InUse => header.boot != inventory.boot,
+    };
+    due.then(|| {
+        if known {
+            header.opened(inventory.random, inventory.boot)
+        } else {
+            header.forgetting(inventory.random, inventory.boot)
+        }
+    })
+}
+
+fn mount_point_is_free(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal> {
+    let mut mounts = inventory.mounts.iter();
+    match mounts.any(|mount| mount.at == spec.mount) {
+        true => Err(refusals::mount_point_is_taken(&spec.mount)),
+        false => Ok(()),
+    }
 }
 
 /// Nothing is begun without a fast leg in sight, unless that is asked for: the node would be the wrong one.
@@ -103,25 +145,6 @@ fn durable_member(mirror: &Array, ours: &Ours<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// A mirror that runs on the fast leg alone: whatever it took since then, the durable leg has not.
-pub(super) fn without_durable(spec: &Spec, inventory: &Inventory) -> Option<Refusal> {
-    let number = inventory.durable.identity.as_ref()?.number;
-    let lone = inventory.arrays.iter().find(|array| {
-        let has_fast = array.members.iter().any(|member| {
-            let stripe = fast::stripe_of(inventory, member);
-            stripe.is_some_and(|stripe| fast::is_local(spec, inventory, stripe))
-        });
-        array.state.is_running()
-            && array.level == "raid1"
-            && has_fast
-            && array.member(number).is_none()
-    })?;
-    Some(refusals::mirror_without_durable(
-        lone,
-        &inventory.durable.path,
-    ))
-}
-
 /// Whether a filesystem of this array is mounted anywhere.
 pub(super) fn is_mounted(inventory: &Inventory, array: &Array) -> bool {
     let mut mounts = inventory.mounts.iter().chain(&inventory.node_mounts);
@@ -134,18 +157,13 @@ fn open(
     inventory: &Inventory,
     mirror: &Array,
     ours: &Ours<'_>,
+    fast: &fast::Leg<'_>,
 ) -> Result<Decision, Refusal> {
     let mut mounts = inventory.mounts.iter().chain(&inventory.node_mounts);
     if let Some(mount) = mounts.find(|mount| mount.number == mirror.number) {
         return Err(refusals::mounted_elsewhere(mirror, &mount.at));
     }
-    let mut others = inventory
-        .mounts
-        .iter()
-        .filter(|mount| mount.at == spec.mount);
-    if others.next().is_some() {
-        return Err(refusals::mount_point_is_taken(&spec.mount));
-    }
+    mount_point_is_free(spec, inventory)?;
     fast_leg_may_come(spec, inventory)?;
     if ours.superblock.bad_block_log > 0 {
         return Ok(stop(
@@ -174,10 +192,13 @@ fn open(
             width: (mirror.bytes >= STRIPED).then_some(spec.local_count),
         });
     }
-    if header.state != State::InUse || header.boot != inventory.boot {
-        let opened = header.opened(inventory.random, inventory.boot);
-        steps.push(write(ours, opened));
-    }
+    // Somebody else started it: whether the fast leg was in before, only one that is in can tell.
+    let known = header.fast == Uuid::default() || matches!(fast, fast::Leg::In(..));
+    let next = match header.state {
+        State::Creating => Some(header.opened(inventory.random, inventory.boot)),
+        State::InUse | State::Clean => opened(inventory, header, known),
+    };
+    steps.extend(next.map(|header| write(ours, header)));
     steps.push(Action::Mount {
         array: mirror.name.clone(),
         at: spec.mount.clone(),

@@ -24,6 +24,7 @@
 mod durable;
 mod fast;
 mod mirror;
+mod questions;
 mod refusals;
 mod size;
 mod verdict;
@@ -50,11 +51,41 @@ pub fn plan(spec: &Spec, inventory: &Inventory) -> Decision {
 fn decide(spec: &Spec, inventory: &Inventory) -> Result<Decision, Refusal> {
     preflight::kernel(&inventory.kernel).map_or(Ok(()), Err)?;
     let durable = durable::classify(spec, inventory)?;
-    mirror::without_durable(spec, inventory).map_or(Ok(()), Err)?;
+    match (questions::without_durable(spec, inventory), &durable) {
+        (None, _) => {}
+        // Its fast leg tells whether it went on alone; if not, it is in the way only.
+        (Some((lone, false)), Durable::Ours(ours) | Durable::Copy(ours)) => {
+            questions::is_not_ahead(spec, inventory, ours)?;
+            return Ok(mirror::stop(lone, "it runs without the durable leg"));
+        }
+        (Some((lone, _)), _) => {
+            return Err(refusals::mirror_without_durable(
+                lone,
+                &inventory.durable.path,
+            ));
+        }
+    }
     match durable {
         Durable::New(blank) => first_boot(spec, inventory, blank),
         Durable::Copy(copy) => durable::adopt_copy(spec, inventory, &copy).map(Decision::Do),
         Durable::Ours(ours) => mirror::serve(spec, inventory, &ours),
+    }
+}
+
+/// What makes a copy of another volume this one, where the durable leg is one.
+pub(crate) fn adoption(spec: &Spec, inventory: &Inventory) -> Result<Option<Vec<Action>>, Refusal> {
+    match durable::classify(spec, inventory)? {
+        Durable::Copy(copy) => durable::adopt_copy(spec, inventory, &copy).map(Some),
+        Durable::New(_) | Durable::Ours(_) => Ok(None),
+    }
+}
+
+/// Whether nothing else writes to the durable leg; with what has to be done first to tell. Whatever else is wrong with
+/// it is not asked here.
+pub(crate) fn is_alone(spec: &Spec, inventory: &Inventory) -> Result<Option<Action>, Refusal> {
+    match durable::classify(spec, inventory) {
+        Ok(Durable::Ours(ours) | Durable::Copy(ours)) => questions::is_alone(inventory, &ours),
+        Ok(Durable::New(_)) | Err(_) => Ok(None),
     }
 }
 

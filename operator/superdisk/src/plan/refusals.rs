@@ -129,8 +129,59 @@ pub(super) fn mirror_without_durable(mirror: &Array, path: &Path) -> Refusal {
             mirror.name,
             path.display()
         ),
-        "Stop what uses it, run `superdisk teardown`, and assemble again: if the fast leg is ahead \
-         then, `superdisk resolve` decides",
+        "Stop what uses it and run `superdisk teardown`; with the network disk attached, assemble again: \
+         if the fast leg is ahead then, `superdisk resolve` decides",
+    )
+}
+
+pub(super) fn fast_cannot_be_judged(path: &Path, why: &str) -> Refusal {
+    refusal(
+        Code::SsdAhead,
+        format!(
+            "The local devices cannot be judged: {why}. They may hold acknowledged writes that the durable device \
+             {} has not",
+            path.display()
+        ),
+        "Let all local devices of the fast leg be there and assemble again, or run `superdisk resolve --keep \
+         durable` to give up what only they have",
+    )
+}
+
+pub(super) fn in_use_elsewhere(path: &Path) -> Refusal {
+    refusal(
+        Code::PdInUse,
+        format!(
+            "The durable device {} is in use: while it was watched, something else wrote to its lineage header",
+            path.display()
+        ),
+        "End the other pod, or detach the network disk from the other node, and assemble again",
+    )
+}
+
+pub(super) fn overwritten(path: &Path) -> Refusal {
+    refusal(
+        Code::PdOverwritten,
+        format!(
+            "The host has put the durable device {} together with local devices of another history, and may have \
+             copied old or foreign blocks from them to it",
+            path.display()
+        ),
+        "Turn off the host's assembly of md arrays and restore the network disk from a snapshot again; or, if it is \
+         known to be right as it is, run `superdisk resolve --keep durable`",
+    )
+}
+
+pub(super) fn copy_of_another(path: &Path, volume: &str) -> Refusal {
+    refusal(
+        Code::PdNotOurs,
+        format!(
+            "The durable device {} is the volume {volume}'s, or a copy of it",
+            path.display()
+        ),
+        &format!(
+            "Attach the network disk of this super-disk; or, if this one is a copy that shall become this volume, run \
+             `superdisk resolve --keep durable --copy-of {volume}`"
+        ),
     )
 }
 
@@ -194,8 +245,8 @@ pub(super) fn local_busy(path: &Path, why: &str) -> Refusal {
     refusal(
         Code::SsdBusy,
         format!("The local device {} {why}", path.display()),
-        "Free it, or let --local leave it out: what is on it would be wiped. What a pod left behind \
-         `superdisk reap` stops",
+        "Let --local leave it out; or free it (what a pod left behind `superdisk reap` stops) and, if nobody needs \
+         what is on it, wipe it with `blkdiscard --zeroout` and its name",
     )
 }
 

@@ -4,11 +4,11 @@
 //! header tells when it did.
 
 use crate::{
-    inventory::{Content, Fast},
+    inventory::Content,
     lineage::{self, Header, Relation},
     model::Seen,
     spec::VolumeUid,
-    superblock::{Role, Superblock},
+    superblock::{Role, Superblock, Uuid},
 };
 
 /// What to do with a fast leg.
@@ -28,28 +28,34 @@ const DURABLE_SLOT: Role = Role::Slot(0);
 
 /// Judges the fast leg of this volume against what is on the durable leg.
 #[must_use]
-pub fn verdict(volume: &VolumeUid, durable: &Content, fast: &Fast) -> Verdict {
+pub fn verdict(volume: &VolumeUid, durable: &Content, stripe: Uuid, fast: &Content) -> Verdict {
     let Seen::Present(own) = &durable.superblock else {
         return Verdict::Full("the durable leg has no superblock");
     };
-    let inside = match &fast.inside.superblock {
+    let inside = match &fast.superblock {
         Seen::Present(inside) if inside.array == own.array => inside,
         Seen::Present(_) => return Verdict::Full("it was in another mirror"),
         Seen::Absent => return Verdict::Full("it was in no mirror yet"),
         Seen::Unknown(_) => return Verdict::Full("its superblock cannot be read"),
     };
-    let header = match &fast.inside.lineage {
+    let header = match &fast.lineage {
         Seen::Present(header) => header,
         Seen::Absent => return Verdict::Full("it has no lineage header"),
         Seen::Unknown(_) => {
-            let lost = ahead(own, inside).map(Verdict::Ahead);
-            return lost.unwrap_or(Verdict::Full("its lineage header cannot be read"));
+            // Once the durable leg has been opened without it, that was decided.
+            let settled =
+                matches!(&durable.lineage, Seen::Present(header) if header.fast != stripe);
+            let lost = ahead(own, inside).filter(|_| !settled);
+            return lost.map_or(
+                Verdict::Full("its lineage header cannot be read"),
+                Verdict::Ahead,
+            );
         }
     };
     if header.volume != *volume {
         return Verdict::Full("it was another volume's");
     }
-    if header.fast != fast.stripe {
+    if header.fast != stripe {
         return Verdict::Full("its stripe was made anew since");
     }
     match &durable.lineage {
@@ -58,7 +64,7 @@ pub fn verdict(volume: &VolumeUid, durable: &Content, fast: &Fast) -> Verdict {
                 own,
                 inside,
                 durable,
-                fast: &fast.inside,
+                fast,
             };
             by_lineage(durable_header, header, &legs)
         }

@@ -24,6 +24,8 @@ struct Yaml {
     local: Vec<String>,
     local_count: usize,
     volume: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    copy_of: Option<String>,
     mount: String,
     filesystem: String,
     used_before: bool,
@@ -38,6 +40,7 @@ impl Yaml {
             local: spec.local.clone(),
             local_count: spec.local_count,
             volume: spec.volume.to_string(),
+            copy_of: spec.copy_of.as_ref().map(ToString::to_string),
             mount: spec.mount.display().to_string(),
             filesystem: spec.filesystem.to_string(),
             used_before: spec.policy.used_before,
@@ -52,6 +55,7 @@ impl Yaml {
             local: self.local,
             local_count: self.local_count,
             volume: self.volume.parse().unwrap(),
+            copy_of: self.copy_of.map(|uid| uid.parse().unwrap()),
             mount: self.mount.into(),
             filesystem: match self.filesystem.as_str() {
                 "xfs" => FilesystemKind::Xfs,
@@ -94,7 +98,16 @@ fn planned(folder: &Path) -> Decision {
         .unwrap()
         .spec();
     let node = Node::new(&read_tree(&read("sys")), &read_images(&read("disks")));
-    plan(&spec, &node.observe(&spec, &Tried::default()))
+    plan(&spec, &node.observe(&spec, &tried(&spec, &node)))
+}
+
+/// Having watched the durable leg, where that is what comes first.
+pub(crate) fn tried(spec: &Spec, node: &Node) -> Tried {
+    let mut tried = Tried::default();
+    if let Decision::Do(actions) = plan(spec, &node.observe(spec, &tried)) {
+        actions.iter().for_each(|action| tried.watch(action));
+    }
+    tried
 }
 
 fn write(folder: &Path, situation: &Situation) {
@@ -174,9 +187,7 @@ fn no_plan_ever_touches_the_durable_leg_destructively() {
             let line = action.to_string();
             let durable = line.contains("/dev/disk/by-id/data") || line.contains("/dev/vda");
             let destroys = match action {
-                Action::ForgetArray(_)
-                | Action::ForgetSignatures(_)
-                | Action::ForgetLineage { .. }
+                Action::ForgetLineage { .. }
                 | Action::ForgetMirror(_)
                 | Action::CreateStripe { .. }
                 | Action::Add { .. }
@@ -187,6 +198,7 @@ fn no_plan_ever_touches_the_durable_leg_destructively() {
                 Action::StartMirrorFromFast { .. } | Action::ReAddDurable { .. } => true,
                 Action::CreateMirror { .. } => situation.name != "p0-first-boot",
                 Action::Stop { .. }
+                | Action::Watch { .. }
                 | Action::StartStripe { .. }
                 | Action::StartMirror { .. }
                 | Action::Mark { .. }

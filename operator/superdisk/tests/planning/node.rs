@@ -39,6 +39,7 @@ pub(crate) struct Image {
     pub(crate) size: u64,
     pub(crate) bytes: Sparse,
     pub(crate) dead: bool,
+    pub(crate) bad: Vec<u64>,
 }
 
 /// A folder with the tree in it, and the disks.
@@ -96,6 +97,10 @@ impl Blocks for Node {
         if disk.dead {
             return Err(io::Error::other("No data available"));
         }
+        let pages = at / BLOCK..(at + len).div_ceil(BLOCK);
+        if disk.bad.iter().any(|page| pages.contains(page)) {
+            return Err(io::Error::other("Input/output error"));
+        }
         Ok(disk.bytes.read(at, len.min(disk.size.saturating_sub(at))))
     }
 }
@@ -135,6 +140,10 @@ pub(crate) fn tree(world: &World) -> Tree {
         block(&mut tree, world, name, MAJOR, disk.minor, disk.size);
         let serial = format!("sys/dev/block/{MAJOR}:{}/serial", disk.minor);
         tree.0.insert(serial, Entry::File(disk.by_id.clone()));
+        if let Some(model) = &disk.model {
+            let file = format!("sys/dev/block/{MAJOR}:{}/device/model", disk.minor);
+            tree.0.insert(file, Entry::File(model.clone()));
+        }
         let link = format!("dev/disk/by-id/{}", disk.by_id);
         tree.0.insert(link, Entry::Link(format!("../../{name}")));
     }
@@ -248,6 +257,10 @@ fn md(tree: &mut Tree, world: &World, name: &str) {
         };
         if let Some(number) = number {
             put(&format!("{folder}/block/dev"), number);
+            put(
+                &format!("{folder}/block/holders/{name}/uevent"),
+                String::new(),
+            );
         }
     }
 }
@@ -259,6 +272,7 @@ pub(crate) fn images(world: &World) -> BTreeMap<String, Image> {
             size: disk.size,
             bytes: disk.bytes.clone(),
             dead: disk.dead,
+            bad: disk.bad.clone(),
         };
         (name.clone(), image)
     });
@@ -304,7 +318,11 @@ pub(crate) fn write_images(disks: &BTreeMap<String, Image>) -> String {
     let mut text = String::new();
     for (name, disk) in disks {
         let dead = if disk.dead { " dead" } else { "" };
-        writeln!(text, "{name} {}{dead}", disk.size).unwrap();
+        write!(text, "{name} {}{dead}", disk.size).unwrap();
+        for page in &disk.bad {
+            write!(text, " bad {page}").unwrap();
+        }
+        writeln!(text).unwrap();
         for (block, bytes) in &disk.bytes.0 {
             for (index, line) in bytes.chunks(32).enumerate() {
                 if line.iter().any(|byte| *byte != 0) {
@@ -327,7 +345,12 @@ pub(crate) fn read_images(text: &str) -> BTreeMap<String, Image> {
             name = words[0].to_owned();
             let image = Image {
                 size: words[1].parse().unwrap(),
-                dead: words.get(2) == Some(&"dead"),
+                dead: words.contains(&"dead"),
+                bad: words
+                    .windows(2)
+                    .filter(|pair| pair[0] == "bad")
+                    .map(|pair| pair[1].parse().unwrap())
+                    .collect(),
                 ..Image::default()
             };
             disks.insert(name.clone(), image);

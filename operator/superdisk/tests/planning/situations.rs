@@ -41,6 +41,7 @@ pub(crate) fn spec() -> Spec {
         local: vec!["/dev/disk/by-id/local-*".to_owned()],
         local_count: 2,
         volume: "pvc-1".parse().unwrap(),
+        copy_of: None,
         mount: "/data".into(),
         filesystem: FilesystemKind::Ext4,
         policy: Policy::default(),
@@ -63,6 +64,7 @@ pub(crate) fn run(spec: &Spec, world: &mut World) -> Decision {
                         tried.re_add = Some(said);
                         break;
                     }
+                    tried.watch(action);
                     if matches!(action, Action::GrowFilesystem { .. }) {
                         tried.grown = true;
                     }
@@ -167,6 +169,47 @@ fn lost_durable() -> World {
     let mut world = used();
     world.lose_durable();
     world.write(3, 6);
+    world
+}
+
+/// Ended in order, as the agent does it.
+fn clean() -> World {
+    let mut world = used();
+    world.mark_clean();
+    world.stop();
+    world
+}
+
+/// A local device was away for a moment, and with it what it had acknowledged and not yet written down: by then md has
+/// cleared its bit.
+fn lost_cache() -> World {
+    let mut world = used();
+    let (_, _, fast) = world.mirror().unwrap();
+    let fast = fast.unwrap().name;
+    let before = world.block(&fast, 1);
+    world.write(1, 9);
+    world.settle();
+    world.write_leg(&fast, 1, before);
+    world.arrays.get_mut(&fast).unwrap().broken = true;
+    world
+}
+
+/// Another volume's fast leg, which went on without its network disk, on local devices that this volume could have.
+fn others_leg(lost: bool) -> World {
+    let spec = Spec {
+        volume: "pvc-9".parse().unwrap(),
+        ..spec()
+    };
+    let mut world = World::blank();
+    run(&spec, &mut world);
+    world.settle();
+    if lost {
+        world.lose_durable();
+        world.write(3, 6);
+    }
+    world.power_cut();
+    let disk = world.disks.remove(DURABLE).unwrap();
+    world.plug(DURABLE, "data", disk.size);
     world
 }
 
@@ -294,6 +337,19 @@ fn running() -> Vec<Situation> {
             changed(used(), |world| fast_state(world, MemberState::Recovering)),
             Whole,
         ),
+        one(
+            "r5-device-lost-its-cache-and-came-back",
+            lost_cache(),
+            Whole,
+        ),
+        one(
+            "r7-ahead-and-host-started-the-durable-leg",
+            changed(lost_durable(), |world| {
+                world.power_cut();
+                world.host_starts_durable();
+            }),
+            Refused(Code::SsdAhead),
+        ),
         one("r7-durable-lost", lost_durable(), Refused(Code::PdLost)),
         one(
             "r7-host-started-the-fast-leg-alone",
@@ -302,7 +358,7 @@ fn running() -> Vec<Situation> {
                 world.mounts.clear();
                 world.arrays.get_mut(&mirror).unwrap().kind = Kind::Mirror(None, fast);
             }),
-            Refused(Code::PdLost),
+            Refused(Code::SsdAhead),
         ),
         one(
             "mounted-by-another-pod",
@@ -318,6 +374,10 @@ fn durable_legs() -> Vec<Situation> {
     let other_volume = Spec {
         volume: "pvc-2".parse().unwrap(),
         ..spec()
+    };
+    let its_copy = Spec {
+        copy_of: Some("pvc-1".parse().unwrap()),
+        ..other_volume.clone()
     };
     let blanked = changed(stopped(), |world| {
         world.disk(DURABLE).bytes = crate::bytes::Sparse::default();
@@ -385,7 +445,24 @@ fn durable_legs() -> Vec<Situation> {
             change_durable(|sb| sb.roles = vec![1, 0]),
             Refused(Code::PdNotOurs),
         ),
-        by("p4-copy-of-another-volume", other_volume, stopped(), Whole),
+        by(
+            "p4-another-volumes-disk",
+            other_volume,
+            stopped(),
+            Refused(Code::PdNotOurs),
+        ),
+        by(
+            "p4-copy-of-another-volume",
+            its_copy.clone(),
+            stopped(),
+            Whole,
+        ),
+        by(
+            "p4-copy-whose-fast-leg-is-ahead",
+            its_copy,
+            changed(lost_durable(), World::power_cut),
+            Refused(Code::SsdAhead),
+        ),
         one(
             "p5-durable-was-faulty",
             change_durable(|sb| sb.roles = vec![FAULTY, 1]),
@@ -429,6 +506,13 @@ fn durable_legs() -> Vec<Situation> {
             Whole,
         ),
     ]
+}
+
+/// Two more local devices, which sort before its own.
+fn further(mut world: World) -> World {
+    world.plug("nvme2n1", "local-", 256 * MIB);
+    world.plug("nvme3n1", "local-+", 256 * MIB);
+    world
 }
 
 fn fast_legs() -> Vec<Situation> {
@@ -482,8 +566,93 @@ fn fast_legs() -> Vec<Situation> {
         by(
             "m3-local-device-missing-and-optional",
             optional(),
-            missing(stopped()),
+            missing(clean()),
             Without(Code::SsdMissing),
+        ),
+        by(
+            "m3-local-device-missing-after-a-power-cut-and-optional",
+            optional(),
+            missing(cut()),
+            Refused(Code::SsdAhead),
+        ),
+        by(
+            "m3-all-local-devices-gone-after-a-power-cut-and-optional",
+            optional(),
+            changed(missing(cut()), |world| {
+                world.disks.remove("nvme1n1");
+            }),
+            Without(Code::SsdMissing),
+        ),
+        one(
+            "m4-more-local-devices-than-asked-for",
+            further(cut()),
+            Whole,
+        ),
+        one(
+            "m4-ahead-on-others-than-the-first",
+            further(changed(lost_durable(), World::power_cut)),
+            Refused(Code::SsdAhead),
+        ),
+        one(
+            "m5-unreadable-page-in-a-gap",
+            changed(cut(), |world| world.disk("nvme0n1").bad = vec![40]),
+            Whole,
+        ),
+        one(
+            "m5-ahead-with-an-unreadable-page-in-a-gap",
+            changed(lost_durable(), |world| {
+                world.power_cut();
+                world.disk("nvme0n1").bad = vec![40];
+            }),
+            Refused(Code::SsdAhead),
+        ),
+        one(
+            "m5-ahead-with-an-unreadable-superblock",
+            changed(lost_durable(), |world| {
+                world.power_cut();
+                world.disk("nvme0n1").bad = vec![1];
+            }),
+            Refused(Code::SsdAhead),
+        ),
+        one(
+            "m5-unreadable-superblock-after-an-end-in-order",
+            changed(clean(), |world| world.disk("nvme0n1").bad = vec![1]),
+            Without(Code::SsdBusy),
+        ),
+        one(
+            "m5-blank-local-device-with-an-unreadable-page",
+            changed(World::blank(), |world| world.disk("nvme0n1").bad = vec![40]),
+            Whole,
+        ),
+        one("m6-others-fast-leg-is-settled", others_leg(false), Whole),
+        one(
+            "m6-others-fast-leg-is-ahead",
+            others_leg(true),
+            Refused(Code::SsdBusy),
+        ),
+        one(
+            "m6-others-durable-leg-under-our-pattern",
+            changed(World::blank(), |world| {
+                let bytes = stopped().disks[DURABLE].bytes.clone();
+                world.disk("nvme1n1").bytes = bytes;
+            }),
+            Refused(Code::SsdBusy),
+        ),
+        one(
+            "m6-filesystem-on-a-local-device",
+            changed(World::blank(), |world| {
+                let mut bytes = vec![0; 4096];
+                bytes[..4].copy_from_slice(b"XFSB");
+                world.poke("nvme0n1", 0, &bytes);
+            }),
+            Refused(Code::SsdBusy),
+        ),
+        one(
+            "m6-network-disk-that-looks-local",
+            changed(World::blank(), |world| {
+                world.disk("nvme1n1").model = Some("nvme_card-pd".to_owned());
+            }),
+            Refused(Code::SsdBusy),
         ),
         by(
             "m3-missing-at-first-boot",
@@ -564,7 +733,7 @@ fn lineages() -> Vec<Situation> {
                 world.arrays.clear();
                 world.host_assembles();
             }),
-            Whole,
+            Refused(Code::PdOverwritten),
         ),
         one("l0-used-elsewhere-with-a-fast-leg", elsewhere(true), Whole),
         one(

@@ -26,6 +26,10 @@ pub(crate) struct Disk {
     pub(crate) bytes: Sparse,
     /// Every read fails.
     pub(crate) dead: bool,
+    /// Pages of 4096 bytes that cannot be read.
+    pub(crate) bad: Vec<u64>,
+    /// What its maker calls it.
+    pub(crate) model: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +110,8 @@ impl World {
             by_id: by_id.to_owned(),
             bytes: Sparse::default(),
             dead: false,
+            bad: Vec::new(),
+            model: None,
         };
         self.disks.insert(name.to_owned(), disk);
     }
@@ -286,6 +292,33 @@ impl World {
         self.sync_superblocks(true);
     }
 
+    /// The durable leg's header says that it was ended in order, as the agent writes it.
+    pub(crate) fn mark_clean(&mut self) {
+        let region = DATA - 8192;
+        let bytes = self.peek(DURABLE, region, 8192);
+        let superdisk::lineage::Slots::Header(header) = superdisk::lineage::read(&bytes) else {
+            panic!("no header");
+        };
+        let clean = header.next_in(superdisk::lineage::State::Clean);
+        self.poke(
+            DURABLE,
+            region + 4096 * clean.slot() as u64,
+            &clean.encode(),
+        );
+    }
+
+    /// Half a minute after a boot without the other leg, some hosts start what there is.
+    pub(crate) fn host_starts_durable(&mut self) {
+        let own = self.sb(DURABLE).unwrap();
+        let leg = Member {
+            name: DURABLE.to_owned(),
+            state: MemberState::InSync,
+            write_mostly: true,
+        };
+        self.start("md126", Kind::Mirror(Some(leg), None), own.size * 512);
+        self.sync_superblocks(false);
+    }
+
     /// Stops everything in order.
     pub(crate) fn stop(&mut self) {
         self.mounts.clear();
@@ -334,7 +367,11 @@ impl World {
     pub(crate) fn host_assembles(&mut self) {
         let locals: Vec<String> = ["nvme0n1", "nvme1n1"].map(str::to_owned).to_vec();
         if locals.iter().all(|disk| {
-            self.disks.contains_key(disk) && self.sb(disk).is_some_and(|sb| sb.level == 0)
+            // One whose superblock cannot be read is none to the host either.
+            self.disks
+                .get(disk)
+                .is_some_and(|one| !one.bad.contains(&(SB / BLOCK)))
+                && self.sb(disk).is_some_and(|sb| sb.level == 0)
         }) {
             self.start("md127", Kind::Stripe(locals.clone()), stripe_bytes(2));
         }

@@ -39,14 +39,6 @@ impl World {
                 self.sync_superblocks(false);
             }
             Action::Remove { array, member: _ } => self.set_fast(array, None),
-            Action::ForgetArray(device) => {
-                let name = device.device().name.clone();
-                self.poke(&name, SB, &[]);
-            }
-            Action::ForgetSignatures(device) => {
-                let name = device.device().name.clone();
-                self.poke(&name, 0, &[]);
-            }
             Action::CreateStripe {
                 array,
                 name,
@@ -106,6 +98,7 @@ impl World {
                 array.needed.extend(blocks);
                 array.resync = true;
             }
+            Action::Watch { .. } => {}
             Action::SettleMarks { array } => self.arrays.get_mut(array).unwrap().resync = false,
             Action::ReAdd { array, member } => return self.join(array, member, false),
             Action::Add { array, member } => return self.join(array, member, true),

@@ -1,0 +1,212 @@
+//! What is asked before anything is mounted, taken or overwritten: whether the local disks are ahead, whose a disk is,
+//! whether another node is on it, and whether a bitmap can be believed.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e_disk::{
+    MIB, Rack, Vm, local,
+    superdisk::{Files, Superdisk, mirror},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The network disk fails while somebody writes, and the machine goes down with writes on the fast leg only.
+fn ahead(name: &str) -> Result<(Rack, Superdisk, Files)> {
+    let mut rack = Rack::new(name)?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = lose_durable(&rack, &superdisk, &vm)?;
+    vm.power_off()?;
+    rack.durable().mend();
+    Ok((rack, superdisk, files))
+}
+
+/// Files that are acknowledged and on the fast leg alone.
+fn lose_durable(rack: &Rack, superdisk: &Superdisk, vm: &Vm) -> Result<Files> {
+    superdisk.write(vm, "before", 2)?;
+    superdisk.in_sync(vm)?;
+    vm.run("sleep 1")?;
+    rack.durable().fail(true);
+    let files = superdisk.write(vm, "after", 4)?;
+    let mirror = mirror(vm)?;
+    vm.until(
+        &format!("[ $(cat /sys/block/{mirror}/md/degraded) = 1 ]"),
+        30 * SECOND,
+    )?;
+    vm.run("sync; sleep 1")?;
+    Ok(files)
+}
+
+fn other(superdisk: &Superdisk) -> Superdisk {
+    Superdisk {
+        volume: "b-7e0d2c1f-another".to_owned(),
+        durable: "other".to_owned(),
+        ..superdisk.clone()
+    }
+}
+
+#[test]
+fn local_disks_that_are_ahead_are_seen_past_bad_sectors_and_when_one_is_late() -> Result<()> {
+    let (mut rack, superdisk, after) = ahead("asked-bad-page")?;
+    // In a gap that nothing uses; then where its superblock is.
+    rack.local(0).break_for_good(160 << 10..164 << 10);
+    let vm = rack.boot()?;
+    superdisk.refused(&vm, "", "E_SSD_AHEAD")?;
+    superdisk.refused(&vm, "--fast-leg optional", "E_SSD_AHEAD")?;
+    vm.unplug(&local(1))?;
+    vm.run("by-id")?;
+    superdisk.refused(&vm, "--fast-leg optional", "E_SSD_AHEAD")?;
+    vm.power_off()?;
+    rack.local(0).break_for_good(4 << 10..8 << 10);
+    let vm = rack.boot()?;
+    superdisk.refused(&vm, "--fast-leg optional", "E_SSD_AHEAD")?;
+    vm.power_off()?;
+    rack.local(0).mend();
+    let vm = rack.boot()?;
+    superdisk.ask(&vm, "resolve", "--keep fast")?.success()?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&after])
+}
+
+#[test]
+fn local_disks_that_are_ahead_are_seen_behind_others_and_before_a_copy_is_adopted() -> Result<()> {
+    let mut rack = Rack::new("asked-others")?;
+    rack.add_local(128 * MIB)?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    // Something has the first of three: the fast leg is on the others.
+    vm.run("mkfs.ext4 -q -F /dev/nvme0n1 2>/dev/null || /sbin/mke2fs -q -F /dev/nvme0n1; mkdir -p /mnt/x; mount -o ro /dev/nvme0n1 /mnt/x")?;
+    superdisk.assemble(&vm)?;
+    let after = lose_durable(&rack, &superdisk, &vm)?;
+    vm.power_off()?;
+    rack.durable().mend();
+    rack.local(0).replace()?;
+    let vm = rack.boot()?;
+    superdisk.refused(&vm, "", "E_SSD_AHEAD")?;
+    // The claim was made anew over the same disk.
+    let anew = Superdisk {
+        volume: "made-anew".to_owned(),
+        ..superdisk.clone()
+    };
+    anew.refused(&vm, "", "E_PD_NOT_OURS")?;
+    let copy = format!("--copy-of {}", superdisk.volume);
+    anew.refused(&vm, &copy, "E_SSD_AHEAD")?;
+    superdisk.ask(&vm, "resolve", "--keep fast")?.success()?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&after])
+}
+
+#[test]
+fn local_disks_that_are_ahead_are_seen_after_the_host_has_started_one_leg_alone() -> Result<()> {
+    let (mut rack, superdisk, after) = ahead("asked-host")?;
+    let vm = rack.boot()?;
+    vm.run("mdadm --assemble --config=none --run /dev/md126 /dev/vda")?;
+    superdisk.refused(&vm, "", "E_SSD_AHEAD")?;
+    vm.power_off()?;
+    let vm = rack.boot()?;
+    vm.run(
+        "mdadm --assemble --config=none --run /dev/md125 /dev/nvme0n1 /dev/nvme1n1 && \
+         mdadm --assemble --config=none --run /dev/md126 /dev/md125",
+    )?;
+    superdisk.refused(&vm, "", "E_SSD_AHEAD")?;
+    superdisk.ask(&vm, "resolve", "--keep durable")?.success()?;
+    superdisk.assemble(&vm)?;
+    ensure!(superdisk.has(&vm, &after).is_err(), "given up means gone");
+    superdisk.is_whole(&vm, &[])
+}
+
+#[test]
+fn local_disks_that_wait_for_a_decision_are_not_another_volumes_to_take() -> Result<()> {
+    let (mut rack, superdisk, after) = ahead("asked-pending")?;
+    rack.add_network("other", 256 * MIB)?;
+    let other = other(&superdisk);
+    let vm = rack.boot()?;
+    other.refused(&vm, "", "E_SSD_BUSY")?;
+    superdisk.refused(&vm, "", "E_SSD_AHEAD")?;
+    superdisk.ask(&vm, "resolve", "--keep fast")?.success()?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&after])?;
+    superdisk.tear_down(&vm)?;
+    // Now its network disk has it all, and a new volume begins on used disks.
+    other.assemble(&vm)?;
+    let files = other.write(&vm, "other", 2)?;
+    other.is_whole(&vm, &[&files])?;
+    other.tear_down(&vm)?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&after])
+}
+
+#[test]
+fn what_is_on_a_local_disk_is_not_taken_unless_it_is_a_fast_leg() -> Result<()> {
+    let mut rack = Rack::new("asked-whose")?;
+    rack.add_network("other", 256 * MIB)?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.in_sync(&vm)?;
+    superdisk.tear_down(&vm)?;
+    let other = other(&superdisk);
+    // Another volume's network disk, as a pattern that is too wide would find it.
+    vm.run("dd if=/dev/vda of=/dev/nvme1n1 bs=1M count=120 2>/dev/null; sync")?;
+    other.refused(&vm, "", "E_SSD_BUSY")?;
+    vm.run(
+        "dd if=/dev/zero of=/dev/nvme1n1 bs=1M 2>/dev/null; sync; /sbin/mke2fs -q -F /dev/nvme1n1",
+    )?;
+    other.refused(&vm, "", "E_SSD_BUSY")?;
+    // The advice of the refusal.
+    vm.run("blkdiscard --zeroout /dev/nvme1n1 || dd if=/dev/zero of=/dev/nvme1n1 bs=1M 2>/dev/null; sync")?;
+    other.assemble(&vm)?;
+    let files = other.write(&vm, "file", 2)?;
+    other.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn a_network_disk_that_another_node_uses_is_refused() -> Result<()> {
+    let mut rack = Rack::new("asked-two-nodes")?;
+    let superdisk = Superdisk::default();
+    let first = rack.boot()?;
+    superdisk.assemble(&first)?;
+    superdisk.in_sync(&first)?;
+    let files = superdisk.write(&first, "file", 4)?;
+    first.run("ip link set lo up 2>/dev/null || ifconfig lo up")?;
+    first.run(&format!(
+        "superdisk agent {} --pod p --listen 127.0.0.1:9950 >/run/agent.log 2>&1 & echo $! >/run/agent.pid",
+        superdisk.flags()
+    ))?;
+    first.until(
+        "wget -qO /dev/null http://127.0.0.1:9950/readyz 2>/dev/null",
+        60 * SECOND,
+    )?;
+    let second = rack.boot()?;
+    let answer = superdisk.ask(&second, "assemble", "")?;
+    ensure!(
+        answer.status == 3 && answer.stderr.starts_with("E_PD_IN_USE"),
+        "{answer}"
+    );
+    second.power_off()?;
+    superdisk.has(&first, &files)
+}
+
+#[test]
+fn a_local_disk_that_was_away_and_lost_its_cache_is_not_believed() -> Result<()> {
+    let mut rack = Rack::new("asked-cache")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.in_sync(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    vm.run("sleep 13")?;
+    // Acknowledged by the local disk, and only in its cache.
+    vm.run("for n in 1 2 3 4; do dd if=/dev/urandom of=/mnt/data/file-$n bs=1M count=1 conv=notrunc oflag=direct 2>/dev/null; done")?;
+    vm.unplug(&local(1))?;
+    rack.local(1).cut_power();
+    vm.run("sleep 13; by-id")?;
+    vm.plug(&local(1))?;
+    vm.run("sleep 13")?;
+    superdisk.assemble(&vm)?;
+    superdisk.in_sync(&vm)?;
+    ensure!(superdisk.has(&vm, &files).is_err(), "they were rewritten");
+    superdisk.is_whole(&vm, &[])
+}

@@ -1,0 +1,326 @@
+//! What is asked before anything is mounted, served, attached, adopted or made anew. Each question stands in one
+//! place, and what cannot be known is not taken for a no.
+//!
+//! | question | where | a no is |
+//! |---|---|---|
+//! | Is this the volume's own disk? | [`super::durable::classify`] | `E_PD_NOT_OURS` |
+//! | Has the host written to it? | [`is_untouched`] | `E_PD_OVERWRITTEN` |
+//! | May a fast leg be ahead? | [`is_not_ahead`] | `E_SSD_AHEAD` |
+//! | Is somebody else on it? | [`is_alone`] | `E_PD_IN_USE` |
+//! | Whose is a local device? | [`whose`] | `E_SSD_BUSY` |
+//! | May the bitmap be trusted? | [`left_in_this_life`], [`was_out_at_the_end`] | a full copy |
+
+use super::{
+    durable::Ours,
+    fast, is_optional, mirror, refusals,
+    verdict::{Verdict, verdict},
+};
+use crate::{
+    action::Action,
+    inventory::{Array, Content, Disk, Inventory, LegFound},
+    lineage::{self, Header, Relation, State},
+    model::{Refusal, Seen},
+    proof,
+    spec::Spec,
+    superblock::{Role, Superblock, Uuid},
+};
+
+/// Asks what has to be known before the durable leg is served; with something to do first, where only time tells.
+///
+/// What is mounted where it shall be was asked about before that, and its durable leg is in use since.
+pub(super) fn ask(
+    spec: &Spec,
+    inventory: &Inventory,
+    ours: &Ours<'_>,
+) -> Result<Option<Action>, Refusal> {
+    if is_served(spec, inventory, ours) {
+        return Ok(None);
+    }
+    is_untouched(inventory, ours)?;
+    is_not_ahead(spec, inventory, ours)?;
+    is_alone(inventory, ours)
+}
+
+fn is_served(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> bool {
+    let array = inventory.array_of(ours.identity.number);
+    array.is_some_and(|array| {
+        let mut mounts = inventory.mounts_of(array.number);
+        mounts.any(|mount| mount.at == spec.mount)
+    })
+}
+
+/// The array that a leg is now, running or not.
+fn array_of<'a>(inventory: &'a Inventory, leg: &LegFound) -> Option<&'a Array> {
+    let mut devices = leg.devices.iter();
+    devices.find_map(|number| inventory.array_of(*number))
+}
+
+/// Whether a leg is in the mirror that the durable leg is in: md found them to agree then.
+fn is_in_mirror(inventory: &Inventory, leg: &LegFound, ours: &Ours<'_>) -> bool {
+    let mirror = inventory.array_of(ours.identity.number);
+    let stripe = array_of(inventory, leg);
+    mirror.zip(stripe).is_some_and(|(mirror, stripe)| {
+        let member = mirror.member(stripe.number);
+        mirror.state.is_running() && member.is_some_and(|member| !member.faulty)
+    })
+}
+
+/// Refuses what a fast leg has, or may have, and the durable leg has not: all legs are asked, not only the one that
+/// would be used.
+pub(super) fn is_not_ahead(
+    spec: &Spec,
+    inventory: &Inventory,
+    ours: &Ours<'_>,
+) -> Result<(), Refusal> {
+    let path = &ours.identity.path;
+    // A copy's fast leg is the other volume's.
+    let volume = ours.header.map_or(&spec.volume, |header| &header.volume);
+    let out = inventory
+        .legs
+        .iter()
+        .filter(|leg| !is_in_mirror(inventory, leg, ours));
+    let mut judged = Vec::new();
+    for leg in out {
+        let Seen::Present(inside) = &leg.inside else {
+            continue;
+        };
+        judged.push(leg.stripe);
+        match verdict(volume, ours.content, leg.stripe, inside) {
+            Verdict::Ahead(how) => return Err(refusals::fast_is_ahead(path, &how)),
+            Verdict::ReAdd | Verdict::Full(_) => {}
+        }
+    }
+    let Some(why) = cannot_be_judged(inventory, ours, &judged) else {
+        return Ok(());
+    };
+    // Without its local devices it would not be started anyway, and they may only be late.
+    match fast::is_there(spec, inventory) {
+        Err(refusal) if !is_optional(spec, &refusal) => Err(refusal),
+        Ok(()) | Err(_) => Err(refusals::fast_cannot_be_judged(path, &why)),
+    }
+}
+
+/// Why the fast leg of the durable leg's last life cannot be told not to be ahead, while some of it, or something
+/// that nobody can read, is in sight. After an end in order it was not: the durable leg says so itself.
+fn cannot_be_judged(inventory: &Inventory, ours: &Ours<'_>, judged: &[Uuid]) -> Option<String> {
+    let admitted = match &ours.content.lineage {
+        Seen::Present(header) if header.state != State::InUse => return None,
+        Seen::Present(header) if header.fast == Uuid::default() => return None,
+        Seen::Present(header) => Some(header.fast),
+        // It was never opened.
+        Seen::Absent => return None,
+        Seen::Unknown(_) => None,
+    };
+    if admitted.is_some_and(|stripe| judged.contains(&stripe)) {
+        return None;
+    }
+    let leg = inventory.legs.iter().find(|leg| {
+        admitted.is_none_or(|stripe| leg.stripe == stripe)
+            && !judged.contains(&leg.stripe)
+            && !is_in_mirror(inventory, leg, ours)
+    });
+    if let Some(leg) = leg {
+        let (found, wanted) = (leg.devices.len(), leg.wanted);
+        return Some(match &leg.inside {
+            Seen::Unknown(why) if leg.is_whole() => format!("its superblock cannot be read: {why}"),
+            Seen::Present(_) | Seen::Absent | Seen::Unknown(_) => {
+                format!("{found} of its {wanted} devices are there")
+            }
+        });
+    }
+    if admitted.is_some_and(|stripe| is_in(inventory, ours, stripe)) {
+        return None;
+    }
+    let unread = inventory.local.iter().find_map(unread)?;
+    Some(unread)
+}
+
+fn is_in(inventory: &Inventory, ours: &Ours<'_>, stripe: Uuid) -> bool {
+    let mut legs = inventory.legs.iter();
+    legs.any(|leg| leg.stripe == stripe && is_in_mirror(inventory, leg, ours))
+}
+
+/// Why it cannot be said what a local device carries, when it cannot.
+fn unread(disk: &Disk) -> Option<String> {
+    let path = disk.path.display();
+    match &disk.content {
+        Seen::Unknown(why) => Some(format!("{path} cannot be read: {why}")),
+        Seen::Present(content) => match &content.superblock {
+            Seen::Unknown(why) => Some(format!("{path} has a damaged md superblock: {why}")),
+            Seen::Present(_) | Seen::Absent => None,
+        },
+        Seen::Absent => None,
+    }
+}
+
+/// Refuses a durable leg that counts on while it is watched: another node is on it. One of another boot that was not
+/// ended in order is watched first.
+pub(super) fn is_alone(inventory: &Inventory, ours: &Ours<'_>) -> Result<Option<Action>, Refusal> {
+    let Some(header) = ours.header else {
+        return Ok(None);
+    };
+    if header.state != State::InUse || header.boot == inventory.boot {
+        return Ok(None);
+    }
+    match inventory.tried.watched {
+        None => Ok(Some(Action::Watch {
+            durable: ours.identity.clone(),
+            seen: header.point,
+        })),
+        Some(point) if point == header.point => Ok(None),
+        Some(_) => Err(refusals::in_use_elsewhere(&ours.identity.path)),
+    }
+}
+
+/// Refuses a durable leg that the host has put together with a fast leg of another history: what was dirty, md has
+/// copied from that leg to this one, and nobody can say what it has copied.
+fn is_untouched(inventory: &Inventory, ours: &Ours<'_>) -> Result<(), Refusal> {
+    let Some(durable) = ours.header else {
+        return Ok(());
+    };
+    let with = inventory
+        .legs
+        .iter()
+        .filter(|leg| is_in_mirror(inventory, leg, ours));
+    for leg in with {
+        let Seen::Present(inside) = &leg.inside else {
+            continue;
+        };
+        let Seen::Present(header) = &inside.lineage else {
+            continue;
+        };
+        if is_admitted(inventory, durable, leg.stripe) || header.volume != durable.volume {
+            continue;
+        }
+        match lineage::relation(durable, header) {
+            Relation::Same | Relation::Parent => {}
+            Relation::FastIsNewer | Relation::Apart => {
+                return Err(refusals::overwritten(&ours.identity.path));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// In this boot, and after it had been forgotten to have been in a mirror: only we can have added it.
+pub(super) fn is_admitted(inventory: &Inventory, durable: &Header, stripe: Uuid) -> bool {
+    durable.fast == stripe && durable.state == State::InUse && durable.boot == inventory.boot
+}
+
+/// Whether a leg that is out was in, in this boot: what it acknowledged and never flushed, no bitmap knows once it
+/// has been away, for md clears bits while it is.
+pub(super) fn left_in_this_life(inventory: &Inventory, durable: &Header, stripe: Uuid) -> bool {
+    is_admitted(inventory, durable, stripe)
+}
+
+/// Whether the fast leg that the durable leg had admitted was out when the durable leg was last written to: the same,
+/// in an earlier boot. To be asked before the mirror is started from the durable leg alone, which forgets it.
+pub(super) fn was_out_at_the_end(durable: &Header, superblock: &Superblock) -> bool {
+    let in_it = superblock.roles.contains(&Role::Slot(1));
+    durable.fast != Uuid::default() && !in_it
+}
+
+/// Whose a local device is, when it is not ours to take: the end of a sentence.
+pub(super) fn whose(spec: &Spec, inventory: &Inventory, disk: &Disk) -> Option<String> {
+    if let Some(model) = disk.model.as_deref().filter(|model| is_network(model)) {
+        return Some(format!("is a network disk ({model})"));
+    }
+    let content = match &disk.content {
+        Seen::Present(content) => content,
+        // It is not taken either: that is for the proof to say, once the durable leg serves.
+        Seen::Absent | Seen::Unknown(_) => return None,
+    };
+    if let Some(what) = not_a_fast_leg(content) {
+        return Some(what);
+    }
+    let number = disk.identity.as_ref()?.number;
+    let own = spec.volume.stripe_name();
+    let mut legs = inventory.legs.iter();
+    let leg = legs.find(|leg| leg.devices.contains(&number))?;
+    if leg.name == own {
+        return None;
+    }
+    match &leg.inside {
+        Seen::Present(inside) => took_writes_alone(inside).then(|| {
+            "holds the fast leg of another volume, which took writes that its network disk does not have"
+                .to_owned()
+        }),
+        Seen::Absent | Seen::Unknown(_) => Some(format!(
+            "holds a part of the fast leg of another volume, of which it cannot be said whether its network disk \
+             has it all ({} of {} devices are there)",
+            leg.devices.len(),
+            leg.wanted
+        )),
+    }
+}
+
+fn not_a_fast_leg(content: &Content) -> Option<String> {
+    match &content.superblock {
+        Seen::Present(found) if found.level == 1 => Some(format!(
+            "carries the mirror {}, which may be the only copy of its data",
+            found.name
+        )),
+        Seen::Present(found) if !proof::is_fast_leg(found) => {
+            Some(format!("carries the array {}", found.name))
+        }
+        Seen::Unknown(why) => Some(format!("has a damaged md superblock: {why}")),
+        Seen::Present(_) => None,
+        Seen::Absent => content
+            .foreign
+            .map(|signature| format!("holds {signature}")),
+    }
+}
+
+/// Whether a fast leg says of itself that its mirror went on without a durable leg.
+fn took_writes_alone(inside: &Content) -> bool {
+    match &inside.superblock {
+        Seen::Present(found) => {
+            let whole = found.recovery_offset.is_none() && found.role() == Role::Slot(1);
+            whole && !found.roles.contains(&Role::Slot(0))
+        }
+        Seen::Absent | Seen::Unknown(_) => false,
+    }
+}
+
+/// How clouds call network disks that look like local NVMe.
+const NETWORK_DISKS: [&str; 4] = [
+    "nvme_card-pd",
+    "PersistentDisk",
+    "Amazon Elastic Block Store",
+    "MSFT NVMe Accelerator",
+];
+
+fn is_network(model: &str) -> bool {
+    let model = model.trim();
+    NETWORK_DISKS.iter().any(|known| model.starts_with(known))
+}
+
+/// A mirror of this volume that runs without the durable leg, and whether a filesystem of it is mounted.
+pub(super) fn without_durable<'a>(
+    spec: &Spec,
+    inventory: &'a Inventory,
+) -> Option<(&'a Array, bool)> {
+    let number = inventory.durable.identity.as_ref()?.number;
+    let own = match &inventory.durable.content {
+        Seen::Present(content) => match &content.superblock {
+            Seen::Present(own) => Some(own.array),
+            Seen::Absent | Seen::Unknown(_) => None,
+        },
+        Seen::Absent | Seen::Unknown(_) => None,
+    };
+    let lone = inventory.legs.iter().find_map(|leg| {
+        let stripe = array_of(inventory, leg)?;
+        let array = inventory.array_of(stripe.number)?;
+        let same = match &leg.inside {
+            Seen::Present(inside) => match &inside.superblock {
+                Seen::Present(found) => Some(found.array) == own,
+                Seen::Absent | Seen::Unknown(_) => false,
+            },
+            Seen::Absent | Seen::Unknown(_) => false,
+        };
+        let ours = same || leg.name == spec.volume.stripe_name();
+        let without = array.state.is_running() && array.level == "raid1";
+        (ours && without && array.member(number).is_none()).then_some(array)
+    })?;
+    Some((lone, mirror::is_mounted(inventory, lone)))
+}
