@@ -157,7 +157,9 @@ fn environment(cluster: &ValidatedCluster) -> Vec<EnvVar> {
         id.cache_members(),
         id.namespace
     );
-    vec![
+    let flush_mode = cluster.cache.flush_mode;
+    let flush_mode = flush_mode.map(|mode| env::value(env::FLUSH_MODE, mode.as_str()));
+    let mut environment = vec![
         env::field(env::MEMBER, "metadata.name"),
         env::value(
             env::ADVERTISE,
@@ -182,5 +184,7 @@ fn environment(cluster: &ValidatedCluster) -> Vec<EnvVar> {
             cluster.cache.capacity_states.to_string(),
         ),
         env::value(env::DRAIN_TIMEOUT, DRAIN_TIMEOUT),
-    ]
+    ];
+    environment.extend(flush_mode);
+    environment
 }

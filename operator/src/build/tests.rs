@@ -17,6 +17,7 @@ mod access;
 mod api_tls;
 mod certificates;
 mod database_pods;
+mod flush_mode;
 mod network_policies;
 
 pub(in crate::build) const SCYLLA: &str = "

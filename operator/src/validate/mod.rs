@@ -94,6 +94,7 @@ pub fn validate(
     let cache = Cache {
         capacity_states: cache.capacity_states,
         flush_interval,
+        flush_mode: cache.flush_mode,
         resources: check
             .resources("spec.cache.resources", cache.resources.as_ref())
             .unwrap_or_else(|| default_cache_resources(cache.capacity_states)),

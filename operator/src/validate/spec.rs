@@ -9,7 +9,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::api::resource::Quantity,
 };
-use readstates_operator_api::{Engine, IssuerRef, Reclaim};
+use readstates_operator_api::{Engine, FlushMode, IssuerRef, Reclaim};
 
 use super::{Access, Identity, SuperDisk};
 use crate::build::fingerprint;
@@ -157,6 +157,8 @@ pub struct Cache {
     pub capacity_states: i64,
     /// Longest time from change to write.
     pub flush_interval: Duration,
+    /// When a change is written; none: as the service decides.
+    pub flush_mode: Option<FlushMode>,
     /// Requests and limits.
     pub resources: ResourceRequirements,
     /// Where its pods run.

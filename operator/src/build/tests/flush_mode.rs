@@ -1,0 +1,26 @@
+//! When cache pods write changes, as the spec has it.
+
+use super::environment;
+use crate::fixtures::{CASSANDRA, cluster};
+
+fn told(cache: &str) -> Vec<String> {
+    let cluster = cluster(&format!("{cache}{}", CASSANDRA.trim_start()));
+    let set = crate::build::cache(&cluster, 3);
+    let pod = set.spec.unwrap().template.spec.unwrap();
+    let told = environment(&pod.containers[0]).into_iter();
+    told.filter(|variable| variable.starts_with("READSTATES_FLUSH_MODE"))
+        .collect()
+}
+
+#[test]
+fn a_spec_without_a_flush_mode_leaves_the_pods_as_they_are() {
+    assert_eq!(told("\n"), [""; 0]);
+}
+
+#[test]
+fn a_flush_mode_is_passed_on() {
+    for (wanted, said) in [("Adaptive", "adaptive"), ("Interval", "interval")] {
+        let cache = format!("\ncache: {{ flushMode: {wanted} }}\n");
+        assert_eq!(told(&cache), [format!("READSTATES_FLUSH_MODE={said}")]);
+    }
+}
