@@ -37,3 +37,4 @@ pub mod status;
 pub mod super_disk;
 pub mod telemetry;
 pub mod validate;
+mod words;
