@@ -16,6 +16,22 @@ async fn images(cluster: &Cluster) -> Result<BTreeSet<String>> {
     Ok(containers.filter_map(|one| one.image).collect())
 }
 
+/// Waits until the operator tells of the update that it would make, and allows it by its name.
+async fn consent_to_other_cache_pods(cluster: &Cluster) -> Result<()> {
+    const KEY: &str = "readstates.dev/update-cache";
+    let name = until("the operator asks for consent", UPGRADES, async || {
+        let told = cluster.condition("RequiresUpdate").await?.message;
+        let named = told.split(&format!("{KEY}=")).nth(1);
+        let name = named.and_then(|rest| rest.split_whitespace().next());
+        Ok(match name {
+            Some(name) => Look::Done(name.to_owned()),
+            None => Look::NotYet(told),
+        })
+    })
+    .await?;
+    cluster.annotate(KEY, &name).await
+}
+
 /// Waits until no cache pod is of the release before.
 async fn every_pod_is_replaced(cluster: &Cluster, old: &BTreeSet<String>) -> Result<()> {
     until("every cache pod is of this release", UPGRADES, async || {
@@ -49,6 +65,8 @@ async fn an_upgrade_from_the_release_before_serves_every_user_and_loses_nothing(
     let before = Told::by(&service, 200).await?;
     let upgrade = Box::pin(async {
         world.install(&[]).await?;
+        // Nothing is replaced unasked.
+        consent_to_other_cache_pods(&cluster).await?;
         every_pod_is_replaced(&cluster, &old).await
     });
     let meanwhile = Told::during(&service, upgrade).await?;

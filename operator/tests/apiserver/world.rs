@@ -243,6 +243,19 @@ impl World {
         self.ctx = Arc::new(ctx);
     }
 
+    /// From here on another operator is at work, which brings other cache pods.
+    pub(crate) fn upgrade_of_images(&mut self) {
+        let mut ctx = Context::clone(&self.ctx);
+        ctx.images.readstates = "readstates:2".to_owned();
+        self.ctx = Arc::new(ctx);
+    }
+
+    /// One reconcile, after which the cluster may be gone.
+    pub(crate) async fn reconcile_the_last(&self, name: &str) {
+        let cluster = Arc::new(self.get::<ReadStateCluster>(name).await);
+        reconcile(cluster, self.ctx.clone()).await.unwrap();
+    }
+
     /// One reconcile; the cluster after it.
     pub(crate) async fn reconcile(&self, name: &str) -> ReadStateCluster {
         let cluster = Arc::new(self.get::<ReadStateCluster>(name).await);
