@@ -116,6 +116,7 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
         before: cluster.status.as_ref(),
         world: &world,
         spec,
+        ending: None,
         now,
     };
     let told = Instant::now();

@@ -19,8 +19,8 @@ use crate::{
     context::Context,
     error::Error,
     observe::{self, World},
-    plan::{NodesStep, Plan, StopStep, WaitingOn, stop},
-    reconcile::LOOK_SOON,
+    plan::{Elapsed, NodesStep, Plan, STOP_LIMIT, StopStep, WaitingOn, stop},
+    reconcile::{LOOK_SOON, chain},
     status::{self, Decided, Report},
     validate::{Identity, Store, ValidatedCluster, validate},
 };
@@ -57,12 +57,23 @@ pub async fn go_on(ctx: &Context, cluster: &ReadStateCluster) -> Result<Action, 
         return Ok(Action::await_change());
     };
     let id = Identity::of(cluster)?;
-    let now = Timestamp::now();
-    let identity = observe::identity(&ctx.client, &id, cluster).await?;
-    let clients = ctx.connections.of(&id.uid, identity.own.as_ref());
-    let world = observe::observe(ctx, &id, cluster, identity, &clients);
-    let world = Box::pin(world).await?;
-    match stop(&world, asked.0, now) {
+    let before = cluster.status.as_ref().and_then(|s| s.waiting_on.as_ref());
+    let elapsed = Elapsed {
+        asked: asked.0,
+        before,
+        now: Timestamp::now(),
+    };
+    let world = match look(ctx, &id, cluster).await {
+        Ok(world) => world,
+        Err(error) if is_hopeless(&error, elapsed) => {
+            let words = unseen(&error);
+            let (type_, reason) = (EventType::Warning, Reason::StopTimedOut);
+            let_go(ctx, cluster, type_, reason, &words).await?;
+            return Ok(Action::requeue(LOOK_SOON));
+        }
+        Err(error) => return Err(error),
+    };
+    match stop(&world, elapsed) {
         StopStep::StopCache { version, waiting } => {
             tell(ctx, &id, cluster, &world, waiting).await?;
             stop_cache(ctx, &id, version).await?;
@@ -91,6 +102,26 @@ pub async fn go_on(ctx: &Context, cluster: &ReadStateCluster) -> Result<Action, 
         }
     }
     Ok(Action::requeue(LOOK_SOON))
+}
+
+async fn look(ctx: &Context, id: &Identity, cluster: &ReadStateCluster) -> Result<World, Error> {
+    let identity = observe::identity(&ctx.client, id, cluster).await?;
+    let clients = ctx.connections.of(&id.uid, identity.own.as_ref());
+    Box::pin(observe::observe(ctx, id, cluster, identity, &clients)).await
+}
+
+/// Whether a cluster that cannot be looked at is not held any longer: what is refused, as without the rights that an
+/// operator of some namespaces only loses with such a namespace, is refused for ever.
+fn is_hopeless(error: &Error, elapsed: Elapsed<'_>) -> bool {
+    !error.retryable() && elapsed.in_all() >= STOP_LIMIT
+}
+
+fn unseen(error: &Error) -> String {
+    let minutes = STOP_LIMIT.as_secs() / 60;
+    let why = chain(error);
+    format!(
+        "after {minutes} minutes the database goes all the same, and what its cache holds is unknown: {why}"
+    )
 }
 
 fn is_held(cluster: &ReadStateCluster) -> bool {
@@ -125,17 +156,12 @@ async fn tell(
     world: &World,
     waiting: WaitingOn,
 ) -> Result<(), Error> {
-    let valid = validate(id.clone(), &cluster.spec, &ctx.images).map(|valid| ValidatedCluster {
-        // What is paused is deleted all the same.
-        paused: false,
-        ..valid
-    });
+    let valid = validate(id.clone(), &cluster.spec, &ctx.images);
     let plan = Plan {
         database: NodesStep {
             records: world.records.clone(),
             ..NodesStep::default()
         },
-        waiting: Some(waiting),
         ..Plan::default()
     };
     let spec = valid.as_ref().map(|valid| Decided {
@@ -148,6 +174,7 @@ async fn tell(
         before: cluster.status.as_ref(),
         world,
         spec,
+        ending: Some(&waiting),
         now: Timestamp::now(),
     };
     status::publish(ctx, cluster, &status::status(&report)).await
@@ -196,4 +223,39 @@ async fn set_finalizers(
             what: format!("the finalizers of ReadStateCluster {name}"),
             source,
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    fn failed(status: StatusCode) -> Error {
+        let answer = kube::core::Status::failure("no", "No").with_code(status.as_u16());
+        Error::Read {
+            what: "the pods of chat".to_owned(),
+            source: kube::Error::Api(Box::new(answer)),
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_may_not_be_looked_at_is_held_no_longer_than_any_other() {
+        let now = Timestamp::now();
+        let hopeless = |status, minutes| {
+            let elapsed = Elapsed {
+                asked: now - SignedDuration::from_mins(minutes),
+                before: None,
+                now,
+            };
+            is_hopeless(&failed(status), elapsed)
+        };
+        assert!(!hopeless(StatusCode::FORBIDDEN, 14));
+        assert!(hopeless(StatusCode::FORBIDDEN, 15));
+        assert!(!hopeless(StatusCode::FORBIDDEN, -60));
+        assert!(!hopeless(StatusCode::SERVICE_UNAVAILABLE, 60));
+        let words = unseen(&failed(StatusCode::FORBIDDEN));
+        assert!(words.contains("failed to read the pods of chat"), "{words}");
+    }
 }

@@ -30,7 +30,7 @@ pub use self::{
     members::{
         CachePlan, MemberAction, PodRef, RingState, ring_state, served, slots_moving, taken_over,
     },
-    stop::{STOP_LIMIT, StopStep, stop},
+    stop::{Elapsed, STOP_LIMIT, StopStep, stop},
     waiting::WaitingOn,
 };
 use crate::{

@@ -120,6 +120,10 @@ fn progressing(report: &Report<'_>) -> Condition {
     let of = |status, reason, message: String| {
         Condition::new(ConditionType::Progressing, status, reason, message)
     };
+    if let Some(waiting) = report.ending {
+        let (reason, message) = reason_and_words(waiting);
+        return of(True, reason, message);
+    }
     let decided = match &report.spec {
         Ok(decided) => decided,
         Err(invalid) => return of(False, Reason::InvalidSpec, invalid.to_string()),

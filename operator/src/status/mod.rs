@@ -45,6 +45,8 @@ pub struct Report<'a> {
     pub world: &'a World,
     /// What the spec turned out to be.
     pub spec: Result<Decided<'a>, &'a InvalidSpec>,
+    /// What the end of a deleted cluster waits for, whatever its spec says.
+    pub ending: Option<&'a WaitingOn>,
     /// When it was looked at.
     pub now: Timestamp,
 }
@@ -58,6 +60,13 @@ pub struct Decided<'a> {
     pub plan: &'a Plan,
     /// How carrying it out went.
     pub applied: &'a Applied,
+}
+
+impl Report<'_> {
+    fn waiting(&self) -> Option<WaitingOn> {
+        let decided = || self.spec.as_ref().ok().and_then(Decided::waiting);
+        self.ending.cloned().or_else(decided)
+    }
 }
 
 impl Decided<'_> {
@@ -95,6 +104,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         before,
         world,
         spec,
+        ending: _,
         now,
     } = report;
     let now = *now;
@@ -103,7 +113,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         .into_iter()
         .map(|c| c.to_metav1(old, Some(id.generation), now))
         .collect();
-    let waiting = spec.as_ref().ok().and_then(Decided::waiting);
+    let waiting = report.waiting();
     let takeovers = takeovers(report);
     ReadStateClusterStatus {
         observed_generation: Some(id.generation),
@@ -140,7 +150,7 @@ pub fn outcome(report: &Report<'_>) -> Outcome {
     if conditions::degraded(report).is_some() {
         return Outcome::Degraded;
     }
-    let waiting = report.spec.as_ref().ok().and_then(Decided::waiting);
+    let waiting = report.waiting();
     waiting.map_or(Outcome::Done, |w| Outcome::Waiting(w.reason()))
 }
 

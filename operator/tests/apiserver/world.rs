@@ -250,16 +250,20 @@ impl World {
         self.ctx = Arc::new(ctx);
     }
 
+    /// One reconcile, which may fail.
+    pub(crate) async fn try_reconcile(&self, name: &str) -> Result<(), Error> {
+        let cluster = Arc::new(self.get::<ReadStateCluster>(name).await);
+        reconcile(cluster, self.ctx.clone()).await.map(|_| ())
+    }
+
     /// One reconcile, after which the cluster may be gone.
     pub(crate) async fn reconcile_the_last(&self, name: &str) {
-        let cluster = Arc::new(self.get::<ReadStateCluster>(name).await);
-        reconcile(cluster, self.ctx.clone()).await.unwrap();
+        self.try_reconcile(name).await.unwrap();
     }
 
     /// One reconcile; the cluster after it.
     pub(crate) async fn reconcile(&self, name: &str) -> ReadStateCluster {
-        let cluster = Arc::new(self.get::<ReadStateCluster>(name).await);
-        reconcile(cluster, self.ctx.clone()).await.unwrap();
+        self.try_reconcile(name).await.unwrap();
         self.get(name).await
     }
 }
