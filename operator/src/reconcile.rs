@@ -44,7 +44,7 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
         return Ok(Action::await_change());
     };
     if cluster.metadata.deletion_timestamp.is_some() {
-        return stop::go_on(&ctx, &cluster).await;
+        return Box::pin(stop::go_on(&ctx, &cluster)).await;
     }
     let id = Identity::of(&cluster)?;
     let now = Timestamp::now();
@@ -55,9 +55,9 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
             .asked_of(&ctx.namespace, rotation, ctx.token_review_role.as_ref())
             .taking_over(claim)
     });
-    let cluster = stop::hold(&ctx, cluster, valid.as_ref().ok()).await?;
+    let cluster = Box::pin(stop::hold(&ctx, cluster, valid.as_ref().ok())).await?;
     let (identity, clients) = identity(&ctx, &id, &cluster, valid.as_ref().ok(), now).await?;
-    // The largest step: in a box, so that the whole stays small.
+    // The largest steps are in boxes, so that the whole stays small.
     let world = observe::observe(&ctx, &id, &cluster, identity, &clients);
     let world = Box::pin(world).await?;
     let observed = telemetry::stepped(Step::Observe, started);

@@ -363,7 +363,7 @@ async fn readyz<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> (StatusCode, S
     };
     // A question that failed tells nothing of the node: its tool may have had no time to run.
     let served = *locked(&agent.served);
-    if !served.is_some_and(|at| at.elapsed() <= STALE) {
+    if served.is_none_or(|at| at.elapsed() > STALE) {
         return unready(match look {
             Err(words) => words,
             Ok(look) if look.serves().is_none() => {

@@ -172,7 +172,8 @@ impl World {
     /// One reconcile by that process.
     pub(crate) async fn reconcile_by(&self, operator: &Arc<Context>) -> Result<(), Error> {
         let cluster = Arc::new(self.get::<ReadStateCluster>("chat").await);
-        reconcile(cluster, operator.clone()).await.map(|_| ())
+        let reconciled = Box::pin(reconcile(cluster, operator.clone()));
+        reconciled.await.map(|_| ())
     }
 
     pub(crate) fn api<K>(&self) -> Api<K>
@@ -253,7 +254,8 @@ impl World {
     /// One reconcile, which may fail.
     pub(crate) async fn try_reconcile(&self, name: &str) -> Result<(), Error> {
         let cluster = Arc::new(self.get::<ReadStateCluster>(name).await);
-        reconcile(cluster, self.ctx.clone()).await.map(|_| ())
+        let reconciled = Box::pin(reconcile(cluster, self.ctx.clone()));
+        reconciled.await.map(|_| ())
     }
 
     /// One reconcile, after which the cluster may be gone.

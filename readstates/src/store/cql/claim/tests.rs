@@ -114,12 +114,12 @@ fn both(memory: &Memory, claims: [&Claim; 2], schedule: u32) -> [Result<Taken, S
     [of_first.unwrap(), of_second.unwrap()]
 }
 
-fn alone(memory: &Memory, claim: &Claim) -> Result<Taken, SchemaError> {
+fn alone(memory: &Memory, claim: &Claim) -> Result<Taken, Box<SchemaError>> {
     let mut taking = pin!(take(memory, "ks", claim));
     let mut context = Context::from_waker(Waker::noop());
     loop {
         if let Poll::Ready(outcome) = taking.as_mut().poll(&mut context) {
-            return outcome;
+            return outcome.map_err(Box::new);
         }
     }
 }
