@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Result;
 use e2e::{Cluster, Look, Told, World, cassandra_spec, until};
+use readstates_operator_api::labels;
 
 /// Every cache pod is drained and replaced.
 const UPGRADES: Duration = Duration::from_mins(12);
@@ -16,20 +17,15 @@ async fn images(cluster: &Cluster) -> Result<BTreeSet<String>> {
     Ok(containers.filter_map(|one| one.image).collect())
 }
 
-/// Waits until the operator tells of the update that it would make, and allows it by its name.
-async fn consent_to_other_cache_pods(cluster: &Cluster) -> Result<()> {
-    const KEY: &str = "readstates.dev/update-cache";
-    let name = until("the operator asks for consent", UPGRADES, async || {
-        let told = cluster.condition("RequiresUpdate").await?.message;
-        let named = told.split(&format!("{KEY}=")).nth(1);
-        let name = named.and_then(|rest| rest.split_whitespace().next());
-        Ok(match name {
-            Some(name) => Look::Done(name.to_owned()),
-            None => Look::NotYet(told),
+/// Waits until the operator tells of the update of the cache pods that it would make, and allows it.
+async fn consent(cluster: &Cluster) -> Result<()> {
+    until("the operator asks for consent", UPGRADES, async || {
+        Ok(match cluster.allow_update(labels::UPDATE_CACHE).await? {
+            true => Look::Done(()),
+            false => Look::NotYet("it has not said yet that pods would change".to_owned()),
         })
     })
-    .await?;
-    cluster.annotate(KEY, &name).await
+    .await
 }
 
 /// Waits until no cache pod is of the release before.
@@ -66,7 +62,7 @@ async fn an_upgrade_from_the_release_before_serves_every_user_and_loses_nothing(
     let upgrade = Box::pin(async {
         world.install(&[]).await?;
         // Nothing is replaced unasked.
-        consent_to_other_cache_pods(&cluster).await?;
+        consent(&cluster).await?;
         every_pod_is_replaced(&cluster, &old).await
     });
     let meanwhile = Told::during(&service, upgrade).await?;
