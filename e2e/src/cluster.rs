@@ -32,11 +32,14 @@ use crate::{
 };
 
 /// A cold start of Cassandra on a busy machine, its schema, and the cache pods after it.
-const COMES_UP: Duration = Duration::from_mins(6);
+pub(crate) const COMES_UP: Duration = Duration::from_mins(6);
 /// Pods stop by writing what they hold, and start by asking nobody.
 pub(crate) const PODS_CHANGE: Duration = Duration::from_mins(3);
 /// A slow database takes a few users at a time.
 const WRITTEN: Duration = Duration::from_mins(1);
+
+/// A cluster with a database of its own is held for 15 minutes at most, and is collected after that.
+const GOES: Duration = Duration::from_mins(17);
 
 /// The ports of a cache pod: that of callers, and that of the operator.
 pub(crate) const API: u16 = 7400;
@@ -196,9 +199,14 @@ impl Cluster {
     /// # Errors
     /// When that takes too long.
     pub async fn delete(&self) -> Result<()> {
-        self.kubectl(&["delete", "--wait", "--timeout=120s", &self.reference()])
-            .await?;
-        Ok(())
+        let limit = format!("--timeout={}s", GOES.as_secs());
+        let deleted = self
+            .kubectl(&["delete", "--wait", &limit, &self.reference()])
+            .await;
+        match deleted {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.context(self.describe().await?)),
+        }
     }
 
     /// Runs kubectl in the cluster's namespace, and gives what it printed.

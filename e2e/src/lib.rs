@@ -33,6 +33,7 @@ mod objects;
 mod programs;
 mod specs;
 mod told;
+mod updates;
 mod users;
 mod victims;
 mod wait;

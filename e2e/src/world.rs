@@ -234,6 +234,8 @@ impl World {
         cluster.available().await?;
         // The test before may have left another spec, and the way back from it replaces pods.
         cluster.at_rest().await?;
+        // The run before may have left pods that another operator made.
+        cluster.updated().await?;
         cluster.has_members(3).await?;
         Ok(cluster)
     }

@@ -42,7 +42,10 @@ async fn the_operator_may_do_no_more_than_it_needs() -> Result<()> {
         ("delete", "pods", "yes"),
         ("delete", "secrets", "no"),
         ("list", "persistentvolumeclaims", "yes"),
-        ("patch", "readstateclusters.readstates.dev", "no"),
+        // For the finalizer of those with a database of their own.
+        ("patch", "readstateclusters.readstates.dev", "yes"),
+        ("create", "readstateclusters.readstates.dev", "no"),
+        ("delete", "readstateclusters.readstates.dev", "no"),
         // Of what it may do itself, and no more: that is the API server's own rule.
         ("create", "roles.rbac.authorization.k8s.io", "yes"),
         ("escalate", "roles.rbac.authorization.k8s.io", "no"),

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Result;
 use e2e::{Cluster, Look, Told, World, cassandra_spec, until};
+use readstates_operator_api::labels;
 
 /// Every cache pod is drained and replaced.
 const UPGRADES: Duration = Duration::from_mins(12);
@@ -14,6 +15,17 @@ async fn images(cluster: &Cluster) -> Result<BTreeSet<String>> {
     let containers = pods.into_iter().filter_map(|pod| pod.spec);
     let containers = containers.flat_map(|spec| spec.containers);
     Ok(containers.filter_map(|one| one.image).collect())
+}
+
+/// Waits until the operator tells of the update of the cache pods that it would make, and allows it.
+async fn consent(cluster: &Cluster) -> Result<()> {
+    until("the operator asks for consent", UPGRADES, async || {
+        Ok(match cluster.allow_update(labels::UPDATE_CACHE).await? {
+            true => Look::Done(()),
+            false => Look::NotYet("it has not said yet that pods would change".to_owned()),
+        })
+    })
+    .await
 }
 
 /// Waits until no cache pod is of the release before.
@@ -49,6 +61,8 @@ async fn an_upgrade_from_the_release_before_serves_every_user_and_loses_nothing(
     let before = Told::by(&service, 200).await?;
     let upgrade = Box::pin(async {
         world.install(&[]).await?;
+        // Nothing is replaced unasked.
+        consent(&cluster).await?;
         every_pod_is_replaced(&cluster, &old).await
     });
     let meanwhile = Told::during(&service, upgrade).await?;

@@ -19,7 +19,7 @@ use crate::{
         AuthoritySeen, CertificateSeen, CertificatesSeen, Found, IdentitySeen, JobOutcome, JobSeen,
         LeafSeen, Member, PodSeen, RingSeen, SecretSeen, Seen, StatefulSetSeen, Version, World,
     },
-    plan::{AUTHORITY_VALID, LEAF_VALID, Plan, plan},
+    plan::{AUTHORITY_VALID, LEAF_VALID, Plan, Template, plan},
     super_disk::{Answer, Condition, SuperDiskSeen},
     validate::{
         Certificates, Database, Identity, InvalidSpec, Login, Rack, Store, ValidatedCluster,
@@ -276,6 +276,7 @@ impl Scene {
             JobSeen {
                 uid: "uid-of-job".to_owned(),
                 outcome,
+                makes: build::wanted_store(&self.cluster),
             },
         );
         self
@@ -304,7 +305,14 @@ impl Scene {
             ready: replicas,
             settled: true,
             observed: true,
-            applied_hash: Some(build::fingerprint(&build::cache(&self.cluster, replicas))),
+            applied_hash: Some(build::fingerprint(&build::cache(
+                &self.cluster,
+                replicas,
+                &Template::Wanted,
+            ))),
+            template_hash: Some(build::cache_template_hash(&self.cluster)),
+            spec_hash: Some(self.cluster.cache_spec_hash.clone()),
+            template: Some(Box::default()),
             update_revision: Some("new".to_owned()),
             version: Some("7".to_owned()),
             ..StatefulSetSeen::default()

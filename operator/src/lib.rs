@@ -34,6 +34,8 @@ pub mod reviews;
 pub mod run;
 pub mod server;
 pub mod status;
+pub mod stop;
 pub mod super_disk;
 pub mod telemetry;
 pub mod validate;
+mod words;

@@ -19,6 +19,7 @@ use crate::{
     observe::{self, IdentitySeen},
     plan::{Plan, WaitingOn, plan},
     status::{self, Decided, Report},
+    stop,
     telemetry::{self, Step},
     validate::{Identity, ValidatedCluster, validate},
 };
@@ -27,7 +28,7 @@ use crate::{
 /// nothing else tells when that changes.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 /// While members are at work on their slots: each step of theirs is seen only by looking.
-const LOOK_SOON: Duration = Duration::from_secs(2);
+pub(crate) const LOOK_SOON: Duration = Duration::from_secs(2);
 
 /// And when the database is on its way: agents tell only who asks.
 const LOOK_AGAIN_SOON: Duration = Duration::from_secs(3);
@@ -43,16 +44,20 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
         return Ok(Action::await_change());
     };
     if cluster.metadata.deletion_timestamp.is_some() {
-        // Owner references take the children; the volumes stay.
-        return Ok(Action::await_change());
+        return Box::pin(stop::go_on(&ctx, &cluster)).await;
     }
     let id = Identity::of(&cluster)?;
     let now = Timestamp::now();
     let rotation = cluster.annotations().get(labels::ROTATE_IDENTITY);
-    let valid = validate(id.clone(), &cluster.spec, &ctx.images)
-        .map(|valid| valid.asked_of(&ctx.namespace, rotation, ctx.token_review_role.as_ref()));
+    let claim = cluster.annotations().get(labels::TAKE_OVER_CLAIM);
+    let valid = validate(id.clone(), &cluster.spec, &ctx.images).map(|valid| {
+        valid
+            .asked_of(&ctx.namespace, rotation, ctx.token_review_role.as_ref())
+            .taking_over(claim)
+    });
+    let cluster = Box::pin(stop::hold(&ctx, cluster, valid.as_ref().ok())).await?;
     let (identity, clients) = identity(&ctx, &id, &cluster, valid.as_ref().ok(), now).await?;
-    // The largest step: in a box, so that the whole stays small.
+    // The largest steps are in boxes, so that the whole stays small.
     let world = observe::observe(&ctx, &id, &cluster, identity, &clients);
     let world = Box::pin(world).await?;
     let observed = telemetry::stepped(Step::Observe, started);
@@ -111,6 +116,7 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
         before: cluster.status.as_ref(),
         world: &world,
         spec,
+        ending: None,
         now,
     };
     let told = Instant::now();

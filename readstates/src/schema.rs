@@ -8,7 +8,8 @@ use std::{
 use crate::{
     config::{ConfigError, SchemaArgs, StoreConfig},
     store::{
-        CqlLogin, Credentials, SUPERUSER, SchemaError, apply_schema, apply_schema_with_roles, chain,
+        Claim, CqlLogin, Credentials, SUPERUSER, SchemaError, SchemaWish, TakeOver, apply_schema,
+        apply_schema_with_roles, chain,
     },
 };
 
@@ -38,6 +39,9 @@ pub async fn run(args: SchemaArgs) -> Result<(), SchemaCommandError> {
         store,
         replication,
         cql,
+        own_database,
+        claim_holder,
+        take_over_claim,
         superuser_password_file,
         timeout,
     } = args;
@@ -49,18 +53,31 @@ pub async fn run(args: SchemaArgs) -> Result<(), SchemaCommandError> {
         Some(file) => Some(superuser(&login, &file)?),
         None => None,
     };
+    let wish = SchemaWish {
+        replication,
+        own_database,
+        claim: login.claim.clone().map(|name| Claim {
+            name,
+            holder: claim_holder,
+            take_over: match take_over_claim {
+                _ if own_database => TakeOver::Anybody,
+                Some(from) => TakeOver::From(from),
+                None => TakeOver::Never,
+            },
+        }),
+    };
     let deadline = Instant::now() + timeout;
     loop {
         let outcome = match &superuser {
-            Some(superuser) => {
-                apply_schema_with_roles(&target, &login, superuser, &replication).await
-            }
-            None => apply_schema(&target, &login, &replication).await,
+            Some(superuser) => apply_schema_with_roles(&target, &login, superuser, &wish).await,
+            None => apply_schema(&target, &login, &wish).await,
         };
         match outcome {
             Err(error) if may_pass(&error) && Instant::now() < deadline => {
                 tracing::warn!(database = %target, "no schema yet: {}", chain(&error));
-                tokio::time::sleep(RETRY).await;
+                // Two that claim at once do not go on in step.
+                let apart = RETRY.mul_f64(rand::random_range(0.5..1.5));
+                tokio::time::sleep(apart).await;
             }
             outcome => return Ok(outcome?),
         }
@@ -84,10 +101,18 @@ fn superuser(login: &CqlLogin, file: &Path) -> Result<Credentials, ConfigError> 
     })
 }
 
-/// A new database has no superuser for some seconds, and one whose nodes are not all there may not find it.
+/// A new database has no superuser for some seconds, and one whose nodes are not all there may not find it. Of two
+/// clusters that claim at once, one may have it the next time.
 fn may_pass(error: &SchemaError) -> bool {
     match error {
-        SchemaError::Session(_) | SchemaError::Superuser { .. } | SchemaError::Roles { .. } => true,
-        SchemaError::Statement { .. } | SchemaError::OtherTable { .. } => false,
+        SchemaError::Session(_)
+        | SchemaError::Superuser { .. }
+        | SchemaError::Roles { .. }
+        | SchemaError::ClaimContended { .. } => true,
+        SchemaError::Statement { .. }
+        | SchemaError::OtherTable { .. }
+        | SchemaError::TooFewCopies { .. }
+        | SchemaError::Claimed { .. }
+        | SchemaError::ClaimUnseen { .. } => false,
     }
 }

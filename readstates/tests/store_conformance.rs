@@ -12,7 +12,8 @@ use common::{
     faulty::FaultyStore,
 };
 use readstates::store::{
-    CqlLogin, CqlStore, CqlTarget, EmbeddedStore, MemoryStore, Replication, Store, apply_schema,
+    CqlLogin, CqlStore, CqlTarget, EmbeddedStore, MemoryStore, Replication, SchemaWish, Store,
+    apply_schema,
 };
 
 #[tokio::test]
@@ -71,8 +72,13 @@ async fn the_cql_store_conforms() {
     // The service starts before the schema is there, says so, and finds it later.
     let store = Arc::new(CqlStore::start(target.clone(), login.clone()));
     let replication: Replication = format!("{datacenter}=1").parse().unwrap();
-    apply_schema(&target, &login, &replication).await.unwrap();
-    apply_schema(&target, &login, &replication)
+    let wish = SchemaWish {
+        replication,
+        own_database: false,
+        claim: None,
+    };
+    apply_schema(&target, &login, &wish).await.unwrap();
+    apply_schema(&target, &login, &wish)
         .await
         .expect("a second time changes nothing");
     for _ in 0..600 {

@@ -4,10 +4,11 @@ with rbac.deleteVolumeClaims, and StatefulSets go when their ReadStateCluster do
 pods it deletes hold nothing any more; each by its UID.
 */}}
 {{- define "readstates-operator.rules" -}}
-# The resources users write: their spec is read, their status is written.
+# The resources users write: their spec is read, their status is written, and a finalizer holds one with a database of
+# its own until its cache has written what it holds.
 - apiGroups: [readstates.dev]
   resources: [readstateclusters]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, patch]
 - apiGroups: [readstates.dev]
   resources: [readstateclusters/status]
   verbs: [get, patch]

@@ -20,7 +20,7 @@ pub enum ConditionType {
     DatabaseReady,
     /// Every slot has an owner that serves, each owner its share, and nothing moves.
     RingStable,
-    /// Database pods are as another operator made them; they are changed when somebody says so.
+    /// Database or cache pods are as another operator made them; they are changed when somebody says so.
     RequiresUpdate,
     /// Both legs of every super-disk are in sync. Only where there are super-disks.
     SuperDisksHealthy,
@@ -120,6 +120,10 @@ pub enum Reason {
     DrainingCold,
     /// Waiting for cache pods to write what they hold and stop.
     CacheStopping,
+    /// The cluster is deleted, and its cache pods have stopped before its database does.
+    StoppedInOrder,
+    /// The cluster is deleted, and its database goes although cache pods have not written what they hold.
+    StopTimedOut,
     /// Waiting for cache pods to become ready.
     CacheNotReady,
     /// A change that stops cache pods waits, since one could not write what it holds now.
@@ -154,9 +158,9 @@ pub enum Reason {
     ReclaimForbidden,
     /// A new node waits until the claim of the node that was in its place is gone.
     ClaimOfFormerNode,
-    /// This operator would make database pods differently.
+    /// This operator would make database or cache pods differently.
     UpdateAvailable,
-    /// Database pods are as this operator makes them.
+    /// Database and cache pods are as this operator makes them.
     UpToDate,
     /// The pod of a super-disk has not come so far.
     SuperDiskWaiting,
@@ -321,6 +325,8 @@ impl Reason {
             Self::ExpiresSoon => "ExpiresSoon",
             Self::DrainingCold => "DrainingCold",
             Self::CacheStopping => "CacheStopping",
+            Self::StoppedInOrder => "StoppedInOrder",
+            Self::StopTimedOut => "StopTimedOut",
             Self::CacheNotReady => "CacheNotReady",
             Self::UnsafeToStop => "UnsafeToStop",
             Self::LeftoverObject => "LeftoverObject",

@@ -191,8 +191,8 @@ pub struct DatabaseSpec {
     #[schemars(length(min = 1, max = 16))]
     pub clients: Option<Vec<NetworkPolicyPeer>>,
 
-    /// A CQL database that is there already and that the operator does not touch, but for the
-    /// keyspace and table of the read states.
+    /// A CQL database that is there already. The keyspace is made when it is missing, and verified and never altered
+    /// when it is there; the tables in it are made, and the keyspace is claimed for this cluster alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalSpec>,
 
@@ -321,8 +321,8 @@ pub struct ExternalSpec {
     #[schemars(length(min = 1, max = 128), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub local_datacenter: String,
 
-    /// On how many members of that data center each read state is kept. After raising it run a
-    /// repair on the database: until then reads may miss data.
+    /// On how many members of that data center each read state is kept, at least. A keyspace that is missing is made
+    /// with so many; one that keeps fewer is refused and never altered.
     #[schemars(range(min = 1, max = 9))]
     pub replication_factor: i32,
 

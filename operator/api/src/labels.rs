@@ -15,9 +15,9 @@ pub const PART_OF: &str = "app.kubernetes.io/part-of";
 /// Hash of the object as the operator last applied it (annotation).
 pub const APPLIED_HASH: &str = "readstates.dev/applied-hash";
 
-/// Hash of the pod template that a rack's StatefulSet was last given (annotation).
+/// Hash of the pod template that a StatefulSet was last given (annotation).
 pub const TEMPLATE_HASH: &str = "readstates.dev/template-hash";
-/// Hash of what the user's spec says of the database pods, as of that template (annotation).
+/// Hash of what the user's spec says of these pods, as of that template (annotation).
 pub const SPEC_HASH: &str = "readstates.dev/spec-hash";
 /// On pods of the database: what they ask of who connects; absent on those made before they asked (annotation).
 pub const AUTHENTICATION: &str = "readstates.dev/authentication";
@@ -28,6 +28,12 @@ pub const CERTIFICATES: &str = "readstates.dev/certificates";
 /// On a `ReadStateCluster`: the update of the database pods, by the name that the condition `RequiresUpdate`
 /// tells, that may go ahead (annotation).
 pub const UPDATE_DATABASE: &str = "readstates.dev/update-database";
+/// On a `ReadStateCluster`: the update of the cache pods, by the name that the condition `RequiresUpdate` tells,
+/// that may go ahead (annotation).
+pub const UPDATE_CACHE: &str = "readstates.dev/update-cache";
+/// On a `ReadStateCluster`: the name of the claim on the keyspace of an external database that is taken over, since
+/// the cluster of that name is gone for good (annotation).
+pub const TAKE_OVER_CLAIM: &str = "readstates.dev/take-over-claim";
 /// On a `ReadStateCluster`: the host ID of the node whose loss may be accepted although no copy of its data
 /// exists (annotation).
 pub const ACCEPT_DATA_LOSS: &str = "readstates.dev/accept-data-loss";
@@ -41,6 +47,9 @@ pub const ISSUED_BY: &str = "readstates.dev/issued-by";
 /// On a `ReadStateCluster`: which leg of a super-disk counts where both took writes (annotation), as
 /// `<UID of its pod>.durable` or `<UID of its pod>.fast`.
 pub const KEEP_LEG: &str = "readstates.dev/keep-leg";
+
+/// On a `ReadStateCluster` whose database would go with it (finalizer): its cache pods write what they hold first.
+pub const STOP_IN_ORDER: &str = "readstates.dev/stop-in-order";
 
 const NAME: &str = "app.kubernetes.io/name";
 const INSTANCE: &str = "app.kubernetes.io/instance";

@@ -30,8 +30,8 @@ pub use database::{
 };
 pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
 pub use status::{
-    CertificateStatus, DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, SuperDiskState,
-    SuperDiskStatus, Takeovers, Waiting,
+    CertificateStatus, DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, SchemaStatus,
+    SuperDiskState, SuperDiskStatus, Takeovers, Waiting,
 };
 pub use super_disk::{FastLeg, Filesystem, SuperDiskSpec};
 pub use tls::{ApiTlsSpec, IdentitySpec, IssuerRef, TlsSpec};

@@ -55,6 +55,11 @@ pub struct ReadStateClusterStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub database_nodes: Vec<DatabaseNode>,
 
+    /// The keyspace that was made or verified: while it is the one of the spec, cache pods need not wait for the schema
+    /// Job to do so again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<SchemaStatus>,
+
     /// Whole GiB free on the fullest disk of the database nodes that could be asked. Absent: none could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_free_gib: Option<i64>,
@@ -90,6 +95,17 @@ pub struct ReadStateClusterStatus {
     /// What the next step waits for. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_on: Option<Waiting>,
+}
+
+/// A keyspace that was made or verified.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct SchemaStatus {
+    /// The database and the keyspace, as cache pods are given them.
+    pub store: String,
+
+    /// When that was first seen.
+    pub since: Time,
 }
 
 /// When a certificate expires.

@@ -112,6 +112,9 @@ struct Agent<E> {
     /// The last facts, held by whoever asks for them.
     facts: tokio::sync::Mutex<Option<(Instant, Facts)>>,
     seen: Mutex<Option<Seen>>,
+    /// When the question was asked that the engine last answered with "this node serves", if it has not said otherwise
+    /// since.
+    served: Mutex<Option<Instant>>,
     decommission: Mutex<Option<Decommission>>,
 }
 
@@ -148,6 +151,7 @@ impl<E: Engine> Agent<E> {
             identity: OnceLock::new(),
             facts: tokio::sync::Mutex::default(),
             seen: Mutex::default(),
+            served: Mutex::default(),
             decommission: Mutex::default(),
         }
     }
@@ -166,6 +170,7 @@ impl<E: Engine> Agent<E> {
         let look = self.engine.look().await.map_err(|error| error.to_string());
         if let Ok(look) = &look {
             self.sign(look);
+            *locked(&self.served) = look.serves().map(|_| at);
         }
         let fresh = Seen { at, look };
         *locked(&self.seen) = Some(fresh.clone());
@@ -353,18 +358,19 @@ async fn livez<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> (StatusCode, &'
 /// Ready: this node is a member that is up among the nodes that it knows, and accepts CQL now.
 async fn readyz<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> (StatusCode, String) {
     let unready = |words: String| (StatusCode::SERVICE_UNAVAILABLE, words);
-    match agent.seen() {
-        None => return unready("the database has not been asked yet".to_owned()),
-        Some(Seen { look: Err(e), .. }) => return unready(e),
-        Some(Seen { at, look: Ok(look) }) => {
-            if look.serves().is_none() {
-                let mode = look.mode;
-                return unready(format!("the node is {mode:?} and no member that is up"));
+    let Some(Seen { at: _, look }) = agent.seen() else {
+        return unready("the database has not been asked yet".to_owned());
+    };
+    // A question that failed tells nothing of the node: its tool may have had no time to run.
+    let served = *locked(&agent.served);
+    if served.is_none_or(|at| at.elapsed() > STALE) {
+        return unready(match look {
+            Err(words) => words,
+            Ok(look) if look.serves().is_none() => {
+                format!("the node is {:?} and no member that is up", look.mode)
             }
-            if at.elapsed() > STALE {
-                return unready("the database has not answered for long".to_owned());
-            }
-        }
+            Ok(_) => "the database has not answered for long".to_owned(),
+        });
     }
     if agent.cql_open() {
         (StatusCode::OK, "ok".to_owned())

@@ -11,11 +11,14 @@ use readstates_identity::Role;
 use readstates_operator_api::labels::{self, Component};
 
 use super::{
-    access, api_tls, env, identity,
+    access, api_tls, env, fingerprint, identity,
     pod::{self, Patience},
     ports, service_account, store,
 };
-use crate::validate::{Store, ValidatedCluster};
+use crate::{
+    plan::Template,
+    validate::{Store, ValidatedCluster},
+};
 
 /// The user our images run as.
 pub(super) const USER: i64 = 65532;
@@ -32,14 +35,40 @@ const DRAIN_TIMEOUT: &str = "270s";
 
 /// So many pods. They change by deletion alone, one drained pod at a time: a controller that replaces
 /// pods by itself knows nothing of slots.
-pub(super) fn stateful_set(cluster: &ValidatedCluster, replicas: i32) -> StatefulSet {
+pub(super) fn stateful_set(
+    cluster: &ValidatedCluster,
+    replicas: i32,
+    template: &Template,
+) -> StatefulSet {
     let id = &cluster.id;
     let claims = match &cluster.store {
         Store::Embedded(volume) => Some(vec![pod::claim(volume)]),
         Store::Managed(_) | Store::External(_) => None,
     };
+    let (template, hashes) = match template {
+        Template::Wanted => {
+            let hashes = (template_hash(cluster), cluster.cache_spec_hash.clone());
+            (pod_template(cluster), Some(hashes))
+        }
+        Template::Held {
+            template,
+            template_hash,
+            spec_hash,
+        } => (
+            template.as_ref().clone(),
+            template_hash.clone().zip(spec_hash.clone()),
+        ),
+    };
+    let mut metadata = id.child(id.cache(), Component::Cache);
+    metadata.annotations = hashes.map(|(template, spec)| {
+        [
+            (labels::TEMPLATE_HASH.to_owned(), template),
+            (labels::SPEC_HASH.to_owned(), spec),
+        ]
+        .into()
+    });
     StatefulSet {
-        metadata: id.child(id.cache(), Component::Cache),
+        metadata,
         spec: Some(StatefulSetSpec {
             replicas: Some(replicas),
             service_name: Some(id.cache_members()),
@@ -50,19 +79,30 @@ pub(super) fn stateful_set(cluster: &ValidatedCluster, replicas: i32) -> Statefu
                 rolling_update: None,
             }),
             selector: pod::selector(&id.selector(Component::Cache)),
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(labels::all(&id.name, Component::Cache)),
-                    annotations: store::annotations(cluster),
-                    ..ObjectMeta::default()
-                }),
-                spec: Some(pod_spec(cluster)),
-            },
+            template,
             volume_claim_templates: claims,
             ..StatefulSetSpec::default()
         }),
         status: None,
     }
+}
+
+/// The pods as they should be.
+fn pod_template(cluster: &ValidatedCluster) -> PodTemplateSpec {
+    PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(labels::all(&cluster.id.name, Component::Cache)),
+            annotations: store::annotations(cluster),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(pod_spec(cluster)),
+    }
+}
+
+/// Hash of the pods as they should be.
+#[must_use]
+pub fn template_hash(cluster: &ValidatedCluster) -> String {
+    fingerprint(&pod_template(cluster))
 }
 
 fn pod_spec(cluster: &ValidatedCluster) -> PodSpec {

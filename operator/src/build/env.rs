@@ -40,6 +40,13 @@ pub(super) const TLS_KEY_FILE: &str = "READSTATES_TLS_KEY_FILE";
 /// `--tls-client-ca-file`: whose certificates clients may show.
 pub(super) const TLS_CLIENT_CA_FILE: &str = "READSTATES_TLS_CLIENT_CA_FILE";
 
+/// `--claim`: as which cluster it works on a keyspace.
+pub(super) const CLAIM: &str = "READSTATES_CLAIM";
+/// `--claim-holder`: what a person who finds the claim would look for.
+pub(super) const CLAIM_HOLDER: &str = "READSTATES_CLAIM_HOLDER";
+/// `--own-database`: the database is the cluster's alone.
+pub(super) const OWN_DATABASE: &str = "READSTATES_OWN_DATABASE";
+
 pub(super) const SUPERUSER_PASSWORD_FILE: &str = "READSTATES_SUPERUSER_PASSWORD_FILE";
 
 pub(super) fn value(name: &str, value: impl Into<String>) -> EnvVar {

@@ -42,13 +42,14 @@ pub const IDENTITY: &str = "identity";
 
 pub(crate) use self::api_tls::scheme;
 pub use self::{
+    cache::template_hash as cache_template_hash,
     database::{rack, template_hash, update_name},
-    schema_job::{job_name as schema_job_name, schema_job},
+    schema_job::{job_name as schema_job_name, made_by as made_by_job, schema_job, wanted_store},
     token_review::binding as token_review_binding,
 };
 use crate::{
     cert_manager::Certificate,
-    plan::Plan,
+    plan::{Plan, Template},
     validate::{Store, ValidatedCluster},
 };
 
@@ -100,6 +101,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         jobs_to_delete: _,
         waiting: _,
         problem: _,
+        schema_proven: _,
         database: nodes,
     } = plan;
     if *certificate {
@@ -174,7 +176,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
             plan.ring
                 .map(|number| Object::Ring(Box::new(ring::empty(cluster, number)))),
         );
-        let mut set = self::cache(cluster, plan.replicas);
+        let mut set = self::cache(cluster, plan.replicas, &plan.template);
         set.metadata.resource_version.clone_from(&plan.version);
         out.push(Object::StatefulSet(Box::new(set)));
     }
@@ -187,10 +189,10 @@ pub fn identities(cluster: &ValidatedCluster, records: &[DatabaseNode]) -> Confi
     database::agent::nodes(&cluster.id, records)
 }
 
-/// The StatefulSet of the cache with so many pods.
+/// The StatefulSet of the cache with so many pods of this template.
 #[must_use]
-pub fn cache(cluster: &ValidatedCluster, replicas: i32) -> StatefulSet {
-    cache::stateful_set(cluster, replicas)
+pub fn cache(cluster: &ValidatedCluster, replicas: i32, template: &Template) -> StatefulSet {
+    cache::stateful_set(cluster, replicas, template)
 }
 
 /// A short hash of what an object says, the same for the same content in every build of the

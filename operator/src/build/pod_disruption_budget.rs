@@ -1,5 +1,6 @@
-//! One pod of a component at a time, for whoever drains nodes. A pod that is not ready anyway may
-//! always go. None at all while a move of slots is between seal and commit.
+//! One pod of a component at a time, for whoever drains nodes. None at all while a move of slots is between seal and
+//! commit. A cache pod that is not ready anyway may always go. A database pod that is not may go only while the others
+//! are: its agent may only be too busy to tell, and several that serve would be taken at once.
 
 use k8s_openapi::{
     api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
@@ -35,6 +36,13 @@ pub(super) fn database(cluster: &ValidatedCluster, evictions: &Evictions) -> Pod
     }
 }
 
+fn unhealthy(component: Component) -> &'static str {
+    match component {
+        Component::Database => "IfHealthyBudget",
+        Component::Cache | Component::Schema => "AlwaysAllow",
+    }
+}
+
 pub(super) fn of(
     cluster: &ValidatedCluster,
     component: Component,
@@ -47,7 +55,7 @@ pub(super) fn of(
         spec: Some(PodDisruptionBudgetSpec {
             max_unavailable: Some(IntOrString::Int(max_unavailable)),
             selector: Some(pod::selector(&cluster.id.selector(component))),
-            unhealthy_pod_eviction_policy: Some("AlwaysAllow".to_owned()),
+            unhealthy_pod_eviction_policy: Some(unhealthy(component).to_owned()),
             ..PodDisruptionBudgetSpec::default()
         }),
         status: None,

@@ -13,7 +13,10 @@ use kube::ResourceExt;
 use readstates_operator_api::labels::{self, Component};
 
 use super::{cache, fingerprint, pod, service_account, store};
-use crate::validate::ValidatedCluster;
+use crate::validate::{Store, ValidatedCluster};
+
+/// The flag that names the database and the keyspace.
+const STORE: &str = "--store";
 
 /// Attempts after the first; with Kubernetes' waits between them they take about five minutes.
 const RETRIES: i32 = 5;
@@ -40,16 +43,50 @@ pub fn job_name(cluster: &ValidatedCluster) -> Option<String> {
     schema_job(cluster).map(|job| job.name_any())
 }
 
+/// What a Job has made when it succeeds: the database and the keyspace, as cache pods are given them.
+#[must_use]
+pub fn made_by(job: &Job) -> Option<String> {
+    let pod = job.spec.as_ref()?.template.spec.as_ref()?;
+    let mut args = pod.containers.first()?.args.as_ref()?.iter();
+    args.find(|arg| *arg == STORE)?;
+    args.next().cloned()
+}
+
+/// What it should have made; none without a database.
+#[must_use]
+pub fn wanted_store(cluster: &ValidatedCluster) -> Option<String> {
+    store::replication(cluster).map(|_| store::url(cluster))
+}
+
+/// The claim, where the database is somebody else's: said as arguments, so that a program of the release before, which
+/// would alter the keyspace, refuses what it does not know and does nothing.
+fn claim(cluster: &ValidatedCluster) -> Vec<String> {
+    match &cluster.store {
+        Store::External(_) => {
+            let own = ["--claim".to_owned(), cluster.id.uid.clone()];
+            let taken = cluster.take_over_claim.iter();
+            let taken = taken.flat_map(|from| ["--take-over-claim".to_owned(), from.clone()]);
+            own.into_iter().chain(taken).collect()
+        }
+        Store::Managed(_) | Store::Embedded(_) => Vec::new(),
+    }
+}
+
 fn job_spec(cluster: &ValidatedCluster) -> Option<JobSpec> {
     let replication = store::replication(cluster)?;
     let access = store::access_of_schema(cluster);
     let args = [
         "schema",
-        "--store",
+        STORE,
         &store::url(cluster),
         "--replication",
         &replication,
     ];
+    let args: Vec<_> = args
+        .map(str::to_owned)
+        .into_iter()
+        .chain(claim(cluster))
+        .collect();
     let amount = |cpu: &str, memory: &str| {
         BTreeMap::from([
             ("cpu".to_owned(), Quantity(cpu.to_owned())),
@@ -60,7 +97,7 @@ fn job_spec(cluster: &ValidatedCluster) -> Option<JobSpec> {
         name: "schema".to_owned(),
         image: Some(cluster.image.clone()),
         image_pull_policy: cluster.pull_policy.clone(),
-        args: Some(args.map(str::to_owned).to_vec()),
+        args: Some(args),
         env: Some(access.env).filter(|e| !e.is_empty()),
         resources: Some(ResourceRequirements {
             requests: Some(amount("50m", "64Mi")),

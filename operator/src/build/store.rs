@@ -83,6 +83,12 @@ pub(super) fn access(cluster: &ValidatedCluster) -> Access {
         volumes.extend(tls.volumes);
         mounts.extend(tls.mounts);
     }
+    match &cluster.store {
+        Store::Managed(_) | Store::External(_) => {
+            env.push(env::value(env::CLAIM, cluster.id.uid.clone()));
+        }
+        Store::Embedded(_) => {}
+    }
     Access {
         env,
         volumes,
@@ -115,6 +121,14 @@ fn access_in_the_clear(cluster: &ValidatedCluster) -> Access {
 /// database, or a part of it, does not ask for a login yet: it knows no passwords then.
 pub(super) fn access_of_schema(cluster: &ValidatedCluster) -> Access {
     let mut access = access(cluster);
+    let holder = format!(
+        "ReadStateCluster {}/{}",
+        cluster.id.namespace, cluster.id.name
+    );
+    access.env.push(env::value(env::CLAIM_HOLDER, holder));
+    if matches!(cluster.store, Store::Managed(_)) {
+        access.env.push(env::value(env::OWN_DATABASE, "true"));
+    }
     if matches!(cluster.store, Store::Managed(_)) && cluster.login.asked_for {
         access.env.push(env::value(
             env::SUPERUSER_PASSWORD_FILE,

@@ -16,6 +16,7 @@ use crate::{
 mod access;
 mod api_tls;
 mod certificates;
+mod claims;
 mod database_pods;
 mod flush_mode;
 mod network_policies;
@@ -138,7 +139,7 @@ fn everything_is_written_in_an_order_in_which_it_can_start() {
 
 #[test]
 fn a_cache_pod_is_told_who_it_is_where_the_ring_is_and_its_store() {
-    let cache = super::cache(&cluster(CASSANDRA), 2);
+    let cache = super::cache(&cluster(CASSANDRA), 2, &crate::plan::Template::Wanted);
     let spec = cache.spec.unwrap();
     // Pods are replaced when they hold nothing, and by nobody else.
     assert_eq!(
@@ -168,6 +169,7 @@ fn a_cache_pod_is_told_who_it_is_where_the_ring_is_and_its_store() {
             "READSTATES_CQL_LOCAL_DC=dc1",
             "READSTATES_CQL_USER=<chat-db-login/username>",
             "READSTATES_CQL_PASSWORD_FILE=/etc/readstates/login/password",
+            "READSTATES_CLAIM=uid-of-chat",
         ]
     );
     assert_eq!(cache.termination_grace_period_seconds, Some(300));
@@ -320,6 +322,8 @@ fn a_password_is_only_ever_a_file() {
             "READSTATES_CQL_LOCAL_DC=east",
             "READSTATES_CQL_USER=<login/username>",
             "READSTATES_CQL_PASSWORD_FILE=/etc/readstates/login/password",
+            "READSTATES_CLAIM=uid-of-chat",
+            "READSTATES_CLAIM_HOLDER=ReadStateCluster talk/chat",
         ]
     );
     assert_eq!(
@@ -339,7 +343,9 @@ fn a_password_is_only_ever_a_file() {
             "--store",
             "cql://db-1.example,db-2.example:9042/readstates",
             "--replication",
-            "east=3"
+            "east=3",
+            "--claim",
+            "uid-of-chat",
         ]
     );
 }
@@ -425,10 +431,16 @@ fn the_superusers_password_is_for_the_schema_job_alone() {
             "READSTATES_CQL_LOCAL_DC=dc1",
             "READSTATES_CQL_USER=<chat-db-login/username>",
             "READSTATES_CQL_PASSWORD_FILE=/etc/readstates/login/password",
+            "READSTATES_CLAIM=uid-of-chat",
+            "READSTATES_CLAIM_HOLDER=ReadStateCluster talk/chat",
+            "READSTATES_OWN_DATABASE=true",
             "READSTATES_SUPERUSER_PASSWORD_FILE=/etc/readstates/superuser/password",
         ]
     );
-    let cache = super::cache(&ours, 1).spec.unwrap().template;
+    let cache = super::cache(&ours, 1, &crate::plan::Template::Wanted)
+        .spec
+        .unwrap()
+        .template;
     assert_eq!(
         mounts(&cache.spec.unwrap()),
         ["chat-db-login", "chat-member-tls"]
@@ -455,7 +467,10 @@ fn another_login_makes_another_job_and_other_cache_pods_and_leaves_the_database_
         super::schema_job_name(&before),
         super::schema_job_name(&after)
     );
-    assert_ne!(super::cache(&before, 1), super::cache(&after, 1));
+    assert_ne!(
+        super::cache(&before, 1, &crate::plan::Template::Wanted),
+        super::cache(&after, 1, &crate::plan::Template::Wanted)
+    );
     let hash = |cluster: &ValidatedCluster| match &cluster.store {
         Store::Managed(database) => super::update_name(cluster, database),
         Store::External(_) | Store::Embedded(_) => panic!("no database"),

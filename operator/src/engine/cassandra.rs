@@ -7,6 +7,7 @@ use std::{net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
 use tokio::{net::TcpStream, process::Command, time::timeout};
 
 use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState};
+use crate::words::last_telling_line;
 
 /// A JVM on a busy machine takes its time to start.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -105,14 +106,14 @@ impl Engine for Cassandra {
     }
 }
 
-/// What `nodetool` complains of: the line after `error:`, or its last words.
+/// What `nodetool` complains of: the line after `error:`, or its last words, never a frame of its stack.
 fn complaint(stdout: &str, stderr: &str) -> String {
     let lines = || stderr.lines().chain(stdout.lines()).map(str::trim);
     let marked = lines().find_map(|l| {
         l.strip_prefix("error:")
             .or_else(|| l.strip_prefix("nodetool:"))
     });
-    let last = || lines().rfind(|l| !l.is_empty());
+    let last = || last_telling_line(stderr).or_else(|| last_telling_line(stdout));
     marked
         .or_else(last)
         .map_or("nodetool failed without a word", str::trim)
@@ -360,6 +361,13 @@ UJ  10.244.2.11  ?           16      ?                 7c0f3a58-7f2e-4d4a-9f43-0
                 "error: Not enough live nodes\n-- StackTrace --\njava.lang.X\n\tat y\n"
             ),
             "Not enough live nodes"
+        );
+        assert_eq!(
+            complaint(
+                "",
+                "java.lang.IllegalStateException: no quorum\n\tat org.apache.cassandra.tools.NodeTool.main(NodeTool.java:87)\n"
+            ),
+            "java.lang.IllegalStateException: no quorum"
         );
     }
 }

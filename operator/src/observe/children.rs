@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use readstates_operator_api::labels;
 
 use super::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen, super_disks};
-use crate::{build, validate::Identity};
+use crate::{build, validate::Identity, words::last_telling_line};
 
 /// The label in which a StatefulSet's pod says which template it was made from.
 const REVISION: &str = "controller-revision-hash";
@@ -34,10 +34,6 @@ pub(super) fn stateful_set(set: &StatefulSet) -> StatefulSetSeen {
     let rolling = spec
         .and_then(|s| s.update_strategy.as_ref())
         .and_then(|u| u.rolling_update.as_ref());
-    let of_database = set
-        .labels()
-        .get(labels::COMPONENT)
-        .is_some_and(|c| c == labels::Component::Database.as_str());
     StatefulSetSeen {
         replicas,
         existing: status.replicas,
@@ -49,11 +45,10 @@ pub(super) fn stateful_set(set: &StatefulSet) -> StatefulSetSeen {
         observed,
         partition: rolling.and_then(|r| r.partition).unwrap_or_default(),
         update_revision: status.update_revision.clone(),
+        revised: observed && status.current_revision == status.update_revision,
         template_hash: set.annotations().get(labels::TEMPLATE_HASH).cloned(),
         spec_hash: set.annotations().get(labels::SPEC_HASH).cloned(),
-        template: spec
-            .filter(|_| of_database)
-            .map(|s| Box::new(s.template.clone())),
+        template: spec.map(|s| Box::new(s.template.clone())),
         version: set.resource_version(),
     }
 }
@@ -190,7 +185,11 @@ pub(super) fn job(job: &Job, pods: &[Pod]) -> Option<JobSeen> {
             .find_map(|p| trouble(p.status.as_ref()?));
         JobOutcome::Running { trouble: stuck }
     };
-    Some(JobSeen { uid, outcome })
+    Some(JobSeen {
+        uid,
+        outcome,
+        makes: build::made_by_job(job),
+    })
 }
 
 /// The termination message of the Job's newest pod that left one.
@@ -222,12 +221,7 @@ fn of_job<'a>(pods: &'a [Pod], job_uid: &str) -> Vec<&'a Pod> {
 /// The last line that says something, short enough for a condition.
 fn last_words(text: &str) -> String {
     const LONGEST: usize = 400;
-    let line = text
-        .lines()
-        .rev()
-        .map(str::trim)
-        .find(|l| !l.is_empty())
-        .unwrap_or_default();
+    let line = last_telling_line(text).unwrap_or_default();
     line.chars().take(LONGEST).collect()
 }
 

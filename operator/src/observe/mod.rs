@@ -83,6 +83,8 @@ pub struct World {
     pub records: Vec<DatabaseNode>,
     /// What people have consented to, by annotations of the cluster.
     pub consent: Consent,
+    /// The database and keyspace that are on record as made or verified.
+    pub schema: Option<String>,
     /// Schema Jobs of this cluster, by name.
     pub jobs: BTreeMap<String, JobSeen>,
     /// The Secret with the login of cache pods: the one that the spec names, or with a database of our own the
@@ -109,6 +111,8 @@ pub struct World {
 pub struct Consent {
     /// The update of the database pods that may go ahead.
     pub update: Option<String>,
+    /// The update of the cache pods that may go ahead.
+    pub update_cache: Option<String>,
     /// Host ID of the node that may be lost for good.
     pub data_loss: Option<String>,
     /// Pod UID and leg of the super-disk that is decided about.
@@ -143,11 +147,13 @@ pub struct StatefulSetSeen {
     pub partition: i32,
     /// What pods made from its template now are labelled with.
     pub update_revision: Option<String>,
-    /// Hash of the template that it was last given, and of the spec behind that (database only).
+    /// Whether pods below the partition are made from that template as well: its last update is complete.
+    pub revised: bool,
+    /// Hash of the template that it was last given, and of the spec behind that.
     pub template_hash: Option<String>,
     /// See `template_hash`.
     pub spec_hash: Option<String>,
-    /// The template itself (database only).
+    /// The template itself.
     pub template: Option<Box<PodTemplateSpec>>,
     /// Its version: a write that names it fails when somebody has written meanwhile.
     pub version: Option<String>,
@@ -195,6 +201,8 @@ pub struct JobSeen {
     pub uid: String,
     /// How it went.
     pub outcome: JobOutcome,
+    /// The database and keyspace that are there when it has succeeded.
+    pub makes: Option<String>,
 }
 
 /// How a Job went.
@@ -338,9 +346,13 @@ pub async fn observe(
         records: status.map_or_else(Vec::new, |s| s.database_nodes.clone()),
         consent: Consent {
             update: cluster.annotations().get(labels::UPDATE_DATABASE).cloned(),
+            update_cache: cluster.annotations().get(labels::UPDATE_CACHE).cloned(),
             data_loss: cluster.annotations().get(labels::ACCEPT_DATA_LOSS).cloned(),
             keep_leg: cluster.annotations().get(labels::KEEP_LEG).cloned(),
         },
+        schema: status
+            .and_then(|s| s.schema.as_ref())
+            .map(|s| s.store.clone()),
         jobs: read_jobs(&ctx.client, id, &schema_pods).await?,
         secret: credentials.login,
         superuser: credentials.superuser,

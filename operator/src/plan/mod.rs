@@ -12,6 +12,7 @@ mod credentials;
 mod database;
 mod identity;
 mod members;
+mod stop;
 mod waiting;
 
 use std::time::Duration;
@@ -29,6 +30,7 @@ pub use self::{
     members::{
         CachePlan, MemberAction, PodRef, RingState, ring_state, served, slots_moving, taken_over,
     },
+    stop::{Elapsed, STOP_LIMIT, StopStep, stop},
     waiting::WaitingOn,
 };
 use crate::{
@@ -73,6 +75,8 @@ pub struct Plan {
     pub waiting: Option<WaitingOn>,
     /// What a person has to cure.
     pub problem: Option<SchemaFailed>,
+    /// The database and keyspace that are proven to be there, for the record.
+    pub schema_proven: Option<String>,
 }
 
 /// A schema Job that is not needed any more.
@@ -145,13 +149,14 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     plan.schema_job = schema.job;
     plan.jobs_to_delete = schema.delete;
     plan.problem = schema.problem;
+    plan.schema_proven = schema.proven;
     let mut members_wait = None;
     let secrets = identity.blocked.is_none()
         && certificates.waiting.is_none()
         && api.waiting.is_none()
         && credentials.waiting.is_none();
-    if secrets && schema.done {
-        let decision = members::decide(cluster, world, now);
+    if secrets && schema.may_serve {
+        let decision = members::decide(cluster, world, schema.done, now);
         plan.cache = decision.plan;
         members_wait = decision.waiting;
     }
@@ -170,15 +175,21 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
 
 #[derive(Default)]
 struct SchemaStep {
+    /// Whether the very Job that is wanted has succeeded: pods of the wanted template have what they need.
     done: bool,
+    /// Whether the keyspace is there: pods of the template that they have go on.
+    may_serve: bool,
+    /// The keyspace, if it is there.
+    proven: Option<String>,
     job: bool,
     delete: Vec<JobToDelete>,
     waiting: Option<WaitingOn>,
     problem: Option<SchemaFailed>,
 }
 
-/// The Job's name comes from all that goes into it: another spec or image is another Job. The one that
-/// succeeded stays as the proof; any other goes first, so that two never disagree about the keyspace.
+/// The Job's name comes from all that goes into it: another spec or image is another Job. Any other goes before it
+/// starts, so that two never disagree about the keyspace. That the keyspace is there is on record from the first Job
+/// that has made it on: a later one that has to wait, or fails, never keeps the cache from being looked after.
 fn schema(
     cluster: &ValidatedCluster,
     world: &World,
@@ -188,9 +199,13 @@ fn schema(
     let Some(wanted) = build::schema_job_name(cluster) else {
         return SchemaStep {
             done: true,
+            may_serve: true,
             ..SchemaStep::default()
         };
     };
+    let store = build::wanted_store(cluster);
+    let made = |job: &JobSeen| job.makes == store && job.outcome == JobOutcome::Succeeded;
+    let proven = world.schema == store || world.jobs.values().any(made);
     let others: Vec<_> = world
         .jobs
         .iter()
@@ -199,8 +214,11 @@ fn schema(
     let mut step = SchemaStep {
         delete: others
             .iter()
+            .filter(|_| may_start)
             .filter_map(|(name, job)| to_delete(name, job))
             .collect(),
+        may_serve: proven,
+        proven: store.filter(|_| proven),
         ..SchemaStep::default()
     };
     let pending = |trouble| {
@@ -222,6 +240,8 @@ fn schema(
         Some((_, JobOutcome::Succeeded)) => {
             step.job = true;
             step.done = true;
+            step.may_serve = true;
+            step.proven = build::wanted_store(cluster);
         }
         Some((job, JobOutcome::Failed { at, message })) => {
             if now.duration_since(*at).unsigned_abs() >= SCHEMA_RETRY {

@@ -128,6 +128,7 @@ fn a_schema_job_for_other_inputs_goes_before_the_new_one_starts() {
     let old = JobSeen {
         uid: "old".to_owned(),
         outcome: JobOutcome::Succeeded,
+        makes: None,
     };
     scene.world.jobs.insert("chat-schema-old".to_owned(), old);
     let plan = scene.plan();
@@ -151,6 +152,44 @@ fn a_database_member_that_fails_later_does_not_stop_the_cache() {
     let plan = scene.plan();
     assert_eq!(plan.cache.map(|c| c.replicas), Some(3));
     assert!(matches!(plan.waiting, Some(WaitingOn::Rack { .. })));
+}
+
+#[test]
+fn a_database_that_waits_never_freezes_the_cache() {
+    // Another image, and with it another schema Job, while a member of the database is down.
+    let mut scene = scene(CASSANDRA)
+        .rack("a", 0)
+        .rack("b", 2)
+        .schema(JobOutcome::Succeeded)
+        .running(3);
+    let other = CASSANDRA.replace("replicas: 3", "replicas: 4\nimage: mine:2");
+    scene.cluster = crate::fixtures::cluster(&other);
+    let goes_on = |plan: &Plan| plan.cache.as_ref().map(|cache| cache.replicas);
+    let plan = scene.plan();
+    assert_eq!(goes_on(&plan), Some(4), "by the Job that made the keyspace");
+    assert!(plan.jobs_to_delete.is_empty() && !plan.schema_job);
+
+    // The Job is gone, as after its time to live: the record is enough.
+    scene.world.jobs.clear();
+    assert_eq!(goes_on(&scene.plan()), None);
+    scene.world.schema = plan.schema_proven;
+    assert_eq!(goes_on(&scene.plan()), Some(4), "by the record");
+
+    // One of another keyspace is none of this one.
+    scene.world.schema = Some("cql://elsewhere/readstates".to_owned());
+    assert_eq!(goes_on(&scene.plan()), None);
+}
+
+#[test]
+fn a_schema_job_that_fails_later_is_told_and_the_cache_goes_on() {
+    let mut scene = scene(EXTERNAL).schema(JobOutcome::Succeeded).running(2);
+    scene.world.schema = scene.plan().schema_proven;
+    let failed = JobOutcome::Failed {
+        at: now(),
+        message: "keyspace readstates is claimed by another".to_owned(),
+    };
+    let plan = scene.schema(failed).plan();
+    assert!(plan.cache.is_some() && plan.problem.is_some());
 }
 
 #[test]

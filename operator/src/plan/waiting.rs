@@ -143,6 +143,13 @@ pub enum WaitingOn {
         /// How many, from where to where.
         moves: String,
     },
+    /// Cache pods of a deleted cluster to write what they hold and stop, before its database does.
+    Stopping {
+        /// Those still there.
+        pods: Vec<String>,
+        /// Users whose changes those that answer have not written.
+        dirty: i64,
+    },
     /// Cache pods to write what they hold and go.
     CacheStopped {
         /// Those still there.
@@ -190,6 +197,7 @@ impl WaitingOn {
             | Self::RingUnreadable { .. }
             | Self::RingLost { .. }
             | Self::Unproven { .. }
+            | Self::Stopping { .. }
             | Self::CacheStopped { .. }
             | Self::Cache { .. }
             | Self::Leftover { .. } => false,
@@ -220,7 +228,7 @@ impl WaitingOn {
             Self::Takeover { .. } => Reason::TakeoverPending,
             Self::Unowned { .. } => Reason::SlotsUnowned,
             Self::Moving { .. } => Reason::SlotsMoving,
-            Self::CacheStopped { .. } => Reason::CacheStopping,
+            Self::Stopping { .. } | Self::CacheStopped { .. } => Reason::CacheStopping,
             Self::Cache { .. } => Reason::CacheNotReady,
             Self::Leftover { .. } => Reason::LeftoverObject,
         }
@@ -322,6 +330,11 @@ impl fmt::Display for WaitingOn {
             ),
             Self::Unowned { slots } => write!(f, "{slots} slots are to be taken by members"),
             Self::Moving { moves } => f.write_str(moves),
+            Self::Stopping { pods, dirty } => write!(
+                f,
+                "the cluster is deleted: {} write changes of {dirty} users and stop, then the database goes",
+                pods.join(", ")
+            ),
             Self::CacheStopped { pods } => write!(f, "{} must stop", pods.join(", ")),
             Self::Cache {
                 ready,

@@ -65,25 +65,32 @@ fn has_super_disks(cluster: &ValidatedCluster) -> bool {
     }
 }
 
-/// An operator that would make the database pods differently does not restart them by itself.
+/// An operator that would make pods differently does not restart them by itself.
 fn requires_update(decided: &Decided<'_>) -> Condition {
-    let (status, reason, message) = match &decided.plan.database.update {
-        None => (
-            False,
-            Reason::UpToDate,
-            "the database pods are as this operator makes them".to_owned(),
-        ),
-        Some(name) => (
-            True,
-            Reason::UpdateAvailable,
-            format!(
-                "this operator would change the database pods; they are restarted one by one once the annotation \
-                 {}={name} is set",
-                labels::UPDATE_DATABASE
-            ),
-        ),
+    let of = |status, reason, message: String| {
+        Condition::new(ConditionType::RequiresUpdate, status, reason, message)
     };
-    Condition::new(ConditionType::RequiresUpdate, status, reason, message)
+    let database = decided.plan.database.update.as_ref().map(|name| {
+        format!(
+            "this operator would change the database pods; they are restarted one by one once the annotation \
+             {}={name} is set",
+            labels::UPDATE_DATABASE
+        )
+    });
+    let cache = decided.plan.cache.as_ref().and_then(|c| c.update.as_ref());
+    let cache = cache.map(|name| {
+        format!(
+            "this operator would change the cache pods; they are replaced one by one, each when it has handed on what \
+             it owns, once the annotation {}={name} is set",
+            labels::UPDATE_CACHE
+        )
+    });
+    let words: Vec<_> = database.into_iter().chain(cache).collect();
+    if words.is_empty() {
+        let message = "the database pods and cache pods are as this operator makes them";
+        return of(False, Reason::UpToDate, message.to_owned());
+    }
+    of(True, Reason::UpdateAvailable, words.join("; "))
 }
 
 fn unseen(type_: ConditionType) -> Condition {
@@ -113,6 +120,10 @@ fn progressing(report: &Report<'_>) -> Condition {
     let of = |status, reason, message: String| {
         Condition::new(ConditionType::Progressing, status, reason, message)
     };
+    if let Some(waiting) = report.ending {
+        let (reason, message) = reason_and_words(waiting);
+        return of(True, reason, message);
+    }
     let decided = match &report.spec {
         Ok(decided) => decided,
         Err(invalid) => return of(False, Reason::InvalidSpec, invalid.to_string()),
@@ -237,6 +248,7 @@ fn database(cluster: &ValidatedCluster, world: &World) -> Condition {
     };
     // Cache pods, and so a ring, exist only once there was a schema.
     let schema_done = world.ring != RingSeen::Absent
+        || world.schema.is_some()
         || world
             .jobs
             .values()

@@ -20,10 +20,14 @@ pub(super) async fn publish(
     cluster: &ReadStateCluster,
     after: &ReadStateClusterStatus,
 ) {
+    send(ctx, cluster, &news(cluster.status.as_ref(), after)).await;
+}
+
+pub(super) async fn send(ctx: &Context, cluster: &ReadStateCluster, events: &[Event]) {
     // One recorder for all would count an event again under the words of its first time.
     let recorder = Recorder::new(ctx.client.clone(), ctx.reporter.clone());
-    for event in news(cluster.status.as_ref(), after) {
-        if let Err(error) = recorder.publish(&event, &cluster.object_ref(&())).await {
+    for event in events {
+        if let Err(error) = recorder.publish(event, &cluster.object_ref(&())).await {
             tracing::warn!(%error, reason = event.reason, "failed to publish an event");
         }
     }

@@ -13,9 +13,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
     Api,
     api::{Patch, PatchParams},
+    runtime::events::EventType,
 };
 use readstates_operator_api::{
-    DatabaseNode, ReadStateCluster, ReadStateClusterStatus, Takeovers, Waiting,
+    DatabaseNode, ReadStateCluster, ReadStateClusterStatus, SchemaStatus, Takeovers, Waiting,
     conditions::Reason,
     labels::{self, Component},
 };
@@ -44,6 +45,8 @@ pub struct Report<'a> {
     pub world: &'a World,
     /// What the spec turned out to be.
     pub spec: Result<Decided<'a>, &'a InvalidSpec>,
+    /// What the end of a deleted cluster waits for, whatever its spec says.
+    pub ending: Option<&'a WaitingOn>,
     /// When it was looked at.
     pub now: Timestamp,
 }
@@ -57,6 +60,13 @@ pub struct Decided<'a> {
     pub plan: &'a Plan,
     /// How carrying it out went.
     pub applied: &'a Applied,
+}
+
+impl Report<'_> {
+    fn waiting(&self) -> Option<WaitingOn> {
+        let decided = || self.spec.as_ref().ok().and_then(Decided::waiting);
+        self.ending.cloned().or_else(decided)
+    }
 }
 
 impl Decided<'_> {
@@ -94,6 +104,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         before,
         world,
         spec,
+        ending: _,
         now,
     } = report;
     let now = *now;
@@ -102,7 +113,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         .into_iter()
         .map(|c| c.to_metav1(old, Some(id.generation), now))
         .collect();
-    let waiting = spec.as_ref().ok().and_then(Decided::waiting);
+    let waiting = report.waiting();
     let takeovers = takeovers(report);
     ReadStateClusterStatus {
         observed_generation: Some(id.generation),
@@ -121,6 +132,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         database_nodes: spec
             .as_ref()
             .map_or_else(|_| world.records.clone(), |decided| decided.records(world)),
+        schema: schema(report),
         database_free_gib: nodes::free_gib(world),
         super_disks: super_disks::entries(world, *before, now),
         slots: format!("{}/{SLOTS}", plan::served(world)),
@@ -138,7 +150,7 @@ pub fn outcome(report: &Report<'_>) -> Outcome {
     if conditions::degraded(report).is_some() {
         return Outcome::Degraded;
     }
-    let waiting = report.spec.as_ref().ok().and_then(Decided::waiting);
+    let waiting = report.waiting();
     waiting.map_or(Outcome::Done, |w| Outcome::Waiting(w.reason()))
 }
 
@@ -186,6 +198,18 @@ pub async fn publish(
     Ok(())
 }
 
+/// Publishes an event that no status tells.
+pub async fn tell(
+    ctx: &Context,
+    cluster: &ReadStateCluster,
+    type_: EventType,
+    reason: Reason,
+    words: &str,
+) {
+    let event = events::event(type_, reason.as_str(), "Stop", words);
+    events::send(ctx, cluster, &[event]).await;
+}
+
 /// Since when: kept while it is the same reason, and about the same pod.
 fn waiting_entry(
     waiting: &WaitingOn,
@@ -223,6 +247,23 @@ fn database_column(cluster: &ValidatedCluster, world: &World) -> String {
         }
         Store::External(_) => "external".to_owned(),
         Store::Embedded(_) => "embedded".to_owned(),
+    }
+}
+
+/// The keyspace that is proven to be there; what is on record, while none is.
+fn schema(report: &Report<'_>) -> Option<SchemaStatus> {
+    let before = report.before.and_then(|b| b.schema.clone());
+    let proven = report
+        .spec
+        .as_ref()
+        .ok()
+        .and_then(|d| d.plan.schema_proven.clone());
+    match proven {
+        Some(store) if before.as_ref().is_none_or(|b| b.store != store) => Some(SchemaStatus {
+            store,
+            since: Time(report.now),
+        }),
+        Some(_) | None => before,
     }
 }
 

@@ -28,6 +28,7 @@ fn told(
         before,
         world: &scene.world,
         spec: Ok(decided),
+        ending: None,
         now: now(),
     };
     status(&report)
@@ -224,6 +225,7 @@ fn an_invalid_spec_names_the_field() {
         before: None,
         world: &World::default(),
         spec: Err(&invalid),
+        ending: None,
         now: now(),
     };
     let status = status(&report);
@@ -302,6 +304,7 @@ fn events_tell_what_changed_and_nothing_else() {
         before: Some(&done),
         world: &world,
         spec: Err(&invalid),
+        ending: None,
         now: now(),
     };
     assert_eq!(

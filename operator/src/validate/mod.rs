@@ -18,8 +18,8 @@ use k8s_openapi::{
     api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_operator_api::{
-    DEFAULT_KEYSPACE, DatabaseSpec, Engine, ExternalSpec, IssuerRef, ReadStateClusterSpec, Storage,
-    TlsSpec,
+    CacheSpec, DEFAULT_KEYSPACE, DatabaseSpec, Engine, ExternalSpec, IssuerRef,
+    ReadStateClusterSpec, Storage, TlsSpec,
 };
 
 pub use self::{
@@ -81,6 +81,7 @@ pub fn validate(
         identity,
     } = spec;
     let mut check = Checker::default();
+    let cache_spec_hash = said_of_cache(spec);
     let flush_interval = duration::parse(&cache.flush_interval).unwrap_or_else(|| {
         check.wrong(
             "spec.cache.flushInterval",
@@ -142,6 +143,8 @@ pub fn validate(
                 Issuing::Manager(identity.issuer_ref.clone())
             }),
             rotation: None,
+            take_over_claim: None,
+            cache_spec_hash,
             operator_namespace: String::new(),
             token_review_role: None,
             login: Login::default(),
@@ -152,6 +155,46 @@ pub fn validate(
             problems: check.problems,
         }),
     }
+}
+
+/// Hash of what a spec says of the cache pods themselves: not who may reach or call them, and how many they are.
+fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
+    let ReadStateClusterSpec {
+        replicas: _,
+        paused: _,
+        image,
+        image_pull_policy,
+        image_pull_secrets,
+        cache,
+        database,
+        identity: _,
+    } = spec;
+    let pods = CacheSpec {
+        clients: None,
+        access: None,
+        ..cache.clone()
+    };
+    let access = cache
+        .access
+        .as_ref()
+        .map(|access| access.client_ca.is_some());
+    let store = DatabaseSpec {
+        engine: database.engine,
+        external: database.external.clone(),
+        embedded: database.embedded.clone(),
+        keyspace: database.keyspace.clone(),
+        secret_ref: database.secret_ref.clone(),
+        tls: database.tls.clone(),
+        ..DatabaseSpec::default()
+    };
+    fingerprint(&(
+        image,
+        image_pull_policy,
+        image_pull_secrets,
+        pods,
+        access,
+        store,
+    ))
 }
 
 #[derive(Default)]

@@ -39,6 +39,10 @@ pub struct ValidatedCluster {
     pub issuing: Issuing,
     /// The wish for another certificate authority.
     pub rotation: Option<String>,
+    /// Whose claim on the keyspace of an external database is taken over.
+    pub take_over_claim: Option<String>,
+    /// Another one whenever what the user says of cache pods is.
+    pub cache_spec_hash: String,
     /// Namespace of the operator, which nobody else may pose as.
     pub operator_namespace: String,
     /// The ClusterRole by which cache pods may have tokens reviewed; none: the operator may bind nobody to one.
@@ -59,10 +63,26 @@ impl ValidatedCluster {
             // Whoever puts other certificates into the Secret wishes for pods that have them.
             database.spec_hash = fingerprint(&(&database.spec_hash, mark));
         }
+        let said = (
+            &self.cache_spec_hash,
+            &login.version,
+            certificates.client,
+            client_ca,
+        );
         Self {
+            cache_spec_hash: fingerprint(&said),
             login,
             certificates,
             client_ca,
+            ..self
+        }
+    }
+
+    /// With the claim that is taken over.
+    #[must_use]
+    pub fn taking_over(self, claim: Option<&String>) -> Self {
+        Self {
+            take_over_claim: claim.cloned(),
             ..self
         }
     }

@@ -385,6 +385,10 @@ fn cache_pods_may_review_tokens_while_a_caller_is_a_service_account_and_no_longe
         let clusters = world.api::<ReadStateCluster>();
         let gone = DeleteParams::default();
         clusters.delete("chat", &gone).await.unwrap();
+        while clusters.get_opt("chat").await.unwrap().is_some() {
+            world.reconcile_the_last("chat").await;
+            crate::chat::time_passes(&world).await;
+        }
         take_back(&operator(), TOKEN_REVIEW).await.unwrap();
         assert!(binding(&world).await.is_none());
     });

@@ -34,7 +34,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    chat::{resize, running, until_done},
+    chat::{replicas, resize, running, until_done},
     world::{World, with_world},
 };
 
@@ -249,6 +249,16 @@ fn the_operator_needs_no_more_rights_than_the_chart_gives_it() {
         world.replace(next).await.unwrap();
         let chat: ReadStateCluster = until_done(&world).await;
         assert_eq!(chat.status.unwrap().cache, "3/3");
+
+        let clusters = world.api::<ReadStateCluster>();
+        let now = DeleteParams::default();
+        clusters.delete("chat", &now).await.unwrap();
+        world.reconcile("chat").await;
+        assert_eq!(replicas(&world).await, 0);
+        world.settle().await;
+        world.let_go().await;
+        world.reconcile_the_last("chat").await;
+        assert!(clusters.get_opt("chat").await.unwrap().is_none());
         policies.lift().await;
     });
 }

@@ -41,6 +41,8 @@ fn racks_then_schema_then_cache() {
         assert_eq!(waiting(&chat).unwrap(), "SchemaPending");
         assert!(world.cache_pods("chat").await.is_empty());
 
+        // Racks that are complete have a partition above all their pods; their controller sees it.
+        world.settle().await;
         world.finish_jobs().await;
         let chat = world.reconcile("chat").await;
         assert_eq!(

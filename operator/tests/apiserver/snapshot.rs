@@ -21,10 +21,18 @@ use serde_json::Value;
 use crate::{chat::owners, world::World};
 
 /// Objects by `Kind name`, and the slots that each member owns.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct Snapshot {
     objects: BTreeMap<String, Value>,
     slots: BTreeMap<String, usize>,
+    cluster_uid: String,
+}
+
+/// All but the UID, which is another one for every cluster.
+impl PartialEq for Snapshot {
+    fn eq(&self, other: &Self) -> bool {
+        self.objects == other.objects && self.slots == other.slots
+    }
 }
 
 /// Fields that say nothing of what was asked for.
@@ -51,6 +59,7 @@ const INCIDENTAL: &[&str] = &[
     labels::APPLIED_HASH,
     labels::ISSUED_BY,
     labels::LOGIN,
+    labels::SPEC_HASH,
     labels::TEMPLATE_HASH,
 ];
 
@@ -59,6 +68,7 @@ impl Snapshot {
         let mut shot = Self {
             objects: BTreeMap::new(),
             slots: owners(world).await,
+            cluster_uid: world.get::<ReadStateCluster>("chat").await.uid().unwrap(),
         };
         shot.add::<ConfigMap>(world).await;
         shot.add::<Job>(world).await;
@@ -101,6 +111,8 @@ impl Snapshot {
                 }
             }
             strip(&mut value, &world.namespace, "NAMESPACE");
+            // As which its keyspace is claimed.
+            strip(&mut value, &self.cluster_uid, "CLUSTER");
             if kind == "Job" {
                 // Its name follows from all that goes into it, a login that is made by lot among it.
                 strip(&mut value, &name, "JOB");

@@ -10,7 +10,7 @@ use readstates_operator_api::ReadStateCluster;
 use serde_json::json;
 
 use crate::{
-    chat::{cluster, names, running},
+    chat::{cluster, names, running, time_passes},
     world::{condition, waiting, with_world},
 };
 
@@ -154,6 +154,10 @@ fn a_cluster_made_again_waits_for_what_the_first_one_left() {
             .delete("chat", &DeleteParams::default())
             .await
             .unwrap();
+        while clusters.get_opt("chat").await.unwrap().is_some() {
+            world.reconcile_the_last("chat").await;
+            time_passes(&world).await;
+        }
         world.create(&cluster(1)).await.unwrap();
         let chat = world.reconcile("chat").await;
         assert_eq!(waiting(&chat).unwrap(), "LeftoverObject");

@@ -172,7 +172,8 @@ impl World {
     /// One reconcile by that process.
     pub(crate) async fn reconcile_by(&self, operator: &Arc<Context>) -> Result<(), Error> {
         let cluster = Arc::new(self.get::<ReadStateCluster>("chat").await);
-        reconcile(cluster, operator.clone()).await.map(|_| ())
+        let reconciled = Box::pin(reconcile(cluster, operator.clone()));
+        reconciled.await.map(|_| ())
     }
 
     pub(crate) fn api<K>(&self) -> Api<K>
@@ -243,10 +244,28 @@ impl World {
         self.ctx = Arc::new(ctx);
     }
 
+    /// From here on another operator is at work, which brings other cache pods.
+    pub(crate) fn upgrade_of_images(&mut self) {
+        let mut ctx = Context::clone(&self.ctx);
+        ctx.images.readstates = "readstates:2".to_owned();
+        self.ctx = Arc::new(ctx);
+    }
+
+    /// One reconcile, which may fail.
+    pub(crate) async fn try_reconcile(&self, name: &str) -> Result<(), Error> {
+        let cluster = Arc::new(self.get::<ReadStateCluster>(name).await);
+        let reconciled = Box::pin(reconcile(cluster, self.ctx.clone()));
+        reconciled.await.map(|_| ())
+    }
+
+    /// One reconcile, after which the cluster may be gone.
+    pub(crate) async fn reconcile_the_last(&self, name: &str) {
+        self.try_reconcile(name).await.unwrap();
+    }
+
     /// One reconcile; the cluster after it.
     pub(crate) async fn reconcile(&self, name: &str) -> ReadStateCluster {
-        let cluster = Arc::new(self.get::<ReadStateCluster>(name).await);
-        reconcile(cluster, self.ctx.clone()).await.unwrap();
+        self.try_reconcile(name).await.unwrap();
         self.get(name).await
     }
 }

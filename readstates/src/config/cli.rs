@@ -9,7 +9,10 @@ use readstates_identity::ClusterName;
 use super::{
     CallerArgs, Limits, ListenArgs, ObserveArgs, RingArgs, RingPlace, StoreConfig, UserArgs,
 };
-use crate::{cache::FlushMode, store::Replication};
+use crate::{
+    cache::FlushMode,
+    store::{ClaimName, Replication},
+};
 
 /// The database driver speaks of each attempt to connect; the store says so once, and why.
 const DEFAULT_LOG: &str = "info,scylla=warn,scylla::cluster=off";
@@ -200,6 +203,12 @@ pub struct CertificatesArgs {
 /// How to reach a CQL database, and to log in to it.
 #[derive(Debug, Default, Args)]
 pub struct CqlArgs {
+    /// The name of this cluster, which no other has: `schema` claims the keyspace of a CQL database with it, and members
+    /// work on no keyspace that another has claimed. Give all members of a cluster the same. Without it a keyspace
+    /// is not claimed, and one that is claimed is refused.
+    #[arg(long, env = "READSTATES_CLAIM", value_name = "NAME")]
+    pub claim: Option<ClaimName>,
+
     /// The data centre whose nodes are asked; needed when the database has several.
     #[arg(long, env = "READSTATES_CQL_LOCAL_DC", value_name = "DC")]
     pub cql_local_dc: Option<String>,
@@ -257,13 +266,39 @@ pub struct SchemaArgs {
     #[arg(long, env = "READSTATES_STORE")]
     pub store: StoreConfig,
 
-    /// Replicas in each data centre: DC=N[,DC=N...]. A keyspace that has others is altered.
+    /// Replicas in each data centre: DC=N[,DC=N...]. A keyspace that is there must have at least these; it is not
+    /// altered.
     #[arg(long, env = "READSTATES_REPLICATION", value_name = "DC=N,...")]
     pub replication: Replication,
 
     /// How to log in.
     #[command(flatten)]
     pub cql: CqlArgs,
+
+    /// The database is this cluster's alone: a keyspace that has other replicas is altered, and a claim of another
+    /// cluster is taken over.
+    #[arg(long, env = "READSTATES_OWN_DATABASE")]
+    pub own_database: bool,
+
+    /// What a person who finds the claim of --claim would look for, such as the address of the cluster.
+    #[arg(
+        long,
+        env = "READSTATES_CLAIM_HOLDER",
+        default_value = "",
+        hide_default_value = true,
+        value_name = "TEXT"
+    )]
+    pub claim_holder: String,
+
+    /// Take the keyspace over from the cluster of this name, which must be gone for good: what it still writes is
+    /// lost, and what it has not written yet is never seen. Its members stop working within a minute.
+    #[arg(
+        long,
+        env = "READSTATES_TAKE_OVER_CLAIM",
+        requires = "claim",
+        value_name = "NAME"
+    )]
+    pub take_over_claim: Option<ClaimName>,
 
     /// A file with the password that the superuser `cassandra` is to have. With it the command logs in
     /// as `cassandra`, changes the password that every new database has to this one, and makes the role
@@ -333,5 +368,10 @@ Example:
     readstates certificates DIR";
 
 const SCHEMA_EXAMPLES: &str = "\
-Example:
-  readstates schema --store cql://db-0/readstates --replication dc1=3";
+Examples:
+  Make or verify keyspace and table, and claim the keyspace for the cluster chat:
+    readstates schema --store cql://db-0/readstates --replication dc1=3 --claim chat
+    readstates serve --store cql://db-0/readstates --claim chat
+  Take it over from the cluster chat-old, which is gone for good:
+    readstates schema --store cql://db-0/readstates --replication dc1=3 --claim chat \\
+         --take-over-claim chat-old";

@@ -25,6 +25,7 @@ impl CqlArgs {
             credentials,
             local_datacenter: self.cql_local_dc.clone(),
             tls: self.tls()?,
+            claim: self.claim.clone(),
         })
     }
 

@@ -13,8 +13,9 @@ mod memory;
 use std::fmt;
 
 pub use cql::{
-    CqlLogin, CqlStore, CqlTarget, CqlTls, Credentials, Replication, SUPERUSER, SchemaError,
-    SessionError, TlsFile, TlsFileError, TlsRefusal, apply_schema, apply_schema_with_roles,
+    Claim, ClaimName, CqlLogin, CqlStore, CqlTarget, CqlTls, Credentials, Other, Replication,
+    SUPERUSER, SchemaError, SchemaWish, SessionError, TakeOver, TlsFile, TlsFileError, TlsRefusal,
+    apply_schema, apply_schema_with_roles,
 };
 pub use embedded::{EmbeddedStore, OpenError};
 use futures::future::BoxFuture;

@@ -1,6 +1,6 @@
 //! Over HTTP, with an engine that says what a test tells it to.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tokio::sync::oneshot;
 
@@ -13,12 +13,17 @@ const HOST: &str = "7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0001";
 struct Fake {
     look: Mutex<Look>,
     asked: AtomicU32,
+    /// Its tool cannot be run.
+    fails: AtomicBool,
     leave: Mutex<Option<oneshot::Receiver<Result<(), EngineError>>>>,
 }
 
 impl Engine for Arc<Fake> {
     async fn look(&self) -> Result<Look, EngineError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(EngineError::Unreachable("nodetool timed out".to_owned()));
+        }
         Ok(locked(&self.look).clone())
     }
 
@@ -71,6 +76,7 @@ async fn world() -> World {
             nodes: vec![own],
         }),
         asked: AtomicU32::new(0),
+        fails: AtomicBool::new(false),
         leave: Mutex::new(Some(leave)),
     });
     let cql = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -184,6 +190,22 @@ async fn ready_is_a_member_that_serves() {
     world.view(0).await;
     assert_eq!(world.probe("/readyz").await, 503);
     assert_eq!(world.probe("/livez").await, 200);
+}
+
+#[tokio::test]
+async fn a_busy_machine_where_nodetool_fails_makes_no_serving_node_unready() {
+    let world = world().await;
+    world.fake.fails.store(true, Ordering::Relaxed);
+    world.get("/v1/node?max_age=60").await;
+    assert_eq!(world.probe("/readyz").await, 503, "it has never said so");
+    world.fake.fails.store(false, Ordering::Relaxed);
+    world.later().await;
+    world.view(0).await;
+    world.fake.fails.store(true, Ordering::Relaxed);
+    world.later().await;
+    world.get("/v1/node?max_age=0").await;
+    assert_eq!(world.fake.asked.load(Ordering::Relaxed), 3);
+    assert_eq!(world.probe("/readyz").await, 200);
 }
 
 #[tokio::test]

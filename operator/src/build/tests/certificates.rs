@@ -49,7 +49,12 @@ fn database(cluster: &ValidatedCluster) -> &Database {
 #[test]
 fn cache_pods_and_the_schema_job_get_the_ca_and_no_key() {
     let ours = cluster(&with_tls(CASSANDRA));
-    let cache = build::cache(&ours, 1).spec.unwrap().template.spec.unwrap();
+    let cache = build::cache(&ours, 1, &crate::plan::Template::Wanted)
+        .spec
+        .unwrap()
+        .template
+        .spec
+        .unwrap();
     for pod in [cache, pod(&ours, "Job chat-schema")] {
         assert_eq!(keys(&pod), only(&["ca.crt"], 0o440));
         let env = environment(&pod.containers[0]);
@@ -147,7 +152,10 @@ fn other_certificates_are_another_wish_for_members_and_none_for_cache_pods() {
     assert_ne!(name(&before), name(&after));
     // Not the operator is another one: nobody has to consent.
     assert_ne!(database(&before).spec_hash, database(&after).spec_hash);
-    assert_eq!(build::cache(&before, 1), build::cache(&after, 1));
+    assert_eq!(
+        build::cache(&before, 1, &crate::plan::Template::Wanted),
+        build::cache(&after, 1, &crate::plan::Template::Wanted)
+    );
     assert_eq!(
         build::schema_job_name(&before),
         build::schema_job_name(&after)

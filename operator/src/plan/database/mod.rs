@@ -59,9 +59,10 @@ pub struct RackStep {
 }
 
 /// A template of pods.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Template {
     /// The one that the spec and this operator come to.
+    #[default]
     Wanted,
     /// The one that is there: the other one has to wait.
     Held {

@@ -117,7 +117,7 @@ fn go_on(
         .filter(|(_, pod)| outdated(pod, seen))
         .last();
     let Some((ordinal, pod)) = next else {
-        return stay(0, None);
+        return stay(rest(seen), None);
     };
     if let Some((broken, pod)) = only_broken(sight, nodes, rack)
         && outdated(pod, seen)
@@ -144,6 +144,13 @@ fn go_on(
         why: why.filter(|_| !allowed),
     };
     stay(partition, Some(waiting))
+}
+
+/// The partition of a rack where nothing is to be restarted: above all pods, so that a template that somebody else has
+/// changed (`kubectl rollout restart`) reaches none of them before it is their turn. Not before the last update is
+/// complete: a pod that was made anew would get the template before it.
+fn rest(seen: &StatefulSetSeen) -> i32 {
+    if seen.revised { seen.replicas } else { 0 }
 }
 
 /// Whose turn it is to be restarted, over all racks.

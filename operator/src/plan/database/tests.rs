@@ -327,7 +327,29 @@ fn a_change_goes_through_the_pods_one_by_one_with_all_nodes_up_in_between() {
             "restart chat-db-b-0"
         ]
     );
-    assert!(sim.racks.values().all(|r| r.partition == 0));
+    assert!(sim.racks.values().all(|r| r.partition == r.replicas));
+}
+
+#[test]
+fn a_rollout_restart_by_somebody_else_goes_through_the_pods_one_by_one_as_well() {
+    let mut sim = Sim::up(&spec(2, &[1, 1, 1]));
+    sim.log.clear();
+    // All three racks at once, each of one pod: what `kubectl rollout restart -l` does.
+    for rack in ["a", "b", "c"] {
+        sim.restart_rack(rack);
+    }
+    // Before the operator has looked: none of them may go by itself.
+    sim.move_on();
+    assert_eq!(sim.members().len(), 3);
+    sim.run();
+    assert_eq!(
+        sim.log,
+        [
+            "restart chat-db-a-0",
+            "restart chat-db-b-0",
+            "restart chat-db-c-0"
+        ]
+    );
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod fate;
 mod leaving;
 mod spread;
 mod state;
+mod template;
 mod view;
 
 use jiff::Timestamp;
@@ -23,19 +24,23 @@ use readstates_api::admin::MovesRequest;
 
 pub use self::state::{RingState, ring_state, served, slots_moving, taken_over};
 use self::{fate::Next, view::View};
-use super::WaitingOn;
+use super::{Template, WaitingOn};
 use crate::{
     observe::{RingSeen, Seen, StatefulSetSeen, World},
     validate::ValidatedCluster,
 };
 
 /// What to do with the cache.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CachePlan {
     /// Number of the ring to make, if there is none; none is made while pods run.
     pub ring: Option<i64>,
     /// Pods the StatefulSet asks for.
     pub replicas: i32,
+    /// The template of the pods.
+    pub template: Template,
+    /// The name of an update of the pods that nobody has consented to.
+    pub update: Option<String>,
     /// Version of the StatefulSet that was looked at; `None` when there was none.
     pub version: Option<String>,
     /// What to ask or do after that.
@@ -85,13 +90,19 @@ pub enum MemberAction {
 }
 
 /// What to do, and what it waits for. No plan: nothing may be written now.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Decision {
     pub(super) plan: Option<CachePlan>,
     pub(super) waiting: Option<WaitingOn>,
 }
 
-pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Decision {
+/// `schema_done`: whether pods of the wanted template have the schema and the login that they need.
+pub(super) fn decide(
+    cluster: &ValidatedCluster,
+    world: &World,
+    schema_done: bool,
+    now: Timestamp,
+) -> Decision {
     let table = match &world.ring {
         RingSeen::Known(table) => table,
         RingSeen::Absent => return without_ring(cluster, world),
@@ -102,10 +113,13 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
             };
         }
     };
-    let view = View::new(cluster, world, table, now);
+    let (template, update) = template::decide(cluster, world, schema_done);
+    let view = View::new(cluster, world, table, &template, now);
     let mut plan = CachePlan {
         ring: None,
         replicas: view.current.max(cluster.replicas),
+        template: template.clone(),
+        update,
         version: world.cache.as_ref().and_then(|c| c.version.clone()),
         action: None,
     };
@@ -138,7 +152,7 @@ fn without_ring(cluster: &ValidatedCluster, world: &World) -> Decision {
             ring: Some(next_number(world)),
             replicas: cluster.replicas,
             version,
-            action: None,
+            ..CachePlan::default()
         };
         let waiting = WaitingOn::Cache {
             ready: 0,
@@ -162,7 +176,7 @@ fn without_ring(cluster: &ValidatedCluster, world: &World) -> Decision {
 }
 
 /// Proven: no cache pod exists and none is about to be made.
-fn idle(world: &World) -> bool {
+pub(super) fn idle(world: &World) -> bool {
     let none = |c: &StatefulSetSeen| c.replicas == 0 && c.existing == 0 && c.observed;
     world.cache_pods.is_empty() && world.cache.as_ref().is_none_or(none)
 }

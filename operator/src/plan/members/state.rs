@@ -9,6 +9,7 @@ use readstates_ring::{Incarnation, SLOTS, Slot};
 use super::{spread, view::View};
 use crate::{
     observe::{Member, RingSeen, Seen, World},
+    plan::Template,
     validate::ValidatedCluster,
 };
 
@@ -44,7 +45,7 @@ pub fn ring_state(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> 
             return changing(Reason::RingLost, words.to_owned());
         }
     };
-    let view = View::new(cluster, world, table, now);
+    let view = View::new(cluster, world, table, &Template::Wanted, now);
     let moving = moves(known(world));
     if !moving.is_empty() {
         return changing(Reason::SlotsMoving, moving);

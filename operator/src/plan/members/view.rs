@@ -9,7 +9,7 @@ use super::PodRef;
 use crate::{
     build,
     observe::{Member, PodSeen, Seen, StatefulSetSeen, World},
-    plan::WaitingOn,
+    plan::{Template, WaitingOn},
     validate::ValidatedCluster,
 };
 
@@ -70,6 +70,8 @@ pub(super) struct View<'a> {
     pub(super) current: i32,
     /// The pods that exist, by ordinal.
     pub(super) pods: BTreeMap<i32, Pod<'a>>,
+    /// The template that the StatefulSet should have.
+    template: &'a Template,
     now: Timestamp,
 }
 
@@ -78,6 +80,7 @@ impl<'a> View<'a> {
         cluster: &'a ValidatedCluster,
         world: &'a World,
         table: &'a RingTable,
+        template: &'a Template,
         now: Timestamp,
     ) -> Self {
         let name = cluster.id.cache();
@@ -99,6 +102,7 @@ impl<'a> View<'a> {
             set: world.cache.as_ref(),
             current: world.cache.as_ref().map_or(0, |c| c.replicas),
             pods: world.cache_pods.iter().filter_map(pod).collect(),
+            template,
             now,
         }
     }
@@ -115,7 +119,7 @@ impl<'a> View<'a> {
 
     /// Whether the StatefulSet is as it is wanted with so many pods.
     pub(super) fn applied(&self, replicas: i32) -> bool {
-        let wish = build::fingerprint(&build::cache(self.cluster, replicas));
+        let wish = build::fingerprint(&build::cache(self.cluster, replicas, self.template));
         self.set.is_some_and(|set| set.applied_hash == Some(wish))
     }
 

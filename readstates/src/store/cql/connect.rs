@@ -23,8 +23,8 @@ use scylla::{
 };
 
 use super::{
-    CqlLogin, CqlTarget, Part, READ_TIMEOUT, StoreError, Stored, TABLE, TlsRefusal, WRITE_TIMEOUT,
-    schema, tls,
+    ClaimName, CqlLogin, CqlTarget, Other, Part, READ_TIMEOUT, StoreError, Stored, TABLE,
+    TlsRefusal, WRITE_TIMEOUT, claim::Sight, claim_table, schema, tls,
 };
 
 /// Until a node accepts a connection.
@@ -65,12 +65,29 @@ pub(super) enum ConnectError {
     Schema(#[from] schema::SchemaError),
     #[error("failed to prepare a statement")]
     Prepare(#[from] PrepareError),
+    #[error(transparent)]
+    Claimed(#[from] ClaimedByAnother),
     /// What was written through one of them would not be found through another.
     #[error(
         "the database has several data centres ({}), and none is named to be asked; give one with --cql-local-dc",
         names.join(", ")
     )]
     SeveralDatacenters { names: Vec<String> },
+}
+
+/// The keyspace is another cluster's.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "keyspace {keyspace} is claimed by {by}, and {}: two clusters must not write one keyspace",
+    me.as_ref().map_or_else(
+        || "this member has no claim; give it with --claim if it is of that cluster".to_owned(),
+        |me| format!("this member is of {me}")
+    )
+)]
+pub(super) struct ClaimedByAnother {
+    keyspace: String,
+    by: Other,
+    me: Option<ClaimName>,
 }
 
 impl Connection {
@@ -92,6 +109,9 @@ impl Connection {
             });
         }
         schema::verify_columns(&session, &target.keyspace).await?;
+        if let Some(refusal) = claimed_by_another(&session, target, login).await? {
+            return Err(refusal.into());
+        }
 
         let table = format!("{}.{TABLE}", target.keyspace);
         let load = format!("SELECT block, WRITETIME(block) FROM {table} WHERE user_id = ?");
@@ -108,6 +128,15 @@ impl Connection {
             local_datacenter: login.local_datacenter.clone(),
             keyspace: target.keyspace.clone(),
         })
+    }
+
+    /// Whether the keyspace is another cluster's.
+    pub(super) async fn claimed_by_another(
+        &self,
+        target: &CqlTarget,
+        login: &CqlLogin,
+    ) -> Result<Option<ClaimedByAnother>, schema::SchemaError> {
+        claimed_by_another(&self.session, target, login).await
     }
 
     /// The shards of the nodes that are asked first; a node that says nothing of shards is one.
@@ -183,6 +212,29 @@ impl Connection {
             .map(|_| ())
             .map_err(|error| StoreError::new("write a block", error))
     }
+}
+
+async fn claimed_by_another(
+    session: &Session,
+    target: &CqlTarget,
+    login: &CqlLogin,
+) -> Result<Option<ClaimedByAnother>, schema::SchemaError> {
+    let keyspace = &target.keyspace;
+    let me = login.claim.as_ref();
+    Ok(match claim_table::look(session, keyspace, me).await? {
+        Sight::Ours => None,
+        Sight::Nobodys => {
+            if let Some(me) = me {
+                tracing::warn!(keyspace, claim = %me, "nobody has claimed the keyspace; `readstates schema` does");
+            }
+            None
+        }
+        Sight::Others(by) => Some(ClaimedByAnother {
+            keyspace: keyspace.clone(),
+            by,
+            me: me.cloned(),
+        }),
+    })
 }
 
 /// The data centres of nodes, when there are several. One of them has to be named then: LOCAL_QUORUM is local

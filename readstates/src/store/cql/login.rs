@@ -12,7 +12,7 @@ use scylla::authentication::{
     AuthError, AuthenticatorProvider, AuthenticatorSession, PlainTextAuthenticator,
 };
 
-use super::CqlTls;
+use super::{ClaimName, CqlTls};
 
 /// How to log in, and from where.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,8 @@ pub struct CqlLogin {
     pub local_datacenter: Option<String>,
     /// TLS; `None`: in the clear.
     pub tls: Option<CqlTls>,
+    /// As which cluster; `None`: only where no cluster has claimed the keyspace.
+    pub claim: Option<ClaimName>,
 }
 
 /// A user and where the password is. A database that does not ask for them is not told.

@@ -8,8 +8,11 @@
 //! The store exists before the database answers: [`CqlStore::start`] returns at once and connects in
 //! the background, again and again, saying why it could not.
 
+mod claim;
+mod claim_table;
 mod connect;
 mod login;
+mod replication;
 mod roles;
 mod schema;
 mod tls;
@@ -17,10 +20,14 @@ mod tls;
 use std::{
     fmt,
     str::FromStr,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
+pub use claim::{Claim, ClaimName, Other, TakeOver};
 use connect::Connection;
 pub use connect::SessionError;
 use futures::future::{BoxFuture, FutureExt};
@@ -28,8 +35,9 @@ pub use login::{CqlLogin, Credentials};
 use parking_lot::Mutex;
 use readstates_api::admin::StoreKind;
 use readstates_ring::Stamp;
+pub use replication::Replication;
 pub use roles::{SUPERUSER, apply_schema_with_roles};
-pub use schema::{Replication, SchemaError, apply_schema};
+pub use schema::{SchemaError, SchemaWish, apply_schema};
 pub use tls::{CqlTls, TlsFile, TlsFileError, TlsRefusal};
 use tokio::task::AbortHandle;
 
@@ -46,6 +54,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between attempts to connect: the first wait, doubled up to the last.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LAST_RETRY: Duration = Duration::from_secs(3);
+/// Between two looks at whose the keyspace is.
+const CLAIM_EVERY: Duration = Duration::from_mins(1);
 
 /// Which database and keyspace: `cql://HOST[,HOST…][:PORT]/KEYSPACE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,8 +136,10 @@ pub struct CqlStore {
 
 struct Shared {
     connection: OnceLock<Connection>,
-    /// Why the last attempt to connect failed.
+    /// Why the last attempt to connect failed, or why nothing may be read or written any more.
     reason: Mutex<String>,
+    /// Another cluster has claimed the keyspace since this one connected.
+    lost: AtomicBool,
 }
 
 impl CqlStore {
@@ -137,8 +149,9 @@ impl CqlStore {
         let shared = Arc::new(Shared {
             connection: OnceLock::new(),
             reason: Mutex::new("no attempt has ended yet".into()),
+            lost: AtomicBool::new(false),
         });
-        // Ends once connected, or when the store is dropped.
+        // Ends when the store is dropped.
         let task = tokio::spawn(keep_trying(target.clone(), login, Arc::clone(&shared)));
         Self {
             target,
@@ -148,7 +161,9 @@ impl CqlStore {
     }
 
     fn connection(&self) -> Result<&Connection, StoreError> {
-        self.shared.connection.get().ok_or_else(|| {
+        let lost = self.shared.lost.load(Ordering::Acquire);
+        let connection = self.shared.connection.get().filter(|_| !lost);
+        connection.ok_or_else(|| {
             let reason = self.shared.reason.lock().clone();
             StoreError::new("reach the database", format!("{}: {reason}", self.target))
         })
@@ -161,8 +176,8 @@ async fn keep_trying(target: CqlTarget, login: CqlLogin, shared: Arc<Shared>) {
         match Connection::open(&target, &login).await {
             Ok(connection) => {
                 tracing::info!(database = %target, "connected to the database");
-                let _ = shared.connection.set(connection);
-                return;
+                let connection = shared.connection.get_or_init(|| connection);
+                watch_claim(connection, &target, &login, &shared).await
             }
             Err(error) => {
                 let reason = chain(&error);
@@ -172,6 +187,36 @@ async fn keep_trying(target: CqlTarget, login: CqlLogin, shared: Arc<Shared>) {
         }
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LAST_RETRY);
+    }
+}
+
+/// Looks whose the keyspace is, for ever. What cannot be seen changes nothing; what another cluster has claimed is
+/// neither read nor written from then on, until that is this one's again.
+async fn watch_claim(
+    connection: &Connection,
+    target: &CqlTarget,
+    login: &CqlLogin,
+    shared: &Shared,
+) -> ! {
+    loop {
+        tokio::time::sleep(CLAIM_EVERY).await;
+        match connection.claimed_by_another(target, login).await {
+            Ok(None) => {
+                if shared.lost.swap(false, Ordering::AcqRel) {
+                    tracing::info!(database = %target, "the keyspace is this cluster's again");
+                }
+            }
+            Ok(Some(refusal)) => {
+                let reason = chain(&refusal);
+                tracing::error!(database = %target, "nothing is read or written: {reason}");
+                *shared.reason.lock() = reason;
+                shared.lost.store(true, Ordering::Release);
+            }
+            Err(error) => {
+                let reason = chain(&error);
+                tracing::warn!(database = %target, "cannot tell whose the keyspace is: {reason}");
+            }
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use scylla::{
 };
 
 use super::{
-    CqlLogin, CqlTarget, Credentials, Replication, SchemaError, TABLE,
+    CqlLogin, CqlTarget, Credentials, Replication, SchemaError, SchemaWish, TABLE, claim_table,
     connect::{self, Connection},
     schema,
 };
@@ -43,13 +43,13 @@ pub async fn apply_schema_with_roles(
     target: &CqlTarget,
     login: &CqlLogin,
     superuser_password: &Credentials,
-    replication: &Replication,
+    wish: &SchemaWish,
 ) -> Result<(), SchemaError> {
     let session = superuser(target, login, superuser_password).await?;
-    spread_roles(&session, replication).await?;
-    schema::make(&session, target, replication).await?;
+    spread_roles(&session, &wish.replication).await?;
+    schema::make(&session, target, wish).await?;
     if let Some(credentials) = &login.credentials {
-        make_role(&session, target, credentials).await?;
+        make_role(&session, target, credentials, wish.claim.is_some()).await?;
     }
     prove(target, login).await
 }
@@ -155,11 +155,19 @@ async fn make_role(
     session: &Session,
     target: &CqlTarget,
     credentials: &Credentials,
+    claimed: bool,
 ) -> Result<(), SchemaError> {
     let password = credentials.password().map_err(unreadable)?;
     let (role, secret) = (name(credentials.user()), quoted(&password));
     let with = format!("WITH LOGIN = true AND PASSWORD = {secret}");
     let table = format!("{}.{TABLE}", target.keyspace);
+    let claims = format!("{}.{}", target.keyspace, claim_table::TABLE);
+    let look = claimed.then(|| {
+        (
+            "let the role see whose the keyspace is",
+            format!("GRANT SELECT ON TABLE {claims} TO {role}"),
+        )
+    });
     for (attempt, text) in [
         (
             "make the role",
@@ -177,7 +185,10 @@ async fn make_role(
             "let the role write",
             format!("GRANT MODIFY ON TABLE {table} TO {role}"),
         ),
-    ] {
+    ]
+    .into_iter()
+    .chain(look)
+    {
         run(session, attempt, text, &password).await?;
     }
     tracing::info!(

@@ -1,84 +1,32 @@
 //! The keyspace and the table: made when they are not there, verified when they are.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::collections::BTreeMap;
 
 use scylla::client::session::Session;
 
-use super::{CqlLogin, CqlTarget, SessionError, TABLE, chain, connect};
+use super::{
+    Claim, CqlLogin, CqlTarget, Other, Replication, SessionError, TABLE, chain,
+    claim::{self, Taken},
+    claim_table::ClaimTable,
+    connect,
+    replication::described,
+};
 
 /// The comment on the table, for whoever looks at it with cqlsh. Without quotes.
 const COMMENT: &str = "Written by Readstates only. Every write has its own USING TIMESTAMP, which is older than now: \
      a plain UPDATE, DELETE or COPY would hide later writes of that user. \
      To erase a user, send DELETE /v1/users/{user} to the service.";
 
-/// The replication class this service is made for: it knows data centres.
-const STRATEGY: &str = "NetworkTopologyStrategy";
-
-/// How many replicas each data centre has: `dc1=3[,dc2=3]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Replication(BTreeMap<String, u8>);
-
-impl FromStr for Replication {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let form = "write DC=REPLICAS[,DC=REPLICAS...], for example dc1=3";
-        let mut replicas = BTreeMap::new();
-        for part in text.split(',') {
-            let (datacenter, count) = part
-                .split_once('=')
-                .ok_or_else(|| format!("{part:?} has no number; {form}"))?;
-            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-            if datacenter.is_empty() || !datacenter.bytes().all(allowed) {
-                return Err(format!("{datacenter:?} is no data centre name; {form}"));
-            }
-            let count = count.parse().ok().filter(|count| (1..=9).contains(count));
-            let count =
-                count.ok_or_else(|| format!("{part:?}: replicas go from 1 to 9; {form}"))?;
-            if replicas.insert(datacenter.to_owned(), count).is_some() {
-                return Err(format!("data centre {datacenter:?} is listed twice"));
-            }
-        }
-        Ok(Self(replicas))
-    }
-}
-
-impl fmt::Display for Replication {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = self
-            .0
-            .iter()
-            .map(|(datacenter, count)| format!("{datacenter}={count}"));
-        f.write_str(&parts.collect::<Vec<_>>().join(","))
-    }
-}
-
-impl Replication {
-    pub(super) fn as_cql(&self) -> String {
-        let parts = self
-            .0
-            .iter()
-            .map(|(datacenter, count)| format!(", '{datacenter}': {count}"));
-        format!("{{'class': '{STRATEGY}'{}}}", parts.collect::<String>())
-    }
-
-    /// Whether a keyspace that is described by `options` has this replication.
-    pub(super) fn is(&self, options: &BTreeMap<String, String>) -> bool {
-        let has_class = options
-            .get("class")
-            .is_some_and(|class| class.ends_with(STRATEGY));
-        let counts = options.iter().filter(|(name, _)| *name != "class");
-        let mut counts: BTreeMap<_, _> = counts
-            .map(|(name, count)| (name.clone(), count.clone()))
-            .collect();
-        let wanted = self.0.iter().all(|(datacenter, count)| {
-            counts
-                .remove(datacenter)
-                .is_some_and(|has| has == count.to_string())
-        });
-        // A data centre with no replicas is as good as one that is not listed.
-        has_class && wanted && counts.values().all(|count| count == "0")
-    }
+/// What a keyspace is to be.
+#[derive(Debug, Clone)]
+pub struct SchemaWish {
+    /// Copies of each row.
+    pub replication: Replication,
+    /// Whether the database is this cluster's alone. A keyspace that is there in another's is verified: it keeps at
+    /// least the copies that are asked for, and is never altered.
+    pub own_database: bool,
+    /// For whom the keyspace is claimed; `None`: for nobody, which needs one that nobody has claimed.
+    pub claim: Option<Claim>,
 }
 
 /// Why the schema is not as it should be.
@@ -125,62 +73,82 @@ pub enum SchemaError {
         /// The columns of ours.
         expected: String,
     },
+    /// The keyspace of somebody else's database keeps too few copies.
+    #[error(
+        "keyspace {keyspace} has the replication {has}, and {asked} is asked for: it is not altered; alter it and \
+         repair it, or ask for what it has"
+    )]
+    TooFewCopies {
+        /// The keyspace.
+        keyspace: String,
+        /// Its replication.
+        has: String,
+        /// The one asked for.
+        asked: Replication,
+    },
+    /// The keyspace is another cluster's.
+    #[error(
+        "keyspace {keyspace} is claimed by {by}: two clusters must not write one keyspace. Use another one; if that \
+         cluster is gone for good: --take-over-claim {owner}, in Kubernetes annotation \
+         readstates.dev/take-over-claim={owner}",
+        owner = by.owner
+    )]
+    Claimed {
+        /// The keyspace.
+        keyspace: String,
+        /// By whom.
+        by: Other,
+    },
+    /// Two clusters claim the keyspace at once, and this one has withdrawn.
+    #[error("keyspace {keyspace} is being claimed by {by} as well; this claim is withdrawn")]
+    ClaimContended {
+        /// The keyspace.
+        keyspace: String,
+        /// By whom.
+        by: Other,
+    },
+    /// A claim that was written is not found.
+    #[error(
+        "the claim on keyspace {keyspace} was written and is not found; set the clocks of this machine and the database"
+    )]
+    ClaimUnseen {
+        /// The keyspace.
+        keyspace: String,
+    },
 }
 
-/// Makes the keyspace and the table where they are missing, alters a replication that differs, and
-/// verifies a table that is there. Running it again changes nothing.
+/// Makes the keyspace and the table where they are missing, verifies those that are there, and claims the keyspace.
+/// Running it again changes nothing.
 ///
 /// # Errors
-/// When the database cannot be reached, refuses a statement, or has another table of this name.
+/// When the database cannot be reached, refuses a statement, has another table of this name, keeps too few copies, or
+/// another cluster has claimed the keyspace.
 pub async fn apply_schema(
     target: &CqlTarget,
     login: &CqlLogin,
-    replication: &Replication,
+    wish: &SchemaWish,
 ) -> Result<(), SchemaError> {
     let session = connect::session(target, login).await?;
-    make(&session, target, replication).await
+    make(&session, target, wish).await
 }
 
 /// [`apply_schema`], with a session that may do so.
 pub(super) async fn make(
     session: &Session,
     target: &CqlTarget,
-    replication: &Replication,
+    wish: &SchemaWish,
 ) -> Result<(), SchemaError> {
     let CqlTarget { keyspace, .. } = target;
-    match replication_of(session, keyspace).await? {
-        None => {
-            let options = replication.as_cql();
-            run(
-                session,
-                "create the keyspace",
-                format!("CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {options}"),
-            )
-            .await?;
-            tracing::info!(keyspace, %replication, "created the keyspace");
-        }
-        Some(options) if replication.is(&options) => {
-            tracing::info!(keyspace, %replication, "the keyspace is as it should be");
-        }
-        Some(options) => {
-            tracing::info!(keyspace, %replication, before = ?options, "altering the replication");
-            let options = replication.as_cql();
-            run(
-                session,
-                "alter the replication",
-                format!("ALTER KEYSPACE {keyspace} WITH replication = {options}"),
-            )
-            .await?;
-            tracing::warn!(
-                keyspace,
-                "replication altered: repair the keyspace on every node now"
-            );
-        }
+    keyspace_as_wished(session, keyspace, wish).await?;
+    // Before the table: a keyspace of another cluster is not changed at all.
+    if let Some(claim) = &wish.claim {
+        take_claim(session, keyspace, claim).await?;
     }
     let table = format!("{keyspace}.{TABLE}");
     run(session, "create the table", create_table(&table)).await?;
     verify_columns(session, keyspace).await?;
-    if comment_of(session, keyspace).await? != COMMENT {
+    // A table in somebody else's database is left as it is.
+    if wish.own_database && comment_of(session, keyspace).await? != COMMENT {
         let alter = format!("ALTER TABLE {table} WITH comment = '{COMMENT}'");
         // Of a release before this one. A role that may not alter the table is no reason to stop.
         if let Err(error) = run(session, "set the table's comment", alter).await {
@@ -219,6 +187,57 @@ async fn comment_of(session: &Session, keyspace: &str) -> Result<String, SchemaE
         .maybe_first_row::<(Option<String>,)>()
         .map_err(|error| failed(error.into()))?;
     Ok(row.and_then(|(comment,)| comment).unwrap_or_default())
+}
+
+async fn keyspace_as_wished(
+    session: &Session,
+    keyspace: &str,
+    wish: &SchemaWish,
+) -> Result<(), SchemaError> {
+    let replication = &wish.replication;
+    let Some(has) = replication_of(session, keyspace).await? else {
+        let options = replication.as_cql();
+        let text = format!("CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {options}");
+        run(session, "create the keyspace", text).await?;
+        tracing::info!(keyspace, %replication, "created the keyspace");
+        return Ok(());
+    };
+    if replication.is(&has) || (!wish.own_database && replication.is_covered_by(&has)) {
+        let has = described(&has);
+        tracing::info!(keyspace, %replication, has, "the keyspace is as it should be");
+        return Ok(());
+    }
+    if !wish.own_database {
+        return Err(SchemaError::TooFewCopies {
+            keyspace: keyspace.to_owned(),
+            has: described(&has),
+            asked: replication.clone(),
+        });
+    }
+    tracing::info!(keyspace, %replication, before = ?has, "altering the replication");
+    let options = replication.as_cql();
+    let text = format!("ALTER KEYSPACE {keyspace} WITH replication = {options}");
+    run(session, "alter the replication", text).await?;
+    tracing::warn!(
+        keyspace,
+        "replication altered: repair the keyspace on every node now"
+    );
+    Ok(())
+}
+
+async fn take_claim(session: &Session, keyspace: &str, claim: &Claim) -> Result<(), SchemaError> {
+    let table = ClaimTable::new(session, keyspace);
+    table.make().await?;
+    match claim::take(&table, keyspace, claim).await? {
+        Taken::Held => tracing::info!(keyspace, claim = %claim.name, "the keyspace is claimed"),
+        Taken::New => tracing::info!(keyspace, claim = %claim.name, "claimed the keyspace"),
+        Taken::Over(from) => {
+            for other in from {
+                tracing::warn!(keyspace, claim = %claim.name, "took the claim over from {other}");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether the keyspace has our table.
@@ -309,7 +328,7 @@ pub(super) async fn tables(session: &Session, keyspace: &str) -> Result<Vec<Stri
     Ok(names)
 }
 
-async fn run(
+pub(super) async fn run(
     session: &Session,
     attempt: &'static str,
     statement_text: String,
@@ -322,7 +341,7 @@ async fn run(
         .map_err(|error| failed(error.into()))
 }
 
-fn statement(
+pub(super) fn statement(
     attempt: &'static str,
 ) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> SchemaError {
     move |source| SchemaError::Statement { attempt, source }
@@ -341,41 +360,5 @@ mod tests {
         // It is text in single quotes.
         assert!(!COMMENT.contains('\''));
         assert_eq!(statement.matches('\'').count() % 2, 0);
-    }
-
-    fn options(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs
-            .iter()
-            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
-            .collect()
-    }
-
-    #[test]
-    fn a_replication_names_data_centres_and_counts() {
-        let replication: Replication = "dc1=3,eu-west_2.b=1".parse().unwrap();
-        assert_eq!(replication.to_string(), "dc1=3,eu-west_2.b=1");
-        assert_eq!(
-            replication.as_cql(),
-            "{'class': 'NetworkTopologyStrategy', 'dc1': 3, 'eu-west_2.b': 1}"
-        );
-        for bad in [
-            "", "dc1", "dc1=", "dc1=0", "dc1=x", "=3", "d'c=3", "a=1,a=2", "a=1,",
-        ] {
-            assert!(bad.parse::<Replication>().is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_keyspace_that_has_the_replication_is_left_alone() {
-        let replication: Replication = "dc1=3".parse().unwrap();
-        let class = (
-            "class",
-            "org.apache.cassandra.locator.NetworkTopologyStrategy",
-        );
-        assert!(replication.is(&options(&[class, ("dc1", "3")])));
-        assert!(replication.is(&options(&[class, ("dc1", "3"), ("dc2", "0")])));
-        assert!(!replication.is(&options(&[class, ("dc1", "2")])));
-        assert!(!replication.is(&options(&[class, ("dc1", "3"), ("dc2", "1")])));
-        assert!(!replication.is(&options(&[("class", "SimpleStrategy"), ("dc1", "3")])));
     }
 }

@@ -65,9 +65,18 @@ pub(crate) struct Set {
     pub(crate) partition: i32,
     pub(crate) template: String,
     pub(crate) spec: String,
-    /// The template before this one, which pods below the partition keep.
+    /// What somebody else has changed of the template, as `kubectl rollout restart` does.
+    touched: String,
+    /// The revision before this one, which pods below the partition keep.
     old: String,
     version: u32,
+}
+
+impl Set {
+    /// What pods from the partition on are made from.
+    fn revision(&self) -> String {
+        format!("{}{}", self.template, self.touched)
+    }
 }
 
 #[derive(Clone)]

@@ -58,12 +58,12 @@ impl Sim {
         for ordinal in 0..set.replicas {
             let pod = name(ordinal);
             let revision = if ordinal >= set.partition {
-                &set.template
+                set.revision()
             } else {
-                &set.old
+                set.old.clone()
             };
             if !self.pods.contains_key(&pod) {
-                self.start(&pod, revision);
+                self.start(&pod, &revision);
                 return;
             }
             if !self.ready(&pod) {
@@ -72,11 +72,18 @@ impl Sim {
         }
         for ordinal in (set.partition..set.replicas).rev() {
             let pod = name(ordinal);
-            if self.pods[&pod].revision != set.template {
+            if self.pods[&pod].revision != set.revision() {
                 self.log.push(format!("restart {pod}"));
                 self.stop(&pod);
                 return;
             }
+        }
+        // Every pod is ready; once all are of this revision, new ones get no other.
+        let of_this = |ordinal| self.pods[&name(ordinal)].revision == set.revision();
+        if (0..set.replicas).all(of_this)
+            && let Some(live) = self.racks.get_mut(rack)
+        {
+            live.old = set.revision();
         }
     }
 
@@ -153,6 +160,11 @@ impl Sim {
         for ordinal in replicas..8 {
             self.stop(&format!("chat-db-{rack}-{ordinal}"));
         }
+    }
+
+    /// Somebody restarts a rack with `kubectl rollout restart`.
+    pub(crate) fn restart_rack(&mut self, rack: &str) {
+        self.racks.get_mut(rack).unwrap().touched.push('+');
     }
 
     /// Somebody deletes the StatefulSet of a rack, with its pods.

@@ -167,9 +167,11 @@ impl Sim {
         }
         let old = match &before {
             Some(b) if b.template == hash => b.old.clone(),
-            Some(b) => b.template.clone(),
+            Some(b) => b.revision(),
             None => hash.clone(),
         };
+        let same = before.as_ref().filter(|b| b.template == hash);
+        let touched = same.map_or_else(String::new, |b| b.touched.clone());
         self.racks.insert(
             rack.clone(),
             Set {
@@ -177,6 +179,7 @@ impl Sim {
                 partition: *partition,
                 template: hash,
                 spec,
+                touched,
                 old,
                 version: live.unwrap_or_default() + 1,
             },

@@ -56,7 +56,7 @@ impl Sim {
         let sets: Vec<_> = self
             .racks
             .values()
-            .map(|s| (s.replicas, s.partition, &s.template))
+            .map(|s| (s.replicas, s.partition, s.revision()))
             .collect();
         let pods: Vec<_> = self
             .pods

@@ -23,7 +23,7 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::{CqlTls, TlsFile};
-use crate::store::{CqlLogin, apply_schema, chain};
+use crate::store::{CqlLogin, SchemaWish, apply_schema, chain};
 
 /// What the nodes of these tests say to whoever begins a session.
 const WORDS: &str = "no tables here";
@@ -172,7 +172,12 @@ async fn session(host: &str, node: SocketAddr, tls: Option<CqlTls>) -> String {
         tls,
         ..CqlLogin::default()
     };
-    let outcome = apply_schema(&target, &login, &"dc1=1".parse().unwrap()).await;
+    let wish = SchemaWish {
+        replication: "dc1=1".parse().unwrap(),
+        own_database: false,
+        claim: None,
+    };
+    let outcome = apply_schema(&target, &login, &wish).await;
     chain(&outcome.unwrap_err())
 }
 
