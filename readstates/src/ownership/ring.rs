@@ -11,10 +11,11 @@ use readstates_ring::{
     mutant::{self, Rule},
     record::NotSwapped,
 };
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     Ownership, Routes,
-    store::{RingStoreError, Swapped, Versioned},
+    store::{RingStore, RingStoreError, Swapped, Versioned},
 };
 use crate::store::chain;
 
@@ -23,24 +24,64 @@ const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 
 impl Ownership {
-    /// Takes a table in: routes first, so that whoever is let go by a door finds the way.
+    /// Takes a table in: routes first, so that whoever is let go by a door finds the way. One that came some other
+    /// way than from the store itself may be old; then nothing is taken from it.
     pub(super) fn adopt(&self, table: &Arc<RingTable>) {
-        let _turn = self.adopting.lock();
-        let before = self.routes.load_full();
-        if table.number() > before.number() {
-            let most = self.config.max_per_member;
-            let routes = Routes::new(Arc::clone(table), Some(&before), most);
-            self.routes.store(Arc::new(routes));
+        let mut adopted = self.adopted.lock();
+        if table.number() > self.routes.load().number() {
+            self.follow_routes(&mut adopted, table);
         }
+        self.learn(table);
+    }
+
+    /// Takes in a table that the store itself has said, when `known` tables had been adopted before it was asked. A
+    /// number below that of the routes means that the store was restored. Returns whether this member knows more than
+    /// the store then: its routes are right, and the store is to be mended.
+    fn adopt_read(&self, table: &Arc<RingTable>, known: u64) -> bool {
+        let mut adopted = self.adopted.lock();
+        let routes = self.routes.load_full();
+        // Somebody else's answer that was asked for later may be in already.
+        let went_back = table.number() < routes.number() && *adopted == known;
+        let behind = went_back && table.mended(routes.table()).is_some();
+        if table.number() > routes.number() || (went_back && !behind) {
+            self.follow_routes(&mut adopted, table);
+        }
+        if went_back {
+            tracing::warn!(
+                number = table.number(),
+                known = routes.number(),
+                more_is_known_here = behind,
+                "the ring in the store went back: it was restored"
+            );
+        }
+        self.behind.store(behind, Ordering::Release);
+        self.learn(table);
+        behind
+    }
+
+    fn follow_routes(&self, adopted: &mut u64, table: &Arc<RingTable>) {
+        let (before, most) = (self.routes.load_full(), self.config.max_per_member);
+        let routes = Routes::new(Arc::clone(table), Some(&before), most);
+        self.routes.store(Arc::new(routes));
+        *adopted += 1;
+    }
+
+    fn learn(&self, table: &RingTable) {
         for slot in self.slots.learn(table) {
             self.gate.look_again(slot);
         }
         let number = self.routes.load().number();
         self.number.send_if_modified(|known| {
-            let newer = number > *known;
+            let other = number != *known;
             *known = number;
-            newer
+            other
         });
+    }
+
+    /// Whether the store, when it was last read, knew less than this member does. Nothing is taken by such a ring:
+    /// those whom it names may be over for long.
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind.load(Ordering::Acquire)
     }
 
     /// Follows the ring for as long as the store yields it.
@@ -48,16 +89,44 @@ impl Ownership {
         let mut tables = self.store.watch();
         while let Some(table) = tables.next().await {
             self.adopt(&table);
+            if table.number() < self.routes.load().number() {
+                // An old word, or a store that was restored.
+                self.refresh().await;
+            }
         }
     }
 
-    /// Reads the ring itself.
+    /// Reads the ring itself, and mends it when it was restored and this member knows more.
     pub(super) async fn read(&self) -> Result<Option<Versioned>, RingStoreError> {
-        let current = self.store.get().await?;
-        if let Some(current) = &current {
-            self.adopt(&current.table);
+        let known = *self.adopted.lock();
+        let Some(current) = self.store.get().await? else {
+            return Ok(None);
+        };
+        if !self.adopt_read(&current.table, known) {
+            return Ok(Some(current));
         }
-        Ok(current)
+        let Some(mended) = current.table.mended(self.routes.load().table()) else {
+            return Ok(Some(current));
+        };
+        let Versioned { table, version } = current;
+        match self
+            .store
+            .compare_and_swap(Some(version.clone()), mended)
+            .await?
+        {
+            Swapped::Taken(taken) => {
+                self.counters.mended.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(
+                    number = taken.table.number(),
+                    "the ring that was restored has what its members know again"
+                );
+                self.behind.store(false, Ordering::Release);
+                self.adopt(&taken.table);
+                Ok(Some(taken))
+            }
+            // Somebody else mends it: the next read shows.
+            Swapped::Conflict => Ok(Some(Versioned { table, version })),
+        }
     }
 
     /// Reads the ring because somebody is in doubt; those who are so at the same time read it once, and it
@@ -71,44 +140,70 @@ impl Ownership {
         self.outdated.settle(read).await;
     }
 
-    /// Asks the ring to name `owner` for those of the slots that are still at the epochs given, until
-    /// it is known for each of them what the ring says. `ahead` is the ring as it was read when the
-    /// slots were at these epochs already: most often nobody has swapped since, and it need not be read.
+    /// Asks the ring to name `owner` for those of the slots that are still at the epochs given, until it is known for
+    /// each of them what the ring says, or it is too late. `ahead` is the ring as it was read when the slots were at
+    /// these epochs already: most often nobody has swapped since, and it need not be read.
+    ///
+    /// A slot that the clock forbids to swap is left out, and the others go on. Returns whether the ring has said of
+    /// all of them what they are at: if not, some may or may not be swapped yet.
     pub(super) async fn swap(
         &self,
         mut asked: Vec<(Slot, Option<Epoch>)>,
         owner: &RingMember,
         succession: Succession,
         mut ahead: Option<Versioned>,
-    ) {
-        let mut wait = FIRST_RETRY;
+    ) -> bool {
+        let deadline = Instant::now() + self.config.timing.held;
+        let (mut wait, mut forbidden) = (FIRST_RETRY, 0);
         while !asked.is_empty() {
             let ahead = ahead.take();
             let guessed = ahead.is_some();
-            match self.try_swap(&mut asked, owner, succession, ahead).await {
-                Ok(Swapped::Taken(taken)) => return self.adopt(&taken.table),
-                Ok(Swapped::Conflict) if guessed => continue,
-                Ok(Swapped::Conflict) => {}
-                Err(problem) => {
-                    tracing::warn!(slots = asked.len(), "the ring did not answer: {problem}");
+            let try_swap = self.try_swap(&mut asked, &mut forbidden, owner, succession, ahead);
+            // Not cancel-safe: the swap may be taken. Whoever goes on after that asks by the epochs.
+            match timeout_at(deadline, try_swap).await {
+                Ok(Ok(Swapped::Taken(taken))) => {
+                    self.adopt(&taken.table);
+                    break;
                 }
+                Ok(Ok(Swapped::Conflict)) => {
+                    let conflicts = &self.counters.swap_conflicts;
+                    conflicts.fetch_add(1, Ordering::Relaxed);
+                    if guessed {
+                        continue;
+                    }
+                }
+                Ok(Err(error)) => {
+                    let slots = asked.len();
+                    tracing::warn!(slots, "the ring was not swapped: {}", chain(&error));
+                }
+                Err(_) => {}
+            }
+            if Instant::now() + wait >= deadline {
+                tracing::warn!(
+                    slots = asked.len(),
+                    after = ?self.config.timing.held,
+                    "the ring did not say in time who owns these slots: they are asked for again later"
+                );
+                return false;
             }
             let share = 1.0 - self.lots.share() / 2.0;
-            tokio::time::sleep(wait.mul_f64(share)).await;
+            sleep(wait.mul_f64(share)).await;
             wait = (wait * 2).min(LAST_RETRY);
         }
+        forbidden == 0
     }
 
     async fn try_swap(
         &self,
         asked: &mut Vec<(Slot, Option<Epoch>)>,
+        forbidden: &mut usize,
         owner: &RingMember,
         succession: Succession,
         ahead: Option<Versioned>,
-    ) -> Result<Swapped, String> {
+    ) -> Result<Swapped, RingStoreError> {
         let current = match ahead {
             Some(read) => Some(read),
-            None => self.read().await.map_err(|error| chain(&error))?,
+            None => self.read().await?,
         };
         let (table, version) = match current {
             Some(Versioned { table, version }) => (table, Some(version)),
@@ -116,19 +211,41 @@ impl Ownership {
         };
         let epoch = |slot| table.config(slot).map(|config| config.epoch());
         asked.retain(|&(slot, expected)| epoch(slot) == expected || mutant::drops(Rule::R10));
+        let now = self.mint_micros();
+        let incarnation = owner.incarnation();
+        let (swappable, refused) = table.swappable(asked, incarnation, succession, now);
+        if !refused.is_empty() {
+            self.report_forbidden(&refused);
+            *forbidden += refused.len();
+            *asked = swappable;
+        }
         if asked.is_empty() {
             return Ok(Swapped::Conflict);
         }
-        let next = table
-            .swap(asked, owner, succession, self.config.unix_clock.micros())
-            .map_err(|refused| match refused {
-                NotSwapped::Conflict { .. } | NotSwapped::TooFarAhead { .. } => refused.to_string(),
-            })?;
-        let swapped = self.store.compare_and_swap(version, next).await;
-        swapped.map_err(|error| chain(&error))
+        match table.swap(asked, owner, succession, now) {
+            Ok(next) => self.store.compare_and_swap(version, next).await,
+            Err(NotSwapped::Conflict { .. } | NotSwapped::TooFarAhead { .. }) => {
+                Ok(Swapped::Conflict)
+            }
+        }
     }
 
-    /// Takes slots that are sealed here under a new epoch, with what is in memory of them.
+    /// Says which slots are not swapped because of their epochs.
+    pub(super) fn report_forbidden(&self, refused: &[NotSwapped]) {
+        let Some(first) = refused.first() else {
+            return;
+        };
+        let counter = &self.counters.swaps_forbidden;
+        counter.fetch_add(refused.len() as u64, Ordering::Relaxed);
+        tracing::error!(
+            slots = refused.len(),
+            "slots stay where they are, because a wrong clock has minted their epochs; they move again once the \
+             clocks have come that far: {first}"
+        );
+    }
+
+    /// Takes slots that are sealed here under a new epoch, with what is in memory of them. What the ring does not
+    /// name again in time is asked for with the next renewal of the lease.
     pub(super) async fn retake(&self, slots: Vec<(Slot, Epoch)>) {
         if slots.is_empty() {
             return;
@@ -136,8 +253,13 @@ impl Ownership {
         tracing::info!(slots = slots.len(), "taking slots again, under a new epoch");
         let count = slots.len() as u64;
         self.counters.retaken.fetch_add(count, Ordering::Relaxed);
+        let all: Vec<Slot> = slots.iter().map(|&(slot, _)| slot).collect();
         let asked = slots.into_iter().map(|(slot, at)| (slot, Some(at)));
-        self.swap(asked.collect(), &self.me, Succession::Handed, None)
+        let done = self
+            .swap(asked.collect(), &self.me, Succession::Handed, None)
             .await;
+        if !done {
+            self.slots.retake_later(&all);
+        }
     }
 }

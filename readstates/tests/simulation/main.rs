@@ -1,13 +1,16 @@
 //! Some members in one process, real engines and real ownership, in a world that a seed rules: messages that are
 //! late, lost, doubled and out of order, links that break in one direction or both, writes that land late or never,
-//! watches that lag and go back, clocks that differ, members that stop for a while, leave, die and come back without
-//! a memory, and two rebalancers that do not know of each other. Time is the runtime's, paused: a minute takes a
+//! watches that lag and go back, clocks that differ by seconds and by days, a ring store that is away, slow, out of reach
+//! for one member or restored from the past, members that stop for a while, leave, die and come back without a memory,
+//! and two rebalancers that do not know of each other. Time is the runtime's, paused: a minute takes a
 //! moment.
 //!
 //! What must hold whatever happens:
 //! - every acknowledged change is there at the end, exactly once, in the caches and in the database; only a member
-//!   that dies takes what it was told in its last flush interval;
+//!   that dies takes something with it: what it has in memory at that moment and the database has not;
 //! - no version of a user is handed out twice, and none is told after a later one;
+//! - what several clients ask about a user at once, acknowledgements that go back, deletions and erasures among it,
+//!   has an order that explains every answer and what the database has at the end;
 //! - at one epoch of a slot one process acknowledges, and never one while the ring names another for a later epoch.
 //!
 //! ```text
@@ -28,6 +31,7 @@
 mod clients;
 mod database;
 mod events;
+mod historians;
 mod mutants;
 mod network;
 mod process;

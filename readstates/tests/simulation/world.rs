@@ -13,18 +13,22 @@ use futures::{
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use readstates::{
+    block::BlockRef,
+    codec,
     ownership::store::{MemoryRing, RingStore, RingStoreError, Swapped, Version},
-    store::MemoryStore,
+    store::{MemoryStore, Store},
 };
-use readstates_ledger::{Book, Call, Excuse, Finding, What};
+use readstates_ledger::{Book, Call, Finding, Found, History, What};
 use readstates_ring::{Incarnation, RingTable, Slot};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep},
 };
 
-use super::{clients::USERS, process::Process};
+use super::{clients::USERS, historians, process::Process};
 
+/// What was done before a process was stopped may be told a moment later.
+const LAST_WORD: Duration = Duration::from_millis(100);
 /// Lines of a trace that are kept: the last ones before the end.
 const KEPT_LINES: usize = 200_000;
 
@@ -58,6 +62,11 @@ struct State {
     broken: HashSet<(Incarnation, Incarnation)>,
     /// Processes that cannot reach the ring.
     cut_off: HashSet<Incarnation>,
+    /// Nobody can reach the ring; it is slow.
+    ring_away: bool,
+    ring_slow: bool,
+    /// What the ring was at some moments before.
+    past: Vec<Arc<RingTable>>,
     database_away: bool,
     processes: Vec<Arc<Process>>,
     /// The process that acknowledged, by slot and epoch.
@@ -67,8 +76,11 @@ struct State {
     /// The change that a version of a user was told for: its channel and message.
     changes: HashMap<(u64, u64), (u64, u64)>,
     wrong: Vec<String>,
-    excuses: Vec<Excuse>,
+    /// What members took with them that died, or were stopped until the others had to believe it: users and
+    /// channels, with when that was.
+    losses: HashMap<(u64, u64), Duration>,
     book: Book,
+    history: History,
 }
 
 /// A call that was decided at this moment: the simulation knows when.
@@ -97,6 +109,16 @@ fn moved(before: &RingTable, now: &RingTable) -> String {
         format!("{count} from {from} to {to} [{}]", used.join(" "))
     });
     each.collect::<Vec<_>>().join("; ")
+}
+
+/// The states of a block.
+pub(crate) fn found(block: BlockRef<'_>) -> Vec<Found> {
+    let states = block.states().map(|state| Found {
+        channel: state.channel,
+        last_message: state.last_message,
+        mention_count: state.mention_count,
+    });
+    states.collect()
 }
 
 impl World {
@@ -166,7 +188,7 @@ impl World {
         let next = |(world, known): (Arc<Self>, u64)| async move {
             loop {
                 let swapped = world.swapped.notified();
-                let table = world.table().filter(|table| table.number() > known);
+                let table = world.table().filter(|table| table.number() != known);
                 if let Some(table) = table {
                     let number = table.number();
                     return Some((table, (Arc::clone(&world), number)));
@@ -203,6 +225,7 @@ impl World {
             state.calm = true;
             state.broken.clear();
             state.cut_off.clear();
+            (state.ring_away, state.ring_slow) = (false, false);
             state.database_away = false;
         });
     }
@@ -226,7 +249,55 @@ impl World {
     }
 
     pub(crate) fn is_cut_off(&self, who: Incarnation) -> bool {
-        self.state(|state| state.cut_off.contains(&who))
+        self.state(|state| state.ring_away || state.cut_off.contains(&who))
+    }
+
+    /// Whether a process can not reach the ring that others may reach.
+    pub(crate) fn is_anybody_cut_off(&self) -> bool {
+        self.state(|state| !state.cut_off.is_empty())
+    }
+
+    pub(crate) fn set_ring_away(&self, away: bool) {
+        self.state(|state| state.ring_away = away);
+    }
+
+    pub(crate) fn set_ring_slow(&self, slow: bool) {
+        self.state(|state| state.ring_slow = slow);
+    }
+
+    /// Milliseconds that the ring takes in each direction, less than.
+    pub(crate) fn ring_takes(&self) -> u64 {
+        self.state(|state| if state.ring_slow { 900 } else { 15 })
+    }
+
+    /// In every third seed some clocks are wrong.
+    pub(crate) fn has_wrong_clocks(&self) -> bool {
+        self.seed % 3 == 0
+    }
+
+    /// Keeps what the ring is now: it may be restored to that.
+    pub(crate) fn back_up(&self) {
+        let table = self.table();
+        self.state(|state| state.past.extend(table));
+    }
+
+    /// The ring is again what it was at some moment.
+    pub(crate) async fn restore(&self) {
+        let count = self.state(|state| state.past.len()) as u64;
+        if count == 0 {
+            return;
+        }
+        let which = self.draw(0, count) as usize;
+        let past = self.state(|state| Arc::clone(&state.past[which]));
+        let current = self.ring.get().await.ok().flatten();
+        let version = current.map(|current| current.version);
+        self.say(|| format!("the ring is restored to {}", past.number()));
+        // At one moment: nobody else can have swapped in between.
+        let swapped = self.ring.compare_and_swap(version, RingTable::clone(&past));
+        if !matches!(swapped.await, Ok(Swapped::Taken(_))) {
+            self.wrong("the ring was not restored".to_owned());
+        }
+        self.swapped.notify_waiters();
     }
 
     pub(crate) fn set_database_away(&self, away: bool) {
@@ -344,17 +415,83 @@ impl World {
         self.state(|state| state.book.note(finding));
     }
 
-    pub(crate) fn excuse(&self, from: Duration, until: Duration) {
-        self.say(|| format!("what was told between {from:?} and {until:?} may be lost"));
-        self.state(|state| state.excuses.push(Excuse { from, until }));
+    /// A process is over with what it has in memory: what of that is not in the database may be lost, and nothing
+    /// else.
+    pub(crate) async fn is_over(&self, process: &Process) {
+        let mut lost = Vec::new();
+        for user in USERS.chain(historians::USERS) {
+            let Some(cached) = process.engine.cache().read(user, found) else {
+                continue;
+            };
+            let stored = self.stored(user).await;
+            let of = |state: &Found| {
+                stored
+                    .iter()
+                    .find(|it| it.channel == state.channel)
+                    .copied()
+            };
+            let unwritten = cached.iter().filter(|state| of(state) != Some(**state));
+            lost.extend(unwritten.map(|state| (user, state.channel)));
+            // What was deleted here and is there yet.
+            let kept = |state: &&Found| cached.iter().any(|it| it.channel == state.channel);
+            let gone = stored.iter().filter(|state| !kept(state));
+            lost.extend(gone.map(|state| (user, state.channel)));
+        }
+        let now = self.now();
+        self.say(|| format!("{process:?} takes with it: {lost:?}"));
+        self.state(|state| {
+            for page in lost {
+                state.losses.insert(page, now);
+            }
+        });
     }
 
-    pub(crate) fn excuses(&self) -> Vec<Excuse> {
-        self.state(|state| state.excuses.clone())
+    /// What the database has of a user.
+    pub(crate) async fn stored(&self, user: u64) -> Vec<Found> {
+        let stored = self.blocks.load(user).await.ok().flatten();
+        let stored = stored.map(|stored| codec::decode(&stored.bytes).map(|it| found(it.block)));
+        stored.transpose().ok().flatten().unwrap_or_default()
+    }
+
+    /// Whether a finding is what a death cost.
+    pub(crate) fn is_excused(&self, finding: &Finding) -> bool {
+        let lost_at =
+            |user, channel| self.state(|state| state.losses.get(&(user, channel)).copied());
+        let any = || {
+            self.state(|state| {
+                state
+                    .losses
+                    .iter()
+                    .any(|(&(user, _), _)| user == finding.user)
+            })
+        };
+        match finding.what {
+            // What it still said at that moment counts.
+            What::Lost | What::LostMeanwhile | What::NotSeen => {
+                let until = lost_at(finding.user, finding.channel);
+                until.is_some_and(|until| finding.call.answered <= until + LAST_WORD)
+            }
+            // Of the user as a whole.
+            What::ReadBehind => any(),
+            What::Doubled | What::Phantom | What::VersionWentBack => false,
+        }
     }
 
     pub(crate) fn hand_in(&self, book: Book) {
         self.state(|state| state.book.take(book));
+    }
+
+    pub(crate) fn hand_in_history(&self, history: History) {
+        self.state(|state| state.history.take(history));
+    }
+
+    /// What was asked and answered about users of whom no death has taken anything.
+    pub(crate) fn history(&self) -> (History, Vec<u64>) {
+        self.state(|state| {
+            let lost = |user: &u64| state.losses.keys().any(|(of, _)| of == user);
+            let whole = historians::USERS.filter(|user| !lost(user)).collect();
+            (state.history.clone(), whole)
+        })
     }
 
     /// The books of all clients, and what was seen to be wrong on the way.

@@ -1,0 +1,103 @@
+//! A ring that went back, because its store was restored, and what its members still know of it.
+
+use super::{RingMember, RingTable};
+use crate::slot::Slot;
+
+impl RingTable {
+    /// This table, as the store has it, with what a later table of the same ring says of slots that it has at lower
+    /// epochs. `None` when the other one knows nothing more. Its number is above both.
+    ///
+    /// Members go by epochs, so the later table is who really owns these slots: whoever was named at a lower epoch
+    /// does not serve any more. What was swapped since the store was restored, at higher epochs, stays.
+    #[must_use]
+    pub fn mended(&self, known: &Self) -> Option<Self> {
+        let later: Vec<_> = known
+            .configs()
+            .filter(|(slot, config)| {
+                let here = self.config(*slot);
+                here.is_none_or(|here| here.epoch() < config.epoch())
+            })
+            .collect();
+        if later.is_empty() {
+            return None;
+        }
+        let mut next = self.clone();
+        for (slot, config) in later {
+            next.slots[usize::from(slot.number())] = Some(config);
+        }
+        let owns = |table: &Self, member: &RingMember| {
+            let configs = Slot::all().filter_map(|slot| table.config(slot));
+            configs
+                .map(|config| config.owner())
+                .any(|owner| owner == member.incarnation)
+        };
+        let unlisted = |member: &&RingMember| next.member(member.incarnation).is_none();
+        let came: Vec<RingMember> = known.members.iter().filter(unlisted).cloned().collect();
+        next.members.extend(came);
+        let members = std::mem::take(&mut next.members);
+        next.members = members
+            .into_iter()
+            .filter(|member| owns(&next, member))
+            .collect();
+        next.number = self.number.max(known.number).saturating_add(1);
+        Some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Epoch, Incarnation, Succession};
+
+    const NOW: i64 = 1_795_000_000_000_000;
+
+    fn member(bits: u64) -> RingMember {
+        let name = format!("chat-{bits}");
+        let url = format!("http://{name}");
+        RingMember::new(name, Incarnation::new(bits), url, None).unwrap()
+    }
+
+    fn swapped(table: &RingTable, slots: std::ops::Range<u16>, to: u64, now: i64) -> RingTable {
+        let slots = slots.filter_map(Slot::new);
+        let asked: Vec<(Slot, Option<Epoch>)> = slots
+            .map(|slot| (slot, table.config(slot).map(|config| config.epoch())))
+            .collect();
+        let how = Succession::TakenOver;
+        table.swap(&asked, &member(to), how, now).unwrap()
+    }
+
+    #[test]
+    fn a_restored_ring_learns_from_a_member_what_it_has_forgotten_and_keeps_what_came_since() {
+        let first = swapped(&RingTable::default(), 0..1024, 1, NOW);
+        // The store goes back to this one, in which 1 owns everything.
+        let later = swapped(&first, 0..100, 2, NOW + (1 << 25));
+        let later = swapped(&later, 0..50, 3, NOW + (1 << 26));
+        let since = swapped(&first, 90..110, 4, NOW + (1 << 28));
+        let mended = since.mended(&later).unwrap();
+        let owner = |slot| {
+            let slot = Slot::new(slot).unwrap();
+            mended.owner(slot).unwrap().incarnation().bits()
+        };
+        let owners = [0, 49, 50, 89, 90, 109, 110, 1023].map(owner);
+        assert_eq!(owners, [3, 3, 2, 2, 4, 4, 1, 1]);
+        assert!(mended.number() > later.number().max(since.number()));
+        assert_eq!(mended.members().len(), 4);
+        assert_eq!(mended.mended(&later), None, "nothing more to learn");
+        assert_eq!(mended.mended(&first), None);
+        let written = RingTable::from_json(&mended.to_json());
+        assert_eq!(written.unwrap(), mended);
+    }
+
+    #[test]
+    fn whoever_owns_nothing_in_a_mended_ring_is_not_listed() {
+        let first = swapped(&RingTable::default(), 0..1024, 1, NOW);
+        let later = swapped(&first, 0..1024, 2, NOW);
+        let mended = first.mended(&later).unwrap();
+        let listed: Vec<u64> = mended
+            .members()
+            .iter()
+            .map(|it| it.incarnation().bits())
+            .collect();
+        assert_eq!(listed, [2]);
+    }
+}
