@@ -58,6 +58,8 @@ pub enum Answer {
         /// The version.
         version: u64,
     },
+    /// It was done, and no more is told.
+    Done,
     /// It may have been done, or be done yet.
     Unknown,
 }
@@ -244,6 +246,7 @@ impl Answer {
         match *self {
             Self::Changed { applied, version } => (version, !applied),
             Self::States { version, .. } => (version, true),
+            Self::Done => (u64::MAX, false),
             Self::Unknown => (u64::MAX, true),
         }
     }
@@ -255,7 +258,7 @@ impl State {
         let mut next = self.clone();
         let changed = next.change(event.action);
         match &event.answer {
-            Answer::Unknown => next.version += 1,
+            Answer::Done | Answer::Unknown => next.version += u64::from(changed),
             Answer::Changed { applied, version } => {
                 // Whether there was anything to erase is not told by the states alone: deletions are remembered.
                 let fits = *applied == changed || (event.action == Action::Erase && !changed);

@@ -288,6 +288,10 @@ impl RingTable {
             }
             None => self.members.push(owner.clone()),
         }
+        self.drop_who_owns_nothing();
+    }
+
+    fn drop_who_owns_nothing(&mut self) {
         let named: HashSet<Incarnation> =
             self.slots.iter().flatten().map(SlotConfig::owner).collect();
         self.members

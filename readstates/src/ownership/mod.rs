@@ -64,6 +64,7 @@ use readstates_api::{
 };
 use readstates_ring::{Incarnation, RingMember, Slot, record::RecordError};
 pub use receive::NotReceived;
+use ring::Known;
 pub use routes::{Peer, Routes};
 use slots::Slots;
 use store::{Measured, Presence, RingStore};
@@ -145,8 +146,8 @@ pub struct Ownership {
     gate: Arc<Gate>,
     slots: Slots,
     routes: ArcSwap<Routes>,
-    /// How many tables were adopted as routes; one is at a time.
-    adopted: Mutex<u64>,
+    /// What tables were taken in; one is at a time.
+    known: Mutex<Known>,
     /// The store knows less than this member does: it was restored.
     behind: AtomicBool,
     /// The time, as it was compared last.
@@ -253,7 +254,7 @@ impl Ownership {
             lease,
             gate,
             routes: ArcSwap::from_pointee(Routes::unknown()),
-            adopted: Mutex::new(0),
+            known: Mutex::default(),
             behind: AtomicBool::new(false),
             checked: Mutex::new(None),
             number: channel::Sender::new(0),

@@ -1,13 +1,14 @@
 //! The ring itself: reading it, changing it, and what follows when it is another one.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use futures::StreamExt;
 use readstates_ring::{
-    Epoch, RingMember, RingTable, Slot, Succession,
+    Epoch, Incarnation, RingMember, RingTable, Slot, Succession,
     mutant::{self, Rule},
     record::NotSwapped,
 };
@@ -23,51 +24,77 @@ use crate::store::chain;
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 
+/// What tables were taken in.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// How many that said something new.
+    tables: u64,
+    /// How those are reached whom any of them named for a slot.
+    members: HashMap<Incarnation, RingMember>,
+}
+
 impl Ownership {
     /// Takes a table in: routes first, so that whoever is let go by a door finds the way. One that came some other
     /// way than from the store itself may be old; then nothing is taken from it.
     pub(super) fn adopt(&self, table: &Arc<RingTable>) {
-        let mut adopted = self.adopted.lock();
+        let mut known = self.known.lock();
         if table.number() > self.routes.load().number() {
-            self.follow_routes(&mut adopted, table);
+            self.follow_routes(&mut known, table);
         }
-        self.learn(table);
+        self.learn(&mut known, table);
     }
 
-    /// Takes in a table that the store itself has said, when `known` tables had been adopted before it was asked. A
-    /// number below that of the routes means that the store was restored. Returns whether this member knows more than
-    /// the store then: its routes are right, and the store is to be mended.
-    fn adopt_read(&self, table: &Arc<RingTable>, known: u64) -> bool {
-        let mut adopted = self.adopted.lock();
+    /// Takes in a table that the store itself has said, when so many others had been taken in before it was asked. A
+    /// number below that of the routes, or a slot at a lower epoch than it is known to be at, means that the store was
+    /// restored. Returns what the store is to be told then, if more is known here.
+    fn adopt_read(&self, table: &Arc<RingTable>, before: u64) -> Option<RingTable> {
+        let mut known = self.known.lock();
+        // Else somebody else's answer, asked for later, may be in already.
+        let is_last = known.tables == before;
         let routes = self.routes.load_full();
-        // Somebody else's answer that was asked for later may be in already.
-        let went_back = table.number() < routes.number() && *adopted == known;
-        let behind = went_back && table.mended(routes.table()).is_some();
-        if table.number() > routes.number() || (went_back && !behind) {
-            self.follow_routes(&mut adopted, table);
+        let mended = is_last.then(|| {
+            let members: Vec<RingMember> = known.members.values().cloned().collect();
+            table.mended(self.slots.known(), &members, routes.number())
+        });
+        let mended = mended.flatten();
+        let went_back = is_last && table.number() < routes.number();
+        // Whoever the store names instead does not serve: these routes are the right ones until it is mended.
+        if table.number() > routes.number() || (went_back && mended.is_none()) {
+            self.follow_routes(&mut known, table);
         }
-        if went_back {
+        if went_back || mended.is_some() {
             tracing::warn!(
                 number = table.number(),
                 known = routes.number(),
-                more_is_known_here = behind,
+                more_is_known_here = mended.is_some(),
                 "the ring in the store went back: it was restored"
             );
         }
-        self.behind.store(behind, Ordering::Release);
-        self.learn(table);
-        behind
+        if is_last {
+            self.behind.store(mended.is_some(), Ordering::Release);
+        }
+        self.learn(&mut known, table);
+        mended
     }
 
-    fn follow_routes(&self, adopted: &mut u64, table: &Arc<RingTable>) {
+    fn follow_routes(&self, known: &mut Known, table: &Arc<RingTable>) {
         let (before, most) = (self.routes.load_full(), self.config.max_per_member);
         let routes = Routes::new(Arc::clone(table), Some(&before), most);
         self.routes.store(Arc::new(routes));
-        *adopted += 1;
+        known.tables += 1;
     }
 
-    fn learn(&self, table: &RingTable) {
-        for slot in self.slots.learn(table) {
+    fn learn(&self, known: &mut Known, table: &RingTable) {
+        let news = self.slots.learn(table);
+        if !news.is_empty() {
+            known.tables += 1;
+            let named = self.slots.owners();
+            known.members.retain(|owner, _| named.contains(owner));
+            for member in table.members() {
+                known.members.insert(member.incarnation(), member.clone());
+            }
+        }
+        for slot in news {
             self.gate.look_again(slot);
         }
         let number = self.routes.load().number();
@@ -98,14 +125,11 @@ impl Ownership {
 
     /// Reads the ring itself, and mends it when it was restored and this member knows more.
     pub(super) async fn read(&self) -> Result<Option<Versioned>, RingStoreError> {
-        let known = *self.adopted.lock();
+        let before = self.known.lock().tables;
         let Some(current) = self.store.get().await? else {
             return Ok(None);
         };
-        if !self.adopt_read(&current.table, known) {
-            return Ok(Some(current));
-        }
-        let Some(mended) = current.table.mended(self.routes.load().table()) else {
+        let Some(mended) = self.adopt_read(&current.table, before) else {
             return Ok(Some(current));
         };
         let Versioned { table, version } = current;

@@ -5,7 +5,7 @@
 //! an await. The path of requests does not take it: it looks at the gate and at the routes.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -395,6 +395,21 @@ impl Slots {
             }
         }
         news
+    }
+
+    /// The latest config that is known here of each slot that has one.
+    pub(super) fn known(&self) -> Vec<(Slot, SlotConfig)> {
+        let inner = self.inner.lock();
+        let config = |slot: Slot| inner.machines[usize::from(slot.number())].config();
+        let all = Slot::all().map(|slot| (slot, config(slot)));
+        all.filter(|(_, config)| config.owner() != Incarnation::new(0))
+            .collect()
+    }
+
+    /// Everybody who is known here to own a slot.
+    pub(super) fn owners(&self) -> HashSet<Incarnation> {
+        let known = self.known().into_iter();
+        known.map(|(_, config)| config.owner()).collect()
     }
 
     /// Keeps what is here of sealed slots, whatever the ring says, until the next call; of these alone. What is to be

@@ -1,45 +1,44 @@
 //! A ring that went back, because its store was restored, and what its members still know of it.
 
 use super::{RingMember, RingTable};
-use crate::slot::Slot;
+use crate::{SlotConfig, slot::Slot};
 
 impl RingTable {
-    /// This table, as the store has it, with what a later table of the same ring says of slots that it has at lower
-    /// epochs. `None` when the other one knows nothing more. Its number is above both.
+    /// This table, as the store has it, with configs that a member knows of slots that it has at lower epochs.
+    /// `None` when there are none. Its number is above this one's and `number`.
     ///
-    /// Members go by epochs, so the later table is who really owns these slots: whoever was named at a lower epoch
-    /// does not serve any more. What was swapped since the store was restored, at higher epochs, stays.
+    /// Members go by epochs, so what the member knows is who really owns these slots: whoever was named at a lower
+    /// epoch does not serve any more. What was swapped since the store was restored, at higher epochs, stays. An owner
+    /// of whom neither this table nor `members` says how it is reached is left out.
     #[must_use]
-    pub fn mended(&self, known: &Self) -> Option<Self> {
-        let later: Vec<_> = known
-            .configs()
-            .filter(|(slot, config)| {
-                let here = self.config(*slot);
-                here.is_none_or(|here| here.epoch() < config.epoch())
-            })
-            .collect();
-        if later.is_empty() {
+    pub fn mended(
+        &self,
+        known: impl IntoIterator<Item = (Slot, SlotConfig)>,
+        members: &[RingMember],
+        number: u64,
+    ) -> Option<Self> {
+        let mut next = self.clone();
+        let mut changed = false;
+        for (slot, config) in known {
+            let here = self.config(slot);
+            let owner = config.owner();
+            let known = next.member(owner).is_some();
+            let listed = members.iter().find(|member| member.incarnation == owner);
+            let is_later = here.is_none_or(|here| here.epoch() < config.epoch());
+            if !is_later || (!known && listed.is_none()) {
+                continue;
+            }
+            if let Some(member) = listed.filter(|_| !known) {
+                next.members.push(member.clone());
+            }
+            next.slots[usize::from(slot.number())] = Some(config);
+            changed = true;
+        }
+        if !changed {
             return None;
         }
-        let mut next = self.clone();
-        for (slot, config) in later {
-            next.slots[usize::from(slot.number())] = Some(config);
-        }
-        let owns = |table: &Self, member: &RingMember| {
-            let configs = Slot::all().filter_map(|slot| table.config(slot));
-            configs
-                .map(|config| config.owner())
-                .any(|owner| owner == member.incarnation)
-        };
-        let unlisted = |member: &&RingMember| next.member(member.incarnation).is_none();
-        let came: Vec<RingMember> = known.members.iter().filter(unlisted).cloned().collect();
-        next.members.extend(came);
-        let members = std::mem::take(&mut next.members);
-        next.members = members
-            .into_iter()
-            .filter(|member| owns(&next, member))
-            .collect();
-        next.number = self.number.max(known.number).saturating_add(1);
+        next.drop_who_owns_nothing();
+        next.number = self.number.max(number).saturating_add(1);
         Some(next)
     }
 }
@@ -73,7 +72,10 @@ mod tests {
         let later = swapped(&first, 0..100, 2, NOW + (1 << 25));
         let later = swapped(&later, 0..50, 3, NOW + (1 << 26));
         let since = swapped(&first, 90..110, 4, NOW + (1 << 28));
-        let mended = since.mended(&later).unwrap();
+        let learned = |table: &RingTable, known: &RingTable| {
+            table.mended(known.configs(), known.members(), known.number())
+        };
+        let mended = learned(&since, &later).unwrap();
         let owner = |slot| {
             let slot = Slot::new(slot).unwrap();
             mended.owner(slot).unwrap().incarnation().bits()
@@ -82,8 +84,11 @@ mod tests {
         assert_eq!(owners, [3, 3, 2, 2, 4, 4, 1, 1]);
         assert!(mended.number() > later.number().max(since.number()));
         assert_eq!(mended.members().len(), 4);
-        assert_eq!(mended.mended(&later), None, "nothing more to learn");
-        assert_eq!(mended.mended(&first), None);
+        assert_eq!(learned(&mended, &later), None, "nothing more to learn");
+        assert_eq!(learned(&mended, &first), None);
+        let nobody = since.mended(later.configs(), &[], 0).unwrap();
+        let third = Slot::new(3).unwrap();
+        assert_eq!(nobody.config(third), since.config(third), "whoever 3 is");
         let written = RingTable::from_json(&mended.to_json());
         assert_eq!(written.unwrap(), mended);
     }
@@ -92,7 +97,7 @@ mod tests {
     fn whoever_owns_nothing_in_a_mended_ring_is_not_listed() {
         let first = swapped(&RingTable::default(), 0..1024, 1, NOW);
         let later = swapped(&first, 0..1024, 2, NOW);
-        let mended = first.mended(&later).unwrap();
+        let mended = first.mended(later.configs(), later.members(), 0).unwrap();
         let listed: Vec<u64> = mended
             .members()
             .iter()
