@@ -50,32 +50,35 @@ impl Ownership {
     /// returns whether that was possible.
     async fn look(self: &Arc<Self>, read: bool) -> bool {
         let known = !read && self.routes.load().number() > 0;
+        let read = if known {
+            Ok(())
+        } else {
+            self.read().await.map(drop)
+        };
+        // Before anybody's last word is asked for: a member that was silent for long and has come back may own slots
+        // in a ring of after that word, and it lives.
+        let table = Arc::clone(self.routes.load().table());
         // Whoever is silent was so until here. An answer may be old when it is looked at: this process may
         // have been stopped meanwhile, and everybody else have gone on.
         let asked_at = clock::now();
-        let (presences, read) = match self.store.presences().await {
-            Ok(presences) => (
-                presences,
-                if known {
-                    Ok(())
-                } else {
-                    self.read().await.map(drop)
-                },
-            ),
-            Err(error) => (Vec::new(), Err(error)),
+        let presences = match read {
+            Ok(()) => self.store.presences().await,
+            Err(error) => Err(error),
         };
-        if let Err(error) = read {
-            self.watch.lock().missed();
-            tracing::warn!("the other members were not seen: {}", chain(&error));
-            return false;
-        }
+        let presences = match presences {
+            Ok(presences) => presences,
+            Err(error) => {
+                self.watch.lock().missed();
+                tracing::warn!("the other members were not seen: {}", chain(&error));
+                return false;
+            }
+        };
         self.observe(presences);
         let may_take = self.may_take();
         if self.is_behind() {
             // Whoever the ring in the store names may have handed the slots on since.
             return may_take;
         }
-        let table = Arc::clone(self.routes.load().table());
         let (asked, litter) = {
             let watch = self.watch.lock();
             let dead = |incarnation| watch.is_dead(incarnation, asked_at);

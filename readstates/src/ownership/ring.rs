@@ -44,9 +44,9 @@ impl Ownership {
         self.learn(&mut known, table);
     }
 
-    /// Takes in a table that the store itself has said, when so many others had been taken in before it was asked. A
-    /// number below that of the routes, or a slot at a lower epoch than it is known to be at, means that the store was
-    /// restored. Returns what the store is to be told then, if more is known here.
+    /// Takes in a table that the store itself has said, when so many others had been taken in before it was asked.
+    /// Another table under a number that is not above that of the routes, or a slot at a lower epoch than it is known to
+    /// be at, means that the store was restored. Returns what the store is to be told then, if more is known here.
     fn adopt_read(&self, table: &Arc<RingTable>, before: u64) -> Option<RingTable> {
         let mut known = self.known.lock();
         // Else somebody else's answer, asked for later, may be in already.
@@ -57,7 +57,10 @@ impl Ownership {
             table.mended(self.slots.known(), &members, routes.number())
         });
         let mended = mended.flatten();
-        let went_back = is_last && table.number() < routes.number();
+        // A store that was restored may have come to the same number again, in another way.
+        let went_back = is_last
+            && table.number() <= routes.number()
+            && table.as_ref() != routes.table().as_ref();
         // Whoever the store names instead does not serve: these routes are the right ones until it is mended.
         if table.number() > routes.number() || (went_back && mended.is_none()) {
             self.follow_routes(&mut known, table);
@@ -116,7 +119,8 @@ impl Ownership {
         let mut tables = self.store.watch();
         while let Some(table) = tables.next().await {
             self.adopt(&table);
-            if table.number() < self.routes.load().number() {
+            let other = self.routes.load().table().as_ref() != table.as_ref();
+            if other {
                 // An old word, or a store that was restored.
                 self.refresh().await;
             }
@@ -234,6 +238,10 @@ impl Ownership {
             None => (Arc::default(), None),
         };
         let epoch = |slot| table.config(slot).map(|config| config.epoch());
+        if asked.iter().any(|&(slot, expected)| epoch(slot) < expected) {
+            // It was restored, and does not know yet what is known here: it has said nothing of these slots.
+            return Ok(Swapped::Conflict);
+        }
         asked.retain(|&(slot, expected)| epoch(slot) == expected || mutant::drops(Rule::R10));
         let now = self.mint_micros();
         let incarnation = owner.incarnation();

@@ -225,3 +225,35 @@ async fn routes_follow_the_store_when_its_number_is_lower_and_says_nothing_less(
     assert_eq!(first.ownership.begin_move(to, &mine).await, Ok(8));
     until("moves go on", || second.owned() == 520).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn routes_follow_a_restored_store_that_came_to_the_same_number_in_another_way() {
+    let mut world = World::new();
+    let (first, second) = (world.member().await, world.member().await);
+    balance(&[&first, &second]).await;
+    let read = world.ring.get().await.unwrap().unwrap();
+    let mut record = readstates_ring::record::RingRecord::from(&*read.table);
+    record.number -= 1;
+    let restored = RingTable::try_from(record).unwrap();
+    let me = second.ownership.me();
+    let of_first = restored.owned_by(first.ownership.me().incarnation());
+    let asked: Vec<_> = of_first
+        .map(|(slot, at)| (slot, Some(at)))
+        .take(8)
+        .collect();
+    let now = world.unix_micros();
+    let other = restored
+        .swap(&asked, me, Succession::TakenOver, now)
+        .unwrap();
+    assert_eq!(other.number(), read.table.number());
+    let swapped = world
+        .ring
+        .compare_and_swap(Some(read.version), other.clone());
+    assert!(matches!(swapped.await.unwrap(), Swapped::Taken(_)));
+    until("both know the other one", || {
+        let knows = |member: &&Member| **member.ownership.routes().table() == other;
+        [&first, &second].iter().all(knows)
+    })
+    .await;
+    assert_eq!((first.owned(), second.owned()), (504, 520));
+}

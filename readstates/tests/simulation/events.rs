@@ -334,17 +334,19 @@ async fn settle(world: &Arc<World>) -> Result<(), String> {
         let owned: u32 = statuses.iter().map(|status| u32::from(status.owned)).sum();
         let restless = !statuses.iter().all(is_at_rest);
         let restless = restless || living.iter().any(|process| process.life.is_stopped());
-        let mut numbers: Vec<u64> = living
+        let tables = living
             .iter()
-            .map(|process| process.ownership.routes().number())
-            .collect();
-        numbers.dedup();
-        if owned == u32::from(readstates_ring::SLOTS) && !restless && numbers.len() == 1 {
+            .map(|process| Arc::clone(process.ownership.routes().table()));
+        let tables: Vec<_> = tables.collect();
+        let same = tables.windows(2).all(|two| two[0] == two[1]);
+        if owned == u32::from(readstates_ring::SLOTS) && !restless && same {
             return Ok(());
         }
         if world.now() > deadline {
+            let numbers = tables.iter().map(|table| table.number());
+            let numbers: Vec<u64> = numbers.collect();
             return Err(format!(
-                "not at rest after {SETTLES:?}: {statuses:?}, rings {numbers:?}"
+                "not at rest after {SETTLES:?}: {statuses:?}, rings {numbers:?}, all the same: {same}"
             ));
         }
         sleep(Duration::from_millis(100)).await;

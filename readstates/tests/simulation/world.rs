@@ -185,18 +185,18 @@ impl World {
 
     /// The ring, now and whenever it has changed.
     pub(crate) fn tables(self: &Arc<Self>) -> BoxStream<'static, Arc<RingTable>> {
-        let next = |(world, known): (Arc<Self>, u64)| async move {
+        let next = |(world, known): (Arc<Self>, Option<Arc<RingTable>>)| async move {
             loop {
                 let swapped = world.swapped.notified();
-                let table = world.table().filter(|table| table.number() != known);
+                let table = world.table().filter(|table| Some(table) != known.as_ref());
                 if let Some(table) = table {
-                    let number = table.number();
-                    return Some((table, (Arc::clone(&world), number)));
+                    let known = Some(Arc::clone(&table));
+                    return Some((table, (Arc::clone(&world), known)));
                 }
                 swapped.await;
             }
         };
-        stream::unfold((Arc::clone(self), 0), next).boxed()
+        stream::unfold((Arc::clone(self), None), next).boxed()
     }
 
     /// A lot between two numbers, the second one excluded.

@@ -86,9 +86,12 @@ mod tests {
         assert_eq!(mended.members().len(), 4);
         assert_eq!(learned(&mended, &later), None, "nothing more to learn");
         assert_eq!(learned(&mended, &first), None);
-        let nobody = since.mended(later.configs(), &[], 0).unwrap();
-        let third = Slot::new(3).unwrap();
-        assert_eq!(nobody.config(third), since.config(third), "whoever 3 is");
+        let known = |members: &[RingMember]| since.mended(later.configs(), members, 0);
+        assert_eq!(known(&[]), None, "nobody says how 2 and 3 are reached");
+        let second = known(&[member(2)]).unwrap();
+        let at = |slot| Slot::new(slot).unwrap();
+        assert_eq!(second.config(at(3)), since.config(at(3)));
+        assert_eq!(second.config(at(60)), later.config(at(60)));
         let written = RingTable::from_json(&mended.to_json());
         assert_eq!(written.unwrap(), mended);
     }
