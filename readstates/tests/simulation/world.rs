@@ -79,6 +79,8 @@ struct State {
     /// What members took with them that died, or were stopped until the others had to believe it: users and
     /// channels, with when that was.
     losses: HashMap<(u64, u64), Duration>,
+    /// Users of whom members that died knew a version that the database had not.
+    lost_versions: HashSet<u64>,
     book: Book,
     history: History,
 }
@@ -418,12 +420,17 @@ impl World {
     /// A process is over with what it has in memory: what of that is not in the database may be lost, and nothing
     /// else.
     pub(crate) async fn is_over(&self, process: &Process) {
-        let mut lost = Vec::new();
+        let (mut lost, mut versions) = (Vec::new(), Vec::new());
         for user in USERS.chain(historians::USERS) {
-            let Some(cached) = process.engine.cache().read(user, found) else {
+            let all = |block: BlockRef<'_>| (found(block), block.version());
+            let Some((cached, version)) = process.engine.cache().read(user, all) else {
                 continue;
             };
-            let stored = self.stored(user).await;
+            let (stored, written) = self.stored_block(user).await;
+            if version > written {
+                // An answer that nothing was changed may have told it.
+                versions.push(user);
+            }
             let of = |state: &Found| {
                 stored
                     .iter()
@@ -443,13 +450,21 @@ impl World {
             for page in lost {
                 state.losses.insert(page, now);
             }
+            state.lost_versions.extend(versions);
         });
     }
 
     /// What the database has of a user.
     pub(crate) async fn stored(&self, user: u64) -> Vec<Found> {
+        self.stored_block(user).await.0
+    }
+
+    /// What the database has of a user, and at which version.
+    async fn stored_block(&self, user: u64) -> (Vec<Found>, u64) {
         let stored = self.blocks.load(user).await.ok().flatten();
-        let stored = stored.map(|stored| codec::decode(&stored.bytes).map(|it| found(it.block)));
+        let stored = stored.map(|stored| {
+            codec::decode(&stored.bytes).map(|it| (found(it.block), it.block.version()))
+        });
         stored.transpose().ok().flatten().unwrap_or_default()
     }
 
@@ -488,7 +503,10 @@ impl World {
     /// What was asked and answered about users of whom no death has taken anything.
     pub(crate) fn history(&self) -> (History, Vec<u64>) {
         self.state(|state| {
-            let lost = |user: &u64| state.losses.keys().any(|(of, _)| of == user);
+            let lost = |user: &u64| {
+                let states = state.losses.keys().any(|(of, _)| of == user);
+                states || state.lost_versions.contains(user)
+            };
             let whole = historians::USERS.filter(|user| !lost(user)).collect();
             (state.history.clone(), whole)
         })
