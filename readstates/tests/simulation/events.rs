@@ -91,7 +91,7 @@ pub(crate) async fn run(world: &Arc<World>) -> Result<u64, String> {
         if world
             .living()
             .iter()
-            .any(|process| !process.has_wrong_clock)
+            .any(|process| process.wrong_clock.is_none())
         {
             break;
         }
@@ -213,7 +213,7 @@ async fn trouble_with_the_ring(world: &Arc<World>, one: Arc<Process>, beside: &m
                 there.say(|| format!("{one:?} reaches the ring again"));
             });
         }
-        3 => world.restore().await,
+        3 if world.has_restores() => world.restore().await,
         _ => {}
     }
 }

@@ -113,7 +113,8 @@ pub(crate) struct Process {
     pub(crate) life: Arc<Life>,
     pub(crate) engine: Arc<Engine>,
     pub(crate) ownership: Arc<Ownership>,
-    pub(crate) has_wrong_clock: bool,
+    /// How far it is wrong, in seconds.
+    pub(crate) wrong_clock: Option<i64>,
     flusher: Mutex<Option<JoinHandle<()>>>,
     leaving: AtomicBool,
     /// It stops for long as soon as it has worked and not answered yet.
@@ -131,8 +132,17 @@ impl Process {
     pub(crate) fn start(world: &Arc<World>, ordinal: u64) -> Arc<Self> {
         let bits = world.draw(1, u64::MAX);
         let wrong = world.draw(0, 3 * WRONG.len() as u64) as usize;
-        let wrong = WRONG.get(wrong).filter(|_| world.has_wrong_clocks());
-        let skew = world.draw(0, MOST_SKEW).cast_signed() + wrong.unwrap_or(&0) * 1_000_000;
+        let wrong = WRONG
+            .get(wrong)
+            .copied()
+            .filter(|_| world.has_wrong_clocks());
+        // Two that are wrong by as much believe each other; nobody can tell that they are wrong.
+        let alone = |wrong: &i64| {
+            let living = world.living();
+            living.iter().all(|it| it.wrong_clock != Some(*wrong))
+        };
+        let wrong = wrong.filter(alone);
+        let skew = world.draw(0, MOST_SKEW).cast_signed() + wrong.unwrap_or(0) * 1_000_000;
         let unix_clock = UnixClock::Runtime {
             at: world.began.into_std(),
             micros: UNIX_MICROS + skew,
@@ -175,7 +185,7 @@ impl Process {
             life,
             engine,
             ownership,
-            has_wrong_clock: wrong.is_some(),
+            wrong_clock: wrong,
             flusher: Mutex::new(Some(flusher)),
             leaving: AtomicBool::new(false),
             stops_at_work: AtomicBool::new(false),

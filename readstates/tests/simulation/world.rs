@@ -36,6 +36,7 @@ const KEPT_LINES: usize = 200_000;
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) seed: u64,
+    restores: bool,
     pub(crate) began: Instant,
     pub(crate) ring: Arc<MemoryRing>,
     pub(crate) blocks: Arc<MemoryStore>,
@@ -127,6 +128,7 @@ impl World {
     pub(crate) fn new(seed: u64) -> Arc<Self> {
         Arc::new(Self {
             seed,
+            restores: std::env::var_os("SIMULATION_RESTORES").is_some(),
             began: Instant::now(),
             ring: Arc::default(),
             blocks: Arc::default(),
@@ -274,7 +276,14 @@ impl World {
 
     /// In every third seed some clocks are wrong.
     pub(crate) fn has_wrong_clocks(&self) -> bool {
-        self.seed % 3 == 0
+        self.seed.is_multiple_of(3)
+    }
+
+    /// Whether the ring may be restored: when `SIMULATION_RESTORES` is set. Not otherwise: an epoch lasts 17 s, and
+    /// when what was swapped within that time is forgotten, and a process that never knew of it takes the slot from
+    /// somebody who seems dead, two are given the same epoch.
+    pub(crate) fn has_restores(&self) -> bool {
+        self.restores
     }
 
     /// Keeps what the ring is now: it may be restored to that.
