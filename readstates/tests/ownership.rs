@@ -404,6 +404,8 @@ async fn a_move_that_cannot_end_leaves_everything_where_it_was() {
         draining: false,
         gone: false,
         renewals: 1,
+        unix_micros: None,
+        clock_wrong: false,
     };
     world.ring.renew(silent).await.unwrap();
     let nobody =

@@ -12,15 +12,20 @@
 //! ```
 //!
 //! Every lane has users of its own, and all of them share one hot user, in channels of their own.
+//!
+//! [`History`] is the other way to look: everything that is asked of some users by several clients at once, and whether
+//! there is an order of it.
 #![deny(missing_docs)]
 
 mod book;
+mod history;
 mod lane;
 mod load;
 mod tally;
 mod verdict;
 
 pub use book::{AMOUNTS, Audit, Book, Call, Fate, Finding, Found, What};
+pub use history::{Action, Answer, Event, History, Order};
 pub use lane::Kind;
 pub use load::{Load, Plan, Told};
 pub use tally::{Operation, Phase, Tallies};

@@ -18,6 +18,7 @@
 //! not written as long as it is 1. A field is put to use when all members read it: a release reads what the next one
 //! writes, and writes it once all are of that release.
 
+mod mend;
 mod wire;
 
 #[cfg(test)]
@@ -224,26 +225,56 @@ impl RingTable {
         }
         let mut next = self.clone();
         for &(slot, expected) in asked {
-            let config = &mut next.slots[usize::from(slot.number())];
-            let swapped = match (*config, expected) {
-                (None, None) => SlotConfig::first(owner.incarnation, now_micros),
-                (Some(current), Some(expected)) => current
-                    .swap(expected, owner.incarnation, succession, now_micros)
-                    .map_err(|refused| NotSwapped::of(slot, refused))?,
-                (current, expected) => {
-                    let current = current.map(|config| config.epoch());
-                    return Err(NotSwapped::Conflict {
-                        slot,
-                        expected,
-                        current,
-                    });
-                }
-            };
-            *config = Some(swapped);
+            // A slot that is asked for twice is at its next epoch by then.
+            let swapped =
+                next.swap_one(slot, expected, owner.incarnation, succession, now_micros)?;
+            next.slots[usize::from(slot.number())] = Some(swapped);
         }
         next.list(owner);
         next.number += 1;
         Ok(next)
+    }
+
+    /// Of the slots asked for: those that [`RingTable::swap`] would take if it were asked for each alone, and why it
+    /// would not take the others.
+    #[must_use]
+    pub fn swappable(
+        &self,
+        asked: &[(Slot, Option<Epoch>)],
+        owner: Incarnation,
+        succession: Succession,
+        now_micros: i64,
+    ) -> (Vec<(Slot, Option<Epoch>)>, Vec<NotSwapped>) {
+        let (mut taken, mut refused) = (Vec::new(), Vec::new());
+        for &(slot, expected) in asked {
+            match self.swap_one(slot, expected, owner, succession, now_micros) {
+                Ok(_) => taken.push((slot, expected)),
+                Err(why) => refused.push(why),
+            }
+        }
+        (taken, refused)
+    }
+
+    /// The config after a slot's, which must be at the epoch given.
+    fn swap_one(
+        &self,
+        slot: Slot,
+        expected: Option<Epoch>,
+        owner: Incarnation,
+        succession: Succession,
+        now_micros: i64,
+    ) -> Result<SlotConfig, NotSwapped> {
+        match (self.config(slot), expected) {
+            (None, None) => Ok(SlotConfig::first(owner, now_micros)),
+            (Some(current), Some(expected)) => current
+                .swap(expected, owner, succession, now_micros)
+                .map_err(|refused| NotSwapped::of(slot, refused)),
+            (current, expected) => Err(NotSwapped::Conflict {
+                slot,
+                expected,
+                current: current.map(|config| config.epoch()),
+            }),
+        }
     }
 
     /// Lists those who own a slot, `owner` as it is now, and nobody else.
@@ -257,6 +288,10 @@ impl RingTable {
             }
             None => self.members.push(owner.clone()),
         }
+        self.drop_who_owns_nothing();
+    }
+
+    fn drop_who_owns_nothing(&mut self) {
         let named: HashSet<Incarnation> =
             self.slots.iter().flatten().map(SlotConfig::owner).collect();
         self.members

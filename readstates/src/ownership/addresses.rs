@@ -8,7 +8,10 @@ use std::{collections::HashMap, sync::Arc};
 use arc_swap::ArcSwap;
 use readstates_ring::{Incarnation, RingMember};
 
-use super::{Ownership, Peer, store::Presence};
+use super::{
+    Ownership, Peer,
+    store::{Presence, RingStore},
+};
 use crate::{clock, store::chain};
 
 /// By process.
@@ -114,7 +117,10 @@ impl Ownership {
         let read = async {
             match self.store.presences().await {
                 Ok(presences) => self.observe(presences),
-                Err(error) => tracing::debug!("the members were not seen: {}", chain(&error)),
+                Err(error) => {
+                    self.watch.lock().missed();
+                    tracing::debug!("the members were not seen: {}", chain(&error));
+                }
             }
         };
         self.unseen.settle(read).await;
@@ -126,8 +132,14 @@ impl Ownership {
         let proven = mine.is_some_and(|url| url.starts_with("https://"));
         self.addresses.learn(&presences, proven);
         let table = Arc::clone(self.routes.load().table());
-        let mut watch = self.watch.lock();
-        watch.observe(presences, &table, clock::now());
+        let (now, unix_micros) = (clock::now(), self.config.unix_clock.micros());
+        let mut others = {
+            let mut watch = self.watch.lock();
+            watch.observe(presences, &table, now, unix_micros);
+            watch.clocks(now)
+        };
+        others.store = self.store.clock_ahead();
+        self.check_clock(others, now, unix_micros);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Staying alive, and seeing who is not: the lease, the looks around, and what is taken from the dead.
+//! Seeing who is alive and who is not: the looks around, and what is taken from the dead.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -7,9 +7,9 @@ use readstates_ring::{
     handoff::{Action, Event},
     moves::to_take,
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-use super::Ownership;
+use super::{Ownership, clocks::Verdict, store::RingStore};
 use crate::{clock, store::chain};
 
 /// So often is the ring itself read while looking around: what a watch has missed is not missed for
@@ -19,91 +19,11 @@ const LOOKS_PER_READ: u32 = 5;
 impl Ownership {
     /// Begins to renew the lease, to follow the ring and to take what is to be taken.
     pub fn begin(self: &Arc<Self>) {
-        self.spawn(Arc::clone(self).keep_lease());
+        self.begin_to_renew();
+        self.spawn(Arc::clone(self).keep_written());
         self.spawn(Arc::clone(self).follow());
         self.spawn(Arc::clone(self).look_around());
         self.spawn(Arc::clone(self).keep_clean());
-    }
-
-    async fn keep_lease(self: Arc<Self>) {
-        loop {
-            self.renew().await;
-            let every = self.config.timing.renew_every;
-            let left = self.lease.left();
-            // One that is about to run out is not waited for longer than it lasts.
-            sleep(if left.is_zero() {
-                every / 4
-            } else {
-                every.min(left)
-            })
-            .await;
-            if !self.lease.is_valid() {
-                self.lapse();
-            }
-        }
-    }
-
-    /// Says that this process is there; returns whether that was heard.
-    pub(super) async fn renew(self: &Arc<Self>) -> bool {
-        let _turn = self.renewing.lock().await;
-        let presence = {
-            let mut presence = self.presence.lock();
-            presence.renewals += 1;
-            presence.draining = self.draining.load(Ordering::Relaxed);
-            presence.gone = self.gone.load(Ordering::Relaxed);
-            presence.clone()
-        };
-        let gone = presence.gone;
-        let sent = self.lease.now();
-        let patience = self.config.timing.held / 3;
-        match timeout(patience, self.store.renew(presence)).await {
-            Ok(Ok(())) => {
-                if !gone {
-                    self.renewed(sent);
-                }
-                true
-            }
-            Ok(Err(error)) => {
-                tracing::warn!("the lease was not renewed: {}", chain(&error));
-                false
-            }
-            Err(_) => {
-                tracing::warn!("the lease was not renewed within {patience:?}");
-                false
-            }
-        }
-    }
-
-    fn renewed(self: &Arc<Self>, sent: super::lease::Reading) {
-        if !self.lease.is_valid() {
-            // Somebody may have taken slots meanwhile: those are over first.
-            self.lapse();
-        }
-        self.lease.extend(sent, self.config.timing.held);
-        let mine = self.slots.mine().into_iter().map(|(slot, _)| slot);
-        let again = swaps(&self.slots.hear_all(mine, Event::LeaseRenewed));
-        if !again.is_empty() {
-            let this = Arc::clone(self);
-            self.spawn(async move { this.retake(again).await });
-        }
-    }
-
-    /// The lease has run out: nothing is acknowledged until slots are taken again.
-    fn lapse(&self) {
-        let mine = self.slots.mine();
-        if mine.is_empty() {
-            return;
-        }
-        let sealed = self.slots.counts().sealed;
-        self.slots
-            .hear_all(mine.iter().map(|&(slot, _)| slot), Event::LeaseLost);
-        if usize::from(sealed) < mine.len() {
-            self.counters.lapses.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(
-                slots = mine.len(),
-                "the lease has run out: slots are sealed"
-            );
-        }
     }
 
     async fn look_around(self: Arc<Self>) {
@@ -130,26 +50,35 @@ impl Ownership {
     /// returns whether that was possible.
     async fn look(self: &Arc<Self>, read: bool) -> bool {
         let known = !read && self.routes.load().number() > 0;
+        let read = if known {
+            Ok(())
+        } else {
+            self.read().await.map(drop)
+        };
+        // Before anybody's last word is asked for: a member that was silent for long and has come back may own slots
+        // in a ring of after that word, and it lives.
+        let table = Arc::clone(self.routes.load().table());
         // Whoever is silent was so until here. An answer may be old when it is looked at: this process may
         // have been stopped meanwhile, and everybody else have gone on.
         let asked_at = clock::now();
-        let (presences, read) = match self.store.presences().await {
-            Ok(presences) => (
-                presences,
-                if known {
-                    Ok(())
-                } else {
-                    self.read().await.map(drop)
-                },
-            ),
-            Err(error) => (Vec::new(), Err(error)),
+        let presences = match read {
+            Ok(()) => self.store.presences().await,
+            Err(error) => Err(error),
         };
-        if let Err(error) = read {
-            tracing::warn!("the other members were not seen: {}", chain(&error));
-            return false;
-        }
+        let presences = match presences {
+            Ok(presences) => presences,
+            Err(error) => {
+                self.watch.lock().missed();
+                tracing::warn!("the other members were not seen: {}", chain(&error));
+                return false;
+            }
+        };
         self.observe(presences);
-        let table = Arc::clone(self.routes.load().table());
+        let may_take = self.may_take();
+        if self.is_behind() {
+            // Whoever the ring in the store names may have handed the slots on since.
+            return may_take;
+        }
         let (asked, litter) = {
             let watch = self.watch.lock();
             let dead = |incarnation| watch.is_dead(incarnation, asked_at);
@@ -164,7 +93,6 @@ impl Ownership {
                 "their owner stopped sending: they are not received any more"
             );
         }
-        let may_take = self.lease.is_valid() && !self.draining.load(Ordering::Relaxed);
         if may_take && !asked.is_empty() {
             self.take(asked, &table).await;
         }
@@ -173,6 +101,13 @@ impl Ownership {
             drop(self.store.forget(incarnation).await);
         }
         may_take
+    }
+
+    /// Whether this process takes slots now, from the dead or from whoever offers them.
+    pub(super) fn may_take(&self) -> bool {
+        self.lease.is_valid()
+            && !self.draining.load(Ordering::Relaxed)
+            && self.clock_verdict() == Verdict::Right
     }
 
     async fn take(&self, asked: Vec<(Slot, Option<Epoch>)>, before: &readstates_ring::RingTable) {
@@ -185,6 +120,7 @@ impl Ownership {
             })
             .collect();
         let slots: Vec<Slot> = asked.iter().map(|&(slot, _)| slot).collect();
+        // What is left is looked at anew the next time.
         self.swap(asked, &self.me, Succession::TakenOver, None)
             .await;
         let table = Arc::clone(self.routes.load().table());

@@ -5,7 +5,7 @@
 //! | 1 offer | JSON: [`Offer`] | JSON: [`Slots`], those that are taken in |
 //! | 2 part | header, blocks | empty |
 //! | 3 last part | header, blocks, digest of the blocks of all parts | JSON: [`Slots`], those that are here, complete |
-//! | 4 hint | number u64, little endian: the ring in the store has come so far, the sender says | empty |
+//! | 4 hint | number u64, little endian: the ring in the store has come so far, the sender says | number u64: the ring that is known here; empty in the release before |
 //!
 //! A header, little endian: origin u64, transfer u64, number of the part u32, count of blocks u32. A
 //! block: user u64, flags u8 (1 dirty, 2 taken over), milliseconds since it is dirty u32, length u32,
@@ -31,8 +31,10 @@ const DIRTY: u8 = 1;
 const TAKEN_OVER: u8 = 2;
 
 /// The announcement of a transfer.
+///
+/// A later release may say more: what is not known here is not read, and what must be understood needs a kind of
+/// message of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Offer {
     /// Who sends.
     pub(super) origin: u64,
@@ -44,7 +46,6 @@ pub(super) struct Offer {
 
 /// Slots by number.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Slots {
     pub(super) slots: Vec<u16>,
 }
@@ -98,6 +99,19 @@ pub(super) fn hint(number: u64) -> Bytes {
     let mut out = vec![HINT];
     out.extend(number.to_le_bytes());
     out.into()
+}
+
+/// The answer to a hint: the number of the ring that is known here.
+pub(super) fn known(number: u64) -> Bytes {
+    Bytes::copy_from_slice(&number.to_le_bytes())
+}
+
+/// Whether the answer to a hint says that this ring, or a later one, is known. A member of the release before says
+/// nothing.
+pub(super) fn knows(answer: &[u8], number: u64) -> bool {
+    answer
+        .first_chunk()
+        .is_none_or(|known| u64::from_le_bytes(*known) >= number)
 }
 
 /// A part in the making.
@@ -301,6 +315,25 @@ mod tests {
             assert_eq!(digest_after(11, of_part), digest);
             assert_eq!(of_all, last.then_some(digest));
         }
+    }
+
+    #[test]
+    fn what_a_later_release_says_besides_is_not_read() {
+        let offer = b"\x01{\"origin\":7,\"transfer\":2,\"slots\":[[3,5]],\"backup\":{\"of\":9}}";
+        let Ok(Message::Offer(offer)) = Message::decode(offer) else {
+            panic!("no offer")
+        };
+        assert_eq!((offer.origin, offer.slots), (7, vec![(3, 5)]));
+        let answer: Slots = serde_json::from_str("{\"slots\":[1],\"pace\":3}").unwrap();
+        assert_eq!(answer.slots, [1]);
+        assert!(Message::decode(b"\x01{\"origin\":7,\"slots\":[]}").is_err());
+    }
+
+    #[test]
+    fn the_answer_to_a_hint_says_how_far_the_ring_is_known() {
+        assert!(knows(&known(8), 8) && knows(&known(9), 8));
+        assert!(!knows(&known(7), 8));
+        assert!(knows(b"", 8), "the release before");
     }
 
     proptest::proptest! {

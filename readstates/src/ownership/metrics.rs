@@ -2,15 +2,48 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Counters, Ownership};
-use crate::metrics::Text;
+use super::{Counters, Ownership, clocks::Verdict};
+use crate::metrics::{Histogram, Text};
+
+/// How long things took, since the start.
+#[derive(Debug, Default)]
+pub(super) struct Timings {
+    /// From the seal of a batch of slots until the ring named its next owner.
+    pub(super) sealed: Histogram,
+}
 
 impl Ownership {
     /// Writes it for Prometheus.
     pub(crate) fn write(&self, text: &mut Text) {
         let counts = self.slots.counts();
         let as_number = |is: bool| f64::from(u8::from(is));
+        let clock = self.clock_verdict();
+        let ahead = match clock {
+            Verdict::Wrong { ahead } => ahead as f64 / 1e6,
+            Verdict::Right | Verdict::Unheard => 0.0,
+        };
+        let left = self.lease.left();
         let gauges = [
+            (
+                "readstates_clock_wrong",
+                "1 while the machine's clock is contradicted by all that it is compared with, and no slots are taken.",
+                as_number(ahead != 0.0),
+            ),
+            (
+                "readstates_clock_ahead_seconds",
+                "How far a wrong clock is ahead of the others, or behind when negative; 0 while it is right.",
+                ahead,
+            ),
+            (
+                "readstates_lease_left_seconds",
+                "For how long the member may acknowledge changes yet if the lease is not renewed.",
+                left.as_secs_f64(),
+            ),
+            (
+                "readstates_ring_behind",
+                "1 while the ring store knows less than the member, because it was restored.",
+                as_number(self.is_behind()),
+            ),
             (
                 "readstates_slots_owned",
                 "Slots of the ring that are this member's.",
@@ -65,6 +98,11 @@ impl Ownership {
             received_blocks,
             lapses,
             gave_up_waiting,
+            renewal_failures,
+            doubts,
+            swap_conflicts,
+            swaps_forbidden,
+            mended,
         } = &self.counters;
         let counters = [
             (
@@ -112,9 +150,39 @@ impl Ownership {
                 "Requests that waited for a slot for too long.",
                 gave_up_waiting,
             ),
+            (
+                "readstates_lease_renewal_failures_total",
+                "Renewals of the lease that failed or were not answered in time.",
+                renewal_failures,
+            ),
+            (
+                "readstates_lease_doubts_total",
+                "How often everything was written because the lease was not renewed in time.",
+                doubts,
+            ),
+            (
+                "readstates_ring_swap_conflicts_total",
+                "Swaps of the ring that somebody else's was faster than.",
+                swap_conflicts,
+            ),
+            (
+                "readstates_ring_swaps_forbidden_total",
+                "Slots that were not swapped because their epochs are too far ahead of the clock.",
+                swaps_forbidden,
+            ),
+            (
+                "readstates_ring_mended_total",
+                "How often the member wrote back what a restored ring had forgotten.",
+                mended,
+            ),
         ];
         for (name, help, counter) in counters {
             text.counter(name, help, counter.load(Ordering::Relaxed));
         }
+        let name = "readstates_handoff_sealed_seconds";
+        let help = "Time from the seal of a batch of slots until the ring named its next owner.";
+        text.family(name, help, "histogram");
+        text.histogram(name, &[], &self.timings.sealed);
+        self.store.write(text);
     }
 }

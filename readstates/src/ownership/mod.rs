@@ -4,7 +4,7 @@
 //! request ─▶ way ─▶ gate (one door per slot) ─▶ engine ─▶ may it be acknowledged? ─▶ answer
 //!              └──▶ routes: another member's
 //!
-//!            alive: lease, presence, who is dead      ring: read, swap, adopt
+//!    lapse: the lease; alive: who is dead; clocks: whose are wrong      ring: read, swap, adopt
 //!                     │                                 │
 //!                     ▼                                 ▼
 //!            slots: one state machine each (readstates_ring::handoff), doors, terms of the cache
@@ -19,11 +19,14 @@
 
 mod addresses;
 mod alive;
+mod clocks;
 mod doubt;
 mod drain;
 mod frame;
 mod gate;
+mod lapse;
 mod lease;
+mod lease_thread;
 mod metrics;
 mod peers;
 mod receive;
@@ -45,11 +48,14 @@ use std::{
 use addresses::Addresses;
 pub use addresses::{Destination, NoDestination};
 use arc_swap::{ArcSwap, Guard};
+use clocks::Checked;
 use doubt::Doubt;
 use gate::Gate;
 pub use gate::Pass;
 use lease::Lease;
 pub use lease::LeaseClock;
+use lease_thread::LeaseThread;
+use metrics::Timings;
 use parking_lot::Mutex;
 pub use peers::{HttpPeers, MOST_BYTES, PATH, PeerError, Peers};
 use readstates_api::{
@@ -58,12 +64,13 @@ use readstates_api::{
 };
 use readstates_ring::{Incarnation, RingMember, Slot, record::RecordError};
 pub use receive::NotReceived;
+use ring::Known;
 pub use routes::{Peer, Routes};
 use slots::Slots;
-use store::{Presence, RingStore};
+use store::{Measured, Presence, RingStore};
 use tokio::{
     runtime::Handle,
-    sync::{Mutex as Turn, watch as channel},
+    sync::{Mutex as Turn, Notify, watch as channel},
     task::JoinSet,
     time::Instant,
 };
@@ -133,20 +140,29 @@ pub struct Ownership {
     config: OwnershipConfig,
     lots: Lots,
     engine: Arc<Engine>,
-    store: Arc<dyn RingStore>,
+    store: Measured,
     peers: Arc<dyn Peers>,
     lease: Arc<Lease>,
     gate: Arc<Gate>,
     slots: Slots,
     routes: ArcSwap<Routes>,
-    /// One table is adopted at a time.
-    adopting: Mutex<()>,
+    /// What tables were taken in; one is at a time.
+    known: Mutex<Known>,
+    /// The store knows less than this member does: it was restored.
+    behind: AtomicBool,
+    /// The time, as it was compared last.
+    checked: Mutex<Option<Checked>>,
     /// The number of the ring, for those who wait for the next.
     number: channel::Sender<u64>,
     /// What this process says of itself.
     presence: Mutex<Presence>,
     /// One renewal at a time.
     renewing: Turn<()>,
+    lease_thread: LeaseThread,
+    /// The last renewal has failed.
+    lease_missed: AtomicBool,
+    /// Told when a renewal has failed or the lease has run out.
+    lease_doubted: Notify,
     watch: Mutex<Watch>,
     addresses: Addresses,
     /// Somebody may know an older ring than there is.
@@ -163,6 +179,7 @@ pub struct Ownership {
     tasks: Mutex<JoinSet<()>>,
     runtime: Handle,
     pub(crate) counters: Counters,
+    timings: Timings,
 }
 
 /// What ownership counts, since the start.
@@ -177,6 +194,11 @@ pub(crate) struct Counters {
     pub(crate) received_blocks: AtomicU64,
     pub(crate) lapses: AtomicU64,
     pub(crate) gave_up_waiting: AtomicU64,
+    pub(crate) renewal_failures: AtomicU64,
+    pub(crate) doubts: AtomicU64,
+    pub(crate) swap_conflicts: AtomicU64,
+    pub(crate) swaps_forbidden: AtomicU64,
+    pub(crate) mended: AtomicU64,
 }
 
 /// Where a request about a slot goes.
@@ -212,27 +234,35 @@ impl Ownership {
             draining: false,
             gone: false,
             renewals: 0,
+            unix_micros: None,
+            clock_wrong: false,
         };
         let me = presence.member()?;
         let lease = Arc::new(Lease::new(config.lease_clock));
         let gate = Arc::new(Gate::new(Arc::clone(&lease), MOST_QUEUED));
         engine.cache().close_all(config.shared);
         let watch = Watch::new(incarnation, config.timing.dead_after);
+        let lease_thread = lease_thread(config.lease_clock);
         Ok(Arc::new(Self {
             slots: Slots::new(incarnation, Arc::clone(&engine), Arc::clone(&gate)),
             me,
             lots: Lots::of(config.incarnation),
             config,
             engine,
-            store,
+            store: Measured::new(store),
             peers,
             lease,
             gate,
             routes: ArcSwap::from_pointee(Routes::unknown()),
-            adopting: Mutex::new(()),
+            known: Mutex::default(),
+            behind: AtomicBool::new(false),
+            checked: Mutex::new(None),
             number: channel::Sender::new(0),
             presence: Mutex::new(presence),
             renewing: Turn::new(()),
+            lease_thread,
+            lease_missed: AtomicBool::new(false),
+            lease_doubted: Notify::new(),
             watch: Mutex::new(watch),
             addresses: Addresses::default(),
             outdated: Doubt::default(),
@@ -245,6 +275,7 @@ impl Ownership {
             tasks: Mutex::new(JoinSet::new()),
             runtime: Handle::current(),
             counters: Counters::default(),
+            timings: Timings::default(),
         }))
     }
 
@@ -377,6 +408,19 @@ impl Ownership {
     pub fn end(&self) {
         self.lease.give_up();
         self.tasks.lock().abort_all();
+    }
+}
+
+/// A thread for the lease, where it goes by the machine's clock.
+fn lease_thread(clock: LeaseClock) -> LeaseThread {
+    match clock {
+        LeaseClock::Runtime => LeaseThread::none(),
+        LeaseClock::Boottime => LeaseThread::start().unwrap_or_else(|error| {
+            tracing::error!(
+                "there is no thread for the lease, which is renewed with everything else: {error}"
+            );
+            LeaseThread::none()
+        }),
     }
 }
 

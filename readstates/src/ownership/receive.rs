@@ -51,7 +51,7 @@ impl Ownership {
                 if number > self.routes.load().number() {
                     self.refresh().await;
                 }
-                Ok(Bytes::new())
+                Ok(frame::known(self.routes.load().number()))
             }
             Message::Part {
                 header,
@@ -99,7 +99,7 @@ impl Ownership {
     }
 
     async fn offered(self: &Arc<Self>, offer: Offer) -> Result<Vec<Slot>, NotReceived> {
-        if self.draining.load(Ordering::Relaxed) || !self.lease.is_valid() {
+        if !self.may_take() {
             return Err(NotReceived::NotTaking);
         }
         let Offer {

@@ -1,20 +1,22 @@
 //! The ring itself: reading it, changing it, and what follows when it is another one.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use futures::StreamExt;
 use readstates_ring::{
-    Epoch, RingMember, RingTable, Slot, Succession,
+    Epoch, Incarnation, RingMember, RingTable, Slot, Succession,
     mutant::{self, Rule},
     record::NotSwapped,
 };
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     Ownership, Routes,
-    store::{RingStoreError, Swapped, Versioned},
+    store::{RingStore, RingStoreError, Swapped, Versioned},
 };
 use crate::store::chain;
 
@@ -22,25 +24,94 @@ use crate::store::chain;
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 
+/// What tables were taken in.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// How many that said something new.
+    tables: u64,
+    /// How those are reached whom any of them named for a slot.
+    members: HashMap<Incarnation, RingMember>,
+}
+
 impl Ownership {
-    /// Takes a table in: routes first, so that whoever is let go by a door finds the way.
+    /// Takes a table in: routes first, so that whoever is let go by a door finds the way. One that came some other
+    /// way than from the store itself may be old; then nothing is taken from it.
     pub(super) fn adopt(&self, table: &Arc<RingTable>) {
-        let _turn = self.adopting.lock();
-        let before = self.routes.load_full();
-        if table.number() > before.number() {
-            let most = self.config.max_per_member;
-            let routes = Routes::new(Arc::clone(table), Some(&before), most);
-            self.routes.store(Arc::new(routes));
+        let mut known = self.known.lock();
+        if table.number() > self.routes.load().number() {
+            self.follow_routes(&mut known, table);
         }
-        for slot in self.slots.learn(table) {
+        self.learn(&mut known, table);
+    }
+
+    /// Takes in a table that the store itself has said, when so many others had been taken in before it was asked.
+    /// Another table under a number that is not above that of the routes, or a slot at a lower epoch than it is known to
+    /// be at, means that the store was restored. Returns what the store is to be told then, if more is known here.
+    fn adopt_read(&self, table: &Arc<RingTable>, before: u64) -> Option<RingTable> {
+        let mut known = self.known.lock();
+        // Else somebody else's answer, asked for later, may be in already.
+        let is_last = known.tables == before;
+        let routes = self.routes.load_full();
+        let mended = is_last.then(|| {
+            let members: Vec<RingMember> = known.members.values().cloned().collect();
+            table.mended(self.slots.known(), &members, routes.number())
+        });
+        let mended = mended.flatten();
+        // A store that was restored may have come to the same number again, in another way.
+        let went_back = is_last
+            && table.number() <= routes.number()
+            && table.as_ref() != routes.table().as_ref();
+        // Whoever the store names instead does not serve: these routes are the right ones until it is mended.
+        if table.number() > routes.number() || (went_back && mended.is_none()) {
+            self.follow_routes(&mut known, table);
+        }
+        if went_back || mended.is_some() {
+            tracing::warn!(
+                number = table.number(),
+                known = routes.number(),
+                more_is_known_here = mended.is_some(),
+                "the ring in the store went back: it was restored"
+            );
+        }
+        if is_last {
+            self.behind.store(mended.is_some(), Ordering::Release);
+        }
+        self.learn(&mut known, table);
+        mended
+    }
+
+    fn follow_routes(&self, known: &mut Known, table: &Arc<RingTable>) {
+        let (before, most) = (self.routes.load_full(), self.config.max_per_member);
+        let routes = Routes::new(Arc::clone(table), Some(&before), most);
+        self.routes.store(Arc::new(routes));
+        known.tables += 1;
+    }
+
+    fn learn(&self, known: &mut Known, table: &RingTable) {
+        let news = self.slots.learn(table);
+        if !news.is_empty() {
+            known.tables += 1;
+            let named = self.slots.owners();
+            known.members.retain(|owner, _| named.contains(owner));
+            for member in table.members() {
+                known.members.insert(member.incarnation(), member.clone());
+            }
+        }
+        for slot in news {
             self.gate.look_again(slot);
         }
         let number = self.routes.load().number();
         self.number.send_if_modified(|known| {
-            let newer = number > *known;
+            let other = number != *known;
             *known = number;
-            newer
+            other
         });
+    }
+
+    /// Whether the store, when it was last read, knew less than this member does. Nothing is taken by such a ring:
+    /// those whom it names may be over for long.
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind.load(Ordering::Acquire)
     }
 
     /// Follows the ring for as long as the store yields it.
@@ -48,16 +119,42 @@ impl Ownership {
         let mut tables = self.store.watch();
         while let Some(table) = tables.next().await {
             self.adopt(&table);
+            let other = self.routes.load().table().as_ref() != table.as_ref();
+            if other {
+                // An old word, or a store that was restored.
+                self.refresh().await;
+            }
         }
     }
 
-    /// Reads the ring itself.
+    /// Reads the ring itself, and mends it when it was restored and this member knows more.
     pub(super) async fn read(&self) -> Result<Option<Versioned>, RingStoreError> {
-        let current = self.store.get().await?;
-        if let Some(current) = &current {
-            self.adopt(&current.table);
+        let before = self.known.lock().tables;
+        let Some(current) = self.store.get().await? else {
+            return Ok(None);
+        };
+        let Some(mended) = self.adopt_read(&current.table, before) else {
+            return Ok(Some(current));
+        };
+        let Versioned { table, version } = current;
+        match self
+            .store
+            .compare_and_swap(Some(version.clone()), mended)
+            .await?
+        {
+            Swapped::Taken(taken) => {
+                self.counters.mended.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(
+                    number = taken.table.number(),
+                    "the ring that was restored has what its members know again"
+                );
+                self.behind.store(false, Ordering::Release);
+                self.adopt(&taken.table);
+                Ok(Some(taken))
+            }
+            // Somebody else mends it: the next read shows.
+            Swapped::Conflict => Ok(Some(Versioned { table, version })),
         }
-        Ok(current)
     }
 
     /// Reads the ring because somebody is in doubt; those who are so at the same time read it once, and it
@@ -71,64 +168,116 @@ impl Ownership {
         self.outdated.settle(read).await;
     }
 
-    /// Asks the ring to name `owner` for those of the slots that are still at the epochs given, until
-    /// it is known for each of them what the ring says. `ahead` is the ring as it was read when the
-    /// slots were at these epochs already: most often nobody has swapped since, and it need not be read.
+    /// Asks the ring to name `owner` for those of the slots that are still at the epochs given, until it is known for
+    /// each of them what the ring says, or it is too late. `ahead` is the ring as it was read when the slots were at
+    /// these epochs already: most often nobody has swapped since, and it need not be read.
+    ///
+    /// A slot that the clock forbids to swap is left out, and the others go on. Returns whether the ring has said of
+    /// all of them what they are at: if not, some may or may not be swapped yet.
     pub(super) async fn swap(
         &self,
         mut asked: Vec<(Slot, Option<Epoch>)>,
         owner: &RingMember,
         succession: Succession,
         mut ahead: Option<Versioned>,
-    ) {
-        let mut wait = FIRST_RETRY;
+    ) -> bool {
+        let deadline = Instant::now() + self.config.timing.held;
+        let (mut wait, mut forbidden) = (FIRST_RETRY, 0);
         while !asked.is_empty() {
             let ahead = ahead.take();
             let guessed = ahead.is_some();
-            match self.try_swap(&mut asked, owner, succession, ahead).await {
-                Ok(Swapped::Taken(taken)) => return self.adopt(&taken.table),
-                Ok(Swapped::Conflict) if guessed => continue,
-                Ok(Swapped::Conflict) => {}
-                Err(problem) => {
-                    tracing::warn!(slots = asked.len(), "the ring did not answer: {problem}");
+            let try_swap = self.try_swap(&mut asked, &mut forbidden, owner, succession, ahead);
+            // Not cancel-safe: the swap may be taken. Whoever goes on after that asks by the epochs.
+            match timeout_at(deadline, try_swap).await {
+                Ok(Ok(Swapped::Taken(taken))) => {
+                    self.adopt(&taken.table);
+                    break;
                 }
+                Ok(Ok(Swapped::Conflict)) => {
+                    let conflicts = &self.counters.swap_conflicts;
+                    conflicts.fetch_add(1, Ordering::Relaxed);
+                    if guessed {
+                        continue;
+                    }
+                }
+                Ok(Err(error)) => {
+                    let slots = asked.len();
+                    tracing::warn!(slots, "the ring was not swapped: {}", chain(&error));
+                }
+                Err(_) => {}
+            }
+            if Instant::now() + wait >= deadline {
+                tracing::warn!(
+                    slots = asked.len(),
+                    after = ?self.config.timing.held,
+                    "the ring did not say in time who owns these slots: they are asked for again later"
+                );
+                return false;
             }
             let share = 1.0 - self.lots.share() / 2.0;
-            tokio::time::sleep(wait.mul_f64(share)).await;
+            sleep(wait.mul_f64(share)).await;
             wait = (wait * 2).min(LAST_RETRY);
         }
+        forbidden == 0
     }
 
     async fn try_swap(
         &self,
         asked: &mut Vec<(Slot, Option<Epoch>)>,
+        forbidden: &mut usize,
         owner: &RingMember,
         succession: Succession,
         ahead: Option<Versioned>,
-    ) -> Result<Swapped, String> {
+    ) -> Result<Swapped, RingStoreError> {
         let current = match ahead {
             Some(read) => Some(read),
-            None => self.read().await.map_err(|error| chain(&error))?,
+            None => self.read().await?,
         };
         let (table, version) = match current {
             Some(Versioned { table, version }) => (table, Some(version)),
             None => (Arc::default(), None),
         };
         let epoch = |slot| table.config(slot).map(|config| config.epoch());
+        if asked.iter().any(|&(slot, expected)| epoch(slot) < expected) {
+            // It was restored, and does not know yet what is known here: it has said nothing of these slots.
+            return Ok(Swapped::Conflict);
+        }
         asked.retain(|&(slot, expected)| epoch(slot) == expected || mutant::drops(Rule::R10));
+        let now = self.mint_micros();
+        let incarnation = owner.incarnation();
+        let (swappable, refused) = table.swappable(asked, incarnation, succession, now);
+        if !refused.is_empty() {
+            self.report_forbidden(&refused);
+            *forbidden += refused.len();
+            *asked = swappable;
+        }
         if asked.is_empty() {
             return Ok(Swapped::Conflict);
         }
-        let next = table
-            .swap(asked, owner, succession, self.config.unix_clock.micros())
-            .map_err(|refused| match refused {
-                NotSwapped::Conflict { .. } | NotSwapped::TooFarAhead { .. } => refused.to_string(),
-            })?;
-        let swapped = self.store.compare_and_swap(version, next).await;
-        swapped.map_err(|error| chain(&error))
+        match table.swap(asked, owner, succession, now) {
+            Ok(next) => self.store.compare_and_swap(version, next).await,
+            Err(NotSwapped::Conflict { .. } | NotSwapped::TooFarAhead { .. }) => {
+                Ok(Swapped::Conflict)
+            }
+        }
     }
 
-    /// Takes slots that are sealed here under a new epoch, with what is in memory of them.
+    /// Says which slots are not swapped because of their epochs.
+    pub(super) fn report_forbidden(&self, refused: &[NotSwapped]) {
+        let Some(first) = refused.first() else {
+            return;
+        };
+        let counter = &self.counters.swaps_forbidden;
+        counter.fetch_add(refused.len() as u64, Ordering::Relaxed);
+        tracing::error!(
+            slots = refused.len(),
+            "slots stay where they are, because a wrong clock has minted their epochs; they move again once the \
+             clocks have come that far: {first}"
+        );
+    }
+
+    /// Takes slots that are sealed here under a new epoch, with what is in memory of them. What the ring does not
+    /// name again in time is asked for with the next renewal of the lease.
     pub(super) async fn retake(&self, slots: Vec<(Slot, Epoch)>) {
         if slots.is_empty() {
             return;
@@ -136,8 +285,13 @@ impl Ownership {
         tracing::info!(slots = slots.len(), "taking slots again, under a new epoch");
         let count = slots.len() as u64;
         self.counters.retaken.fetch_add(count, Ordering::Relaxed);
+        let all: Vec<Slot> = slots.iter().map(|&(slot, _)| slot).collect();
         let asked = slots.into_iter().map(|(slot, at)| (slot, Some(at)));
-        self.swap(asked.collect(), &self.me, Succession::Handed, None)
+        let done = self
+            .swap(asked.collect(), &self.me, Succession::Handed, None)
             .await;
+        if !done {
+            self.slots.retake_later(&all);
+        }
     }
 }

@@ -16,9 +16,10 @@ use std::{
 use bytes::Bytes;
 use readstates_api::admin::StreamStatus;
 use readstates_ring::{
-    Epoch, Incarnation, Slot, Succession,
+    Epoch, Incarnation, RingTable, Slot, Succession,
     handoff::{Action, Event},
     mutant::{self, Rule},
+    record::NotSwapped,
 };
 use tokio::{
     sync::OwnedMutexGuard,
@@ -64,6 +65,9 @@ enum NotMoved {
     /// Nothing is sealed for a swap that cannot be made.
     #[error("the ring was not read before the seal")]
     Ring(#[from] RingStoreError),
+    /// A seal is final: what cannot be swapped afterwards would be nobody's.
+    #[error("the clock forbids a new epoch for some of the slots: nothing was sealed")]
+    Forbidden,
 }
 
 /// A transfer under way.
@@ -114,12 +118,34 @@ impl Ownership {
 
     fn accepted(&self, to: &Destination, slots: &[(Slot, Epoch)]) -> Vec<(Slot, Epoch)> {
         let destination = to.member.incarnation();
-        let accepts = |&&(slot, epoch): &&(Slot, Epoch)| {
+        let accepts = |&(slot, epoch): &(Slot, Epoch)| {
             let asked = Event::MoveAsked { epoch, destination };
             let actions = self.slots.hear(slot, asked);
             actions.contains(&Action::Stream { destination })
         };
-        slots.iter().filter(accepts).copied().collect()
+        let table = Arc::clone(self.routes.load().table());
+        let movable = self.movable(&table, destination, slots);
+        movable.into_iter().filter(accepts).collect()
+    }
+
+    /// Those of the slots that a table lets move now. Of the others it is said why not, where that is the clock.
+    fn movable(
+        &self,
+        table: &RingTable,
+        to: Incarnation,
+        slots: &[(Slot, Epoch)],
+    ) -> Vec<(Slot, Epoch)> {
+        let asked: Vec<_> = slots.iter().map(|&(slot, at)| (slot, Some(at))).collect();
+        let now = self.mint_micros();
+        let (_, mut refused) = table.swappable(&asked, to, Succession::Handed, now);
+        refused.retain(|why| matches!(why, NotSwapped::TooFarAhead { .. }));
+        self.report_forbidden(&refused);
+        let forbidden = |of: Slot| {
+            let is = |why: &NotSwapped| matches!(why, NotSwapped::TooFarAhead { slot, .. } if *slot == of);
+            refused.iter().any(is)
+        };
+        let movable = slots.iter().filter(|(slot, _)| !forbidden(*slot));
+        movable.copied().collect()
     }
 
     async fn send(
@@ -201,9 +227,25 @@ impl<'a> Sending<'a> {
         // Now, and not when nobody is served: most often nobody swaps in between.
         let ahead = self.ownership.read().await?;
         self.changes(&set).await?;
+        let to = self.to.member.incarnation();
+        let movable =
+            |table: &RingTable| self.ownership.movable(table, to, &slots).len() == slots.len();
+        if !ahead.as_ref().is_none_or(|ahead| movable(&ahead.table)) {
+            return Err(NotMoved::Forbidden);
+        }
+        let sealed = Instant::now();
         self.seal(&slots, &set).await;
-        self.last_part(&slots, &set, ahead).await?;
-        Ok(())
+        // What was acknowledged here and is not written is in two places until the other one knows that it owns it.
+        self.ownership.slots.hold(set);
+        let ended = self.last_part(&slots, &set, ahead).await;
+        self.ownership.timings.sealed.record(sealed.elapsed());
+        if ended.is_ok() && !self.tell().await {
+            self.write_what_was_handed().await;
+        }
+        self.ownership.slots.hold(SlotSet::default());
+        let table = Arc::clone(self.ownership.routes().table());
+        self.ownership.adopt(&table);
+        Ok(ended?)
     }
 
     async fn offer(&self, slots: &[(Slot, Epoch)]) -> Result<Vec<Slot>, PeerError> {
@@ -321,17 +363,47 @@ impl<'a> Sending<'a> {
         self.ownership
             .swap(handed, &self.to.member, Succession::Handed, ahead)
             .await;
-        self.tell().await;
         Ok(())
     }
 
-    /// Tells the destination that the ring is another one. It would hear of it by itself, a little later.
-    async fn tell(&self) {
+    /// Tells the destination that the ring is another one. Returns whether it says that it knows: from then on it
+    /// writes what it was handed. It hears of the ring by itself, too, but not if it is cut off from it.
+    async fn tell(&self) -> bool {
         let number = self.ownership.routes.load().number();
         let told = self.ownership.peers.send(self.to, frame::hint(number));
         // Cancel-safe: whoever was told is told, and who was not looks by itself.
-        if let Ok(Err(error)) = timeout(TELL_PATIENCE, told).await {
-            tracing::debug!("the destination was not told: {error}");
+        match timeout(TELL_PATIENCE, told).await {
+            Ok(Ok(answer)) => frame::knows(&answer, number),
+            Ok(Err(error)) => {
+                tracing::debug!("the destination was not told: {error}");
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// The destination may not know that it owns what it was handed, and cannot write it then. What is written here
+    /// under the epoch that has ended is what it was handed, and yields to anything that it writes.
+    async fn write_what_was_handed(&self) {
+        let (to, engine) = (self.to.name(), &self.ownership.engine);
+        tracing::warn!(
+            to,
+            "the next owner does not say that it knows: writing what it was handed"
+        );
+        let write = async {
+            while engine.flush_all().await.failed > 0 {
+                sleep(ATTEMPT_PAUSE).await;
+            }
+        };
+        if timeout(self.ownership.config.timing.dead_after, write)
+            .await
+            .is_err()
+        {
+            tracing::error!(
+                to,
+                "what slots were handed on with was not written in time, and their next owner does not say that it \
+                 knows: if it does not come to know, what was acknowledged last is lost"
+            );
         }
     }
 

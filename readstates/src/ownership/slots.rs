@@ -5,7 +5,7 @@
 //! an await. The path of requests does not take it: it looks at the gate and at the routes.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -52,6 +52,9 @@ struct Inner {
     opening: Vec<(Slot, Epoch)>,
     /// Nothing is confirmed any more: whoever confirms must stay to own.
     leaving: bool,
+    /// Sealed slots that the ring may name another member for, which has not said yet that it knows: what is here of
+    /// them is kept.
+    held: SlotSet,
 }
 
 /// What comes from one member.
@@ -112,6 +115,7 @@ impl Slots {
                 transfers: HashMap::new(),
                 opening: Vec::new(),
                 leaving: false,
+                held: SlotSet::default(),
             }),
             sweeping: Turn::new(()),
             litter: Notify::new(),
@@ -384,11 +388,34 @@ impl Slots {
         for (slot, config) in table.configs() {
             let known = inner.machines[usize::from(slot.number())].config();
             if config.epoch() > known.epoch() {
-                self.hear_in(&mut inner, slot, Event::Learned(config));
+                if !inner.held.contains(slot) {
+                    self.hear_in(&mut inner, slot, Event::Learned(config));
+                }
                 news.push(slot);
             }
         }
         news
+    }
+
+    /// The latest config that is known here of each slot that has one.
+    pub(super) fn known(&self) -> Vec<(Slot, SlotConfig)> {
+        let inner = self.inner.lock();
+        let config = |slot: Slot| inner.machines[usize::from(slot.number())].config();
+        let all = Slot::all().map(|slot| (slot, config(slot)));
+        all.filter(|(_, config)| config.owner() != Incarnation::new(0))
+            .collect()
+    }
+
+    /// Everybody who is known here to own a slot.
+    pub(super) fn owners(&self) -> HashSet<Incarnation> {
+        let known = self.known().into_iter();
+        known.map(|(_, config)| config.owner()).collect()
+    }
+
+    /// Keeps what is here of sealed slots, whatever the ring says, until the next call; of these alone. What is to be
+    /// learned of others comes with the table that is learned next.
+    pub(super) fn hold(&self, slots: SlotSet) {
+        self.inner.lock().held = slots;
     }
 
     /// The slots that are this member's, sealed or not, with their epochs.
@@ -398,6 +425,24 @@ impl Slots {
         Slot::all()
             .filter_map(|slot| Some((slot, epoch(slot)?)))
             .collect()
+    }
+
+    /// Slots that the ring has not named this member for again in time wait for the next renewal of the lease.
+    pub(super) fn retake_later(&self, slots: &[Slot]) {
+        let mut inner = self.inner.lock();
+        for &slot in slots {
+            let state = inner.machines[usize::from(slot.number())].state();
+            let retaking = matches!(
+                state,
+                State::Sealed {
+                    stage: Stage::Retaking,
+                    ..
+                }
+            );
+            if retaking {
+                self.hear_in(&mut inner, slot, Event::LeaseLost);
+            }
+        }
     }
 
     /// Forgets what was received and is not owned: the process ends.

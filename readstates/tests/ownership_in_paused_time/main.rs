@@ -3,20 +3,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+mod clocks;
+mod outages;
+mod severable;
 mod world;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use readstates::block::Outcome;
 use readstates_ring::moves::{Live, next_batch};
+use severable::{Reach, Severable};
 use tokio::time::{Instant, sleep};
-use world::{Member, Said, Severable, World};
+use world::{Member, Said, World};
 
 /// Moves slots until the members have about as many each.
 async fn balance(members: &[&Member]) {
@@ -146,11 +147,8 @@ async fn when_nobody_confirms_the_last_part_the_slots_go_on_here_under_a_new_epo
 async fn whoever_has_lost_its_lease_before_the_last_part_comes_is_handed_nothing() {
     let mut world = World::new();
     let first = world.member().await;
-    let severed = Arc::new(AtomicBool::new(false));
-    world.ring = Arc::new(Severable {
-        ring: Arc::clone(&world.ring),
-        severed: Arc::clone(&severed),
-    });
+    let severed = Severable::new(&world.ring);
+    world.ring = Arc::clone(&severed) as _;
     let second = world.member().await;
     for user in 1..=200 {
         assert!(matches!(
@@ -158,7 +156,7 @@ async fn whoever_has_lost_its_lease_before_the_last_part_comes_is_handed_nothing
             Said::Done(Outcome::Applied, _)
         ));
     }
-    severed.store(true, Ordering::SeqCst);
+    severed.set(Reach::Away);
     // Longer than a lease lasts.
     world.network.last_parts_take.store(11, Ordering::SeqCst);
     let table = Arc::clone(first.ownership.routes().table());

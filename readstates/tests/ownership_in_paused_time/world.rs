@@ -10,11 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{
-    FutureExt, StreamExt,
-    future::{BoxFuture, ready},
-    stream::BoxStream,
-};
+use futures::{FutureExt, future::BoxFuture};
 use readstates::{
     block::{Operation, Outcome, Visit},
     cache::{Process, Touch},
@@ -23,12 +19,12 @@ use readstates::{
     metrics::Metrics,
     ownership::{
         Destination, LeaseClock, Ownership, OwnershipConfig, PeerError, Peers, Timing, Way,
-        store::{MemoryRing, Presence, RingStore, RingStoreError, Swapped, Version, Versioned},
+        store::{MemoryRing, RingStore},
     },
     store::{MemoryStore, Store},
 };
 use readstates_api::ProblemType;
-use readstates_ring::{Incarnation, RingTable, Slot, moves::Live, planner::Candidate};
+use readstates_ring::{Incarnation, Slot, moves::Live, planner::Candidate};
 use tokio::time::{Instant, sleep};
 
 /// The network: who can be reached, and how long a message takes.
@@ -91,8 +87,14 @@ pub(crate) struct World {
     pub(crate) network: Arc<Network>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) ring: Arc<dyn RingStore>,
+    /// How far the clocks of those who start from now on are ahead, in microseconds.
+    pub(crate) clocks_ahead: i64,
+    began: Instant,
     next: u64,
 }
+
+/// What clocks that are right show when a world begins.
+const UNIX_MICROS: i64 = 1_795_000_000_000_000;
 
 pub(crate) struct Member {
     pub(crate) engine: Arc<Engine>,
@@ -114,8 +116,15 @@ impl World {
             network: Arc::default(),
             store: Arc::new(MemoryStore::default()),
             ring: Arc::new(MemoryRing::default()),
+            clocks_ahead: 0,
+            began: Instant::now(),
             next: 1,
         }
+    }
+
+    /// What a clock that is right shows now.
+    pub(crate) fn unix_micros(&self) -> i64 {
+        UNIX_MICROS + self.began.elapsed().as_micros() as i64
     }
 
     pub(crate) async fn member(&mut self) -> Member {
@@ -139,7 +148,10 @@ impl World {
             shared: true,
             timing: Timing::default(),
             lease_clock: LeaseClock::Runtime,
-            unix_clock: UnixClock::System,
+            unix_clock: UnixClock::Runtime {
+                at: self.began.into_std(),
+                micros: UNIX_MICROS + self.clocks_ahead,
+            },
             max_per_member: 10,
         };
         let wire = Arc::new(Wire(Arc::clone(&self.network)));
@@ -206,53 +218,5 @@ impl Member {
             Ok(_) => Said::Unknown,
             Err(_) => Said::Later(ProblemType::SlotMoving),
         }
-    }
-}
-
-/// The ring as somebody sees it who can be cut off from it.
-#[derive(Debug)]
-pub(crate) struct Severable {
-    pub(crate) ring: Arc<dyn RingStore>,
-    pub(crate) severed: Arc<AtomicBool>,
-}
-
-impl Severable {
-    fn there(&self) -> Result<&dyn RingStore, RingStoreError> {
-        match self.severed.load(Ordering::SeqCst) {
-            true => Err(RingStoreError::new("reach the ring", "it is away")),
-            false => Ok(&*self.ring),
-        }
-    }
-}
-
-impl RingStore for Severable {
-    fn get(&self) -> BoxFuture<'_, Result<Option<Versioned>, RingStoreError>> {
-        async { self.there()?.get().await }.boxed()
-    }
-
-    fn compare_and_swap(
-        &self,
-        expected: Option<Version>,
-        next: RingTable,
-    ) -> BoxFuture<'_, Result<Swapped, RingStoreError>> {
-        async move { self.there()?.compare_and_swap(expected, next).await }.boxed()
-    }
-
-    fn watch(&self) -> BoxStream<'static, Arc<RingTable>> {
-        let severed = Arc::clone(&self.severed);
-        let comes = move |_: &Arc<RingTable>| ready(!severed.load(Ordering::SeqCst));
-        self.ring.watch().filter(comes).boxed()
-    }
-
-    fn renew(&self, presence: Presence) -> BoxFuture<'_, Result<(), RingStoreError>> {
-        async move { self.there()?.renew(presence).await }.boxed()
-    }
-
-    fn presences(&self) -> BoxFuture<'_, Result<Vec<Presence>, RingStoreError>> {
-        async { self.there()?.presences().await }.boxed()
-    }
-
-    fn forget(&self, incarnation: Incarnation) -> BoxFuture<'_, Result<(), RingStoreError>> {
-        async move { self.there()?.forget(incarnation).await }.boxed()
     }
 }

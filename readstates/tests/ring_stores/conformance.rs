@@ -166,6 +166,8 @@ pub(crate) fn presence(name: &str, incarnation: u64, renewals: u64) -> Presence 
         draining: false,
         gone: false,
         renewals,
+        unix_micros: None,
+        clock_wrong: false,
     }
 }
 

@@ -14,7 +14,7 @@ use readstates::{
     load::LoadError,
     ownership::Way,
 };
-use readstates_ledger::{AMOUNTS, Book, Call, Fate, Finding, Found, What};
+use readstates_ledger::{AMOUNTS, Answer, Book, Call, Fate, Finding, Found, What};
 use readstates_ring::Slot;
 use tokio::{
     sync::oneshot,
@@ -25,7 +25,7 @@ use super::{
     events::{CLIENTS, stop_for_long},
     network::travel,
     process::Process,
-    world::{World, at_once},
+    world::{World, at_once, found},
 };
 
 /// How long a client waits for an answer.
@@ -60,11 +60,22 @@ pub(crate) enum Reply {
 /// An answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    applied: bool,
-    version: u64,
+    pub(crate) applied: bool,
+    pub(crate) version: u64,
     pub(crate) states: Vec<Found>,
     /// When it was decided that this may be answered.
     at: Duration,
+}
+
+impl Seen {
+    /// The states, as a history has them.
+    pub(crate) fn as_states(&self) -> Answer {
+        let states = self.states.iter();
+        Answer::States {
+            states: states.map(|it| (it.channel, it.last_message)).collect(),
+            version: self.version,
+        }
+    }
 }
 
 /// Sends a job to any member and waits.
@@ -122,7 +133,7 @@ async fn serve(world: &Arc<World>, process: &Arc<Process>, job: Job, forwarded: 
                 // It may be stopped between any two instructions; so here.
                 if job.change.is_some() && process.stops_at_work.swap(false, Ordering::Relaxed) {
                     world.say(|| format!("{process:?} has worked on {job:?}"));
-                    tokio::spawn(stop_for_long(world, Arc::clone(process)));
+                    tokio::spawn(stop_for_long(Arc::clone(world), Arc::clone(process)));
                 }
                 process.life.boundary().await;
                 match worked {
@@ -184,14 +195,7 @@ async fn work(process: &Process, job: Job) -> Result<Seen, NotDone> {
     };
     let Some(change) = job.change else {
         let view = move |block: BlockRef<'_>| Seen {
-            states: block
-                .states()
-                .map(|state| Found {
-                    channel: state.channel,
-                    last_message: state.last_message,
-                    mention_count: state.mention_count,
-                })
-                .collect(),
+            states: found(block),
             ..seen(false, block)
         };
         return process.engine.read(job.user, view).await;

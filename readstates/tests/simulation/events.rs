@@ -6,9 +6,9 @@ use std::{
     time::Duration,
 };
 
-use readstates::{codec, ownership::Ownership, store::Store};
+use readstates::ownership::Ownership;
 use readstates_api::admin::OwnershipStatus;
-use readstates_ledger::{Audit, Excuse, Finding, Found, What};
+use readstates_ledger::{Action, Answer, Event, Order};
 use readstates_ring::{
     Epoch, Slot,
     moves::{Live, next_batch},
@@ -17,8 +17,9 @@ use readstates_ring::{
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{
-    clients::{Client, Job, Reply, ask},
-    process::{FLUSH_INTERVAL, Process, TIMING},
+    clients::{Client, Job, Reply, Seen, ask},
+    historians::{HISTORIANS, Historian},
+    process::Process,
     world::World,
 };
 
@@ -30,10 +31,6 @@ const EVENTFUL: Duration = Duration::from_secs(25);
 const SETTLES: Duration = Duration::from_secs(60);
 /// Longer than any message or write is late.
 const EVERYTHING_ARRIVES: Duration = Duration::from_secs(9);
-/// What a member that dies may take with it: what it was told within this time before. The interval with its jitter, also
-/// of what was handed to it dirty, and writes that failed and were tried again.
-const LAST_FLUSH: Duration =
-    Duration::from_millis(FLUSH_INTERVAL.as_millis() as u64 * 11 / 10 + 2_500);
 const LEAVING: Duration = Duration::from_secs(12);
 /// The most deaths (or what looks like one to the others) of a seed: what they excuse is not all there is.
 const MOST_DEATHS: u32 = 2;
@@ -63,6 +60,9 @@ pub(crate) async fn run(world: &Arc<World>) -> Result<u64, String> {
     for number in 0..CLIENTS {
         clients.spawn(Client::new(world, number).run(EVENTFUL + Duration::from_secs(2)));
     }
+    for number in 0..HISTORIANS {
+        clients.spawn(Historian::new(world, number).run(EVENTFUL + Duration::from_secs(2)));
+    }
     let mut rebalancers = JoinSet::new();
     for _ in 0..2 {
         rebalancers.spawn(rebalance(Arc::clone(world)));
@@ -86,8 +86,16 @@ pub(crate) async fn run(world: &Arc<World>) -> Result<u64, String> {
     world.say(|| "all is calm".to_owned());
     while beside.join_next().await.is_some() {}
     rebalancers.shutdown().await;
-    if world.living().is_empty() {
-        Process::start(world, 0);
+    // Somebody whose clock is right has to be there to take what nobody has.
+    for ordinal in 4.. {
+        if world
+            .living()
+            .iter()
+            .any(|process| process.wrong_clock.is_none())
+        {
+            break;
+        }
+        Process::start(world, ordinal);
     }
     while clients.join_next().await.is_some() {}
     settle(world).await?;
@@ -105,7 +113,8 @@ async fn event(world: &Arc<World>, beside: &mut JoinSet<()>) {
     let any = || Arc::clone(&living[world.draw(0, living.len() as u64) as usize]);
     let (one, other) = (any(), any());
     let there = Arc::clone(world);
-    match world.draw(0, 7) {
+    world.back_up();
+    match world.draw(0, 11) {
         0 | 1 => {
             let free = (0..4).find(|ordinal| {
                 let name = format!("sim-{ordinal}");
@@ -121,8 +130,7 @@ async fn event(world: &Arc<World>, beside: &mut JoinSet<()>) {
                 let written = one.leave(LEAVING).await;
                 there.say(|| format!("{one:?} has left, everything written: {written}"));
                 if !written {
-                    let now = there.now();
-                    there.excuse(now.saturating_sub(LAST_FLUSH + LEAVING), now);
+                    there.is_over(&one).await;
                     if there.seed.is_multiple_of(2) {
                         there.wrong(format!("{one:?} left without having written everything"));
                     }
@@ -144,14 +152,15 @@ async fn event(world: &Arc<World>, beside: &mut JoinSet<()>) {
                 there.break_link(to, from, false);
             });
         }
-        4 if world.seed.is_multiple_of(2) => {
+        // Whoever reaches neither the ring nor the database cannot write what it will lose.
+        4 if world.seed.is_multiple_of(2) && !world.is_anybody_cut_off() => {
             world.say(|| "the database is away".to_owned());
             world.set_database_away(true);
             world.pass(100, 2_500).await;
             world.set_database_away(false);
             world.say(|| "the database is back".to_owned());
         }
-        5 => {
+        5 if !world.is_cut_off(one.life.incarnation) => {
             world.say(|| format!("{one:?} stops for a moment"));
             one.life.stop(true);
             world.pass(SHORT.start, SHORT.end).await;
@@ -159,7 +168,7 @@ async fn event(world: &Arc<World>, beside: &mut JoinSet<()>) {
             world.say(|| format!("{one:?} goes on"));
             world.pass(1_500, 2_500).await;
         }
-        6 => {
+        6 if !world.is_cut_off(one.life.incarnation) => {
             world.say(|| format!("{one:?} is cut off from the ring for a moment"));
             world.cut_off(one.life.incarnation, true);
             world.pass(SHORT.start, SHORT.end).await;
@@ -167,6 +176,44 @@ async fn event(world: &Arc<World>, beside: &mut JoinSet<()>) {
             world.say(|| format!("{one:?} reaches the ring again"));
             world.pass(1_500, 2_500).await;
         }
+        7..11 => trouble_with_the_ring(world, one, beside).await,
+        _ => {}
+    }
+}
+
+/// The store of the ring is not as it should be, for longer than a lease lasts or for a moment; everybody lives, and
+/// nothing may be lost.
+async fn trouble_with_the_ring(world: &Arc<World>, one: Arc<Process>, beside: &mut JoinSet<()>) {
+    let there = Arc::clone(world);
+    match world.draw(0, 4) {
+        0 => {
+            world.say(|| "the ring is away".to_owned());
+            world.set_ring_away(true);
+            beside.spawn(async move {
+                there.pass(500, LONG.end).await;
+                there.set_ring_away(false);
+                there.say(|| "the ring is back".to_owned());
+            });
+        }
+        1 => {
+            world.say(|| "the ring is slow".to_owned());
+            world.set_ring_slow(true);
+            beside.spawn(async move {
+                there.pass(500, LONG.end).await;
+                there.set_ring_slow(false);
+                there.say(|| "the ring is as fast as before".to_owned());
+            });
+        }
+        2 if !world.is_cut_off(one.life.incarnation) && !one.life.is_stopped() => {
+            world.say(|| format!("{one:?} is cut off from the ring for long"));
+            world.cut_off(one.life.incarnation, true);
+            beside.spawn(async move {
+                there.pass(LONG.start, LONG.end).await;
+                there.cut_off(one.life.incarnation, false);
+                there.say(|| format!("{one:?} reaches the ring again"));
+            });
+        }
+        3 if world.has_restores() => world.restore().await,
         _ => {}
     }
 }
@@ -178,47 +225,26 @@ async fn death(world: &Arc<World>, beside: &mut JoinSet<()>) {
         return;
     }
     let one = Arc::clone(&living[world.draw(0, living.len() as u64) as usize]);
-    let began = world.now();
-    let from = began.saturating_sub(LAST_FLUSH);
-    let there = Arc::clone(world);
-    match world.draw(0, 4) {
+    match world.draw(0, 3) {
         0 => {
             world.say(|| format!("{one:?} dies"));
-            world.excuse(from, began);
+            world.is_over(&one).await;
             one.die().await;
         }
-        1 => {
-            let stopped = stop_for_long(&there, one);
-            beside.spawn(stopped);
-        }
-        2 => one.stops_at_work.store(true, Ordering::Relaxed),
-        _ => {
-            world.say(|| format!("{one:?} is cut off from the ring for long"));
-            // It acknowledges until its lease runs out.
-            world.excuse(from, began + TIMING.held + Duration::from_millis(100));
-            world.cut_off(one.life.incarnation, true);
-            beside.spawn(async move {
-                there.pass(LONG.start, LONG.end).await;
-                there.cut_off(one.life.incarnation, false);
-                there.say(|| format!("{one:?} reaches the ring again"));
-            });
-        }
+        1 => drop(beside.spawn(stop_for_long(Arc::clone(world), one))),
+        _ => one.stops_at_work.store(true, Ordering::Relaxed),
     }
 }
 
 /// A member stops at once, and goes on when the others must believe that it is dead.
 pub(crate) fn stop_for_long(
-    world: &Arc<World>,
+    world: Arc<World>,
     one: Arc<Process>,
 ) -> impl Future<Output = ()> + use<> {
     world.say(|| format!("{one:?} stops for long"));
-    let now = world.now();
-    // What it did before the pause it may still say when it goes on.
-    let until = now + Duration::from_millis(100);
-    world.excuse(now.saturating_sub(LAST_FLUSH), until);
     one.life.stop(true);
-    let world = Arc::clone(world);
     async move {
+        world.is_over(&one).await;
         world.pass(LONG.start, LONG.end).await;
         one.life.stop(false);
         world.say(|| format!("{one:?} goes on"));
@@ -308,17 +334,19 @@ async fn settle(world: &Arc<World>) -> Result<(), String> {
         let owned: u32 = statuses.iter().map(|status| u32::from(status.owned)).sum();
         let restless = !statuses.iter().all(is_at_rest);
         let restless = restless || living.iter().any(|process| process.life.is_stopped());
-        let mut numbers: Vec<u64> = living
+        let tables = living
             .iter()
-            .map(|process| process.ownership.routes().number())
-            .collect();
-        numbers.dedup();
-        if owned == u32::from(readstates_ring::SLOTS) && !restless && numbers.len() == 1 {
+            .map(|process| Arc::clone(process.ownership.routes().table()));
+        let tables: Vec<_> = tables.collect();
+        let same = tables.windows(2).all(|two| two[0] == two[1]);
+        if owned == u32::from(readstates_ring::SLOTS) && !restless && same {
             return Ok(());
         }
         if world.now() > deadline {
+            let numbers = tables.iter().map(|table| table.number());
+            let numbers: Vec<u64> = numbers.collect();
             return Err(format!(
-                "not at rest after {SETTLES:?}: {statuses:?}, rings {numbers:?}"
+                "not at rest after {SETTLES:?}: {statuses:?}, rings {numbers:?}, all the same: {same}"
             ));
         }
         sleep(Duration::from_millis(100)).await;
@@ -336,60 +364,77 @@ async fn compare(world: &Arc<World>) -> Result<u64, String> {
     let (book, mut wrong) = world.books();
     let mut cached = BTreeMap::new();
     for user in book.users() {
-        let mut attempts = 0;
-        let states = loop {
-            match ask(world, Job { user, change: None }).await {
-                Reply::Done(seen) => break seen.states,
-                Reply::Nothing | Reply::Unknown if attempts < 20 => attempts += 1,
-                Reply::Nothing | Reply::Unknown => {
-                    return Err(format!("user {user} cannot be read though all is calm"));
-                }
-            }
-        };
-        cached.insert(user, states);
+        cached.insert(user, read_at_last(world, user).await?.states);
     }
     for process in world.living() {
         process.engine.drain().await;
     }
     let mut stored = BTreeMap::new();
     for user in book.users() {
-        stored.insert(user, in_database(world, user).await);
+        stored.insert(user, world.stored(user).await);
     }
-    let excuses = world.excuses();
     let mut acknowledged = 0;
     for (place, found) in [("cache", &cached), ("database", &stored)] {
         let audit = book.audit(found);
         acknowledged = audit.acknowledged;
-        wrong.extend(unexcused(&audit, &excuses).map(|finding| format!("{place}: {finding:?}")));
+        let findings = audit.findings.iter();
+        let unexcused = findings.filter(|finding| !world.is_excused(finding));
+        wrong.extend(unexcused.map(|finding| format!("{place}: {finding:?}")));
     }
+    wrong.extend(disorder(world).await?);
     if wrong.is_empty() {
         return Ok(acknowledged);
     }
     let shown: Vec<&String> = wrong.iter().take(6).collect();
     Err(format!(
-        "{} findings of {acknowledged}, {excuses:?}: {shown:#?}",
+        "{} findings of {acknowledged}: {shown:#?}",
         wrong.len()
     ))
 }
 
-async fn in_database(world: &World, user: u64) -> Vec<Found> {
-    let Some(stored) = world.blocks.load(user).await.unwrap() else {
-        return Vec::new();
-    };
-    let decoded = codec::decode(&stored.bytes).unwrap();
-    let states = decoded.block.states().map(|state| Found {
-        channel: state.channel,
-        last_message: state.last_message,
-        mention_count: state.mention_count,
+/// What has no order in the histories of single users. What members answer now, and then what the database has, are
+/// the last things that each of them shows.
+async fn disorder(world: &Arc<World>) -> Result<Vec<String>, String> {
+    let (mut history, whole) = world.history();
+    for user in whole.iter().copied() {
+        let seen = read_at_last(world, user).await?;
+        let stored = world.stored(user).await;
+        let states = stored.iter().map(|it| (it.channel, it.last_message));
+        let version = seen.version;
+        let in_database = Answer::States {
+            states: states.collect(),
+            version,
+        };
+        for (place, answer) in [seen.as_states(), in_database].into_iter().enumerate() {
+            let at = world.now() + Duration::from_millis(1 + 2 * place as u64);
+            let event = Event {
+                action: Action::Read,
+                sent: at,
+                answered: at + Duration::from_millis(1),
+                answer,
+            };
+            history.add(user, event);
+        }
+    }
+    let orders = history.check();
+    let of_whole = whole
+        .iter()
+        .filter_map(|user| Some((user, orders.get(user)?)));
+    let wrong = of_whole.filter_map(|(user, order)| match order {
+        Order::Linearizable | Order::Undecided => None,
+        Order::Impossible { ordered, stuck } => Some(format!(
+            "user {user}: {ordered} operations have an order, and none of these can be next: {stuck:?}"
+        )),
     });
-    states.collect()
+    Ok(wrong.collect())
 }
 
-fn unexcused<'a>(audit: &'a Audit, excuses: &'a [Excuse]) -> impl Iterator<Item = &'a Finding> {
-    audit.findings.iter().filter(|finding| match finding.what {
-        What::Lost | What::LostMeanwhile | What::NotSeen | What::ReadBehind => !excuses
-            .iter()
-            .any(|excuse| (excuse.from..=excuse.until).contains(&finding.call.answered)),
-        What::Doubled | What::Phantom | What::VersionWentBack => true,
-    })
+/// Reads a user when all is calm.
+async fn read_at_last(world: &Arc<World>, user: u64) -> Result<Seen, String> {
+    for _ in 0..20 {
+        if let Reply::Done(seen) = ask(world, Job { user, change: None }).await {
+            return Ok(seen);
+        }
+    }
+    Err(format!("user {user} cannot be read though all is calm"))
 }

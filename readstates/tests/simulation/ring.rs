@@ -19,13 +19,16 @@ use super::{process::Life, world::World};
 pub(crate) struct SimRing {
     world: Arc<World>,
     life: Arc<Life>,
+    /// How far the store's clock is ahead of the process's, in microseconds.
+    clock_ahead: i64,
 }
 
 impl SimRing {
-    pub(crate) fn new(world: &Arc<World>, life: &Arc<Life>) -> Self {
+    pub(crate) fn new(world: &Arc<World>, life: &Arc<Life>, clock_ahead: i64) -> Self {
         Self {
             world: Arc::clone(world),
             life: Arc::clone(life),
+            clock_ahead,
         }
     }
 
@@ -37,7 +40,7 @@ impl SimRing {
         self.life.boundary().await;
         self.there().await?;
         let answer = answer.await;
-        self.world.pass(0, 15).await;
+        self.world.pass(0, self.world.ring_takes()).await;
         self.life.boundary().await;
         if self.world.befalls(2.0) || self.world.is_cut_off(self.life.incarnation) {
             return Err(failed());
@@ -46,7 +49,7 @@ impl SimRing {
     }
 
     async fn there(&self) -> Result<(), RingStoreError> {
-        self.world.pass(0, 15).await;
+        self.world.pass(0, self.world.ring_takes()).await;
         if self.world.is_cut_off(self.life.incarnation) {
             self.world.pass(100, 600).await;
             self.life.boundary().await;
@@ -125,5 +128,10 @@ impl RingStore for SimRing {
     fn forget(&self, incarnation: Incarnation) -> BoxFuture<'_, Result<(), RingStoreError>> {
         let forget = async move { self.world.ring.forget(incarnation).await };
         self.ask(forget.boxed()).boxed()
+    }
+
+    fn clock_ahead(&self) -> Option<i64> {
+        // Where no clock is wrong the members have to do with each other's.
+        self.world.has_wrong_clocks().then_some(self.clock_ahead)
     }
 }

@@ -13,18 +13,22 @@ use futures::{
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use readstates::{
+    block::BlockRef,
+    codec,
     ownership::store::{MemoryRing, RingStore, RingStoreError, Swapped, Version},
-    store::MemoryStore,
+    store::{MemoryStore, Store},
 };
-use readstates_ledger::{Book, Call, Excuse, Finding, What};
+use readstates_ledger::{Book, Call, Finding, Found, History, What};
 use readstates_ring::{Incarnation, RingTable, Slot};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep},
 };
 
-use super::{clients::USERS, process::Process};
+use super::{clients::USERS, historians, process::Process};
 
+/// What was done before a process was stopped may be told a moment later.
+const LAST_WORD: Duration = Duration::from_millis(100);
 /// Lines of a trace that are kept: the last ones before the end.
 const KEPT_LINES: usize = 200_000;
 
@@ -32,6 +36,7 @@ const KEPT_LINES: usize = 200_000;
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) seed: u64,
+    restores: bool,
     pub(crate) began: Instant,
     pub(crate) ring: Arc<MemoryRing>,
     pub(crate) blocks: Arc<MemoryStore>,
@@ -58,6 +63,11 @@ struct State {
     broken: HashSet<(Incarnation, Incarnation)>,
     /// Processes that cannot reach the ring.
     cut_off: HashSet<Incarnation>,
+    /// Nobody can reach the ring; it is slow.
+    ring_away: bool,
+    ring_slow: bool,
+    /// What the ring was at some moments before.
+    past: Vec<Arc<RingTable>>,
     database_away: bool,
     processes: Vec<Arc<Process>>,
     /// The process that acknowledged, by slot and epoch.
@@ -67,8 +77,13 @@ struct State {
     /// The change that a version of a user was told for: its channel and message.
     changes: HashMap<(u64, u64), (u64, u64)>,
     wrong: Vec<String>,
-    excuses: Vec<Excuse>,
+    /// What members took with them that died, or were stopped until the others had to believe it: users and
+    /// channels, with when that was.
+    losses: HashMap<(u64, u64), Duration>,
+    /// Users of whom members that died knew a version that the database had not.
+    lost_versions: HashSet<u64>,
     book: Book,
+    history: History,
 }
 
 /// A call that was decided at this moment: the simulation knows when.
@@ -99,10 +114,21 @@ fn moved(before: &RingTable, now: &RingTable) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
+/// The states of a block.
+pub(crate) fn found(block: BlockRef<'_>) -> Vec<Found> {
+    let states = block.states().map(|state| Found {
+        channel: state.channel,
+        last_message: state.last_message,
+        mention_count: state.mention_count,
+    });
+    states.collect()
+}
+
 impl World {
     pub(crate) fn new(seed: u64) -> Arc<Self> {
         Arc::new(Self {
             seed,
+            restores: std::env::var_os("SIMULATION_RESTORES").is_some(),
             began: Instant::now(),
             ring: Arc::default(),
             blocks: Arc::default(),
@@ -163,18 +189,18 @@ impl World {
 
     /// The ring, now and whenever it has changed.
     pub(crate) fn tables(self: &Arc<Self>) -> BoxStream<'static, Arc<RingTable>> {
-        let next = |(world, known): (Arc<Self>, u64)| async move {
+        let next = |(world, known): (Arc<Self>, Option<Arc<RingTable>>)| async move {
             loop {
                 let swapped = world.swapped.notified();
-                let table = world.table().filter(|table| table.number() > known);
+                let table = world.table().filter(|table| Some(table) != known.as_ref());
                 if let Some(table) = table {
-                    let number = table.number();
-                    return Some((table, (Arc::clone(&world), number)));
+                    let known = Some(Arc::clone(&table));
+                    return Some((table, (Arc::clone(&world), known)));
                 }
                 swapped.await;
             }
         };
-        stream::unfold((Arc::clone(self), 0), next).boxed()
+        stream::unfold((Arc::clone(self), None), next).boxed()
     }
 
     /// A lot between two numbers, the second one excluded.
@@ -203,6 +229,7 @@ impl World {
             state.calm = true;
             state.broken.clear();
             state.cut_off.clear();
+            (state.ring_away, state.ring_slow) = (false, false);
             state.database_away = false;
         });
     }
@@ -226,7 +253,62 @@ impl World {
     }
 
     pub(crate) fn is_cut_off(&self, who: Incarnation) -> bool {
-        self.state(|state| state.cut_off.contains(&who))
+        self.state(|state| state.ring_away || state.cut_off.contains(&who))
+    }
+
+    /// Whether a process can not reach the ring that others may reach.
+    pub(crate) fn is_anybody_cut_off(&self) -> bool {
+        self.state(|state| !state.cut_off.is_empty())
+    }
+
+    pub(crate) fn set_ring_away(&self, away: bool) {
+        self.state(|state| state.ring_away = away);
+    }
+
+    pub(crate) fn set_ring_slow(&self, slow: bool) {
+        self.state(|state| state.ring_slow = slow);
+    }
+
+    /// Milliseconds that the ring takes in each direction, less than.
+    pub(crate) fn ring_takes(&self) -> u64 {
+        self.state(|state| if state.ring_slow { 900 } else { 15 })
+    }
+
+    /// In every third seed some clocks are wrong.
+    pub(crate) fn has_wrong_clocks(&self) -> bool {
+        self.seed.is_multiple_of(3)
+    }
+
+    /// Whether the ring may be restored: when `SIMULATION_RESTORES` is set. Not otherwise: an epoch lasts 17 s, and
+    /// when what was swapped within that time is forgotten, and a process that never knew of it takes the slot from
+    /// somebody who seems dead, two are given the same epoch.
+    pub(crate) fn has_restores(&self) -> bool {
+        self.restores
+    }
+
+    /// Keeps what the ring is now: it may be restored to that.
+    pub(crate) fn back_up(&self) {
+        let table = self.table();
+        self.state(|state| state.past.extend(table));
+    }
+
+    /// The ring is again what it was at some moment.
+    pub(crate) async fn restore(&self) {
+        let count = self.state(|state| state.past.len()) as u64;
+        if count == 0 {
+            return;
+        }
+        let which = self.draw(0, count) as usize;
+        let past = self.state(|state| Arc::clone(&state.past[which]));
+        let current = self.ring.get().await.ok().flatten();
+        let version = current.map(|current| current.version);
+        self.say(|| format!("the ring is restored to {}", past.number()));
+        // At one moment: nobody else can have swapped in between.
+        let swapped = self.ring.compare_and_swap(version, RingTable::clone(&past));
+        if !matches!(swapped.await, Ok(Swapped::Taken(_))) {
+            self.wrong("the ring was not restored".to_owned());
+        }
+        self.swapped.notify_waiters();
     }
 
     pub(crate) fn set_database_away(&self, away: bool) {
@@ -344,17 +426,99 @@ impl World {
         self.state(|state| state.book.note(finding));
     }
 
-    pub(crate) fn excuse(&self, from: Duration, until: Duration) {
-        self.say(|| format!("what was told between {from:?} and {until:?} may be lost"));
-        self.state(|state| state.excuses.push(Excuse { from, until }));
+    /// A process is over with what it has in memory: what of that is not in the database may be lost, and nothing
+    /// else.
+    pub(crate) async fn is_over(&self, process: &Process) {
+        let (mut lost, mut versions) = (Vec::new(), Vec::new());
+        for user in USERS.chain(historians::USERS) {
+            let all = |block: BlockRef<'_>| (found(block), block.version());
+            let Some((cached, version)) = process.engine.cache().read(user, all) else {
+                continue;
+            };
+            let (stored, written) = self.stored_block(user).await;
+            if version > written {
+                // An answer that nothing was changed may have told it.
+                versions.push(user);
+            }
+            let of = |state: &Found| {
+                stored
+                    .iter()
+                    .find(|it| it.channel == state.channel)
+                    .copied()
+            };
+            let unwritten = cached.iter().filter(|state| of(state) != Some(**state));
+            lost.extend(unwritten.map(|state| (user, state.channel)));
+            // What was deleted here and is there yet.
+            let kept = |state: &&Found| cached.iter().any(|it| it.channel == state.channel);
+            let gone = stored.iter().filter(|state| !kept(state));
+            lost.extend(gone.map(|state| (user, state.channel)));
+        }
+        let now = self.now();
+        self.say(|| format!("{process:?} takes with it: {lost:?}"));
+        self.state(|state| {
+            for page in lost {
+                state.losses.insert(page, now);
+            }
+            state.lost_versions.extend(versions);
+        });
     }
 
-    pub(crate) fn excuses(&self) -> Vec<Excuse> {
-        self.state(|state| state.excuses.clone())
+    /// What the database has of a user.
+    pub(crate) async fn stored(&self, user: u64) -> Vec<Found> {
+        self.stored_block(user).await.0
+    }
+
+    /// What the database has of a user, and at which version.
+    async fn stored_block(&self, user: u64) -> (Vec<Found>, u64) {
+        let stored = self.blocks.load(user).await.ok().flatten();
+        let stored = stored.map(|stored| {
+            codec::decode(&stored.bytes).map(|it| (found(it.block), it.block.version()))
+        });
+        stored.transpose().ok().flatten().unwrap_or_default()
+    }
+
+    /// Whether a finding is what a death cost.
+    pub(crate) fn is_excused(&self, finding: &Finding) -> bool {
+        let lost_at =
+            |user, channel| self.state(|state| state.losses.get(&(user, channel)).copied());
+        let any = || {
+            self.state(|state| {
+                state
+                    .losses
+                    .iter()
+                    .any(|(&(user, _), _)| user == finding.user)
+            })
+        };
+        match finding.what {
+            // What it still said at that moment counts.
+            What::Lost | What::LostMeanwhile | What::NotSeen => {
+                let until = lost_at(finding.user, finding.channel);
+                until.is_some_and(|until| finding.call.answered <= until + LAST_WORD)
+            }
+            // Of the user as a whole.
+            What::ReadBehind => any(),
+            What::Doubled | What::Phantom | What::VersionWentBack => false,
+        }
     }
 
     pub(crate) fn hand_in(&self, book: Book) {
         self.state(|state| state.book.take(book));
+    }
+
+    pub(crate) fn hand_in_history(&self, history: History) {
+        self.state(|state| state.history.take(history));
+    }
+
+    /// What was asked and answered about users of whom no death has taken anything.
+    pub(crate) fn history(&self) -> (History, Vec<u64>) {
+        self.state(|state| {
+            let lost = |user: &u64| {
+                let states = state.losses.keys().any(|(of, _)| of == user);
+                states || state.lost_versions.contains(user)
+            };
+            let whole = historians::USERS.filter(|user| !lost(user)).collect();
+            (state.history.clone(), whole)
+        })
     }
 
     /// The books of all clients, and what was seen to be wrong on the way.

@@ -12,6 +12,7 @@
 
 mod file;
 mod kubernetes;
+mod measured;
 mod memory;
 
 use std::{fmt, sync::Arc};
@@ -19,6 +20,7 @@ use std::{fmt, sync::Arc};
 pub use file::FileRing;
 use futures::{future::BoxFuture, stream::BoxStream};
 pub use kubernetes::KubernetesRing;
+pub(super) use measured::Measured;
 pub use memory::MemoryRing;
 use readstates_ring::{Incarnation, RingMember, RingTable};
 use serde::{Deserialize, Serialize};
@@ -77,6 +79,17 @@ pub struct Presence {
     pub gone: bool,
     /// Grows by one with each time that the process says this.
     pub renewals: u64,
+    /// Its Unix time when it said this, in microseconds. A process of a release before does not tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unix_micros: Option<i64>,
+    /// Whether its clock is wrong, so that it takes no slots.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub clock_wrong: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// The ring or the presences could not be read or written.
@@ -129,6 +142,12 @@ pub trait RingStore: fmt::Debug + Send + Sync + 'static {
     /// Removes the presence of a process that is over and owns nothing; nothing happens when it is
     /// not there. Whoever calls knows that it is over: what it said last, or how long it was silent.
     fn forget(&self, incarnation: Incarnation) -> BoxFuture<'_, Result<(), RingStoreError>>;
+
+    /// How far the store's own clock is ahead of this process's, in microseconds, as its last answer told; `None`
+    /// where it has no other clock, or does not tell.
+    fn clock_ahead(&self) -> Option<i64> {
+        None
+    }
 }
 
 /// By name, then by incarnation.

@@ -16,6 +16,7 @@ use futures::{
     future::{BoxFuture, FutureExt, ready},
     stream::{BoxStream, StreamExt},
 };
+use jiff::{Timestamp, fmt::rfc2822};
 use k8s_openapi::{
     api::coordination::v1::Lease,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
@@ -23,6 +24,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Config,
     api::PostParams,
+    client::ClientBuilder,
     core::{ApiResource, NotUsed, Object},
     runtime::{
         WatchStreamExt,
@@ -37,6 +39,7 @@ use readstates_ring::{
     record::{RecordError, RingRecord},
 };
 use tokio::time::timeout;
+use tower::util::MapResponseLayer;
 
 use self::presence::Leases;
 use super::{Presence, RingStore, RingStoreError, Swapped, Version, Versioned};
@@ -72,6 +75,7 @@ pub struct KubernetesRing {
     limit: AnswerLimit,
     /// Everything of the object but its spec, as it was last read or written: it is written back.
     seen: Mutex<Option<ObjectMeta>>,
+    date: Arc<ServerDate>,
 }
 
 impl fmt::Debug for KubernetesRing {
@@ -120,13 +124,16 @@ impl KubernetesRing {
     /// When the access makes no sense.
     pub fn with_config(mut config: Config, namespace: &str, name: &str) -> kube::Result<Self> {
         config.default_retry = false;
-        let client = Client::try_from(config)?;
+        let date = Arc::default();
+        let client = client(config.clone(), &date)?;
+        let leases = Api::<Lease>::namespaced(client.clone(), namespace);
         Ok(Self {
-            rings: Api::namespaced_with(client.clone(), namespace, &resource()),
-            leases: Leases::new(Api::<Lease>::namespaced(client, namespace), name),
+            rings: Api::namespaced_with(client, namespace, &resource()),
+            leases: Leases::new(leases, config, name),
             name: name.to_owned(),
             limit: AnswerLimit(ANSWER_TIMEOUT),
             seen: Mutex::new(None),
+            date,
         })
     }
 
@@ -212,6 +219,34 @@ impl KubernetesRing {
             uid: seen.as_ref()?.uid.clone()?,
             ..OwnerReference::default()
         })
+    }
+}
+
+/// A client that takes note of the API server's time.
+fn client(config: Config, date: &Arc<ServerDate>) -> kube::Result<Client> {
+    let date = Arc::clone(date);
+    let note = move |answer: http::Response<_>| {
+        date.note(answer.headers(), Timestamp::now());
+        answer
+    };
+    let client = ClientBuilder::try_from(config)?;
+    Ok(client.with_layer(&MapResponseLayer::new(note)).build())
+}
+
+/// How far the API server's clock is ahead of this machine's, as its answers say in their `Date`.
+#[derive(Debug, Default)]
+struct ServerDate(Mutex<Option<i64>>);
+
+impl ServerDate {
+    fn note(&self, headers: &http::HeaderMap, now: Timestamp) {
+        let date = headers.get(http::header::DATE);
+        let date = date.and_then(|date| date.to_str().ok());
+        // A server that tells no time cannot contradict.
+        let Some(theirs) = date.and_then(|date| rfc2822::parse(date).ok()) else {
+            return;
+        };
+        let theirs = theirs.timestamp().as_microsecond();
+        *self.0.lock() = Some(theirs.saturating_sub(now.as_microsecond()));
     }
 }
 
@@ -308,5 +343,34 @@ impl RingStore for KubernetesRing {
         forgotten
             .map(|done| done.map_err(|e| RingStoreError::new("forget a process", e)))
             .boxed()
+    }
+
+    fn clock_ahead(&self) -> Option<i64> {
+        *self.date.0.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, header::DATE};
+
+    use super::*;
+
+    #[test]
+    fn the_servers_date_tells_how_far_its_clock_is_ahead() {
+        let (date, now) = (
+            ServerDate::default(),
+            "2026-11-24T10:00:00Z".parse().unwrap(),
+        );
+        let note = |text| {
+            let headers = HeaderMap::from_iter([(DATE, HeaderValue::from_static(text))]);
+            date.note(&headers, now);
+            *date.0.lock()
+        };
+        assert_eq!(note("later"), None);
+        assert_eq!(note("Tue, 24 Nov 2026 10:00:01 GMT"), Some(1_000_000));
+        assert_eq!(note("Tue, 24 Nov 2026 08:00:00 GMT"), Some(-7_200_000_000));
+        date.note(&HeaderMap::new(), now);
+        assert_eq!(*date.0.lock(), Some(-7_200_000_000), "what is known stays");
     }
 }

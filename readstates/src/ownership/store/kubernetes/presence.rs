@@ -12,7 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference},
 };
 use kube::{
-    Api, ResourceExt,
+    Api, Client, Config, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
 };
 use parking_lot::Mutex;
@@ -33,6 +33,10 @@ const ATTEMPTS: usize = 3;
 
 pub(super) struct Leases {
     api: Api<Lease>,
+    /// For renewals alone: made where the first one is, so that no other thread's work is between a renewal and the
+    /// API server.
+    renewals: Mutex<Option<Api<Lease>>>,
+    config: Config,
     ring: String,
     limit: AnswerLimit,
     /// The resourceVersion of the last write of each presence that is written here.
@@ -40,9 +44,11 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    pub(super) fn new(api: Api<Lease>, ring: &str) -> Self {
+    pub(super) fn new(api: Api<Lease>, config: Config, ring: &str) -> Self {
         Self {
             api,
+            renewals: Mutex::default(),
+            config,
             ring: ring.to_owned(),
             limit: AnswerLimit(ANSWER_TIMEOUT),
             written: Mutex::default(),
@@ -53,11 +59,26 @@ impl Leases {
         Self { limit, ..self }
     }
 
+    fn renewals(&self) -> Result<Api<Lease>, Trouble> {
+        let mut renewals = self.renewals.lock();
+        if let Some(api) = &*renewals {
+            return Ok(api.clone());
+        }
+        let client = Client::try_from(self.config.clone())?;
+        let namespace = self
+            .api
+            .namespace()
+            .unwrap_or(&self.config.default_namespace);
+        let api = Api::namespaced(client, namespace);
+        Ok(renewals.insert(api).clone())
+    }
+
     pub(super) async fn renew(
         &self,
         presence: &Presence,
         owner: Option<OwnerReference>,
     ) -> Result<(), Trouble> {
+        let api = self.renewals()?;
         let mut lease = self.lease(presence, owner)?;
         let name = lease.name_any();
         let params = PostParams {
@@ -72,11 +93,10 @@ impl Leases {
             lease.metadata.resource_version.clone_from(&version);
             let written = match version {
                 Some(_) => {
-                    self.limit
-                        .answer(self.api.replace(&name, &params, &lease))
-                        .await
+                    let replaced = api.replace(&name, &params, &lease);
+                    self.limit.answer(replaced).await
                 }
-                None => self.limit.answer(self.api.create(&params, &lease)).await,
+                None => self.limit.answer(api.create(&params, &lease)).await,
             };
             match written {
                 Ok(written) => break written,
@@ -84,7 +104,7 @@ impl Leases {
                 Err(Trouble::Refused(kube::Error::Api(status)))
                     if attempts < ATTEMPTS && matches!(status.code, 404 | 409) =>
                 {
-                    let there = self.limit.answer(self.api.get_opt(&name)).await?;
+                    let there = self.limit.answer(api.get_opt(&name)).await?;
                     version = there.and_then(|lease| lease.resource_version());
                 }
                 Err(trouble) => return Err(trouble),

@@ -1,0 +1,181 @@
+//! The ring store is away, and nobody dies: nothing that was acknowledged is lost, however long it takes.
+//!
+//! An ordinary test run tries each length once; `READSTATES_OUTAGES=20` so many times, at different moments of the
+//! members' rounds.
+
+use std::{collections::BTreeMap, env, sync::Arc, time::Duration};
+
+use readstates::block::Outcome;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    balance,
+    severable::{Reach, Severable},
+    world::{Member, Said, World},
+};
+
+const USERS: u64 = 60;
+/// Seconds for which the store was away in the runs that lost acknowledged changes, and some more.
+const LENGTHS: [u64; 8] = [8, 12, 16, 20, 25, 30, 40, 60];
+
+fn runs() -> u64 {
+    let runs = env::var("READSTATES_OUTAGES").ok();
+    runs.map_or(1, |runs| runs.parse().unwrap())
+}
+
+/// Three members that have a third each, and what each can reach.
+async fn three() -> (World, Vec<Member>, Vec<Arc<Severable>>) {
+    let mut world = World::new();
+    let ring = Arc::clone(&world.ring);
+    let (mut members, mut reaches) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let severable = Severable::new(&ring);
+        world.ring = Arc::clone(&severable) as _;
+        members.push(world.member().await);
+        reaches.push(severable);
+    }
+    balance(&members.iter().collect::<Vec<_>>()).await;
+    (world, members, reaches)
+}
+
+/// The runtime goes on with the next world.
+fn end(members: &[Member]) {
+    for member in members {
+        member.ownership.end();
+        member.engine.stop();
+    }
+}
+
+/// Acknowledges a message for a user at whoever owns it; whether that was said to be done.
+async fn ack(members: &[Member], user: u64, message: u64) -> Option<Outcome> {
+    let mut first = 0;
+    for _ in 0..4 {
+        match members[first].ack(user, message).await {
+            Said::Done(outcome, _) => return Some(outcome),
+            Said::AskAnother(owner) => {
+                let is = |member: &Member| member.ownership.me().incarnation() == owner;
+                first = members.iter().position(is)?;
+            }
+            Said::Later(_) | Said::Unknown => return None,
+        }
+    }
+    None
+}
+
+/// What users were told, while something goes on for so long.
+async fn told_meanwhile(members: &[Member], length: Duration) -> BTreeMap<u64, u64> {
+    let (mut told, began) = (BTreeMap::new(), Instant::now());
+    let mut message = 10;
+    while began.elapsed() < length {
+        message += 1;
+        let user = 1 + message % USERS;
+        if ack(members, user, message).await.is_some() {
+            told.insert(user, message);
+        }
+        sleep(Duration::from_millis(70)).await;
+    }
+    told
+}
+
+/// Waits until every slot is served, and gives the users who are not as they were told.
+async fn lost(members: &[Member], told: &BTreeMap<u64, u64>) -> Vec<u64> {
+    let began = Instant::now();
+    loop {
+        let statuses: Vec<_> = members.iter().map(|it| it.ownership.status()).collect();
+        let owned: u16 = statuses.iter().map(|status| status.owned).sum();
+        let served = |status: &readstates_api::admin::OwnershipStatus| {
+            status.lease_valid && status.sealed + status.receiving == 0
+        };
+        if owned == 1024 && statuses.iter().all(served) {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(120), "{statuses:?}");
+        sleep(Duration::from_millis(100)).await;
+    }
+    let mut lost = Vec::new();
+    for (&user, &message) in told {
+        let mut said = None;
+        for _ in 0..20 {
+            said = ack(members, user, message).await;
+            if said.is_some() {
+                break;
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+        match said {
+            Some(Outcome::Ignored) => {}
+            Some(_) => lost.push(user),
+            None => panic!("user {user} is not served though all is calm"),
+        }
+    }
+    lost
+}
+
+fn taken_from_the_dead(members: &[Member]) -> u64 {
+    let taken = members.iter().map(|member| member.ownership.status());
+    taken.map(|status| status.taken_from_the_dead).sum()
+}
+
+async fn away_for_all(reach: Reach, seconds: u64, run: u64) {
+    let (_world, members, reaches) = three().await;
+    let mut told = told_meanwhile(&members, Duration::from_secs(5)).await;
+    sleep(Duration::from_millis(run * 157)).await;
+    reaches.iter().for_each(|it| it.set(reach));
+    told.extend(told_meanwhile(&members, Duration::from_secs(seconds)).await);
+    // Not in the order in which they lost it.
+    for place in [2, 0, 1] {
+        reaches[place].set(Reach::There);
+        sleep(Duration::from_millis(run * 31 % 700)).await;
+    }
+    let lost = lost(&members, &told).await;
+    let what = format!("{reach:?} for {seconds} s, run {run}");
+    assert_eq!(told.len() as u64, USERS, "{what}");
+    assert!(lost.is_empty(), "{what}: {} of {USERS}", lost.len());
+    assert_eq!(taken_from_the_dead(&members), 0, "{what}: nobody died");
+    end(&members);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ring_store_that_is_away_for_everybody_costs_nothing_that_was_acknowledged() {
+    for seconds in LENGTHS {
+        for run in 0..runs() {
+            away_for_all(Reach::Away, seconds, run).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ring_store_that_answers_nobody_or_takes_no_renewals_costs_nothing_either() {
+    for seconds in [12, 16, 30] {
+        for run in 0..runs() {
+            away_for_all(Reach::Silent, seconds, run).await;
+            away_for_all(Reach::ReadOnly, seconds, run).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_member_acknowledged_that_is_cut_off_alone_is_in_the_database_before_others_take_over()
+ {
+    for (seconds, reach) in [
+        (16, Reach::Away),
+        (20, Reach::Silent),
+        (40, Reach::ReadOnly),
+    ] {
+        for run in 0..runs() {
+            let (_world, members, reaches) = three().await;
+            let mut told = told_meanwhile(&members, Duration::from_secs(5)).await;
+            sleep(Duration::from_millis(run * 157)).await;
+            reaches[1].set(reach);
+            // Until its lease is over it goes on acknowledging.
+            told.extend(told_meanwhile(&members, Duration::from_secs(seconds)).await);
+            reaches[1].set(Reach::There);
+            told.extend(told_meanwhile(&members, Duration::from_secs(5)).await);
+            let lost = lost(&members, &told).await;
+            let what = format!("{reach:?} for {seconds} s, run {run}");
+            assert!(lost.is_empty(), "{what}: {lost:?}");
+            assert!(taken_from_the_dead(&members) > 0, "{what}: others went on");
+            end(&members);
+        }
+    }
+}
