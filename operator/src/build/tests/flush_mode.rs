@@ -1,11 +1,14 @@
 //! When cache pods write changes, as the spec has it.
 
 use super::environment;
-use crate::fixtures::{CASSANDRA, cluster};
+use crate::{
+    fixtures::{CASSANDRA, cluster},
+    plan::Template,
+};
 
 fn told(cache: &str) -> Vec<String> {
     let cluster = cluster(&format!("{cache}{}", CASSANDRA.trim_start()));
-    let set = crate::build::cache(&cluster, 3);
+    let set = crate::build::cache(&cluster, 3, &Template::Wanted);
     let pod = set.spec.unwrap().template.spec.unwrap();
     let told = environment(&pod.containers[0]).into_iter();
     told.filter(|variable| variable.starts_with("READSTATES_FLUSH_MODE"))
