@@ -104,6 +104,20 @@ impl Guarded {
         fs::rename(new, &self.file).unwrap();
     }
 
+    /// Waits until a caller has so many requests under way.
+    async fn until_in_use(&self, caller: &str, requests: usize) {
+        let start = Instant::now();
+        let line = format!("readstates_caller_in_use{{caller=\"{caller}\"}} {requests}\n");
+        loop {
+            let page = self.member.get("/metrics").await.text;
+            if page.contains(&line) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "no {line}{page}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// Waits until a token is answered like this.
     async fn until(&self, token: &str, status: u16) {
         let start = Instant::now();
@@ -320,7 +334,8 @@ async fn a_caller_at_its_limit_is_told_so_and_another_is_not_affected() {
         socket.write_all(head.as_bytes()).await.unwrap();
         slow.push(socket);
     }
-    member.until("greedy", 429).await;
+    // Nothing of this caller's is sent meanwhile: it would take the place of one of the two.
+    member.until_in_use("greedy", 2).await;
     let answer = member.get("greedy").await;
     let problem = answer.refused(429, "caller-too-busy");
     assert!(problem["detail"].as_str().unwrap().contains("greedy has 2"));
