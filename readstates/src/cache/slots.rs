@@ -207,12 +207,10 @@ impl Cache {
         state.regressed.store(false, Ordering::Relaxed);
     }
 
-    /// Loads nobody more of these slots, until they are served again.
-    pub fn pause(&self, slots: &SlotSet) {
-        for slot in Slot::all().filter(|&slot| slots.contains(slot)) {
-            let state = self.shared.slots.at(slot);
-            state.paused.store(true, Ordering::Release);
-        }
+    /// Loads nobody more of a slot, until it is served again.
+    pub fn pause(&self, slot: Slot) {
+        let state = self.shared.slots.at(slot);
+        state.paused.store(true, Ordering::Release);
     }
 
     /// Whether nobody more is loaded of a user's slot.

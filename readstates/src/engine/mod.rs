@@ -238,7 +238,8 @@ impl Engine {
         self.flusher.flush_all().await
     }
 
-    /// Refuses everything that waits for users of these slots to be loaded.
+    /// Refuses everything that waits for users of these slots to be loaded, where nobody more is loaded (see
+    /// [`Cache::pause`]).
     pub fn abandon_loads(&self, slots: &SlotSet) {
         self.loader.abandon(slots);
     }

@@ -268,13 +268,14 @@ impl Loader {
         drop(self.flights(user));
     }
 
-    /// Loads nobody more of these slots, and refuses everything that waits for that: who asked asks the
-    /// next owner.
+    /// Refuses everything that waits for users of those of these slots of which nobody more is loaded (see
+    /// [`Cache::pause`]): who asked asks the next owner.
     pub(crate) fn abandon(&self, slots: &SlotSet) {
-        self.cache.pause(slots);
         for flights in &self.flights {
             let mut flights = flights.lock();
-            let of_slots = flights.extract_if(|&user, _| slots.contains(Slot::of_user(user)));
+            let of_slots = flights.extract_if(|&user, _| {
+                slots.contains(Slot::of_user(user)) && self.cache.is_paused(user)
+            });
             // In an order, so that a test that runs again runs the same.
             let of_slots: BTreeMap<u64, Flight> = of_slots.collect();
             let refuse = |flight: Flight| flight.refuse(LoadError::Moved);

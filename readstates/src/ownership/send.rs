@@ -68,6 +68,11 @@ enum NotMoved {
     /// A seal is final: what cannot be swapped afterwards would be nobody's.
     #[error("the clock forbids a new epoch for some of the slots: nothing was sealed")]
     Forbidden,
+    /// What was streamed is no destination's any more: a lease that ran out ends the epoch.
+    #[error(
+        "the slots have gone on under other epochs meanwhile, or wait for the lease: nothing was sealed"
+    )]
+    Overtaken,
 }
 
 /// A transfer under way.
@@ -234,7 +239,11 @@ impl<'a> Sending<'a> {
             return Err(NotMoved::Forbidden);
         }
         let sealed = Instant::now();
-        self.seal(&slots, &set).await;
+        let slots = self.seal(&slots).await;
+        if slots.is_empty() {
+            return Err(NotMoved::Overtaken);
+        }
+        let set = slots.iter().map(|&(slot, _)| slot).collect();
         // What was acknowledged here and is not written is in two places until the other one knows that it owns it.
         self.ownership.slots.hold(set);
         let ended = self.last_part(&slots, &set, ahead).await;
@@ -311,12 +320,12 @@ impl<'a> Sending<'a> {
         Ok(sent)
     }
 
-    /// Closes the doors and waits until nobody is behind them.
-    async fn seal(&self, slots: &[(Slot, Epoch)], set: &SlotSet) {
+    /// Closes the doors and waits until nobody is behind them. Returns the slots whose doors those are.
+    async fn seal(&self, slots: &[(Slot, Epoch)]) -> Vec<(Slot, Epoch)> {
         let ownership = self.ownership;
-        let all = slots.iter().map(|&(slot, _)| slot);
-        ownership.slots.hear_all(all.clone(), Event::CaughtUp);
-        ownership.engine.abandon_loads(set);
+        let sealed = ownership.slots.seal(slots);
+        let all = sealed.iter().map(|&(slot, _)| slot);
+        ownership.engine.abandon_loads(&all.clone().collect());
         let deadline = Instant::now() + FINISH_PATIENCE;
         for slot in all {
             // Cancel-safe: it only waits.
@@ -327,6 +336,7 @@ impl<'a> Sending<'a> {
                 ownership.slots.hear(slot, Event::Finished);
             }
         }
+        sealed
     }
 
     /// The last changes, the digest, and the ring.

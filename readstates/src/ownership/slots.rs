@@ -164,6 +164,11 @@ impl Slots {
                     }
                 );
                 self.gate.close(slot, finishing);
+                if finishing {
+                    // Whoever waits for a load is not waited for. Under the lock, as serving is: a slot that has gone on
+                    // under another epoch by now must load again.
+                    cache.pause(slot);
+                }
             }
             Action::Serve { epoch, warm } => {
                 inner.leave_transfers(slot);
@@ -265,6 +270,18 @@ impl Slots {
         };
         inner.transfers.insert(origin, transfer);
         taken
+    }
+
+    /// Seals slots that were streamed, and returns those that are sealed for that now. The others are left as they
+    /// are: meanwhile the lease has run out, or they have gone on under another epoch.
+    pub(super) fn seal(&self, slots: &[(Slot, Epoch)]) -> Vec<(Slot, Epoch)> {
+        let mut inner = self.inner.lock();
+        let sealed = |&&(slot, at): &&(Slot, Epoch)| {
+            self.hear_in(&mut inner, slot, Event::CaughtUp);
+            let state = inner.machines[usize::from(slot.number())].state();
+            matches!(state, State::Sealed { epoch, stage: Stage::Finishing { .. } } if epoch == at)
+        };
+        slots.iter().filter(sealed).copied().collect()
     }
 
     /// Confirms nothing from now on; the senders keep what they have.

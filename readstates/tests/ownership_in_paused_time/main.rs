@@ -179,3 +179,47 @@ async fn whoever_has_lost_its_lease_before_the_last_part_comes_is_handed_nothing
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn slots_whose_lease_ran_out_while_they_were_streamed_are_served_and_loaded_under_the_next_epoch()
+ {
+    let mut world = World::new();
+    let severed = Severable::new(&world.ring);
+    world.ring = Arc::clone(&severed) as _;
+    let (first, second) = (world.member().await, world.member().await);
+    let before = Arc::clone(first.ownership.routes().table());
+    let mine = before.owned_by(first.ownership.me().incarnation());
+    let slots: Vec<_> = mine.collect();
+    // The second member has taken the offer, and the first one hears of it when all is over.
+    let late = &world.network.offers_answered_after;
+    late.store(25, Ordering::SeqCst);
+    let to = second.ownership.me().incarnation();
+    assert_eq!(first.ownership.begin_move(to, &slots).await, Ok(1024));
+    sleep(Duration::from_secs(1)).await;
+    severed.set(Reach::Away);
+    // Longer than a lease lasts, for both.
+    sleep(Duration::from_secs(12)).await;
+    severed.set(Reach::There);
+    sleep(Duration::from_secs(8)).await;
+    let after = Arc::clone(first.ownership.routes().table());
+    for &(slot, epoch) in &slots {
+        assert!(after.config(slot).unwrap().epoch() > epoch, "slot {slot}");
+    }
+    assert_eq!(first.ownership.status().sealed, 0);
+    assert!(!first.ownership.status().streaming.is_empty());
+    // Nobody is in memory, so that no part is refused before the first member would seal.
+    while !first.ownership.status().streaming.is_empty() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!((first.owned(), second.owned()), (1024, 0));
+    for user in 1..=200 {
+        let said = first.ack(user, 5).await;
+        assert!(
+            matches!(said, Said::Done(Outcome::Applied, _)),
+            "{user}: {said:?}"
+        );
+    }
+    late.store(0, Ordering::SeqCst);
+    balance(&[&first, &second]).await;
+    assert_eq!((first.owned(), second.owned()), (512, 512));
+}

@@ -35,6 +35,8 @@ pub(crate) struct Network {
     pub(crate) loses_confirmations: AtomicBool,
     /// Last parts are so many seconds on their way.
     pub(crate) last_parts_take: AtomicU64,
+    /// The answers to offers are so many seconds on their way.
+    pub(crate) offers_answered_after: AtomicU64,
 }
 
 impl Network {
@@ -44,7 +46,8 @@ impl Network {
     }
 }
 
-/// What the last part of a transfer begins with.
+/// What an offer and the last part of a transfer begin with.
+const OFFER: u8 = 1;
 const LAST_PART: u8 = 3;
 
 #[derive(Debug)]
@@ -68,12 +71,14 @@ impl Peers for Wire {
         let is_last = message[0] == LAST_PART;
         let lost = loses && is_last;
         let late = self.0.last_parts_take.load(Ordering::SeqCst) * u64::from(is_last);
+        let is_offer = message[0] == OFFER;
+        let back = self.0.offers_answered_after.load(Ordering::SeqCst) * u64::from(is_offer);
         async move {
             sleep(Duration::from_secs(late) + Duration::from_millis(1)).await;
             let member = member.and_then(|member| member.upgrade());
             let member = member.ok_or_else(|| PeerError::new(&name, "nobody answers"))?;
             let answer = member.receive(&message).await;
-            sleep(Duration::from_millis(1)).await;
+            sleep(Duration::from_secs(back) + Duration::from_millis(1)).await;
             if lost {
                 return Err(PeerError::new(&name, "the answer was lost"));
             }
