@@ -3,8 +3,10 @@
 # at the same.
 # shellcheck shell=bash
 
-# How many samples there are of the super-disk's scenarios, and of the end-to-end tests of E2E_IN_TURN.
-DISK_SAMPLES=8
+# How many samples there are of the super-disk's scenarios, of the operator under faults, and of the end-to-end tests of
+# E2E_IN_TURN.
+DISK_SAMPLES=16
+FAULT_SAMPLES=3
 E2E_SAMPLES=3
 
 # sample_number [COMMIT]: below ten million, so that seeds made of it stay readable.
@@ -19,20 +21,42 @@ DISK_CORE='kind(lib) | kind(bin) | test(both_legs_assembled_after_a_power_cut) |
     | test(a_fast_leg_that_knows_more_is_not_overwritten)'
 
 # disk_sample NUMBER: one of the parts that the others are divided into, as a filter; what is new falls into one by itself.
-disk_sample() {
-    local part=$(($1 % DISK_SAMPLES)) name place=0 filter='none()'
+disk_sample() { tests_in_turn "$1" "$DISK_SAMPLES" < <(disk_scenarios); }
+
+# Every scenario by name, in the order of their files.
+disk_scenarios() { tests_named_in "$ROOT"/e2e/disk/tests/*.rs; }
+
+# fault_sample NUMBER: a part of the operator's histories under faults, each of which is a minute or four, as a filter.
+fault_sample() {
+    local module
+    for module in faulty killed database_killed; do
+        tests_named_in "$ROOT/operator/tests/apiserver/$module.rs" | sed "s/^/$module::/"
+    done | tests_in_turn "$1" "$FAULT_SAMPLES"
+}
+
+# The part that fault_sample divides.
+FAULT_TESTS='binary(apiserver) & test(/^(faulty|killed|database_killed)::/)'
+
+tests_named_in() { awk '/^#\[test\]/ {next_is_one = 1} /^fn / && next_is_one {sub(/^fn /, ""); sub(/\(.*/, ""); print; next_is_one = 0}' "$@"; }
+
+# tests_in_turn NUMBER PARTS: of the names that it reads, every PARTS-th, as a filter.
+tests_in_turn() {
+    local part=$(($1 % $2)) name place=0 filter='none()'
     while read -r name; do
-        if [ $((place % DISK_SAMPLES)) = "$part" ]; then filter+=" | test(=$name)"; fi
+        if [ $((place % $2)) = "$part" ]; then filter+=" | test(=$name)"; fi
         place=$((place + 1))
-    done < <(disk_scenarios)
+    done
     echo "$filter"
 }
 
-# Every scenario by name, in the order of their files.
-disk_scenarios() { awk '/^#\[test\]/ {next_is_one = 1} /^fn / && next_is_one {sub(/^fn /, ""); sub(/\(.*/, ""); print; next_is_one = 0}' "$ROOT"/e2e/disk/tests/*.rs; }
-
-# End-to-end tests of minutes each: a third of these files is left out each time, the rest of the tests always runs.
-E2E_IN_TURN=("removal" "zones" "resilience")
+# End-to-end tests of minutes each: those of one row run each time, and all the others always.
+E2E_IN_TURN=("binary(chaos)" "binary(removal) | binary(resilience)" "binary(zones)")
 
 # e2e_sample NUMBER: as a filter.
-e2e_sample() { echo "not binary(${E2E_IN_TURN[$(($1 % E2E_SAMPLES))]})"; }
+e2e_sample() {
+    local row filter='all()'
+    for row in "${!E2E_IN_TURN[@]}"; do
+        [ "$row" = $(($1 % E2E_SAMPLES)) ] || filter+=" & not (${E2E_IN_TURN[row]})"
+    done
+    echo "$filter"
+}

@@ -17,5 +17,9 @@ pub mod block;
 pub mod cache;
 #[path = "../../src/codec/mod.rs"]
 pub mod codec;
+#[allow(
+    dead_code,
+    reason = "what members alone call is not called by any target"
+)]
 #[path = "../../src/ownership/frame.rs"]
 pub mod frame;

@@ -22,7 +22,7 @@
 //! A ring store that is restored is no part of an ordinary run, because about one seed of a hundred fails with it: a
 //! member that knows nothing of the last seconds can take a slot at an epoch that was given away in them. Who restores a
 //! store minutes later does not meet that.
-//! An ordinary test run takes the first seeds. hack/test puts a sample of its own in place of half of them:
+//! An ordinary test run takes the first seeds. hack/test takes a quarter of them and as many of a sample of its own:
 //! `READSTATES_TEST_SAMPLE`.
 //! A seed rules everything: what members draw by lot themselves follows from their incarnations.
 
@@ -63,15 +63,15 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// Seeds that are named; or the first ones, of which a sample replaces the second half.
+/// Seeds that are named; or the first ones, of which a sample leaves a quarter and adds as many others.
 fn seeds_to_run() -> Vec<u64> {
     let (from, count) = (number("SIMULATION_FROM"), number("SIMULATION_SEEDS"));
     match (from, count, number("READSTATES_TEST_SAMPLE")) {
         (Some(from), count, _) => (from..from + count.unwrap_or(1)).collect(),
         (None, None, Some(sample)) => {
-            let half = SEEDS / 2;
-            let sampled = SEEDS + sample * half;
-            (0..half).chain(sampled..sampled + half).collect()
+            let quarter = SEEDS / 4;
+            let sampled = SEEDS + sample * quarter;
+            (0..quarter).chain(sampled..sampled + quarter).collect()
         }
         (None, count, _) => (0..count.unwrap_or(SEEDS)).collect(),
     }
