@@ -2,7 +2,7 @@
 //!
 //! Its proxy would be simpler, but keeps the header `Authorization` to itself. `kubectl port-forward svc/…` picks one
 //! pod and stays with it; here every request to a Service goes to the next of its ready pods. The cluster address
-//! itself is tested from inside a pod, see `tests/traffic.rs`.
+//! itself is tested from inside a pod, see `tests/cluster/traffic.rs`.
 
 use std::{
     sync::{

@@ -1,0 +1,16 @@
+//! Tests on a real cluster that the environment names: one program, since linking a dozen takes longer than most of them.
+
+mod callers;
+mod chaos;
+mod database;
+mod disk_node;
+mod installation;
+mod refusals;
+mod removal;
+mod resilience;
+mod security;
+mod tls;
+mod traffic;
+mod uninstall;
+mod upgrade;
+mod zones;
