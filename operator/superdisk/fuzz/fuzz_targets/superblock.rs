@@ -9,7 +9,12 @@ fuzz_target!(|bytes: &[u8]| {
     let mut sealed = bytes.to_vec();
     for candidate in [bytes, seal(&mut sealed)] {
         if let Ok(Some(found)) = superblock::parse(candidate) {
-            let _ = (found.role(), found.role_of(u32::MAX), found.bitmap_at(), found.short_name());
+            let _ = (
+                found.role(),
+                found.role_of(u32::MAX),
+                found.bitmap_at(),
+                found.short_name(),
+            );
             let _ = lineage::region_at(&found);
         }
     }
