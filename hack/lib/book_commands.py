@@ -22,8 +22,9 @@ BOOK = "readstates/book/src"
 TRANSCRIPTS = ["README.md", f"{BOOK}/tutorials/one-process.md"]
 SHELL = [f"{BOOK}/tutorials/unread-badges.md"]
 SEVERAL = ["README.md", f"{BOOK}/how-to/several-processes.md"]
-START_SECONDS = 60
-COMMAND_SECONDS = 60
+# The machine may be busy with other tests.
+START_SECONDS = 300
+COMMAND_SECONDS = 600
 
 
 def blocks(text):

@@ -291,8 +291,13 @@ async fn a_new_certificate_is_shown_and_broken_files_change_nothing() {
         })
         .await;
     drop(before);
+    world
+        .until("counted as sound", async || {
+            let page = world.member.get("/metrics").await.text;
+            page.contains("readstates_tls_files_current 1\n")
+        })
+        .await;
     let page = world.member.get("/metrics").await.text;
-    assert!(page.contains("readstates_tls_files_current 1\n"), "{page}");
     let failures = "readstates_tls_handshake_failures_total 0\n";
     assert!(!page.contains(failures), "{page}");
 }

@@ -127,8 +127,16 @@ async fn a_malformed_frame_is_refused_and_nothing_is_applied() {
 #[tokio::test]
 async fn the_largest_batch_is_answered() {
     let member = alone().await;
-    let records: Vec<RawRecord> = (1..=65_536).map(|user| ack(user, 5)).collect();
-    assert_eq!(batch(&member, &records).await, vec![Applied; 65_536]);
+    let mut records: Vec<RawRecord> = (1..=65_536).map(|user| ack(user, 5)).collect();
+    // On a machine that is busy not every user is loaded in time; the caller is told so, and sends those again.
+    while !records.is_empty() {
+        let outcomes = batch(&member, &records).await;
+        assert_eq!(outcomes.len(), records.len());
+        let told = |outcome: &RecordOutcome| matches!(outcome, Applied | NotTaken);
+        assert!(outcomes.iter().all(told));
+        let mut outcomes = outcomes.into_iter();
+        records.retain(|_| outcomes.next() == Some(NotTaken));
+    }
     assert_eq!(member.state(65_536, 10).await, Some((5, 0)));
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::qemu::Drive;
 
 /// The emulator answers at once, or is busy with a disk that hangs.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 pub(crate) struct Qmp {

@@ -29,10 +29,8 @@ pub const MIB: u64 = 1 << 20;
 /// The network disk's name.
 pub const DURABLE: &str = "data";
 
-/// 7 s on an idle machine; two of them beside a build take longer.
-const BOOT: Duration = Duration::from_secs(120);
-/// A whole system starts.
-const NODE_BOOT: Duration = Duration::from_mins(10);
+/// 7 s on an idle machine, a minute for a whole system; beside builds each takes many times as long.
+const BOOT: Duration = Duration::from_mins(10);
 
 /// The `slot`th local disk's name, from 0.
 #[must_use]
@@ -260,8 +258,7 @@ impl Rack {
         let qemu = Started(Some(
             qemu::start(&hardware, &log("qemu")).context("failed to start qemu-system-x86_64")?,
         ));
-        let patience = if self.node.is_some() { NODE_BOOT } else { BOOT };
-        let up = connect(orders, qmp, patience);
+        let up = connect(orders, qmp, BOOT);
         let (orders, qmp) = up.with_context(|| {
             format!(
                 "no machine: see {}",

@@ -14,7 +14,7 @@ use crate::{
 /// A bitmap bit is cleared 10 s after the last write; a set one lets a check heal what it should find.
 const QUIET_S: u64 = 13;
 /// A full copy of a leg takes seconds alone, and a minute beside a build.
-const REBUILD: Duration = Duration::from_secs(150);
+const REBUILD: Duration = Duration::from_mins(10);
 const MOUNT: &str = "/mnt/data";
 const IS_MOUNTED: &str = "grep -q ' /mnt/data ' /proc/mounts";
 

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Of a command, unless the test gives another.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(10);
 
 /// A machine that runs; it is switched off when this is dropped.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Vm {
             .with_context(|| format!("the rack has no NVMe disk {name}"))?;
         self.with_qmp(|qmp| qmp.plug(drive))?;
         let link = format!("/dev/disk/by-id/google-{name}");
-        self.until(&format!("by-id; [ -b {link} ]"), Duration::from_secs(30))
+        self.until(&format!("by-id; [ -b {link} ]"), Duration::from_mins(5))
     }
 
     /// What the kernel said lately.

@@ -9,6 +9,7 @@ pub struct MemberStatus {
     /// The member's name.
     pub member: String,
     /// The process behind the name: 16 hexadecimal digits, drawn at start.
+    #[schema(pattern = "^[0-9a-f]{16}$")]
     pub incarnation: String,
     /// The ring it works by.
     pub ring_number: u64,
@@ -48,10 +49,13 @@ pub struct IdentityStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OwnershipStatus {
     /// Slots that the ring, as the member knows it, gives to this process.
+    #[schema(maximum = 65535)]
     pub owned: u16,
     /// Those of them that are sealed: on the way to another owner, or waiting for a lease.
+    #[schema(maximum = 65535)]
     pub sealed: u16,
     /// Slots that another member is sending here.
+    #[schema(maximum = 65535)]
     pub receiving: u16,
     /// Slots that are being sent away, by receiver.
     pub streaming: Vec<StreamStatus>,
@@ -77,6 +81,7 @@ pub struct StreamStatus {
     /// The name of the receiver.
     pub to: String,
     /// How many.
+    #[schema(maximum = 65535)]
     pub slots: u16,
 }
 
@@ -157,6 +162,7 @@ pub struct MoveDestination {
     /// Its member's name.
     pub name: String,
     /// The process: 16 hexadecimal digits.
+    #[schema(pattern = "^[0-9a-f]{16}$")]
     pub incarnation: String,
     /// Where it answers members.
     pub url: String,
@@ -180,8 +186,10 @@ pub struct MovedSlot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MovesAnswer {
     /// Slots that are on their way now.
+    #[schema(maximum = 65535)]
     pub accepted: u16,
     /// Slots that are not: they are not owned here at that epoch, or on another way already.
+    #[schema(maximum = 65535)]
     pub ignored: u16,
 }
 
@@ -191,5 +199,6 @@ pub struct MovesAnswer {
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
     /// The process that is to hand on what it owns: 16 hexadecimal digits.
+    #[schema(pattern = "^[0-9a-f]{16}$")]
     pub incarnation: String,
 }

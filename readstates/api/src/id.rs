@@ -8,12 +8,12 @@ use utoipa::ToSchema;
 
 /// The id of a user, a channel or a message: a snowflake, 1 to 2^64 − 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ToSchema)]
-#[schema(value_type = String, pattern = "^[0-9]{1,20}$", example = "81384788765712384")]
+#[schema(value_type = String, pattern = "^([1-9][0-9]{0,18}|1[0-7][0-9]{18}|18[0-3][0-9]{17}|184[0-3][0-9]{16}|1844[0-5][0-9]{15}|18446[0-6][0-9]{14}|184467[0-3][0-9]{13}|1844674[0-3][0-9]{12}|184467440[0-6][0-9]{10}|1844674407[0-2][0-9]{9}|18446744073[0-6][0-9]{8}|1844674407370[0-8][0-9]{6}|18446744073709[0-4][0-9]{5}|184467440737095[0-4][0-9]{4}|18446744073709550[0-9]{3}|18446744073709551[0-5][0-9]{2}|1844674407370955160[0-9]|1844674407370955161[0-5])$", example = "81384788765712384")]
 pub struct Id(NonZeroU64);
 
 /// Why something is no id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an id is a decimal number from 1 to 18446744073709551615")]
+#[error("an id is a decimal number from 1 to 18446744073709551615, without leading zeros")]
 pub struct IdError;
 
 impl Id {
@@ -40,8 +40,8 @@ impl FromStr for Id {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        // `u64::from_str` takes a leading `+`; an id has none.
-        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // An id is written in one way: `u64::from_str` takes a leading `+` and leading zeros.
+        if text.starts_with('0') || !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(IdError);
         }
         text.parse().ok().and_then(Self::new).ok_or(IdError)
@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for Id {
 /// A user's version: 0 for a user never changed, and larger after every applied change. Compare
 /// versions, do not count with them: they may grow by more than one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, ToSchema)]
-#[schema(value_type = String, pattern = "^[0-9]{1,20}$", example = "57")]
+#[schema(value_type = String, pattern = "^(0|[1-9][0-9]{0,18}|1[0-7][0-9]{18}|18[0-3][0-9]{17}|184[0-3][0-9]{16}|1844[0-5][0-9]{15}|18446[0-6][0-9]{14}|184467[0-3][0-9]{13}|1844674[0-3][0-9]{12}|184467440[0-6][0-9]{10}|1844674407[0-2][0-9]{9}|18446744073[0-6][0-9]{8}|1844674407370[0-8][0-9]{6}|18446744073709[0-4][0-9]{5}|184467440737095[0-4][0-9]{4}|18446744073709550[0-9]{3}|18446744073709551[0-5][0-9]{2}|1844674407370955160[0-9]|1844674407370955161[0-5])$", example = "57")]
 pub struct Version(pub u64);
 
 impl fmt::Display for Version {
@@ -126,7 +126,8 @@ mod tests {
     #[test]
     fn what_is_no_id_is_refused() {
         let bad = [
-            "0", "\"0\"", "\"\"", "-1", "\"-1\"", "\"+1\"", "1.5", "\"1e3\"", "null", "true",
+            "0", "\"0\"", "\"\"", "\"07\"", "-1", "\"-1\"", "\"+1\"", "1.5", "\"1e3\"", "null",
+            "true",
         ];
         for json in bad
             .into_iter()

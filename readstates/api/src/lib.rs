@@ -14,6 +14,7 @@ mod mentions;
 mod problem;
 mod read_state;
 mod ring;
+mod whole;
 
 pub use id::{Id, IdError, Version};
 pub use mentions::{FailedUser, MAX_MENTIONED_USERS, MentionsAnswer, MentionsRequest};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Id, ProblemType};
+use crate::{Id, ProblemType, whole};
 
 /// The most users one request may mention.
 pub const MAX_MENTIONED_USERS: usize = 100_000;
@@ -11,6 +11,7 @@ pub const MAX_MENTIONED_USERS: usize = 100_000;
 /// Body of `POST /v1/mentions`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"channel_id": "81384788765712384", "message_id": "1175928847299117063", "user_ids": ["53908232506183680", "80351110224678912"]}))]
 pub struct MentionsRequest {
     /// The channel of the message.
     pub channel_id: Id,
@@ -20,17 +21,24 @@ pub struct MentionsRequest {
     #[schema(min_items = 1, max_items = 100_000)]
     pub user_ids: Vec<Id>,
     /// How much the message adds to each user's mention count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, default = 1)]
+    #[serde(
+        default,
+        deserialize_with = "whole::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(minimum = 1, default = 1, format = Int64, maximum = 4_294_967_295_u64)]
     pub count: Option<u32>,
 }
 
 /// Answer to `POST /v1/mentions`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"applied": 2, "ignored": 0, "failed": []}))]
 pub struct MentionsAnswer {
     /// Users whose count grew.
+    #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub applied: u32,
     /// Users who had read the message already, or for whom it was counted before.
+    #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub ignored: u32,
     /// Users to send again: nothing was done for them, or it is not known whether it was.
     pub failed: Vec<FailedUser>,

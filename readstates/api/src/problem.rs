@@ -15,6 +15,7 @@ const TYPE_PREFIX: &str = "/problems/";
 
 /// Body of every refusal, `application/problem+json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"type": "/problems/bad-value", "title": "A value is not acceptable", "status": 400, "detail": "read_states is empty; give 1 to 1000 acknowledgements", "pointer": "/read_states", "request_id": "1c8d4e5f-4a41-4b1c-8a53-0f4f3a1d9e07"}))]
 pub struct Problem {
     /// What kind of problem; stable.
     #[serde(rename = "type")]
@@ -22,6 +23,7 @@ pub struct Problem {
     /// The kind in words; stable.
     pub title: String,
     /// The HTTP status.
+    #[schema(minimum = 400, maximum = 599)]
     pub status: u16,
     /// What is wrong with this request, and what to do.
     pub detail: String,

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Id, Version};
+use crate::{Id, Version, whole};
 
 /// The most items one bulk acknowledgement may have.
 pub const MAX_BULK_ITEMS: usize = 1000;
@@ -14,6 +14,7 @@ pub const MAX_PAGE: u16 = 1000;
 
 /// What one user has read of one channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"channel_id": "81384788765712384", "last_message_id": "1175928847299117063", "mention_count": 2, "flags": 0, "last_viewed": 4112, "last_pin_timestamp": null, "version": "57"}))]
 pub struct ReadState {
     /// The channel.
     pub channel_id: Id,
@@ -21,10 +22,13 @@ pub struct ReadState {
     #[schema(required)]
     pub last_message_id: Option<Id>,
     /// Mentions newer than `last_message_id`; stays at 4294967295 once there.
+    #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub mention_count: u32,
     /// Bits that belong to the clients; the service only keeps them.
+    #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub flags: u32,
     /// The day of the last visit, in days since 2015-01-01; only grows.
+    #[schema(maximum = 65535)]
     pub last_viewed: u16,
     /// The newest pin seen, to the millisecond; only moves forward.
     #[schema(required, value_type = Option<String>, format = DateTime)]
@@ -35,6 +39,7 @@ pub struct ReadState {
 
 /// All read states of a user, or those that changed since a version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"user_id": "53908232506183680", "version": "57", "partial": false, "read_states": [{"channel_id": "81384788765712384", "last_message_id": "1175928847299117063", "mention_count": 2, "flags": 0, "last_viewed": 4112, "last_pin_timestamp": null, "version": "57"}]}))]
 pub struct ReadStates {
     /// The user.
     pub user_id: Id,
@@ -54,6 +59,7 @@ pub struct ReadStates {
 
 /// Totals of a user, for a badge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"user_id": "53908232506183680", "version": "57", "mention_count": 2, "channels_with_mentions": 1}))]
 pub struct Summary {
     /// The user.
     pub user_id: Id,
@@ -62,12 +68,14 @@ pub struct Summary {
     /// The sum of the mention counts of all channels.
     pub mention_count: u64,
     /// How many channels have a mention count above 0.
+    #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub channels_with_mentions: u32,
 }
 
 /// Body of `POST …/read-states/{channel}/ack`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"message_id": "1175928847299117063"}))]
 pub struct AckRequest {
     /// The message read. Without `manual`, one at or below the last one read changes nothing.
     pub message_id: Id,
@@ -75,27 +83,44 @@ pub struct AckRequest {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub manual: bool,
     /// With `manual`: the mention count from now on (0 when absent).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "whole::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub mention_count: Option<u32>,
     /// New value of the state's flags; absent: they stay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "whole::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub flags: Option<u32>,
     /// The day of this visit, in days since 2015-01-01; a lower one than known is ignored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "whole::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(maximum = 65535)]
     pub last_viewed: Option<u16>,
 }
 
 /// Body of `POST …/read-states/{channel}/pins/ack`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"last_pin_timestamp": "2023-11-19T17:30:00.123Z"}))]
 pub struct PinsAckRequest {
-    /// When the newest pin seen was made, from 1970 on; kept to the millisecond.
+    /// When the newest pin seen was made, kept to the millisecond. What is before 1970 counts as its beginning.
     #[schema(value_type = String, format = DateTime)]
     pub last_pin_timestamp: Timestamp,
 }
 
 /// Answer to an acknowledgement of messages or pins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"applied": true, "version": "57", "read_state": {"channel_id": "81384788765712384", "last_message_id": "1175928847299117063", "mention_count": 2, "flags": 0, "last_viewed": 4112, "last_pin_timestamp": null, "version": "57"}}))]
 pub struct AckAnswer {
     /// Whether anything changed; `false` for what was known already.
     pub applied: bool,
@@ -108,6 +133,7 @@ pub struct AckAnswer {
 /// Body of `POST …/read-states/ack-bulk`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"read_states": [{"channel_id": "81384788765712384", "message_id": "1175928847299117063"}]}))]
 pub struct AckBulkRequest {
     /// 1 to 1000 acknowledgements, applied in order.
     #[schema(min_items = 1, max_items = 1000)]
@@ -126,6 +152,7 @@ pub struct AckBulkItem {
 
 /// Answer to a bulk acknowledgement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"version": "57", "results": [{"channel_id": "81384788765712384", "applied": true}]}))]
 pub struct AckBulkAnswer {
     /// The user's version.
     pub version: Version,
@@ -144,6 +171,7 @@ pub struct AckBulkResult {
 
 /// Answer to the deletion of one read state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"applied": true, "version": "58"}))]
 pub struct DeleteAnswer {
     /// Whether there was a state to delete.
     pub applied: bool,
@@ -153,6 +181,7 @@ pub struct DeleteAnswer {
 
 /// Answer to the deletion of a user that the database does not have yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"version": "58"}))]
 pub struct UserDeleted {
     /// The user's version.
     pub version: Version,

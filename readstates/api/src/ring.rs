@@ -10,6 +10,7 @@ pub struct RingDocument {
     /// Grows with each change of the ring.
     pub number: u64,
     /// How many slots there are.
+    #[schema(minimum = 1, maximum = 65535)]
     pub slots: u16,
     /// The hash that gives a user's slot: the finaliser of SplitMix64 over the id, its top ten bits.
     pub hash: String,

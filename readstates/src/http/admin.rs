@@ -18,7 +18,7 @@ use super::{
 use crate::members_tls::MembersTls;
 
 /// How the member stands
-#[utoipa::path(get, path = "/admin/v1/status", tag = "admin",
+#[utoipa::path(get, path = "/admin/v1/status", operation_id = "getStatus", tag = "admin",
     responses((status = 200, body = MemberStatus, description = "How the member stands")))]
 pub(super) async fn status(app: &App) -> Answer {
     let page = app.status_page.get(|| page(app).map(Bytes::from));
@@ -52,7 +52,7 @@ fn page(app: &App) -> serde_json::Result<Vec<u8>> {
 }
 
 /// Write everything that is dirty now
-#[utoipa::path(post, path = "/admin/v1/flush", tag = "admin",
+#[utoipa::path(post, path = "/admin/v1/flush", operation_id = "flush", tag = "admin",
     responses((status = 200, body = FlushAnswer,
                description = "Everything was written, or its write has failed")))]
 pub(super) async fn flush(app: &App) -> Answer {
@@ -64,7 +64,7 @@ pub(super) async fn flush(app: &App) -> Answer {
 }
 
 /// Change how many states the cache keeps
-#[utoipa::path(put, path = "/admin/v1/capacity", tag = "admin", request_body = Capacity,
+#[utoipa::path(put, path = "/admin/v1/capacity", operation_id = "setCapacity", tag = "admin", request_body = Capacity,
     responses(
         (status = 200, body = Capacity, description = "The capacity from now on"),
         super::openapi::AdminRefused,
@@ -85,7 +85,7 @@ pub(super) fn set_capacity(app: &App, capacity: Capacity) -> Answer {
 ///
 /// A wish: the member looks at each slot again, and moves those that it owns at the epoch named, unless
 /// it moves others already. How it goes on is in its status and in the ring.
-#[utoipa::path(post, path = "/admin/v1/moves", tag = "admin", request_body = MovesRequest,
+#[utoipa::path(post, path = "/admin/v1/moves", operation_id = "startMoves", tag = "admin", request_body = MovesRequest,
     responses(
         (status = 202, body = MovesAnswer, description = "What has begun to move"),
         (status = 409, body = Problem, content_type = "application/problem+json",
@@ -128,7 +128,7 @@ pub(super) async fn start_moves(app: &App, request: MovesRequest) -> Answer {
 ///
 /// The member takes nothing more, hands its slots to the others batch by batch, and goes on serving
 /// until it is stopped.
-#[utoipa::path(post, path = "/admin/v1/drain", tag = "admin", request_body = DrainRequest,
+#[utoipa::path(post, path = "/admin/v1/drain", operation_id = "drain", tag = "admin", request_body = DrainRequest,
     responses(
         (status = 202, body = OwnershipStatus, description = "It has begun to"),
         (status = 409, body = Problem, content_type = "application/problem+json",

@@ -46,7 +46,7 @@ use crate::{
 /// `RSR1`, then a byte for each record in order: 0 applied, 1 ignored, 2 bad record, 3 not taken (try
 /// later), 4 outcome unknown (send again).
 #[utoipa::path(
-    post, path = "/v1/batch", tag = "batch",
+    post, path = "/v1/batch", operation_id = "applyBatch", tag = "batch",
     request_body(content = super::openapi::BatchFrame, content_type = "application/vnd.readstates.batch"),
     responses(
         (status = 200, body = super::openapi::BatchFrame,

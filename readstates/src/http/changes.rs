@@ -32,7 +32,7 @@ const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
 ///
 /// Without `manual` this only moves forward; a message at or below the last one read changes nothing.
 #[utoipa::path(
-    post, path = "/v1/users/{user}/read-states/{channel}/ack", tag = "read states",
+    post, path = "/v1/users/{user}/read-states/{channel}/ack", operation_id = "ackReadState", tag = "read states",
     params(
         OfChannel,
         ("if-match" = Option<String>, Header, description = "The ETag of the user: apply it at this version alone"),
@@ -78,7 +78,7 @@ pub(super) async fn ack(app: &App, asked: &Asked<'_>) -> Answer {
 
 /// The user has seen the pins made until a time
 #[utoipa::path(
-    post, path = "/v1/users/{user}/read-states/{channel}/pins/ack", tag = "read states",
+    post, path = "/v1/users/{user}/read-states/{channel}/pins/ack", operation_id = "ackPins", tag = "read states",
     params(
         OfChannel,
         ("if-match" = Option<String>, Header, description = "The ETag of the user: apply it at this version alone"),
@@ -93,11 +93,10 @@ pub(super) async fn ack(app: &App, asked: &Asked<'_>) -> Answer {
 pub(super) async fn ack_pins(app: &App, asked: &Asked<'_>) -> Answer {
     let channel = asked.channel()?.get();
     let PinsAckRequest { last_pin_timestamp } = asked.json()?;
-    let millis = u64::try_from(last_pin_timestamp.as_millisecond()).unwrap_or(0);
-    if millis == 0 {
-        let detail = "a pin was made after 1970-01-01T00:00:00Z";
-        return Err(wrong(detail, "/last_pin_timestamp"));
-    }
+    // Zero is for no pin at all.
+    let millis = u64::try_from(last_pin_timestamp.as_millisecond())
+        .unwrap_or(0)
+        .max(1);
     let operation = Operation::AckPins { channel, millis };
     acknowledge(app, asked, channel, operation).await
 }
@@ -106,7 +105,7 @@ pub(super) async fn ack_pins(app: &App, asked: &Asked<'_>) -> Answer {
 ///
 /// All acknowledgements are applied in order, or none is when the request is refused.
 #[utoipa::path(
-    post, path = "/v1/users/{user}/read-states/ack-bulk", tag = "read states",
+    post, path = "/v1/users/{user}/read-states/ack-bulk", operation_id = "ackReadStates", tag = "read states",
     params(
         OfUser,
         ("if-match" = Option<String>, Header, description = "The ETag of the user: apply them at this version alone"),
@@ -154,7 +153,7 @@ pub(super) async fn ack_bulk(app: &App, asked: &Asked<'_>) -> Answer {
 ///
 /// Sent again, it also deletes what came meanwhile: send it with `If-Match` where it may be repeated.
 #[utoipa::path(
-    delete, path = "/v1/users/{user}/read-states/{channel}", tag = "read states",
+    delete, path = "/v1/users/{user}/read-states/{channel}", operation_id = "deleteReadState", tag = "read states",
     params(
         OfChannel,
         ("if-match" = Option<String>, Header, description = "The ETag of the user: delete it at this version alone"),
@@ -180,7 +179,7 @@ pub(super) async fn delete(app: &App, asked: &Asked<'_>) -> Answer {
 /// The user's version does not go back. The database is written at once; the answer waits for it for two seconds, and
 /// for no longer than half of what `x-readstates-timeout` leaves.
 #[utoipa::path(
-    delete, path = "/v1/users/{user}", tag = "read states",
+    delete, path = "/v1/users/{user}", operation_id = "deleteUser", tag = "read states",
     params(
         OfUser,
         ("if-match" = Option<String>, Header, description = "The ETag of the user: delete it at this version alone"),

@@ -48,7 +48,7 @@ const WORK_BYTES: usize = 2 * size_of::<Id>()
 /// Each user is mentioned once, however often it is listed or the message is sent again. After the deletion of the
 /// read state it is counted anew: one user may be mentioned at a version, with `If-Match`.
 #[utoipa::path(
-    post, path = "/v1/mentions", tag = "mentions", request_body = MentionsRequest,
+    post, path = "/v1/mentions", operation_id = "mention", tag = "mentions", request_body = MentionsRequest,
     params(
         ("if-match" = Option<String>, Header,
          description = "With one user: the ETag of that user; mention it at this version alone"),

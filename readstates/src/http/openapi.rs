@@ -6,7 +6,8 @@ use readstates_api::{Id, Problem};
 use utoipa::{
     IntoParams, IntoResponses, Modify, OpenApi, ToSchema,
     openapi::{
-        self, ContentBuilder, Header, Ref, RefOr, Response, ResponseBuilder,
+        self, ContentBuilder, Header, Ref, RefOr, Response, ResponseBuilder, Schema,
+        schema::{SchemaType, Type},
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
@@ -37,7 +38,19 @@ use super::{admin, batch, changes, mentions, probes, read_states};
         probes::ring,
     ),
     components(schemas(Problem)),
-    modifiers(&Callers),
+    modifiers(&Callers, &Parameters),
+    servers(
+        (url = "http://localhost:7400", description = "What `readstates serve` listens on"),
+        (url = "http://{service}.{namespace}.svc:7400", description = "The Service of a ReadStateCluster, inside of its Kubernetes cluster",
+         variables(("service" = (default = "chat", description = "Its name")),
+                   ("namespace" = (default = "default", description = "Its namespace")))),
+    ),
+    tags(
+        (name = "read states", description = "What one user has read"),
+        (name = "mentions", description = "One message for many users"),
+        (name = "batch", description = "Thousands of operations in one frame"),
+        (name = "ring", description = "Who owns which user"),
+    ),
     // Where no access file names callers, nobody has to be one.
     security((), ("bearer" = []), ("certificate" = [])),
 )]
@@ -61,7 +74,14 @@ struct Api;
         admin::drain,
     ),
     components(schemas(Problem)),
-    modifiers(&Operator),
+    modifiers(&Operator, &Parameters),
+    servers(
+        (url = "http://localhost:7401", description = "The admin port of `readstates serve`; probes are on 7404"),
+    ),
+    tags(
+        (name = "probes", description = "On the port for probes"),
+        (name = "admin", description = "On the admin port"),
+    ),
     security(("operator" = [])),
 )]
 struct Admin;
@@ -111,6 +131,45 @@ impl Modify for Callers {
     }
 }
 
+/// A parameter that is left out is not there, rather than null.
+struct Parameters;
+
+impl Modify for Parameters {
+    fn modify(&self, document: &mut openapi::OpenApi) {
+        for item in document.paths.paths.values_mut() {
+            let operations = [
+                &mut item.get,
+                &mut item.post,
+                &mut item.put,
+                &mut item.delete,
+            ];
+            for operation in operations.into_iter().flatten() {
+                for parameter in operation.parameters.iter_mut().flatten() {
+                    if let Some(schema) = parameter.schema.take() {
+                        parameter.schema = Some(without_null(schema));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn without_null(schema: RefOr<Schema>) -> RefOr<Schema> {
+    match schema {
+        RefOr::T(Schema::Object(mut object)) => {
+            if let SchemaType::Array(types) = &mut object.schema_type {
+                types.retain(|one| *one != Type::Null);
+                if let [one] = &types[..] {
+                    object.schema_type = SchemaType::Type(one.clone());
+                }
+            }
+            RefOr::T(Schema::Object(object))
+        }
+        RefOr::T(Schema::OneOf(mut any)) if any.items.len() == 2 => any.items.remove(1),
+        other => other,
+    }
+}
+
 /// The user in the path.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
@@ -142,7 +201,15 @@ pub(super) struct AdminRefused;
 
 impl IntoResponses for AdminRefused {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        BTreeMap::from([("default".into(), refusal("A refusal").build().into())])
+        BTreeMap::from([
+            (
+                "4XX".into(),
+                refusal("The request is refused, and nothing was done")
+                    .build()
+                    .into(),
+            ),
+            ("default".into(), refusal("A refusal").build().into()),
+        ])
     }
 }
 
@@ -159,6 +226,12 @@ impl IntoResponses for Refused {
         BTreeMap::from([
             ("401".into(), unknown.build().into()),
             ("403".into(), forbidden.build().into()),
+            (
+                "4XX".into(),
+                refusal("The request is refused, and nothing was done")
+                    .build()
+                    .into(),
+            ),
             ("default".into(), refusal("A refusal").build().into()),
         ])
     }

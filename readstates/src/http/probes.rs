@@ -24,7 +24,7 @@ use crate::{
 const RING_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Alive
-#[utoipa::path(get, path = "/livez", tag = "probes", security(()),
+#[utoipa::path(get, path = "/livez", operation_id = "isAlive", tag = "probes", security(()),
     responses((status = 200, body = String, description = "The process answers")))]
 pub(super) fn livez() -> Response<Body> {
     reply::text(StatusCode::OK, "alive\n".into())
@@ -34,7 +34,7 @@ pub(super) fn livez() -> Response<Body> {
 ///
 /// From the moment the database and the ring have answered once until the member has stopped serving. A database
 /// that goes away later does not end it: users who are cached are served from memory. The text says so then.
-#[utoipa::path(get, path = "/readyz", tag = "probes", security(()),
+#[utoipa::path(get, path = "/readyz", operation_id = "isReady", tag = "probes", security(()),
     responses((status = 200, body = String, description = "Ready"),
               (status = 503, body = String, description = "Not ready, and why")))]
 pub(super) fn readyz(app: &App) -> Response<Body> {
@@ -57,7 +57,7 @@ pub(super) fn readyz(app: &App) -> Response<Body> {
 }
 
 /// Metrics for Prometheus
-#[utoipa::path(get, path = "/metrics", tag = "probes", security(()),
+#[utoipa::path(get, path = "/metrics", operation_id = "getMetrics", tag = "probes", security(()),
     responses((status = 200, body = String, description = "Prometheus text")))]
 pub(super) async fn metrics(app: &App) -> Response<Body> {
     let page = app
@@ -103,7 +103,7 @@ fn page(app: &App) -> String {
 /// The ring: who owns which slot
 ///
 /// With `after`, the answer comes when the ring has a greater number, or after 30 seconds as 304.
-#[utoipa::path(get, path = "/v1/ring", tag = "ring",
+#[utoipa::path(get, path = "/v1/ring", operation_id = "getRing", tag = "ring",
     params(("after" = Option<u64>, Query, description = "Wait for a ring with a greater number"),
            ("if-none-match" = Option<String>, Header, description = "The ETag of an earlier answer")),
     responses(

@@ -99,7 +99,7 @@ pub(super) async fn serve(app: &App, asks: Asks, asked: &Asked<'_>) -> Answer {
 /// a `Link` to the next one. Pages may be of different versions: what changed since the version of the first page
 /// brings them together.
 #[utoipa::path(
-    get, path = "/v1/users/{user}/read-states", tag = "read states",
+    get, path = "/v1/users/{user}/read-states", operation_id = "listReadStates", tag = "read states",
     params(
         OfUser,
         ("since" = Option<Version>, Query, description = "Only what changed after this version"),
@@ -155,7 +155,7 @@ async fn list(app: &App, asked: &Asked<'_>) -> Answer {
 
 /// The read state of one channel
 #[utoipa::path(
-    get, path = "/v1/users/{user}/read-states/{channel}", tag = "read states",
+    get, path = "/v1/users/{user}/read-states/{channel}", operation_id = "getReadState", tag = "read states",
     params(OfChannel),
     responses(
         (status = 200, body = ReadState, description = "The read state"),
@@ -179,7 +179,7 @@ async fn get(app: &App, asked: &Asked<'_>) -> Answer {
 
 /// The totals of a user, for a badge
 #[utoipa::path(
-    get, path = "/v1/users/{user}/summary", tag = "read states",
+    get, path = "/v1/users/{user}/summary", operation_id = "getSummary", tag = "read states",
     params(OfUser),
     responses(
         (status = 200, body = Summary, description = "The totals"),
