@@ -1,13 +1,14 @@
 """What hack/contract tells Schemathesis about the API that an OpenAPI document cannot say.
 
-Requests that the prose of the document refuses although each part of them is valid are left out, and so are requests
-that it does not describe and the service takes on purpose. Everything else has to agree.
+What the prose of the document refuses although each part of it is valid may be refused, and what it does not describe
+and the service takes on purpose may be taken. Everything else has to agree.
 """
 
 import struct
 
 import schemathesis
 from hypothesis import strategies as st
+from schemathesis.specs.openapi import checks
 
 IDS = st.one_of(st.just(1), st.just(2**64 - 1), st.integers(1, 2**64 - 1))
 COUNTS = st.one_of(st.just(1), st.just(2**32 - 1), st.integers(1, 2**32 - 1))
@@ -40,17 +41,39 @@ def ids_as_numbers(value):
     return isinstance(value, list) and any(ids_as_numbers(part) for part in value)
 
 
-@schemathesis.hook
-def filter_case(context, case):
+def is_refused_by_prose(case):
     body, headers, query = case.body, case.headers or {}, case.query or {}
-    if ids_as_numbers(body):
-        return False
     # A mention count is set together with a position.
     if isinstance(body, dict) and body.get("mention_count") is not None and body.get("manual") is not True:
-        return False
+        return True
     # A version is that of one user.
-    several = isinstance(body, dict) and len(body.get("user_ids") or []) > 1
-    if several and any(name.lower() == "if-match" for name in headers):
-        return False
+    several = isinstance(body, dict) and isinstance(body.get("user_ids"), list) and len(body["user_ids"]) > 1
+    versions = [str(value) for name, value in headers.items() if name.lower() == "if-match"]
+    if several and versions:
+        return True
+    # Not of the pattern that the document gives: Schemathesis 4.32 calls this one valid.
+    if versions == ["0"]:
+        return True
     # What changed since a version has no pages.
-    return not ("since" in query and ("limit" in query or "after" in query))
+    return "since" in query and ("limit" in query or "after" in query)
+
+
+@schemathesis.check
+def valid_requests_are_taken(context, response, case):
+    """Schemathesis' own check of that, but for what prose refuses."""
+    if not is_refused_by_prose(case):
+        return checks.positive_data_acceptance(context, response, case)
+
+
+@schemathesis.check
+def other_requests_are_refused(context, response, case):
+    """Schemathesis' own check of that, but for ids as numbers."""
+    if not ids_as_numbers(case.body):
+        return checks.negative_data_rejection(context, response, case)
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    # Nobody changes the ring of this process: who waits for a later one waits for half a minute.
+    if case.operation.path == "/v1/ring" and str((case.query or {}).get("after", "")).isdigit():
+        case.query["after"] = 0

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::whole;
+
 /// Body of `GET /admin/v1/status`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MemberStatus {
@@ -136,7 +138,8 @@ pub struct FlushAnswer {
 #[serde(deny_unknown_fields)]
 pub struct Capacity {
     /// How many states the cache keeps at most, from 1.
-    #[schema(minimum = 1)]
+    #[serde(deserialize_with = "whole::required")]
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     pub states: u64,
 }
 
@@ -176,9 +179,12 @@ pub struct MoveDestination {
 #[serde(deny_unknown_fields)]
 pub struct MovedSlot {
     /// The slot, below 1024.
+    #[serde(deserialize_with = "whole::required")]
     #[schema(maximum = 1023)]
     pub slot: u16,
     /// Its epoch then.
+    #[serde(deserialize_with = "whole::required")]
+    #[schema(minimum = 0, maximum = 549_755_813_887_i64)]
     pub epoch: i64,
 }
 

@@ -16,7 +16,19 @@ where
     Ok(Option::<Whole<T>>::deserialize(deserializer)?.map(|Whole(number)| number))
 }
 
-/// What a refusal names as the largest number.
+/// A whole number of this type.
+///
+/// # Errors
+/// As those of [`optional`].
+pub(crate) fn required<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<u64> + Bounded,
+{
+    Whole::deserialize(deserializer).map(|Whole(number)| number)
+}
+
+/// The largest number that is read, which a refusal names. A double has it exactly.
 pub(crate) trait Bounded {
     const MAX: u64;
 }
@@ -27,6 +39,16 @@ impl Bounded for u16 {
 
 impl Bounded for u32 {
     const MAX: u64 = u32::MAX as u64;
+}
+
+/// Up to where a double has every whole number, and many readers of JSON have no others.
+impl Bounded for u64 {
+    const MAX: u64 = (1 << 53) - 1;
+}
+
+/// Epochs: they have 39 bits.
+impl Bounded for i64 {
+    const MAX: u64 = (1 << 39) - 1;
 }
 
 struct Whole<T>(T);
@@ -47,27 +69,28 @@ impl<T: TryFrom<u64> + Bounded> de::Visitor<'_> for Visitor<T> {
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Whole<T>, E> {
-        let fits = T::try_from(number).map(Whole);
-        fits.map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
+        whole(number).ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(number), &self))
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<Whole<T>, E> {
-        let unsigned = u64::try_from(number);
+        let unsigned = u64::try_from(number).ok();
         unsigned
-            .ok()
-            .and_then(|number| T::try_from(number).ok().map(Whole))
+            .and_then(whole)
             .ok_or_else(|| E::invalid_value(de::Unexpected::Signed(number), &self))
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Whole<T>, E> {
-        let largest = T::MAX as f64;
-        // Exact: both types have fewer bits than the fraction of a double.
-        let whole = number.fract() == 0.0 && (0.0..=largest).contains(&number);
-        whole
-            .then(|| T::try_from(number as u64).ok().map(Whole))
-            .flatten()
+        let is_whole = number.fract() == 0.0 && (0.0..=T::MAX as f64).contains(&number);
+        is_whole
+            .then_some(number as u64)
+            .and_then(whole)
             .ok_or_else(|| E::invalid_value(de::Unexpected::Float(number), &self))
     }
+}
+
+fn whole<T: TryFrom<u64> + Bounded>(number: u64) -> Option<Whole<T>> {
+    let number = Some(number).filter(|&number| number <= T::MAX)?;
+    T::try_from(number).ok().map(Whole)
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
     post, path = "/v1/users/{user}/read-states/{channel}/ack", operation_id = "ackReadState", tag = "read states",
     params(
         OfChannel,
-        ("if-match" = Option<String>, Header, description = "The ETag of the user: apply it at this version alone"),
+        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: apply it at this version alone"),
     ),
     request_body = AckRequest,
     responses(
@@ -81,7 +81,7 @@ pub(super) async fn ack(app: &App, asked: &Asked<'_>) -> Answer {
     post, path = "/v1/users/{user}/read-states/{channel}/pins/ack", operation_id = "ackPins", tag = "read states",
     params(
         OfChannel,
-        ("if-match" = Option<String>, Header, description = "The ETag of the user: apply it at this version alone"),
+        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: apply it at this version alone"),
     ),
     request_body = PinsAckRequest,
     responses(
@@ -108,7 +108,7 @@ pub(super) async fn ack_pins(app: &App, asked: &Asked<'_>) -> Answer {
     post, path = "/v1/users/{user}/read-states/ack-bulk", operation_id = "ackReadStates", tag = "read states",
     params(
         OfUser,
-        ("if-match" = Option<String>, Header, description = "The ETag of the user: apply them at this version alone"),
+        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: apply them at this version alone"),
     ),
     request_body = AckBulkRequest,
     responses(
@@ -156,7 +156,7 @@ pub(super) async fn ack_bulk(app: &App, asked: &Asked<'_>) -> Answer {
     delete, path = "/v1/users/{user}/read-states/{channel}", operation_id = "deleteReadState", tag = "read states",
     params(
         OfChannel,
-        ("if-match" = Option<String>, Header, description = "The ETag of the user: delete it at this version alone"),
+        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: delete it at this version alone"),
     ),
     responses(
         (status = 200, body = DeleteAnswer, description = "Deleted, or not there"),
@@ -182,7 +182,7 @@ pub(super) async fn delete(app: &App, asked: &Asked<'_>) -> Answer {
     delete, path = "/v1/users/{user}", operation_id = "deleteUser", tag = "read states",
     params(
         OfUser,
-        ("if-match" = Option<String>, Header, description = "The ETag of the user: delete it at this version alone"),
+        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: delete it at this version alone"),
     ),
     responses(
         (status = 202, body = UserDeleted,

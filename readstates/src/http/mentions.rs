@@ -50,7 +50,7 @@ const WORK_BYTES: usize = 2 * size_of::<Id>()
 #[utoipa::path(
     post, path = "/v1/mentions", operation_id = "mention", tag = "mentions", request_body = MentionsRequest,
     params(
-        ("if-match" = Option<String>, Header,
+        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$",
          description = "With one user: the ETag of that user; mention it at this version alone"),
     ),
     responses(

@@ -145,8 +145,8 @@ impl Modify for Parameters {
             ];
             for operation in operations.into_iter().flatten() {
                 for parameter in operation.parameters.iter_mut().flatten() {
-                    if let Some(schema) = parameter.schema.take() {
-                        parameter.schema = Some(without_null(schema));
+                    if let RefOr::T(parameter) = parameter {
+                        parameter.schema = parameter.schema.take().map(without_null);
                     }
                 }
             }
