@@ -155,6 +155,12 @@ pub struct ReadStateClusterSpec {
     #[serde(default)]
     pub paused: bool,
 
+    /// While true nothing runs: cache pods write what they hold and stop, then the database stops, and volumes stay.
+    /// A cache pod that cannot write is not told to stop before it can. Taken back, the database starts first. The
+    /// condition Stopped tells how far it is.
+    #[serde(default)]
+    pub stopped: bool,
+
     /// Image of the cache pods and of the schema Job. Default: the image the operator was
     /// installed with.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -31,6 +31,8 @@ pub enum ConditionType {
     ApiOpen,
     /// A certificate expires within two weeks and has not been renewed.
     CertificatesExpiring,
+    /// Nothing runs, as the spec says. Only while `spec.stopped` is set.
+    Stopped,
 }
 
 /// Three-valued: what was not seen is unknown.
@@ -120,10 +122,14 @@ pub enum Reason {
     DrainingCold,
     /// Waiting for cache pods to write what they hold and stop.
     CacheStopping,
-    /// The cluster is deleted, and its cache pods have stopped before its database does.
+    /// Cache pods have written what they held and stopped, before the database does.
     StoppedInOrder,
-    /// The cluster is deleted, and its database goes although cache pods have not written what they hold.
+    /// The database goes or stops, although cache pods have not said that they have written what they hold.
     StopTimedOut,
+    /// `spec.stopped` is set, and nothing runs.
+    Stopped,
+    /// Waiting for database pods of a cluster that is stopped to be gone.
+    DatabaseStopping,
     /// Waiting for cache pods to become ready.
     CacheNotReady,
     /// A change that stops cache pods waits, since one could not write what it holds now.
@@ -262,6 +268,7 @@ impl ConditionType {
             Self::TakenOver => "TakenOver",
             Self::ApiOpen => "ApiOpen",
             Self::CertificatesExpiring => "CertificatesExpiring",
+            Self::Stopped => "Stopped",
         }
     }
 }
@@ -327,6 +334,8 @@ impl Reason {
             Self::CacheStopping => "CacheStopping",
             Self::StoppedInOrder => "StoppedInOrder",
             Self::StopTimedOut => "StopTimedOut",
+            Self::Stopped => "Stopped",
+            Self::DatabaseStopping => "DatabaseStopping",
             Self::CacheNotReady => "CacheNotReady",
             Self::UnsafeToStop => "UnsafeToStop",
             Self::LeftoverObject => "LeftoverObject",

@@ -14,8 +14,8 @@ pub struct ReadStateClusterStatus {
     pub observed_generation: Option<i64>,
 
     /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady`, `RingStable`,
-    /// `RequiresUpdate`, `TakenOver`, `ApiOpen` and `CertificatesExpiring`; and `SuperDisksHealthy` where there are
-    /// super-disks.
+    /// `RequiresUpdate`, `TakenOver`, `ApiOpen` and `CertificatesExpiring`; `SuperDisksHealthy` where there are
+    /// super-disks; and `Stopped` while `spec.stopped` is set.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
@@ -28,11 +28,11 @@ pub struct ReadStateClusterStatus {
     #[serde(default)]
     pub selector: String,
 
-    /// Cache pods that are ready, of those wanted: `3/3`.
+    /// Cache pods that are ready, of those wanted: `3/3`; or `stopped`.
     #[serde(default)]
     pub cache: String,
 
-    /// Database pods that are ready, of those wanted, or `external`, or `embedded`.
+    /// Database pods that are ready, of those wanted, or `external`, or `embedded`, or `stopped`.
     #[serde(default)]
     pub database: String,
 

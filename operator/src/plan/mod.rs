@@ -13,6 +13,7 @@ mod database;
 mod identity;
 mod members;
 mod stop;
+mod stopped;
 mod waiting;
 
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub use self::{
         CachePlan, MemberAction, PodRef, RingState, ring_state, served, slots_moving, taken_over,
     },
     stop::{Elapsed, STOP_LIMIT, StopStep, stop},
+    stopped::{StopStage, stage as stop_stage},
     waiting::WaitingOn,
 };
 use crate::{
@@ -126,7 +128,11 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     let certificates = certificates::decide(cluster, world);
     let api = certificates::of_api(cluster, world);
     let credentials = credentials::decide(cluster, world);
-    let racks = database::decide(cluster, world, now);
+    let stage = stop_stage(cluster, world, now);
+    let racks = match stage {
+        StopStage::Runs | StopStage::Cache => database::decide(cluster, world, now),
+        StopStage::Database | StopStage::Stopped { .. } => database::stop(cluster, world, now),
+    };
     let schema = if certificates.waiting.is_some() {
         // What a Job would be given is not known, so none is another one's successor.
         SchemaStep::default()
@@ -161,6 +167,13 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         members_wait = decision.waiting;
     }
     plan.hold_evictions = members::hold_evictions(world);
+    if stage != StopStage::Runs {
+        return stopping(plan, &stage, racks.waiting, world);
+    }
+    if let Some(wait) = stopped::start_waits(cluster, world) {
+        plan.cache = plan.cache.map(CachePlan::without_pods);
+        members_wait = Some(wait);
+    }
     plan.waiting = identity
         .blocked
         .or(certificates.waiting)
@@ -170,6 +183,20 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         .or(schema.waiting)
         .or(members_wait)
         .or(identity.waiting);
+    plan
+}
+
+/// The same for a cluster that is to stop: how far that is comes first, and nothing else is begun.
+fn stopping(mut plan: Plan, stage: &StopStage, racks: Option<WaitingOn>, world: &World) -> Plan {
+    (plan.cache, plan.waiting) = match stage {
+        StopStage::Runs | StopStage::Cache => stopped::cache(world),
+        StopStage::Database => (None, racks),
+        StopStage::Stopped { .. } => (None, None),
+    };
+    if !matches!(stage, StopStage::Cache) {
+        plan.schema_job = false;
+        plan.jobs_to_delete.clear();
+    }
     plan
 }
 

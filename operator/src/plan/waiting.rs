@@ -143,8 +143,11 @@ pub enum WaitingOn {
         /// How many, from where to where.
         moves: String,
     },
-    /// Cache pods of a deleted cluster to write what they hold and stop, before its database does.
+    /// Cache pods of a cluster that is deleted or stopped to write what they hold and stop, before its database
+    /// does.
     Stopping {
+        /// Whether it is deleted.
+        deleted: bool,
         /// Those still there.
         pods: Vec<String>,
         /// Users whose changes those that answer have not written.
@@ -181,6 +184,7 @@ impl WaitingOn {
             | Self::DrainingCold { .. }
             | Self::Takeover { .. }
             | Self::Unowned { .. }
+            | Self::Stopping { .. }
             | Self::Moving { .. } => true,
             Self::Secret { .. }
             | Self::CertificateIssued { .. }
@@ -197,7 +201,6 @@ impl WaitingOn {
             | Self::RingUnreadable { .. }
             | Self::RingLost { .. }
             | Self::Unproven { .. }
-            | Self::Stopping { .. }
             | Self::CacheStopped { .. }
             | Self::Cache { .. }
             | Self::Leftover { .. } => false,
@@ -330,9 +333,22 @@ impl fmt::Display for WaitingOn {
             ),
             Self::Unowned { slots } => write!(f, "{slots} slots are to be taken by members"),
             Self::Moving { moves } => f.write_str(moves),
-            Self::Stopping { pods, dirty } => write!(
+            Self::Stopping {
+                deleted: true,
+                pods,
+                dirty,
+            } => write!(
                 f,
                 "the cluster is deleted: {} write changes of {dirty} users and stop, then the database goes",
+                pods.join(", ")
+            ),
+            Self::Stopping {
+                deleted: false,
+                pods,
+                dirty,
+            } => write!(
+                f,
+                "the cluster is stopped: {} write changes of {dirty} users and stop, then the database stops",
                 pods.join(", ")
             ),
             Self::CacheStopped { pods } => write!(f, "{} must stop", pods.join(", ")),

@@ -10,7 +10,7 @@ use readstates_operator_api::{
 };
 use readstates_ring::SLOTS;
 
-use super::{Decided, Report, access, certificates, reason_and_words, super_disks};
+use super::{Decided, Report, access, certificates, reason_and_words, stopped, super_disks};
 use crate::{
     apply::{Applied, Blocked},
     observe::{JobOutcome, RingSeen, Seen, World},
@@ -22,7 +22,7 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
     let cluster = report.spec.as_ref().ok().map(|d| d.cluster);
     let has_super_disks = cluster.is_some_and(has_super_disks);
     let super_disks = has_super_disks.then(|| super_disks::condition(report.world));
-    [
+    let mut conditions: Vec<_> = [
         available(report.world),
         progressing(report),
         degraded(report).unwrap_or_else(|| {
@@ -55,7 +55,11 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
     ]
     .into_iter()
     .chain(super_disks)
-    .collect()
+    .collect();
+    if report.ending.is_none() {
+        stopped::tell(&mut conditions, report);
+    }
+    conditions
 }
 
 fn has_super_disks(cluster: &ValidatedCluster) -> bool {

@@ -3,9 +3,11 @@
 
 mod access;
 mod certificates;
+mod columns;
 mod conditions;
 mod events;
 mod nodes;
+mod stopped;
 mod super_disks;
 
 use jiff::Timestamp;
@@ -31,7 +33,7 @@ use crate::{
     plan::{self, Plan, WaitingOn},
     super_disk,
     telemetry::{self, Outcome},
-    validate::{Identity, InvalidSpec, Store, ValidatedCluster},
+    validate::{Identity, InvalidSpec, ValidatedCluster},
 };
 
 /// What one reconcile came to.
@@ -120,8 +122,8 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         conditions,
         replicas: i32::try_from(world.cache_pods.len()).unwrap_or(i32::MAX),
         selector: labels::selector_text(&id.name, Component::Cache),
-        cache: spec.map_or_else(|_| String::new(), |d| cache_column(d.cluster, world)),
-        database: spec.map_or_else(|_| String::new(), |d| database_column(d.cluster, world)),
+        cache: spec.map_or_else(|_| String::new(), |d| columns::cache(d.cluster, world)),
+        database: spec.map_or_else(|_| String::new(), |d| columns::database(d.cluster, world)),
         states: sum(world, |m| m.states),
         dirty: sum(world, |m| m.dirty),
         ring_number: world
@@ -230,23 +232,6 @@ fn waiting_entry(
         message: waiting.to_string(),
         pod,
         since,
-    }
-}
-
-fn cache_column(cluster: &ValidatedCluster, world: &World) -> String {
-    let ready = world.cache.as_ref().map_or(0, |c| c.ready);
-    format!("{ready}/{}", cluster.replicas)
-}
-
-fn database_column(cluster: &ValidatedCluster, world: &World) -> String {
-    match &cluster.store {
-        Store::Managed(database) => {
-            let ready: i32 = world.racks.values().map(|r| r.ready).sum();
-            let wanted: i32 = database.racks.iter().map(|r| r.members).sum();
-            format!("{ready}/{wanted}")
-        }
-        Store::External(_) => "external".to_owned(),
-        Store::Embedded(_) => "embedded".to_owned(),
     }
 }
 

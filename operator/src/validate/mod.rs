@@ -73,6 +73,7 @@ pub fn validate(
     let ReadStateClusterSpec {
         replicas,
         paused,
+        stopped,
         image,
         image_pull_policy,
         image_pull_secrets,
@@ -133,6 +134,7 @@ pub fn validate(
             id,
             replicas: *replicas,
             paused: *paused,
+            stopped: *stopped,
             image: image.clone().unwrap_or_else(|| images.readstates.clone()),
             pull_policy: image_pull_policy.map(|p| p.as_str().to_owned()),
             pull_secrets: image_pull_secrets.clone().unwrap_or_default(),
@@ -162,6 +164,7 @@ fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
     let ReadStateClusterSpec {
         replicas: _,
         paused: _,
+        stopped: _,
         image,
         image_pull_policy,
         image_pull_secrets,

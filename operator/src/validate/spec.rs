@@ -23,6 +23,8 @@ pub struct ValidatedCluster {
     pub replicas: i32,
     /// Whether nothing may be changed.
     pub paused: bool,
+    /// Whether nothing is to run.
+    pub stopped: bool,
     /// Image of cache pods and schema Job.
     pub image: String,
     /// Pull policy of all pods.

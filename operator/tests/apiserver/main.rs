@@ -37,6 +37,7 @@ mod refusals;
 mod ring;
 mod scale;
 mod snapshot;
+mod stopped;
 mod super_disks;
 mod trouble;
 mod world;

@@ -16,6 +16,7 @@
 mod adopt;
 mod attempts;
 mod back;
+mod halt;
 mod health;
 mod join;
 mod leave;
@@ -73,6 +74,19 @@ pub enum Template {
         /// Hash of the spec that it was made for.
         spec_hash: Option<String>,
     },
+}
+
+impl Template {
+    /// The one that this StatefulSet has.
+    pub(super) fn as_seen(set: &StatefulSetSeen) -> Self {
+        set.template
+            .clone()
+            .map_or(Self::Wanted, |template| Self::Held {
+                template,
+                template_hash: set.template_hash.clone(),
+                spec_hash: set.spec_hash.clone(),
+            })
+    }
 }
 
 /// What to do with the nodes of the database.
@@ -152,6 +166,31 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
     back::decide(&sight, &mut nodes);
     let mut waiting = topology(&sight, &mut nodes);
     let racks = racks(&sight, &mut nodes, &mut waiting);
+    Decision {
+        racks,
+        nodes,
+        super_disks: super_disks::decide(&sight),
+        waiting,
+    }
+}
+
+/// The database of a cluster whose cache has stopped: its pods go, once no node gives or takes data.
+pub(super) fn stop(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Decision {
+    let Store::Managed(database) = &cluster.store else {
+        return Decision::default();
+    };
+    let sight = Sight {
+        cluster,
+        database,
+        world,
+        now,
+    };
+    let mut nodes = NodesStep::default();
+    record::seen(&sight, &mut nodes);
+    if halt::data_moves(&sight, &nodes) {
+        return decide(cluster, world, now);
+    }
+    let (racks, waiting) = halt::racks(&sight);
     Decision {
         racks,
         nodes,
@@ -330,6 +369,6 @@ fn as_wanted(sight: &Sight<'_>, rack: &Rack, seen: &StatefulSetSeen) -> bool {
 #[cfg(test)]
 mod killed;
 #[cfg(test)]
-mod sim;
+pub(super) mod sim;
 #[cfg(test)]
 mod tests;

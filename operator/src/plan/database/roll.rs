@@ -30,14 +30,7 @@ pub(super) fn decide(
     turns: &mut Turns,
 ) -> Roll {
     let held = |complete, waiting| Roll {
-        template: seen
-            .template
-            .clone()
-            .map_or(Template::Wanted, |template| Template::Held {
-                template,
-                template_hash: seen.template_hash.clone(),
-                spec_hash: seen.spec_hash.clone(),
-            }),
+        template: Template::as_seen(seen),
         partition: seen.partition,
         complete,
         waiting,

@@ -47,6 +47,17 @@ pub struct CachePlan {
     pub action: Option<MemberAction>,
 }
 
+impl CachePlan {
+    /// The same, with no pods yet.
+    pub(super) fn without_pods(self) -> Self {
+        Self {
+            replicas: 0,
+            action: None,
+            ..self
+        }
+    }
+}
+
 /// A pod to act on: this one, and no other of its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
