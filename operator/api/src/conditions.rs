@@ -25,7 +25,8 @@ pub enum ConditionType {
     /// Both legs of every super-disk are in sync. Only where there are super-disks.
     SuperDisksHealthy,
     /// Slots were taken over from a process that ended without handing them on, so that what it
-    /// acknowledged in its last flush interval may be lost. Until who took them is restarted.
+    /// acknowledged in its last flush interval may be lost. Until somebody acknowledges it, or who took them is
+    /// restarted.
     TakenOver,
     /// Whoever reaches the API may call it: no callers are configured.
     ApiOpen,
@@ -132,6 +133,8 @@ pub enum Reason {
     DatabaseStopping,
     /// Waiting for cache pods to become ready.
     CacheNotReady,
+    /// Cache pods are told how many read states to keep.
+    CapacityChanging,
     /// A change that stops cache pods waits, since one could not write what it holds now.
     UnsafeToStop,
     /// Waiting for an object of an earlier cluster of the same name to be deleted.
@@ -140,6 +143,8 @@ pub enum Reason {
     DatabaseUnhealthy,
     /// Database pods are being changed, one after another.
     DatabaseRolling,
+    /// A restart waits for its maintenance window, or for its turn by the pace of maintenance.
+    MaintenancePending,
     /// A database node joins.
     NodeJoining,
     /// A database node is a member now.
@@ -337,10 +342,12 @@ impl Reason {
             Self::Stopped => "Stopped",
             Self::DatabaseStopping => "DatabaseStopping",
             Self::CacheNotReady => "CacheNotReady",
+            Self::CapacityChanging => "CapacityChanging",
             Self::UnsafeToStop => "UnsafeToStop",
             Self::LeftoverObject => "LeftoverObject",
             Self::DatabaseUnhealthy => "DatabaseUnhealthy",
             Self::DatabaseRolling => "DatabaseRolling",
+            Self::MaintenancePending => "MaintenancePending",
             Self::NodeJoining => "NodeJoining",
             Self::NodeJoined => "NodeJoined",
             Self::NodeLeft => "NodeLeft",

@@ -11,6 +11,7 @@ mod certificates;
 mod credentials;
 mod database;
 mod identity;
+mod maintenance;
 mod members;
 mod stop;
 mod stopped;
@@ -71,8 +72,6 @@ pub struct Plan {
     pub jobs_to_delete: Vec<JobToDelete>,
     /// The cache; `None` while it may not be written.
     pub cache: Option<CachePlan>,
-    /// Whether no cache pod may be evicted just now.
-    pub hold_evictions: bool,
     /// What the next step waits for.
     pub waiting: Option<WaitingOn>,
     /// What a person has to cure.
@@ -129,9 +128,10 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     let api = certificates::of_api(cluster, world);
     let credentials = credentials::decide(cluster, world);
     let stage = stop_stage(cluster, world, now);
-    let racks = match stage {
-        StopStage::Runs | StopStage::Cache => database::decide(cluster, world, now),
-        StopStage::Database | StopStage::Stopped { .. } => database::stop(cluster, world, now),
+    let racks = if stage.stops_database() {
+        database::stop(cluster, world, now)
+    } else {
+        database::decide(cluster, world, now)
     };
     let schema = if certificates.waiting.is_some() {
         // What a Job would be given is not known, so none is another one's successor.
@@ -140,8 +140,8 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         let may_start = credentials.waiting.is_none() && racks.waiting.is_none();
         schema(cluster, world, may_start, now)
     };
-    // What mounts a Secret is written once it is there.
-    if identity.blocked.is_none() {
+    // What mounts a Secret is written once it is there; pods that go mount none.
+    if identity.blocked.is_none() || stage.stops_database() {
         plan.racks = racks.racks;
     }
     plan.identity = identity.step;
@@ -166,7 +166,6 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         plan.cache = decision.plan;
         members_wait = decision.waiting;
     }
-    plan.hold_evictions = members::hold_evictions(world);
     if stage != StopStage::Runs {
         return stopping(plan, &stage, racks.waiting, world);
     }
@@ -182,6 +181,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         .or(credentials.waiting)
         .or(schema.waiting)
         .or(members_wait)
+        .or(racks.restart)
         .or(identity.waiting);
     plan
 }
@@ -193,7 +193,7 @@ fn stopping(mut plan: Plan, stage: &StopStage, racks: Option<WaitingOn>, world: 
         StopStage::Database => (None, racks),
         StopStage::Stopped { .. } => (None, None),
     };
-    if !matches!(stage, StopStage::Cache) {
+    if stage.stops_database() {
         plan.schema_job = false;
         plan.jobs_to_delete.clear();
     }

@@ -39,6 +39,17 @@ pub enum StopStage {
     },
 }
 
+impl StopStage {
+    /// Whether the database has to go, or has gone.
+    #[must_use]
+    pub fn stops_database(&self) -> bool {
+        match self {
+            Self::Database | Self::Stopped { .. } => true,
+            Self::Runs | Self::Cache => false,
+        }
+    }
+}
+
 /// How far the stop of this cluster is, if it is to be stopped.
 #[must_use]
 pub fn stage(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> StopStage {
@@ -82,6 +93,7 @@ pub(super) fn cache(world: &World) -> (Option<CachePlan>, Option<WaitingOn>) {
         ring: None,
         replicas,
         template: Template::as_seen(set),
+        restarted: set.restarted().cloned(),
         update: None,
         version: set.version.clone(),
         action: None,

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use readstates_operator_api::conditions::Reason;
+use jiff::Timestamp;
+use readstates_operator_api::{conditions::Reason, labels};
 
 use super::DatabaseWait;
 
@@ -167,6 +168,26 @@ pub enum WaitingOn {
         /// What keeps one of them.
         trouble: Option<String>,
     },
+    /// A member to keep another number of read states.
+    Capacity {
+        /// Which.
+        member: String,
+        /// How many it keeps now.
+        from: i64,
+        /// How many it is to keep.
+        to: i64,
+    },
+    /// A pod that serves to be restarted.
+    Maintenance {
+        /// Which.
+        pod: String,
+        /// When it may.
+        at: Timestamp,
+        /// What happens then.
+        what: &'static str,
+        /// What was set as the time until which the window is open, and is no time.
+        unreadable: Option<String>,
+    },
     /// An object of an earlier cluster of the same name to be collected.
     Leftover {
         /// Kind and name.
@@ -184,6 +205,7 @@ impl WaitingOn {
             | Self::DrainingCold { .. }
             | Self::Takeover { .. }
             | Self::Unowned { .. }
+            | Self::Capacity { .. }
             | Self::Stopping { .. }
             | Self::Moving { .. } => true,
             Self::Secret { .. }
@@ -202,6 +224,7 @@ impl WaitingOn {
             | Self::RingLost { .. }
             | Self::Unproven { .. }
             | Self::CacheStopped { .. }
+            | Self::Maintenance { .. }
             | Self::Cache { .. }
             | Self::Leftover { .. } => false,
         }
@@ -233,6 +256,8 @@ impl WaitingOn {
             Self::Moving { .. } => Reason::SlotsMoving,
             Self::Stopping { .. } | Self::CacheStopped { .. } => Reason::CacheStopping,
             Self::Cache { .. } => Reason::CacheNotReady,
+            Self::Maintenance { .. } => Reason::MaintenancePending,
+            Self::Capacity { .. } => Reason::CapacityChanging,
             Self::Leftover { .. } => Reason::LeftoverObject,
         }
     }
@@ -359,6 +384,28 @@ impl fmt::Display for WaitingOn {
             } => {
                 write!(f, "{ready} of {wanted} cache pods are ready")?;
                 append(f, trouble.as_deref())
+            }
+            Self::Capacity { member, from, to } => {
+                write!(
+                    f,
+                    "{member} is told to keep {to} read states in the place of {from}"
+                )
+            }
+            Self::Maintenance {
+                pod,
+                at,
+                what,
+                unreadable,
+            } => {
+                write!(f, "{pod} is restarted when {what}, at {at:.0}")?;
+                match unreadable {
+                    None => Ok(()),
+                    Some(text) => write!(
+                        f,
+                        " ({text:?}, the value of the annotation {}, is no time such as 2026-12-31T23:00:00Z)",
+                        labels::OPEN_WINDOW_UNTIL
+                    ),
+                }
             }
             Self::Leftover { object } => {
                 write!(

@@ -23,9 +23,10 @@ pub(super) fn tell(conditions: &mut Vec<Condition>, report: &Report<'_>) {
     };
     for condition in conditions.iter_mut() {
         let concerned = match condition.type_ {
-            ConditionType::Available | ConditionType::CacheReady | ConditionType::RingStable => {
-                true
-            }
+            ConditionType::Available
+            | ConditionType::CacheReady
+            | ConditionType::RingStable
+            | ConditionType::SuperDisksHealthy => true,
             ConditionType::DatabaseReady => match decided.cluster.store {
                 Store::Managed(_) => true,
                 Store::External(_) | Store::Embedded(_) => false,
@@ -33,7 +34,6 @@ pub(super) fn tell(conditions: &mut Vec<Condition>, report: &Report<'_>) {
             ConditionType::Progressing => condition.reason == Reason::Reconciled,
             ConditionType::Degraded
             | ConditionType::RequiresUpdate
-            | ConditionType::SuperDisksHealthy
             | ConditionType::TakenOver
             | ConditionType::ApiOpen
             | ConditionType::CertificatesExpiring

@@ -64,6 +64,10 @@ fn a_cluster_that_is_stopped_writes_everything_first_keeps_its_volumes_and_comes
         world.let_go().await;
         let chat = world.reconcile("chat").await;
         assert_eq!(waiting(&chat).as_deref(), Some("DatabaseStopping"));
+        // Told to go, and gone.
+        world.settle().await;
+        let chat = world.reconcile("chat").await;
+        assert_eq!(waiting(&chat).as_deref(), Some("DatabaseStopping"));
         time_passes(&world).await;
         let chat = world.reconcile("chat").await;
         assert_eq!(waiting(&chat), None);

@@ -39,6 +39,8 @@ pub(super) fn racks(sight: &Sight<'_>) -> (Vec<RackStep>, Option<WaitingOn>) {
             members: 0,
             partition: seen.partition,
             template: Template::as_seen(seen),
+            restarted: seen.restarted().cloned(),
+            parallel: seen.parallel,
             version: seen.version.clone(),
         })
     });

@@ -187,9 +187,7 @@ fn operators_that_die_in_the_middle_of_a_stop_and_a_start_lose_no_node() {
 #[test]
 fn a_cache_that_was_stopped_starts_when_a_majority_of_copies_can_answer() {
     use readstates_operator_api::DatabaseNode;
-    let three = CASSANDRA
-        .replace("replicationFactor: 2", "replicationFactor: 3")
-        .replace("zone-b }", "zone-b }");
+    let three = CASSANDRA.replace("replicationFactor: 2", "replicationFactor: 3");
     let mut scene = scene(&three).ready_for_cache().running(2).set(0);
     scene = scene.gone("chat-0").gone("chat-1");
     let record = |name: &str, rack: &str| DatabaseNode {
@@ -209,6 +207,7 @@ fn a_cache_that_was_stopped_starts_when_a_majority_of_copies_can_answer() {
         let pods = nodes[..ready].iter().map(|name| PodSeen {
             name: (*name).to_owned(),
             ready: true,
+            revision: Some("r1".to_owned()),
             ..PodSeen::default()
         });
         scene.world.database_pods = pods.collect();
