@@ -26,6 +26,8 @@ pub fn cassandra_spec() -> ReadStateClusterSpec {
     ReadStateClusterSpec {
         replicas: 3,
         paused: false,
+        stopped: false,
+        maintenance: None,
         image: None,
         image_pull_policy: None,
         image_pull_secrets: None,

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use readstates_api::admin::{
-    DrainRequest, FlushAnswer, MemberStatus, MovesAnswer, MovesRequest, OwnershipStatus,
+    Capacity, DrainRequest, FlushAnswer, MemberStatus, MovesAnswer, MovesRequest, OwnershipStatus,
 };
 use readstates_identity::Role;
 use serde::{Serialize, de::DeserializeOwned};
@@ -84,6 +84,16 @@ impl<'a> AdminClient<'a> {
     /// When it does not say which it will.
     pub async fn moves(&self, peer: Peer, body: &MovesRequest) -> Result<MovesAnswer, AdminError> {
         self.post(peer, "moves", body).await
+    }
+
+    /// Has it keep so many states from now on.
+    ///
+    /// # Errors
+    /// When it does not say that it will.
+    pub async fn capacity(&self, peer: Peer, states: u64) -> Result<Capacity, AdminError> {
+        let (http, url) = self.url(peer, "capacity")?;
+        let sent = http.put(url).timeout(TIMEOUT).json(&Capacity { states });
+        answer(sent.send().await).await
     }
 
     /// Has everything written that is dirty now.

@@ -90,6 +90,25 @@ pub struct RunArgs {
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
 
+    /// Name of that Lease: operators of two releases in one namespace have one each.
+    #[arg(
+        long,
+        env = "LEASE_NAME",
+        value_name = "NAME",
+        default_value = crate::lease::NAME
+    )]
+    pub lease_name: String,
+
+    /// How many clusters are reconciled at once, at most.
+    #[arg(
+        long,
+        env = "MAX_CONCURRENT_RECONCILES",
+        value_name = "NUMBER",
+        default_value_t = 32,
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    pub max_concurrent_reconciles: u16,
+
     /// ClusterRole that lets cache pods ask the API server whose a token is: they are bound to it where a
     /// `ReadStateCluster` has callers with service accounts. Absent: such callers are refused.
     #[arg(long, env = "TOKEN_REVIEW_ROLE", value_name = "NAME")]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::{Client, runtime::events::Reporter};
 
-use crate::{agents::Agents, connections::Connections, known::Known};
+use crate::{agents::Agents, backoff::Failures, connections::Connections, known::Known};
 
 /// Clients and settings.
 #[derive(Clone)]
@@ -19,6 +19,10 @@ pub struct Context {
     pub agents: Arc<dyn Agents>,
     /// What the watches have told.
     pub known: Known,
+    /// Reconciles that have failed.
+    pub failures: Failures,
+    /// How many clusters are reconciled at once, at most.
+    pub concurrency: u16,
     /// Namespace of the operator's own pod.
     pub namespace: String,
     /// The ClusterRole by which cache pods may have tokens reviewed, where the operator may bind them to it.

@@ -99,13 +99,29 @@ impl Error {
         }
     }
 
-    /// When to try again.
+    /// When to try again, after the first time.
     #[must_use]
     pub fn retry_after(&self) -> Duration {
         if self.retryable() {
             Duration::from_secs(5)
         } else {
             Duration::from_mins(1)
+        }
+    }
+
+    /// Whether attempts are made at growing distances. A cache pod that did not do as it was asked is asked again soon:
+    /// others may wait for it.
+    #[must_use]
+    pub fn backs_off(&self) -> bool {
+        match self {
+            Self::Member { .. } | Self::Unreachable { .. } => false,
+            Self::Read { .. }
+            | Self::Write { .. }
+            | Self::Encode { .. }
+            | Self::Random { .. }
+            | Self::Issue { .. }
+            | Self::Named { .. }
+            | Self::Nameless { .. } => true,
         }
     }
 

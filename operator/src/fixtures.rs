@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use readstates_api::admin::{IdentityStatus, OwnershipStatus};
-use readstates_operator_api::ReadStateClusterSpec;
+use readstates_operator_api::{ReadStateClusterSpec, labels};
 use readstates_ring::{
     Incarnation, RingMember, RingTable, Slot, Succession,
     moves::{self, Live},
@@ -144,6 +145,18 @@ pub(crate) fn spread(table: &RingTable, live: &[(i32, u64)]) -> RingTable {
         next = swapped.unwrap();
     }
     next
+}
+
+/// A template of pods that were restarted for this request.
+pub(crate) fn template(restarted: Option<&str>) -> PodTemplateSpec {
+    let annotation = |request: &str| (labels::RESTARTED.to_owned(), request.to_owned());
+    PodTemplateSpec {
+        metadata: restarted.map(|request| ObjectMeta {
+            annotations: Some([annotation(request)].into()),
+            ..ObjectMeta::default()
+        }),
+        spec: None,
+    }
 }
 
 /// A certificate that was issued a day ago and is valid for so long.
@@ -309,6 +322,7 @@ impl Scene {
                 &self.cluster,
                 replicas,
                 &Template::Wanted,
+                None,
             ))),
             template_hash: Some(build::cache_template_hash(&self.cluster)),
             spec_hash: Some(self.cluster.cache_spec_hash.clone()),
@@ -351,6 +365,7 @@ impl Scene {
             ring_number: 1,
             states: 10,
             dirty: 2,
+            capacity: self.cluster.cache.capacity_states,
             store_problem: None,
             ownership: OwnershipStatus {
                 lease_valid: true,

@@ -18,7 +18,7 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-/// Name of the Lease.
+/// Name of the Lease, where none is given.
 pub const NAME: &str = "readstates-operator";
 
 /// How long a renewal holds.
@@ -32,6 +32,7 @@ const PERIOD: Duration = Duration::from_secs(3);
 #[derive(Clone)]
 pub struct Election {
     api: Api<Lease>,
+    name: String,
     identity: String,
 }
 
@@ -51,11 +52,12 @@ struct Sighting {
 }
 
 impl Election {
-    /// A claim by `identity`.
+    /// A claim on the Lease of this name by `identity`.
     #[must_use]
-    pub fn new(client: Client, namespace: &str, identity: String) -> Self {
+    pub fn new(client: Client, namespace: &str, name: &str, identity: String) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
+            name: name.to_owned(),
             identity,
         }
     }
@@ -75,10 +77,10 @@ impl Election {
     }
 
     async fn try_acquire(&self, last: &mut Option<Sighting>) -> kube::Result<bool> {
-        let Some(lease) = self.api.get_opt(NAME).await? else {
+        let Some(lease) = self.api.get_opt(&self.name).await? else {
             let new = Lease {
                 metadata: ObjectMeta {
-                    name: Some(NAME.to_owned()),
+                    name: Some(self.name.clone()),
                     ..ObjectMeta::default()
                 },
                 spec: Some(self.spec(0)),
@@ -109,7 +111,10 @@ impl Election {
             spec: Some(self.spec(transitions)),
             ..lease
         };
-        won(self.api.replace(NAME, &PostParams::default(), &taken).await)
+        won(self
+            .api
+            .replace(&self.name, &PostParams::default(), &taken)
+            .await)
     }
 
     /// Renews for as long as it leads; returns when it does not any more.
@@ -120,8 +125,10 @@ impl Election {
         loop {
             ticks.tick().await;
             let left = RENEW_WITHIN.saturating_sub(renewed.elapsed());
+            // Others count from the time that is written, or later: an answer that came late makes it no later here.
+            let written = Instant::now();
             match timeout(left, self.renew()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
+                Ok(Ok(true)) => renewed = written,
                 Ok(Ok(false)) => {
                     tracing::error!("somebody else holds the lease");
                     return;
@@ -139,7 +146,7 @@ impl Election {
     }
 
     async fn renew(&self) -> kube::Result<bool> {
-        let lease = self.api.get(NAME).await?;
+        let lease = self.api.get(&self.name).await?;
         let spec = lease.spec.clone().unwrap_or_default();
         if spec.holder_identity.as_deref() != Some(self.identity.as_str()) {
             return Ok(false);
@@ -154,7 +161,7 @@ impl Election {
         };
         // A conflict is looked at again with the next tick: it may be somebody's annotation.
         self.api
-            .replace(NAME, &PostParams::default(), &renewed)
+            .replace(&self.name, &PostParams::default(), &renewed)
             .await
             .map(|_| true)
     }
@@ -162,7 +169,7 @@ impl Election {
     /// Gives the Lease back, so that the next leader need not wait for it to run out.
     pub async fn release(&self) {
         let given_back = async {
-            let lease = self.api.get(NAME).await?;
+            let lease = self.api.get(&self.name).await?;
             let spec = lease.spec.clone().unwrap_or_default();
             if spec.holder_identity.as_deref() != Some(self.identity.as_str()) {
                 return Ok(());
@@ -178,7 +185,7 @@ impl Election {
                 ..lease
             };
             self.api
-                .replace(NAME, &PostParams::default(), &free)
+                .replace(&self.name, &PostParams::default(), &free)
                 .await
                 .map(|_| ())
         };

@@ -7,7 +7,10 @@ use std::{
 
 use jiff::Timestamp;
 use kube::{ResourceExt, runtime::controller::Action};
-use readstates_operator_api::{ReadStateCluster, labels};
+use readstates_operator_api::{
+    ReadStateCluster,
+    labels::{self, Component},
+};
 
 use crate::{
     apply::{self, Applied},
@@ -33,27 +36,32 @@ pub(crate) const LOOK_SOON: Duration = Duration::from_secs(2);
 /// And when the database is on its way: agents tell only who asks.
 const LOOK_AGAIN_SOON: Duration = Duration::from_secs(3);
 
-/// Brings `cluster` one step nearer to its spec, and says how it is.
+/// Brings a cluster one step nearer to its spec, and says how it is.
 ///
 /// # Errors
 /// When the API server cannot be talked to.
-pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Result<Action, Error> {
+pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Result<Action, Error> {
     let started = Instant::now();
     // What the watch handed out may be old by now, and old news must not be acted on.
-    let Some(cluster) = observe::cluster(&ctx, &cluster).await? else {
+    let Some(cluster) = observe::cluster(&ctx, &known).await? else {
+        ctx.failures.none(&known);
         return Ok(Action::await_change());
     };
     if cluster.metadata.deletion_timestamp.is_some() {
-        return Box::pin(stop::go_on(&ctx, &cluster)).await;
+        let action = Box::pin(stop::go_on(&ctx, &cluster)).await?;
+        ctx.failures.none(&cluster);
+        return Ok(action);
     }
     let id = Identity::of(&cluster)?;
     let now = Timestamp::now();
     let rotation = cluster.annotations().get(labels::ROTATE_IDENTITY);
     let claim = cluster.annotations().get(labels::TAKE_OVER_CLAIM);
+    let window = cluster.annotations().get(labels::OPEN_WINDOW_UNTIL);
     let valid = validate(id.clone(), &cluster.spec, &ctx.images).map(|valid| {
         valid
             .asked_of(&ctx.namespace, rotation, ctx.token_review_role.as_ref())
             .taking_over(claim)
+            .open_until(window)
     });
     let cluster = Box::pin(stop::hold(&ctx, cluster, valid.as_ref().ok())).await?;
     let (identity, clients) = identity(&ctx, &id, &cluster, valid.as_ref().ok(), now).await?;
@@ -91,7 +99,7 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
                 let objects = build::objects(valid, &plan);
                 let applied = apply::apply(&ctx.client, known, &id, &objects).await?;
                 let action = plan.cache.as_ref().and_then(|c| c.action.as_ref());
-                if let (Applied::All, Some(action)) = (&applied, action) {
+                if let Some(action) = action.filter(|_| applied.has_all_of(Component::Cache)) {
                     asked = apply::act(&ctx, &clients, &id, action).await;
                 }
                 if let Some(step) = &plan.identity {
@@ -124,6 +132,7 @@ pub async fn reconcile(cluster: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Res
     telemetry::stepped(Step::Status, told);
     telemetry::reconciled(status::outcome(&report), started.elapsed());
     asked?;
+    ctx.failures.none(&cluster);
     Ok(Action::requeue(look_again(&plan)))
 }
 
@@ -152,14 +161,19 @@ fn look_again(plan: &Plan) -> Duration {
     }
 }
 
-/// What to do after an error: it is in the log and the metrics, and the attempt is repeated.
+/// What to do after an error: it is in the log and the metrics, and the attempt is repeated, at growing distances.
 #[must_use]
-pub fn on_error(cluster: Arc<ReadStateCluster>, error: &Error, _: Arc<Context>) -> Action {
+pub fn on_error(cluster: Arc<ReadStateCluster>, error: &Error, ctx: Arc<Context>) -> Action {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
     tracing::warn!(name, namespace, error = chain(error), "failed to reconcile");
     telemetry::failed(error);
-    Action::requeue(error.retry_after())
+    let soon = error.retry_after();
+    Action::requeue(if error.backs_off() {
+        ctx.failures.another(&cluster, soon)
+    } else {
+        soon
+    })
 }
 
 /// An error with its causes, in one line.

@@ -22,7 +22,8 @@ use kube::{
     Api, Client, Config, Resource, ResourceExt,
     core::PartialObjectMeta,
     runtime::{
-        Controller, WatchStreamExt,
+        WatchStreamExt,
+        controller::{self, Controller},
         events::Reporter,
         predicates,
         reflector::{self, ObjectRef},
@@ -36,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agents::HttpAgents,
+    backoff::Failures,
     cli::RunArgs,
     connections::Connections,
     context::{Context, Images},
@@ -46,7 +48,7 @@ use crate::{
     requests::counted,
     reviews,
     server::{self, Ready},
-    telemetry,
+    telemetry, watched,
 };
 
 /// The custom resource definitions as one YAML stream.
@@ -77,7 +79,12 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         .lease_namespace
         .clone()
         .unwrap_or_else(|| client.default_namespace().to_owned());
-    let election = Election::new(client.clone(), &namespace, identity.clone());
+    let election = Election::new(
+        client.clone(),
+        &namespace,
+        &args.lease_name,
+        identity.clone(),
+    );
     let ready = Ready::default();
     let stop = CancellationToken::new();
     stop_on_signals(&stop)?;
@@ -173,6 +180,8 @@ fn context(
         namespace: namespace.to_owned(),
         token_review_role: args.token_review_role.clone(),
         known: Known::default(),
+        failures: Failures::default(),
+        concurrency: args.max_concurrent_reconciles,
         images: Images {
             readstates: args.readstates_image.clone(),
             cassandra: args.cassandra_image.clone(),
@@ -199,15 +208,12 @@ pub async fn controller(
     let (reader, writer) = reflector::store();
     known_clusters.add(reader.clone());
     // Our own writes to the status change no generation, and so do not wake us.
-    let clusters = watcher(
-        api::<ReadStateCluster>(&ctx, namespace),
-        watcher::Config::default(),
-    )
-    .default_backoff()
-    .reflect(writer)
-    .applied_objects()
-    .predicate_filter(predicates::generation, Default::default());
+    let clusters = watched::clusters(ctx.client.clone(), namespace)
+        .reflect(writer)
+        .applied_objects()
+        .predicate_filter(predicates::generation, Default::default());
     Controller::for_stream(clusters, reader)
+        .with_config(controller::Config::default().concurrency(ctx.concurrency))
         .owns_stream(children::<StatefulSet>(&ctx, namespace))
         .owns_stream(children::<Service>(&ctx, namespace))
         .owns_stream(children::<ServiceAccount>(&ctx, namespace))

@@ -20,6 +20,7 @@ const TAKEN_OVER: &str = "readstates_operator_slots_taken_over_total";
 const SUPER_DISKS: &str = "readstates_operator_super_disk_changes_total";
 const REQUESTS: &str = "readstates_operator_api_requests_total";
 const STEP: &str = "readstates_operator_reconcile_step_seconds";
+const UNREADABLE: &str = "readstates_operator_unreadable_clusters_total";
 const LEADER: &str = "readstates_operator_leader";
 
 /// Starts logging: for people on a terminal, JSON otherwise.
@@ -80,6 +81,10 @@ pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
         "Requests to the API server, by verb and kind, as its audit log calls them."
     );
     metrics::describe_histogram!(STEP, "Time one step of a reconcile took.");
+    metrics::describe_counter!(
+        UNREADABLE,
+        "Times a ReadStateCluster was told of that this operator cannot read, and leaves as it is."
+    );
     metrics::describe_gauge!(LEADER, "1 while this process leads.");
     metrics::gauge!(LEADER).set(0.0);
     Ok(handle)
@@ -170,6 +175,11 @@ pub fn taken_over(slots: u64) {
 /// Counts a super-disk that is in another state than before.
 pub fn super_disk_changed(state: Reason) {
     metrics::counter!(SUPER_DISKS, "state" => state.as_str()).increment(1);
+}
+
+/// Counts a cluster that could not be read.
+pub fn unreadable() {
+    metrics::counter!(UNREADABLE).increment(1);
 }
 
 /// Says whether this process leads.

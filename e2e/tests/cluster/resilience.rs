@@ -99,7 +99,7 @@ async fn what_would_harm_a_cluster_is_refused_with_words_that_help() -> Result<(
     let refusals: [(&[&str], &str); 6] = [
         (
             &["rollout", "restart", "statefulset", "chat"],
-            "delete one pod",
+            "readstates.dev/restart-cache",
         ),
         (
             &["scale", "statefulset", "chat", "--replicas=0"],

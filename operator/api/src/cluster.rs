@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     access::AccessSpec,
     database::DatabaseSpec,
+    maintenance::MaintenanceSpec,
+    pod_template::{PodTemplate, ServiceSpec},
     status::ReadStateClusterStatus,
     tls::{ApiTlsSpec, IdentitySpec},
 };
@@ -155,6 +157,16 @@ pub struct ReadStateClusterSpec {
     #[serde(default)]
     pub paused: bool,
 
+    /// While true nothing runs: cache pods write what they hold and stop, then the database stops, and volumes stay.
+    /// A cache pod that cannot write is not told to stop before it can. Taken back, the database starts first. The
+    /// condition Stopped tells how far it is.
+    #[serde(default)]
+    pub stopped: bool,
+
+    /// When pods that serve may be restarted for a change or by request. Default: at any time, one after another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance: Option<MaintenanceSpec>,
+
     /// Image of the cache pods and of the schema Job. Default: the image the operator was
     /// installed with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -216,7 +228,8 @@ impl PullPolicy {
 )]
 pub struct CacheSpec {
     /// Read states that one cache pod keeps in memory before it forgets the least used users. With
-    /// 20 states a user, a state takes about 30 bytes.
+    /// 20 states a user, a state takes about 30 bytes. Changed while pods run; a pod is replaced only when it must have more
+    /// memory for it.
     #[serde(default = "default_capacity_states")]
     #[schemars(range(min = 1000, max = 10_000_000_000_i64))]
     pub capacity_states: i64,
@@ -266,6 +279,14 @@ pub struct CacheSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<AccessSpec>,
 
+    /// What is laid over the cache pods: labels, annotations, environment, placement, security.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_template: Option<Box<PodTemplate>>,
+
+    /// The Service by which clients find the API. Default: ClusterIP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Box<ServiceSpec>>,
+
     /// With it the API, port 7400, speaks TLS alone. Default: it is spoken in the clear. To set it, or to take it away,
     /// replaces the cache pods one by one: until the last one some speak TLS and others do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -284,6 +305,8 @@ impl Default for CacheSpec {
             priority_class_name: None,
             clients: None,
             access: None,
+            pod_template: None,
+            service: None,
             tls: None,
         }
     }

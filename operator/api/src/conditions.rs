@@ -25,12 +25,15 @@ pub enum ConditionType {
     /// Both legs of every super-disk are in sync. Only where there are super-disks.
     SuperDisksHealthy,
     /// Slots were taken over from a process that ended without handing them on, so that what it
-    /// acknowledged in its last flush interval may be lost. Until who took them is restarted.
+    /// acknowledged in its last flush interval may be lost. Until somebody acknowledges it, or who took them is
+    /// restarted.
     TakenOver,
     /// Whoever reaches the API may call it: no callers are configured.
     ApiOpen,
     /// A certificate expires within two weeks and has not been renewed.
     CertificatesExpiring,
+    /// Nothing runs, as the spec says. Only while `spec.stopped` is set.
+    Stopped,
 }
 
 /// Three-valued: what was not seen is unknown.
@@ -120,12 +123,18 @@ pub enum Reason {
     DrainingCold,
     /// Waiting for cache pods to write what they hold and stop.
     CacheStopping,
-    /// The cluster is deleted, and its cache pods have stopped before its database does.
+    /// Cache pods have written what they held and stopped, before the database does.
     StoppedInOrder,
-    /// The cluster is deleted, and its database goes although cache pods have not written what they hold.
+    /// The database goes or stops, although cache pods have not said that they have written what they hold.
     StopTimedOut,
+    /// `spec.stopped` is set, and nothing runs.
+    Stopped,
+    /// Waiting for database pods of a cluster that is stopped to be gone.
+    DatabaseStopping,
     /// Waiting for cache pods to become ready.
     CacheNotReady,
+    /// Cache pods are told how many read states to keep.
+    CapacityChanging,
     /// A change that stops cache pods waits, since one could not write what it holds now.
     UnsafeToStop,
     /// Waiting for an object of an earlier cluster of the same name to be deleted.
@@ -134,6 +143,8 @@ pub enum Reason {
     DatabaseUnhealthy,
     /// Database pods are being changed, one after another.
     DatabaseRolling,
+    /// A restart waits for its maintenance window, or for its turn by the pace of maintenance.
+    MaintenancePending,
     /// A database node joins.
     NodeJoining,
     /// A database node is a member now.
@@ -262,6 +273,7 @@ impl ConditionType {
             Self::TakenOver => "TakenOver",
             Self::ApiOpen => "ApiOpen",
             Self::CertificatesExpiring => "CertificatesExpiring",
+            Self::Stopped => "Stopped",
         }
     }
 }
@@ -327,11 +339,15 @@ impl Reason {
             Self::CacheStopping => "CacheStopping",
             Self::StoppedInOrder => "StoppedInOrder",
             Self::StopTimedOut => "StopTimedOut",
+            Self::Stopped => "Stopped",
+            Self::DatabaseStopping => "DatabaseStopping",
             Self::CacheNotReady => "CacheNotReady",
+            Self::CapacityChanging => "CapacityChanging",
             Self::UnsafeToStop => "UnsafeToStop",
             Self::LeftoverObject => "LeftoverObject",
             Self::DatabaseUnhealthy => "DatabaseUnhealthy",
             Self::DatabaseRolling => "DatabaseRolling",
+            Self::MaintenancePending => "MaintenancePending",
             Self::NodeJoining => "NodeJoining",
             Self::NodeJoined => "NodeJoined",
             Self::NodeLeft => "NodeLeft",

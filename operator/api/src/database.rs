@@ -10,7 +10,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{SuperDiskSpec, TlsSpec};
+use crate::{PodTemplate, SuperDiskSpec, TlsSpec};
 
 /// Where read states are kept: in a database the operator runs (`engine`, with `replicationFactor`,
 /// `racks` and `storage`), in one that is there already (`external`), or, for a single cache pod, on that
@@ -37,10 +37,10 @@ use crate::{SuperDiskSpec, TlsSpec};
         "has(self.engine) || !(has(self.replicationFactor) || has(self.racks) || has(self.storage) \
          || has(self.superDisk) || has(self.reclaim) || has(self.image) || has(self.resources) \
          || has(self.keyspace) || has(self.secretRef) || has(self.clients) || has(self.settings) \
-         || has(self.nodeSelector) || has(self.tolerations) || has(self.priorityClassName))"
+         || has(self.nodeSelector) || has(self.tolerations) || has(self.priorityClassName) || has(self.podTemplate))"
     ).message(
         "replicationFactor, racks, storage, superDisk, reclaim, image, resources, keyspace, secretRef, clients, \
-         settings, nodeSelector, tolerations and priorityClassName go with engine only; external and embedded have \
+         settings, nodeSelector, tolerations, priorityClassName and podTemplate go with engine only; external and embedded have \
          fields of their own"
     ),
     validation = Rule::new(
@@ -160,6 +160,10 @@ pub struct DatabaseSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub priority_class_name: Option<String>,
+
+    /// What is laid over the pods of members: labels, annotations, environment, placement, security.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_template: Option<Box<PodTemplate>>,
 
     /// Keyspace that holds the read states. Default: `readstates`. Cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -31,6 +31,21 @@ pub const UPDATE_DATABASE: &str = "readstates.dev/update-database";
 /// On a `ReadStateCluster`: the update of the cache pods, by the name that the condition `RequiresUpdate` tells,
 /// that may go ahead (annotation).
 pub const UPDATE_CACHE: &str = "readstates.dev/update-cache";
+/// On a `ReadStateCluster`: any new value, such as the time, has the cache pods replaced one by one (annotation).
+pub const RESTART_CACHE: &str = "readstates.dev/restart-cache";
+/// On a `ReadStateCluster`: any new value, such as the time, has the database pods restarted one by one (annotation).
+pub const RESTART_DATABASE: &str = "readstates.dev/restart-database";
+/// On cache pods: another one whenever a pod has to be replaced for what has changed; not for what is changed while it
+/// runs (annotation).
+pub const REPLACE_HASH: &str = "readstates.dev/replace-hash";
+/// On pods: the value of the request that they were last restarted for (annotation).
+pub const RESTARTED: &str = "readstates.dev/restarted";
+/// On a `ReadStateCluster`: the takeovers, by the name that the condition `TakenOver` tells, that somebody has looked at
+/// (annotation).
+pub const ACKNOWLEDGE_TAKEOVER: &str = "readstates.dev/acknowledge-takeover";
+/// On a `ReadStateCluster`: until when restarts may begin outside of its maintenance windows, as in RFC 3339
+/// (annotation).
+pub const OPEN_WINDOW_UNTIL: &str = "readstates.dev/open-window-until";
 /// On a `ReadStateCluster`: the name of the claim on the keyspace of an external database that is taken over, since
 /// the cluster of that name is gone for good (annotation).
 pub const TAKE_OVER_CLAIM: &str = "readstates.dev/take-over-claim";

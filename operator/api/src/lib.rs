@@ -17,6 +17,8 @@ mod access;
 mod cluster;
 mod crds;
 mod database;
+mod maintenance;
+mod pod_template;
 mod ring;
 mod status;
 mod super_disk;
@@ -28,6 +30,8 @@ pub use crds::{CrdFile, crd_files};
 pub use database::{
     DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, Reclaim, SettingValue, Storage,
 };
+pub use maintenance::{Day, MaintenanceSpec, WindowSpec};
+pub use pod_template::{IpFamilyPolicy, PodTemplate, ServiceSpec, ServiceType, TrafficPolicy};
 pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
 pub use status::{
     CertificateStatus, DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, SchemaStatus,

@@ -14,8 +14,8 @@ pub struct ReadStateClusterStatus {
     pub observed_generation: Option<i64>,
 
     /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady`, `RingStable`,
-    /// `RequiresUpdate`, `TakenOver`, `ApiOpen` and `CertificatesExpiring`; and `SuperDisksHealthy` where there are
-    /// super-disks.
+    /// `RequiresUpdate`, `TakenOver`, `ApiOpen` and `CertificatesExpiring`; `SuperDisksHealthy` where there are
+    /// super-disks; and `Stopped` while `spec.stopped` is set.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
@@ -28,19 +28,20 @@ pub struct ReadStateClusterStatus {
     #[serde(default)]
     pub selector: String,
 
-    /// Cache pods that are ready, of those wanted: `3/3`.
+    /// Cache pods that are ready, of those wanted: `3/3`; or `stopped`.
     #[serde(default)]
     pub cache: String,
 
-    /// Database pods that are ready, of those wanted, or `external`, or `embedded`.
+    /// Database pods that are ready, of those wanted, or `external`, or `embedded`, or `stopped`.
     #[serde(default)]
     pub database: String,
 
-    /// Read states in memory, over all cache pods. Absent when not every ready pod could be asked.
+    /// Read states in memory, over all cache pods, to within an eighth: it is written again when it has changed by more.
+    /// Absent when not every ready pod could be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub states: Option<i64>,
 
-    /// Users whose changes are not in the database yet, over all cache pods. Absent when not every
+    /// Users whose changes are not in the database yet, over all cache pods, to within an eighth. Absent when not every
     /// ready pod could be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dirty: Option<i64>,
@@ -147,6 +148,10 @@ pub struct Takeovers {
 
     /// How many slots, since it started.
     pub slots: i64,
+
+    /// How many of them somebody has acknowledged.
+    #[serde(default, skip_serializing_if = "is_none_of_them")]
+    pub acknowledged: i64,
 }
 
 /// One node of the database.
@@ -239,6 +244,14 @@ pub enum DatabaseNodeState {
     Leaving,
     /// Other nodes have confirmed that it is gone; its pod or its claim may still be there.
     Left,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_none_of_them(number: &i64) -> bool {
+    *number == 0
 }
 
 #[allow(

@@ -5,14 +5,14 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt, api::PostParams};
 use readstates_operator_api::labels;
 
-use super::{Applied, foreign};
+use super::{Blocked, foreign};
 use crate::{error::Error, telemetry, validate::Identity};
 
 pub(super) async fn put(
     client: &Client,
     id: &Identity,
     desired: &Secret,
-) -> Result<Applied, Error> {
+) -> Result<Option<Blocked>, Error> {
     let name = desired.name_any();
     let what = format!("Secret {name}");
     let api: Api<Secret> = Api::namespaced(client.clone(), &id.namespace);
@@ -28,10 +28,10 @@ pub(super) async fn put(
         None => api.create(&params, desired).await,
         Some(live) => {
             if let Some(blocked) = foreign(&live, id, &what) {
-                return Ok(Applied::Blocked(blocked));
+                return Ok(Some(blocked));
             }
             if live.data == desired.data {
-                return Ok(Applied::All);
+                return Ok(None);
             }
             let mut next = live;
             next.data.clone_from(&desired.data);
@@ -39,11 +39,17 @@ pub(super) async fn put(
             api.replace(&name, &params, &next).await
         }
     };
-    written.map_err(|source| Error::Write {
-        what: what.clone(),
-        source,
-    })?;
+    match written {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+            return Ok(Some(Blocked::Rejected {
+                object: what,
+                message: status.message,
+            }));
+        }
+        Err(source) => return Err(Error::Write { what, source }),
+    }
     tracing::info!(object = what, namespace = id.namespace, "applied");
     telemetry::wrote("Secret");
-    Ok(Applied::All)
+    Ok(None)
 }

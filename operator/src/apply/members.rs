@@ -51,6 +51,14 @@ pub async fn act(
             );
             telemetry::acted("move");
         }
+        MemberAction::Capacity { pod, states } => {
+            let asked = admin
+                .capacity(peer(pod, "keep more or fewer states")?, *states)
+                .await;
+            asked.map_err(|source| refused(pod, "keep more or fewer states", source))?;
+            tracing::info!(pod = pod.name, namespace, states, "told of its capacity");
+            telemetry::acted("capacity");
+        }
         MemberAction::Delete { pod } => delete(ctx, id, pod).await?,
         MemberAction::FlushAndDelete { pod } => {
             let flushed = admin.flush(peer(pod, "flush")?).await;

@@ -24,7 +24,10 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
-use readstates_operator_api::{ReadStateCluster, ReadStateRing, labels};
+use readstates_operator_api::{
+    ReadStateCluster, ReadStateRing,
+    labels::{self, Component},
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
@@ -50,8 +53,37 @@ pub enum Applied {
     /// Everything that was built is there.
     #[default]
     All,
-    /// An object could not be written; those before it were.
-    Blocked(Blocked),
+    /// Objects could not be written: of their components, those before them were; of the others, all.
+    Partly(Vec<Refusal>),
+}
+
+impl Applied {
+    /// Whether everything of a component is there.
+    #[must_use]
+    pub fn has_all_of(&self, component: Component) -> bool {
+        match self {
+            Self::All => true,
+            Self::Partly(refusals) => refusals.iter().all(|r| r.component != component),
+        }
+    }
+
+    /// What could not be written.
+    #[must_use]
+    pub fn refusals(&self) -> &[Refusal] {
+        match self {
+            Self::All => &[],
+            Self::Partly(refusals) => refusals,
+        }
+    }
+}
+
+/// The first object of a component that could not be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Of what it is a part.
+    pub component: Component,
+    /// Why.
+    pub why: Blocked,
 }
 
 /// Why an object could not be written.
@@ -78,8 +110,9 @@ pub enum Blocked {
     },
 }
 
-/// Writes `objects` in order and stops at the first that cannot be written. What is `known` to be as wanted is
-/// left alone.
+/// Writes `objects` in order. Where one cannot be written, the others of its component that come after it are not
+/// either: pods must not run without what protects them. Other components go on. What is `known` to be as wanted is left
+/// alone.
 ///
 /// # Errors
 /// When the API server cannot be talked to.
@@ -89,8 +122,13 @@ pub async fn apply(
     id: &Identity,
     objects: &[Object],
 ) -> Result<Applied, Error> {
+    let mut refusals: Vec<Refusal> = Vec::new();
     for object in objects {
-        let applied = match object {
+        let component = object.component();
+        if refusals.iter().any(|r| r.component == component) {
+            continue;
+        }
+        let blocked = match object {
             Object::Certificate(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::ConfigMap(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::Job(o) => apply_one(client, known, id, o.as_ref()).await?,
@@ -104,11 +142,13 @@ pub async fn apply(
             Object::ServiceAccount(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::StatefulSet(o) => apply_one(client, known, id, o.as_ref()).await?,
         };
-        if let Applied::Blocked(_) = applied {
-            return Ok(applied);
-        }
+        refusals.extend(blocked.map(|why| Refusal { component, why }));
     }
-    Ok(Applied::All)
+    Ok(if refusals.is_empty() {
+        Applied::All
+    } else {
+        Applied::Partly(refusals)
+    })
 }
 
 /// Makes the ring, if there is none. One that is there is its members' alone.
@@ -116,7 +156,7 @@ async fn create_ring(
     client: &Client,
     id: &Identity,
     desired: &ReadStateRing,
-) -> Result<Applied, Error> {
+) -> Result<Option<Blocked>, Error> {
     let name = desired.name_any();
     let what = format!("{} {name}", ReadStateRing::kind(&()));
     let api: Api<ReadStateRing> = Api::namespaced(client.clone(), &id.namespace);
@@ -125,7 +165,7 @@ async fn create_ring(
         source,
     })?;
     if let Some(live) = live {
-        return Ok(foreign(&live, id, &what).map_or(Applied::All, Applied::Blocked));
+        return Ok(foreign(&live, id, &what));
     }
     let params = PostParams {
         field_manager: Some(labels::MANAGER.to_owned()),
@@ -135,10 +175,10 @@ async fn create_ring(
         Ok(_) => {
             tracing::info!(object = what, namespace = id.namespace, "made");
             telemetry::wrote(kind::<ReadStateRing>());
-            Ok(Applied::All)
+            Ok(None)
         }
         Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
-            Ok(Applied::Blocked(Blocked::Rejected {
+            Ok(Some(Blocked::Rejected {
                 object: what,
                 message: status.message,
             }))
@@ -153,7 +193,7 @@ async fn apply_one<K>(
     known: &Known,
     id: &Identity,
     desired: &K,
-) -> Result<Applied, Error>
+) -> Result<Option<Blocked>, Error>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -164,7 +204,7 @@ where
     let name = desired.name_any();
     let hash = hash(desired);
     if known.holds::<K>(&id.namespace, &name, &hash) {
-        return Ok(Applied::All);
+        return Ok(None);
     }
     let what = format!("{} {name}", K::kind(&()));
     let api: Api<K> = Api::namespaced(client.clone(), &id.namespace);
@@ -174,11 +214,11 @@ where
     })?;
     if let Some(live) = &live {
         if let Some(blocked) = foreign(live, id, &what) {
-            return Ok(Applied::Blocked(blocked));
+            return Ok(Some(blocked));
         }
         if live.meta().deletion_timestamp.is_some() {
             // On its way out: its last event brings us back here.
-            return Ok(Applied::All);
+            return Ok(None);
         }
     }
     let mut wish = wish(desired, live.as_ref(), &hash).map_err(|source| Error::Encode {
@@ -192,7 +232,7 @@ where
         })?;
         if unchanged::holds(&wish, &seen) {
             known.found(live, &hash);
-            return Ok(Applied::All);
+            return Ok(None);
         }
     }
     if let Some(version) = &desired.meta().resource_version {
@@ -205,10 +245,10 @@ where
         Ok(_) => {
             tracing::info!(object = what, namespace = id.namespace, "applied");
             telemetry::wrote(kind::<K>());
-            Ok(Applied::All)
+            Ok(None)
         }
         Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
-            Ok(Applied::Blocked(Blocked::Rejected {
+            Ok(Some(Blocked::Rejected {
                 object: what,
                 message: status.message,
             }))

@@ -1,23 +1,25 @@
 //! The StatefulSet of the cache.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::{
     api::{
         apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy},
-        core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec},
+        core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements},
     },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use readstates_identity::Role;
 use readstates_operator_api::labels::{self, Component};
 
 use super::{
-    access, api_tls, env, fingerprint, identity,
+    access, api_tls, env, fingerprint, identity, overlay,
     pod::{self, Patience},
     ports, service_account, store,
 };
 use crate::{
     plan::Template,
-    validate::{Store, ValidatedCluster},
+    validate::{Amount, Store, ValidatedCluster},
 };
 
 /// The user our images run as.
@@ -33,19 +35,23 @@ pub(super) const USER: i64 = 65532;
 const GRACE_SECONDS: i64 = 300;
 const DRAIN_TIMEOUT: &str = "270s";
 
+const CONTAINER: &str = "readstates";
+const MEMORY: &str = "memory";
+
 /// So many pods. They change by deletion alone, one drained pod at a time: a controller that replaces
 /// pods by itself knows nothing of slots.
 pub(super) fn stateful_set(
     cluster: &ValidatedCluster,
     replicas: i32,
     template: &Template,
+    restarted: Option<&String>,
 ) -> StatefulSet {
     let id = &cluster.id;
     let claims = match &cluster.store {
         Store::Embedded(volume) => Some(vec![pod::claim(volume)]),
         Store::Managed(_) | Store::External(_) => None,
     };
-    let (template, hashes) = match template {
+    let (mut template, hashes) = match template {
         Template::Wanted => {
             let hashes = (template_hash(cluster), cluster.cache_spec_hash.clone());
             (pod_template(cluster), Some(hashes))
@@ -59,6 +65,7 @@ pub(super) fn stateful_set(
             template_hash.clone().zip(spec_hash.clone()),
         ),
     };
+    pod::restarted(&mut template, restarted);
     let mut metadata = id.child(id.cache(), Component::Cache);
     metadata.annotations = hashes.map(|(template, spec)| {
         [
@@ -89,14 +96,56 @@ pub(super) fn stateful_set(
 
 /// The pods as they should be.
 fn pod_template(cluster: &ValidatedCluster) -> PodTemplateSpec {
-    PodTemplateSpec {
+    let mut template = PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(labels::all(&cluster.id.name, Component::Cache)),
             annotations: store::annotations(cluster),
             ..ObjectMeta::default()
         }),
         spec: Some(pod_spec(cluster)),
+    };
+    overlay::over(&mut template, cluster.cache.overlay.as_deref(), CONTAINER);
+    let hash = fingerprint(&lasting(cluster, template.clone()));
+    let metadata = template.metadata.get_or_insert_default();
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(labels::REPLACE_HASH.to_owned(), hash);
+    template
+}
+
+/// What a pod has for as long as it lives: all but the capacity, which its process is told of, and the memory that comes
+/// from that.
+fn lasting(cluster: &ValidatedCluster, mut template: PodTemplateSpec) -> PodTemplateSpec {
+    let containers = template.spec.iter_mut().flat_map(|s| &mut s.containers);
+    for container in containers {
+        let environment = container.env.iter_mut();
+        environment.for_each(|env| env.retain(|v| v.name != env::CAPACITY_STATES));
+        let requests = container
+            .resources
+            .as_mut()
+            .and_then(|r| r.requests.as_mut());
+        if let Some(requests) = requests.filter(|_| cluster.cache.resources_by_capacity) {
+            requests.remove(MEMORY);
+        }
     }
+    template
+}
+
+/// Bytes of memory that the pods of this template ask for.
+#[must_use]
+pub fn memory(spec: &PodSpec) -> Option<u64> {
+    let container = spec.containers.iter().find(|c| c.name == CONTAINER)?;
+    memory_of(container.resources.as_ref()?)
+}
+
+/// Bytes of memory that these ask for.
+#[must_use]
+pub fn memory_of(resources: &ResourceRequirements) -> Option<u64> {
+    let given = |amounts: &Option<BTreeMap<String, Quantity>>| {
+        Amount::parse(&amounts.as_ref()?.get(MEMORY)?.0)
+    };
+    // A request that is not given is the limit.
+    let amount = given(&resources.requests).or_else(|| given(&resources.limits))?;
+    Some(amount.units())
 }
 
 /// Hash of the pods as they should be.
@@ -140,7 +189,7 @@ fn container(cluster: &ValidatedCluster, access: store::Access) -> Container {
         mounts.push(pod::mount(pod::DATA, store::EMBEDDED_PATH));
     }
     Container {
-        name: "readstates".to_owned(),
+        name: CONTAINER.to_owned(),
         image: Some(cluster.image.clone()),
         image_pull_policy: cluster.pull_policy.clone(),
         // An argument, so that a program that knows no ring does not run alone by mistake.

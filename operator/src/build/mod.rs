@@ -9,6 +9,7 @@ mod database;
 pub mod env;
 mod identity;
 mod network_policy;
+mod overlay;
 mod pod;
 mod pod_disruption_budget;
 pub mod ports;
@@ -28,7 +29,11 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
     rbac::v1::{Role, RoleBinding},
 };
-use readstates_operator_api::{DatabaseNode, ReadStateRing, labels::Component};
+use kube::Resource;
+use readstates_operator_api::{
+    DatabaseNode, ReadStateRing,
+    labels::{COMPONENT, Component},
+};
 use serde::Serialize;
 
 /// Name of the agent's container in a database pod.
@@ -42,7 +47,7 @@ pub const IDENTITY: &str = "identity";
 
 pub(crate) use self::api_tls::scheme;
 pub use self::{
-    cache::template_hash as cache_template_hash,
+    cache::{memory as cache_memory, memory_of, template_hash as cache_template_hash},
     database::{rack, template_hash, update_name},
     schema_job::{job_name as schema_job_name, made_by as made_by_job, schema_job, wanted_store},
     token_review::binding as token_review_binding,
@@ -82,6 +87,33 @@ pub enum Object {
     StatefulSet(Box<StatefulSet>),
 }
 
+impl Object {
+    /// The part of the cluster that it serves.
+    #[must_use]
+    pub fn component(&self) -> Component {
+        let meta = match self {
+            Self::Certificate(o) => o.meta(),
+            Self::ConfigMap(o) => o.meta(),
+            Self::Job(o) => o.meta(),
+            Self::NetworkPolicy(o) => o.meta(),
+            Self::PodDisruptionBudget(o) => o.meta(),
+            Self::Ring(o) => o.meta(),
+            Self::Role(o) => o.meta(),
+            Self::RoleBinding(o) => o.meta(),
+            Self::Secret(o) => o.meta(),
+            Self::Service(o) => o.meta(),
+            Self::ServiceAccount(o) => o.meta(),
+            Self::StatefulSet(o) => o.meta(),
+        };
+        let label = meta.labels.as_ref().and_then(|l| l.get(COMPONENT));
+        let is = |component: &Component| label.is_some_and(|l| l == component.as_str());
+        [Component::Database, Component::Schema]
+            .into_iter()
+            .find(is)
+            .unwrap_or(Component::Cache)
+    }
+}
+
 /// Everything that should exist, as far as the plan allows it to be written now.
 #[must_use]
 pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
@@ -91,7 +123,6 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         super_disks,
         schema_job,
         cache,
-        hold_evictions,
         certificate,
         api_certificate,
         secrets: _,
@@ -156,7 +187,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         Object::PodDisruptionBudget(Box::new(pod_disruption_budget::of(
             cluster,
             Component::Cache,
-            i32::from(!hold_evictions),
+            1,
         ))),
     ]);
     if *schema_job && let Some(job) = self::schema_job(cluster) {
@@ -176,7 +207,8 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
             plan.ring
                 .map(|number| Object::Ring(Box::new(ring::empty(cluster, number)))),
         );
-        let mut set = self::cache(cluster, plan.replicas, &plan.template);
+        let restarted = plan.restarted.as_ref();
+        let mut set = self::cache(cluster, plan.replicas, &plan.template, restarted);
         set.metadata.resource_version.clone_from(&plan.version);
         out.push(Object::StatefulSet(Box::new(set)));
     }
@@ -189,10 +221,15 @@ pub fn identities(cluster: &ValidatedCluster, records: &[DatabaseNode]) -> Confi
     database::agent::nodes(&cluster.id, records)
 }
 
-/// The StatefulSet of the cache with so many pods of this template.
+/// The StatefulSet of the cache with so many pods of this template, restarted for this request.
 #[must_use]
-pub fn cache(cluster: &ValidatedCluster, replicas: i32, template: &Template) -> StatefulSet {
-    cache::stateful_set(cluster, replicas, template)
+pub fn cache(
+    cluster: &ValidatedCluster,
+    replicas: i32,
+    template: &Template,
+    restarted: Option<&String>,
+) -> StatefulSet {
+    cache::stateful_set(cluster, replicas, template, restarted)
 }
 
 /// A short hash of what an object says, the same for the same content in every build of the

@@ -6,16 +6,16 @@ use k8s_openapi::{
     api::core::v1::{
         Affinity, Capabilities, EmptyDirVolumeSource, HTTPGetAction, NodeAffinity, NodeSelector,
         NodeSelectorRequirement, NodeSelectorTerm, PersistentVolumeClaim,
-        PersistentVolumeClaimSpec, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, Probe,
-        SeccompProfile, SecurityContext, TopologySpreadConstraint, Volume as PodVolume,
-        VolumeMount, VolumeResourceRequirements, WeightedPodAffinityTerm,
+        PersistentVolumeClaimSpec, PodAffinityTerm, PodAntiAffinity, PodSecurityContext,
+        PodTemplateSpec, Probe, SeccompProfile, SecurityContext, TopologySpreadConstraint,
+        Volume as PodVolume, VolumeMount, VolumeResourceRequirements, WeightedPodAffinityTerm,
     },
     apimachinery::pkg::{
         apis::meta::v1::{LabelSelector, ObjectMeta},
         util::intstr::IntOrString,
     },
 };
-use readstates_operator_api::labels::ZONE;
+use readstates_operator_api::labels::{self, ZONE};
 
 use crate::validate::Volume;
 
@@ -23,6 +23,15 @@ use crate::validate::Volume;
 pub(super) const DATA: &str = "data";
 
 const HOST: &str = "kubernetes.io/hostname";
+
+/// Marks the template with the request that its pods are restarted for.
+pub(super) fn restarted(template: &mut PodTemplateSpec, request: Option<&String>) {
+    if let Some(request) = request {
+        let metadata = template.metadata.get_or_insert_default();
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::RESTARTED.to_owned(), request.clone());
+    }
+}
 
 /// Runs as this user and group, in the way the `restricted` pod security standard asks for.
 pub(super) fn restricted(user: i64) -> PodSecurityContext {

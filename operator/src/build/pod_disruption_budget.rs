@@ -1,5 +1,5 @@
-//! One pod of a component at a time, for whoever drains nodes. None at all while a move of slots is between seal and
-//! commit. A cache pod that is not ready anyway may always go. A database pod that is not may go only while the others
+//! One pod of a component at a time, for whoever drains nodes. A cache pod that is evicted drains by itself, and one
+//! that is not ready anyway may always go. A database pod that is not may go only while the others
 //! are: its agent may only be too busy to tell, and several that serve would be taken at once.
 
 use k8s_openapi::{

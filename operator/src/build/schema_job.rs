@@ -12,7 +12,7 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use readstates_operator_api::labels::{self, Component};
 
-use super::{cache, fingerprint, pod, service_account, store};
+use super::{cache, fingerprint, overlay, pod, service_account, store};
 use crate::validate::{Store, ValidatedCluster};
 
 /// The flag that names the database and the keyspace.
@@ -118,7 +118,11 @@ fn job_spec(cluster: &ValidatedCluster) -> Option<JobSpec> {
         service_account_name: Some(service_account::name(cluster, Component::Schema)),
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
-        security_context: Some(pod::restricted(cache::USER)),
+        // As the cache pods, whose image it is; what else is laid over them may keep a Job from ending.
+        security_context: Some(overlay::security(
+            cluster.cache.overlay.as_deref(),
+            pod::restricted(cache::USER),
+        )),
         image_pull_secrets: Some(cluster.pull_secrets.clone()).filter(|s| !s.is_empty()),
         node_selector: placement.node_selector.clone(),
         tolerations: placement.tolerations.clone(),

@@ -4,18 +4,38 @@ use k8s_openapi::{
     api::core::v1::{Service, ServicePort, ServiceSpec},
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use readstates_operator_api::labels::Component;
+use readstates_operator_api::{ServiceSpec as Wanted, labels::Component};
 
 use super::{api_tls, ports};
 use crate::validate::ValidatedCluster;
 
 /// Where clients find the API: any ready cache pod.
 pub(super) fn cache(cluster: &ValidatedCluster) -> Service {
+    let Wanted {
+        type_,
+        annotations,
+        load_balancer_class,
+        load_balancer_source_ranges,
+        external_traffic_policy,
+        ip_family_policy,
+    } = cluster
+        .cache
+        .service
+        .as_deref()
+        .cloned()
+        .unwrap_or_default();
+    let mut metadata = cluster.id.child(cluster.id.cache(), Component::Cache);
+    metadata.annotations = annotations;
     Service {
-        metadata: cluster.id.child(cluster.id.cache(), Component::Cache),
+        metadata,
         spec: Some(ServiceSpec {
             selector: Some(cluster.id.selector(Component::Cache)),
             ports: Some(vec![api(cluster)]),
+            type_: type_.map(|type_| type_.as_str().to_owned()),
+            load_balancer_class,
+            load_balancer_source_ranges,
+            external_traffic_policy: external_traffic_policy.map(|p| p.as_str().to_owned()),
+            ip_family_policy: ip_family_policy.map(|p| p.as_str().to_owned()),
             ..ServiceSpec::default()
         }),
         status: None,

@@ -49,6 +49,7 @@ pub(super) fn stateful_set(set: &StatefulSet) -> StatefulSetSeen {
         template_hash: set.annotations().get(labels::TEMPLATE_HASH).cloned(),
         spec_hash: set.annotations().get(labels::SPEC_HASH).cloned(),
         template: spec.map(|s| Box::new(s.template.clone())),
+        parallel: spec.is_some_and(|s| s.pod_management_policy.as_deref() == Some("Parallel")),
         version: set.resource_version(),
     }
 }
@@ -83,6 +84,9 @@ pub(super) fn pod(pod: &Pod) -> PodSeen {
         created: pod.creation_timestamp().map(|t| t.0),
         deadline: pod.metadata.deletion_timestamp.as_ref().map(|t| t.0),
         trouble: if ready { None } else { trouble(&status) },
+        replace_hash: pod.annotations().get(labels::REPLACE_HASH).cloned(),
+        restarted: pod.annotations().get(labels::RESTARTED).cloned(),
+        memory: pod.spec.as_ref().and_then(build::cache_memory),
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Member {
     pub states: i64,
     /// Users whose changes are not in the store yet.
     pub dirty: i64,
+    /// Read states that it keeps at most.
+    pub capacity: i64,
     /// Why it cannot reach the store, if it cannot.
     pub store_problem: Option<String>,
     /// Where it stands with the slots.
@@ -67,6 +69,7 @@ impl TryFrom<MemberStatus> for Member {
             ring_number: count(status.ring_number),
             states: count(status.states),
             dirty: count(status.dirty_users),
+            capacity: count(status.capacity_states),
             store_problem: (!status.store.healthy).then_some(problem),
             ownership: status.ownership,
             identity: status.identity,

@@ -106,13 +106,19 @@ pub struct World {
     pub identity: IdentitySeen,
 }
 
-/// What somebody has allowed, each by the name of the very thing that it is about.
+/// What somebody has allowed or asked for, each by the name of the very thing that it is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Consent {
     /// The update of the database pods that may go ahead.
     pub update: Option<String>,
     /// The update of the cache pods that may go ahead.
     pub update_cache: Option<String>,
+    /// The request to restart the cache pods.
+    pub restart_cache: Option<String>,
+    /// The request to restart the database pods.
+    pub restart_database: Option<String>,
+    /// The takeovers that somebody has looked at.
+    pub takeover: Option<String>,
     /// Host ID of the node that may be lost for good.
     pub data_loss: Option<String>,
     /// Pod UID and leg of the super-disk that is decided about.
@@ -155,8 +161,29 @@ pub struct StatefulSetSeen {
     pub spec_hash: Option<String>,
     /// The template itself.
     pub template: Option<Box<PodTemplateSpec>>,
+    /// Whether its pods start all at once; never changed.
+    pub parallel: bool,
     /// Its version: a write that names it fails when somebody has written meanwhile.
     pub version: Option<String>,
+}
+
+impl StatefulSetSeen {
+    /// The request that its pods were last restarted for.
+    #[must_use]
+    pub fn restarted(&self) -> Option<&String> {
+        self.annotation(labels::RESTARTED)
+    }
+
+    /// What its pods are made for that they have to be replaced for, where it says so.
+    #[must_use]
+    pub fn replace_hash(&self) -> Option<&String> {
+        self.annotation(labels::REPLACE_HASH)
+    }
+
+    fn annotation(&self, name: &str) -> Option<&String> {
+        let metadata = self.template.as_ref()?.metadata.as_ref()?;
+        metadata.annotations.as_ref()?.get(name)
+    }
 }
 
 /// A pod.
@@ -192,6 +219,12 @@ pub struct PodSeen {
     pub deadline: Option<Timestamp>,
     /// Why it is not ready, in Kubernetes' words.
     pub trouble: Option<String>,
+    /// What it was made for that it has to be replaced for, where it says so (cache only).
+    pub replace_hash: Option<String>,
+    /// The request that it was restarted for.
+    pub restarted: Option<String>,
+    /// Bytes of memory that it asks for (cache only).
+    pub memory: Option<u64>,
 }
 
 /// A schema Job.
@@ -347,6 +380,12 @@ pub async fn observe(
         consent: Consent {
             update: cluster.annotations().get(labels::UPDATE_DATABASE).cloned(),
             update_cache: cluster.annotations().get(labels::UPDATE_CACHE).cloned(),
+            restart_cache: cluster.annotations().get(labels::RESTART_CACHE).cloned(),
+            restart_database: cluster.annotations().get(labels::RESTART_DATABASE).cloned(),
+            takeover: cluster
+                .annotations()
+                .get(labels::ACKNOWLEDGE_TAKEOVER)
+                .cloned(),
             data_loss: cluster.annotations().get(labels::ACCEPT_DATA_LOSS).cloned(),
             keep_leg: cluster.annotations().get(labels::KEEP_LEG).cloned(),
         },

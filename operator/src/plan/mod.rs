@@ -11,8 +11,10 @@ mod certificates;
 mod credentials;
 mod database;
 mod identity;
+mod maintenance;
 mod members;
 mod stop;
+mod stopped;
 mod waiting;
 
 use std::time::Duration;
@@ -31,6 +33,7 @@ pub use self::{
         CachePlan, MemberAction, PodRef, RingState, ring_state, served, slots_moving, taken_over,
     },
     stop::{Elapsed, STOP_LIMIT, StopStep, stop},
+    stopped::{StopStage, stage as stop_stage},
     waiting::WaitingOn,
 };
 use crate::{
@@ -69,8 +72,6 @@ pub struct Plan {
     pub jobs_to_delete: Vec<JobToDelete>,
     /// The cache; `None` while it may not be written.
     pub cache: Option<CachePlan>,
-    /// Whether no cache pod may be evicted just now.
-    pub hold_evictions: bool,
     /// What the next step waits for.
     pub waiting: Option<WaitingOn>,
     /// What a person has to cure.
@@ -126,7 +127,12 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     let certificates = certificates::decide(cluster, world);
     let api = certificates::of_api(cluster, world);
     let credentials = credentials::decide(cluster, world);
-    let racks = database::decide(cluster, world, now);
+    let stage = stop_stage(cluster, world, now);
+    let racks = if stage.stops_database() {
+        database::stop(cluster, world, now)
+    } else {
+        database::decide(cluster, world, now)
+    };
     let schema = if certificates.waiting.is_some() {
         // What a Job would be given is not known, so none is another one's successor.
         SchemaStep::default()
@@ -134,8 +140,8 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         let may_start = credentials.waiting.is_none() && racks.waiting.is_none();
         schema(cluster, world, may_start, now)
     };
-    // What mounts a Secret is written once it is there.
-    if identity.blocked.is_none() {
+    // What mounts a Secret is written once it is there; pods that go mount none.
+    if identity.blocked.is_none() || stage.stops_database() {
         plan.racks = racks.racks;
     }
     plan.identity = identity.step;
@@ -160,7 +166,13 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         plan.cache = decision.plan;
         members_wait = decision.waiting;
     }
-    plan.hold_evictions = members::hold_evictions(world);
+    if stage != StopStage::Runs {
+        return stopping(plan, &stage, racks.waiting, world);
+    }
+    if let Some(wait) = stopped::start_waits(cluster, world) {
+        plan.cache = plan.cache.map(CachePlan::without_pods);
+        members_wait = Some(wait);
+    }
     plan.waiting = identity
         .blocked
         .or(certificates.waiting)
@@ -169,7 +181,22 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         .or(credentials.waiting)
         .or(schema.waiting)
         .or(members_wait)
+        .or(racks.restart)
         .or(identity.waiting);
+    plan
+}
+
+/// The same for a cluster that is to stop: how far that is comes first, and nothing else is begun.
+fn stopping(mut plan: Plan, stage: &StopStage, racks: Option<WaitingOn>, world: &World) -> Plan {
+    (plan.cache, plan.waiting) = match stage {
+        StopStage::Runs | StopStage::Cache => stopped::cache(world),
+        StopStage::Database => (None, racks),
+        StopStage::Stopped { .. } => (None, None),
+    };
+    if stage.stops_database() {
+        plan.schema_job = false;
+        plan.jobs_to_delete.clear();
+    }
     plan
 }
 

@@ -80,10 +80,7 @@ pub fn stop(world: &World, elapsed: Elapsed<'_>) -> StopStep {
     if members::idle(world) {
         return StopStep::Stopped;
     }
-    let stopping = WaitingOn::Stopping {
-        pods: world.cache_pods.iter().map(|p| p.name.clone()).collect(),
-        dirty: known(world).map(|(_, member)| member.dirty).sum(),
-    };
+    let stopping = stopping(world, true);
     if elapsed.with(&stopping) >= STOPPING_LIMIT {
         let minutes = STOPPING_LIMIT.as_secs() / 60;
         let words = format!("after {minutes} minutes the database goes all the same: {stopping}");
@@ -92,15 +89,7 @@ pub fn stop(world: &World, elapsed: Elapsed<'_>) -> StopStep {
     let Some(set) = world.cache.as_ref().filter(|set| set.replicas > 0) else {
         return StopStep::Wait(stopping);
     };
-    let unable = known(world).find_map(|(name, member)| {
-        let problem = member.store_problem.clone().filter(|_| member.dirty > 0)?;
-        Some(WaitingOn::StoreBeforeStop {
-            member: name.to_owned(),
-            dirty: member.dirty,
-            problem,
-        })
-    });
-    match unable {
+    match unable(world) {
         // Told to stop now, it would give up before its time.
         Some(waiting) if elapsed.with(&waiting) < STORE_PATIENCE => StopStep::Wait(waiting),
         Some(_) | None => StopStep::StopCache {
@@ -108,6 +97,27 @@ pub fn stop(world: &World, elapsed: Elapsed<'_>) -> StopStep {
             waiting: stopping,
         },
     }
+}
+
+/// What is waited for while cache pods stop.
+pub(super) fn stopping(world: &World, deleted: bool) -> WaitingOn {
+    WaitingOn::Stopping {
+        deleted,
+        pods: world.cache_pods.iter().map(|p| p.name.clone()).collect(),
+        dirty: known(world).map(|(_, member)| member.dirty).sum(),
+    }
+}
+
+/// A cache pod that could not write what it holds, if it were told to stop now.
+pub(super) fn unable(world: &World) -> Option<WaitingOn> {
+    known(world).find_map(|(name, member)| {
+        let problem = member.store_problem.clone().filter(|_| member.dirty > 0)?;
+        Some(WaitingOn::StoreBeforeStop {
+            member: name.to_owned(),
+            dirty: member.dirty,
+            problem,
+        })
+    })
 }
 
 fn known(world: &World) -> impl Iterator<Item = (&str, &Member)> {

@@ -26,6 +26,8 @@ fn a_new_cluster_starts_with_its_first_rack_alone() {
                 rack: "a".to_owned(),
                 members: 1,
                 partition: 0,
+                restarted: None,
+                parallel: false,
                 template: Template::Wanted,
                 version: None,
             }],

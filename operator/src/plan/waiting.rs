@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use readstates_operator_api::conditions::Reason;
+use jiff::Timestamp;
+use readstates_operator_api::{conditions::Reason, labels};
 
 use super::DatabaseWait;
 
@@ -143,8 +144,11 @@ pub enum WaitingOn {
         /// How many, from where to where.
         moves: String,
     },
-    /// Cache pods of a deleted cluster to write what they hold and stop, before its database does.
+    /// Cache pods of a cluster that is deleted or stopped to write what they hold and stop, before its database
+    /// does.
     Stopping {
+        /// Whether it is deleted.
+        deleted: bool,
         /// Those still there.
         pods: Vec<String>,
         /// Users whose changes those that answer have not written.
@@ -164,6 +168,26 @@ pub enum WaitingOn {
         /// What keeps one of them.
         trouble: Option<String>,
     },
+    /// A member to keep another number of read states.
+    Capacity {
+        /// Which.
+        member: String,
+        /// How many it keeps now.
+        from: i64,
+        /// How many it is to keep.
+        to: i64,
+    },
+    /// A pod that serves to be restarted.
+    Maintenance {
+        /// Which.
+        pod: String,
+        /// When it may.
+        at: Timestamp,
+        /// What happens then.
+        what: &'static str,
+        /// What was set as the time until which the window is open, and is no time.
+        unreadable: Option<String>,
+    },
     /// An object of an earlier cluster of the same name to be collected.
     Leftover {
         /// Kind and name.
@@ -181,6 +205,8 @@ impl WaitingOn {
             | Self::DrainingCold { .. }
             | Self::Takeover { .. }
             | Self::Unowned { .. }
+            | Self::Capacity { .. }
+            | Self::Stopping { .. }
             | Self::Moving { .. } => true,
             Self::Secret { .. }
             | Self::CertificateIssued { .. }
@@ -197,8 +223,8 @@ impl WaitingOn {
             | Self::RingUnreadable { .. }
             | Self::RingLost { .. }
             | Self::Unproven { .. }
-            | Self::Stopping { .. }
             | Self::CacheStopped { .. }
+            | Self::Maintenance { .. }
             | Self::Cache { .. }
             | Self::Leftover { .. } => false,
         }
@@ -230,6 +256,8 @@ impl WaitingOn {
             Self::Moving { .. } => Reason::SlotsMoving,
             Self::Stopping { .. } | Self::CacheStopped { .. } => Reason::CacheStopping,
             Self::Cache { .. } => Reason::CacheNotReady,
+            Self::Maintenance { .. } => Reason::MaintenancePending,
+            Self::Capacity { .. } => Reason::CapacityChanging,
             Self::Leftover { .. } => Reason::LeftoverObject,
         }
     }
@@ -330,9 +358,22 @@ impl fmt::Display for WaitingOn {
             ),
             Self::Unowned { slots } => write!(f, "{slots} slots are to be taken by members"),
             Self::Moving { moves } => f.write_str(moves),
-            Self::Stopping { pods, dirty } => write!(
+            Self::Stopping {
+                deleted: true,
+                pods,
+                dirty,
+            } => write!(
                 f,
                 "the cluster is deleted: {} write changes of {dirty} users and stop, then the database goes",
+                pods.join(", ")
+            ),
+            Self::Stopping {
+                deleted: false,
+                pods,
+                dirty,
+            } => write!(
+                f,
+                "the cluster is stopped: {} write changes of {dirty} users and stop, then the database stops",
                 pods.join(", ")
             ),
             Self::CacheStopped { pods } => write!(f, "{} must stop", pods.join(", ")),
@@ -343,6 +384,28 @@ impl fmt::Display for WaitingOn {
             } => {
                 write!(f, "{ready} of {wanted} cache pods are ready")?;
                 append(f, trouble.as_deref())
+            }
+            Self::Capacity { member, from, to } => {
+                write!(
+                    f,
+                    "{member} is told to keep {to} read states in the place of {from}"
+                )
+            }
+            Self::Maintenance {
+                pod,
+                at,
+                what,
+                unreadable,
+            } => {
+                write!(f, "{pod} is restarted when {what}, at {at:.0}")?;
+                match unreadable {
+                    None => Ok(()),
+                    Some(text) => write!(
+                        f,
+                        " ({text:?}, the value of the annotation {}, is no time such as 2026-12-31T23:00:00Z)",
+                        labels::OPEN_WINDOW_UNTIL
+                    ),
+                }
             }
             Self::Leftover { object } => {
                 write!(

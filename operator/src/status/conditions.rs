@@ -10,9 +10,11 @@ use readstates_operator_api::{
 };
 use readstates_ring::SLOTS;
 
-use super::{Decided, Report, access, certificates, reason_and_words, super_disks};
+use super::{
+    Decided, Report, access, certificates, reason_and_words, stopped, super_disks, takeovers,
+};
 use crate::{
-    apply::{Applied, Blocked},
+    apply::{Blocked, Refusal},
     observe::{JobOutcome, RingSeen, Seen, World},
     plan::{RingState, WaitingOn, ring_state, served},
     validate::{Store, ValidatedCluster},
@@ -22,7 +24,7 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
     let cluster = report.spec.as_ref().ok().map(|d| d.cluster);
     let has_super_disks = cluster.is_some_and(has_super_disks);
     let super_disks = has_super_disks.then(|| super_disks::condition(report.world));
-    [
+    let mut conditions: Vec<_> = [
         available(report.world),
         progressing(report),
         degraded(report).unwrap_or_else(|| {
@@ -46,7 +48,7 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
             .spec
             .as_ref()
             .map_or_else(|_| unseen(ConditionType::RequiresUpdate), requires_update),
-        taken_over(super::takeovers(report).as_deref().map(super::sum_of_slots)),
+        takeovers::condition(takeovers::entries(report).as_deref()),
         report
             .spec
             .as_ref()
@@ -55,7 +57,11 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
     ]
     .into_iter()
     .chain(super_disks)
-    .collect()
+    .collect();
+    if report.ending.is_none() {
+        stopped::tell(&mut conditions, report);
+    }
+    conditions
 }
 
 fn has_super_disks(cluster: &ValidatedCluster) -> bool {
@@ -166,10 +172,11 @@ pub(super) fn degraded(report: &Report<'_>) -> Option<Condition> {
     ))
 }
 
+/// Every object that could not be written, by the reason of the first one.
 fn blocked(decided: &Decided<'_>) -> Option<(Reason, String)> {
-    match decided.applied {
-        Applied::All | Applied::Blocked(Blocked::Leftover { .. }) => None,
-        Applied::Blocked(Blocked::Conflict { object, owner }) => {
+    let said = |refusal: &Refusal| match &refusal.why {
+        Blocked::Leftover { .. } => None,
+        Blocked::Conflict { object, owner } => {
             let owner = owner.as_deref().unwrap_or("nobody we know");
             let message = format!(
                 "{object} exists already and belongs to {owner}: delete or rename it, or give this \
@@ -177,11 +184,15 @@ fn blocked(decided: &Decided<'_>) -> Option<(Reason, String)> {
             );
             Some((Reason::NameConflict, message))
         }
-        Applied::Blocked(Blocked::Rejected { object, message }) => Some((
+        Blocked::Rejected { object, message } => Some((
             Reason::ApplyRejected,
             format!("the API server refused {object}: {message}"),
         )),
-    }
+    };
+    let mut all = decided.applied.refusals().iter().filter_map(said);
+    let (reason, first) = all.next()?;
+    let words = all.fold(first, |words, (_, next)| format!("{words}; {next}"));
+    Some((reason, words))
 }
 
 /// Certificates that a person has to put right. One that is still to be made is only waited for.
@@ -305,25 +316,4 @@ fn ring(cluster: &ValidatedCluster, report: &Report<'_>) -> Condition {
         RingState::Unknown(_) => (Unknown, Reason::NotObserved),
     };
     Condition::new(ConditionType::RingStable, status, reason, state.to_string())
-}
-
-fn taken_over(slots: Option<i64>) -> Condition {
-    let of = |status, reason, message: String| {
-        Condition::new(ConditionType::TakenOver, status, reason, message)
-    };
-    match slots {
-        Some(0) | None => of(
-            False,
-            Reason::AsExpected,
-            "no slots were taken over from a process that had not handed them on".to_owned(),
-        ),
-        Some(slots) => of(
-            True,
-            Reason::SlotsTakenOver,
-            format!(
-                "{slots} slots were taken over from processes that had not handed them on: what those \
-                 acknowledged in their last flush interval may be lost"
-            ),
-        ),
-    }
 }

@@ -3,10 +3,13 @@
 
 mod access;
 mod certificates;
+mod columns;
 mod conditions;
 mod events;
 mod nodes;
+mod stopped;
 mod super_disks;
+mod takeovers;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -16,11 +19,11 @@ use kube::{
     runtime::events::EventType,
 };
 use readstates_operator_api::{
-    DatabaseNode, ReadStateCluster, ReadStateClusterStatus, SchemaStatus, Takeovers, Waiting,
+    DatabaseNode, ReadStateCluster, ReadStateClusterStatus, SchemaStatus, Waiting,
     conditions::Reason,
     labels::{self, Component},
 };
-use readstates_ring::{Incarnation, SLOTS};
+use readstates_ring::SLOTS;
 use serde_json::json;
 
 use crate::{
@@ -31,7 +34,7 @@ use crate::{
     plan::{self, Plan, WaitingOn},
     super_disk,
     telemetry::{self, Outcome},
-    validate::{Identity, InvalidSpec, Store, ValidatedCluster},
+    validate::{Identity, InvalidSpec, ValidatedCluster},
 };
 
 /// What one reconcile came to.
@@ -84,15 +87,13 @@ impl Decided<'_> {
         if self.cluster.paused {
             return None;
         }
-        match self.applied {
-            Applied::Blocked(Blocked::Leftover { object }) => Some(WaitingOn::Leftover {
+        let leftover = self.applied.refusals().iter().find_map(|r| match &r.why {
+            Blocked::Leftover { object } => Some(WaitingOn::Leftover {
                 object: object.clone(),
             }),
-            Applied::All
-            | Applied::Blocked(Blocked::Conflict { .. } | Blocked::Rejected { .. }) => {
-                self.plan.waiting.clone()
-            }
-        }
+            Blocked::Conflict { .. } | Blocked::Rejected { .. } => None,
+        });
+        leftover.or_else(|| self.plan.waiting.clone())
     }
 }
 
@@ -114,16 +115,16 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         .map(|c| c.to_metav1(old, Some(id.generation), now))
         .collect();
     let waiting = report.waiting();
-    let takeovers = takeovers(report);
+    let takeovers = takeovers::entries(report);
     ReadStateClusterStatus {
         observed_generation: Some(id.generation),
         conditions,
         replicas: i32::try_from(world.cache_pods.len()).unwrap_or(i32::MAX),
         selector: labels::selector_text(&id.name, Component::Cache),
-        cache: spec.map_or_else(|_| String::new(), |d| cache_column(d.cluster, world)),
-        database: spec.map_or_else(|_| String::new(), |d| database_column(d.cluster, world)),
-        states: sum(world, |m| m.states),
-        dirty: sum(world, |m| m.dirty),
+        cache: spec.map_or_else(|_| String::new(), |d| columns::cache(d.cluster, world)),
+        database: spec.map_or_else(|_| String::new(), |d| columns::database(d.cluster, world)),
+        states: steady(before.and_then(|b| b.states), sum(world, |m| m.states)),
+        dirty: steady(before.and_then(|b| b.dirty), sum(world, |m| m.dirty)),
         ring_number: world
             .ring
             .table()
@@ -137,7 +138,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         super_disks: super_disks::entries(world, *before, now),
         slots: format!("{}/{SLOTS}", plan::served(world)),
         slots_moving: plan::slots_moving(world),
-        slots_taken_over: takeovers.as_deref().map(sum_of_slots),
+        slots_taken_over: takeovers.as_deref().map(takeovers::slots),
         takeovers: takeovers.unwrap_or_default(),
         certificates: certificates::entries(world),
         waiting_on: waiting.map(|w| waiting_entry(&w, *before, now)),
@@ -233,23 +234,6 @@ fn waiting_entry(
     }
 }
 
-fn cache_column(cluster: &ValidatedCluster, world: &World) -> String {
-    let ready = world.cache.as_ref().map_or(0, |c| c.ready);
-    format!("{ready}/{}", cluster.replicas)
-}
-
-fn database_column(cluster: &ValidatedCluster, world: &World) -> String {
-    match &cluster.store {
-        Store::Managed(database) => {
-            let ready: i32 = world.racks.values().map(|r| r.ready).sum();
-            let wanted: i32 = database.racks.iter().map(|r| r.members).sum();
-            format!("{ready}/{wanted}")
-        }
-        Store::External(_) => "external".to_owned(),
-        Store::Embedded(_) => "embedded".to_owned(),
-    }
-}
-
 /// The keyspace that is proven to be there; what is on record, while none is.
 fn schema(report: &Report<'_>) -> Option<SchemaStatus> {
     let before = report.before.and_then(|b| b.schema.clone());
@@ -267,6 +251,19 @@ fn schema(report: &Report<'_>) -> Option<SchemaStatus> {
     }
 }
 
+/// The number before, as long as the one of now differs little: a status that told every change under traffic would be
+/// written at every look. That nothing is left, or something again, is told at once.
+fn steady(before: Option<i64>, now: Option<i64>) -> Option<i64> {
+    const PART: i64 = 8;
+    let little = |before: i64, now: i64| {
+        before > 0 && now > 0 && (now - before).saturating_abs() <= before / PART
+    };
+    match (before, now) {
+        (Some(before), Some(now)) if little(before, now) => Some(before),
+        _ => now,
+    }
+}
+
 /// A sum over all members, or nothing when one that is ready could not be asked: a part is not the
 /// sum.
 fn sum(world: &World, of: impl Fn(&crate::observe::Member) -> i64) -> Option<i64> {
@@ -280,26 +277,6 @@ fn sum(world: &World, of: impl Fn(&crate::observe::Member) -> i64) -> Option<i64
         }
     }
     Some(sum)
-}
-
-/// Who took slots over; what was known before, when it cannot be told now.
-fn takeovers(report: &Report<'_>) -> Option<Vec<Takeovers>> {
-    let entry = |(process, slots): (Incarnation, u64)| Takeovers {
-        process: process.to_string(),
-        slots: i64::try_from(slots).unwrap_or(i64::MAX),
-    };
-    match plan::taken_over(report.world) {
-        Some(said) => Some(said.into_iter().map(entry).collect()),
-        None => {
-            let before = report.before?;
-            before.slots_taken_over.map(|_| before.takeovers.clone())
-        }
-    }
-}
-
-fn sum_of_slots(takeovers: &[Takeovers]) -> i64 {
-    let sum = |sum: i64, of: &Takeovers| sum.saturating_add(of.slots);
-    takeovers.iter().fold(0, sum)
 }
 
 /// The reason of a wait, as conditions use it.

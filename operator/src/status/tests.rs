@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::EventType;
-use readstates_operator_api::ReadStateClusterStatus;
+use readstates_operator_api::{ReadStateClusterStatus, labels::Component};
 
 use super::{Decided, Report, events, outcome, status};
 use crate::{
-    apply::{Applied, Blocked},
+    apply::{Applied, Blocked, Refusal},
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, Scene, id, now, scene, try_cluster},
     observe::{CertificatesSeen, ClientCaSeen, JobOutcome, World},
     telemetry::Outcome,
@@ -177,9 +177,10 @@ fn slots_taken_over_are_told_once_each_time_and_stay_known() {
     let after = took(40)(Some(&before));
     assert_eq!(after.slots_taken_over, Some(40));
     assert!(conditions(&after).contains(&"TakenOver=True SlotsTakenOver".to_owned()));
-    let words = "40 slots were taken over from processes that had not handed them on: what those \
-                 acknowledged in their last flush interval may be lost";
-    assert_eq!(message(&after, "TakenOver"), words);
+    let words = "40 slots were taken over from processes that had not handed them on: what those acknowledged in their \
+                 last flush interval may be lost. Once somebody has looked at it, set the annotation \
+                 readstates.dev/acknowledge-takeover=";
+    assert!(message(&after, "TakenOver").starts_with(words));
 
     fn news(
         before: Option<&ReadStateClusterStatus>,
@@ -206,6 +207,50 @@ fn slots_taken_over_are_told_once_each_time_and_stay_known() {
     assert_eq!(fewer.slots_taken_over, Some(11));
     assert_eq!(events::newly_taken_over(Some(&more), &fewer), Some(11));
     assert_eq!(news(Some(&more), &fewer), told_so);
+}
+
+#[test]
+fn a_takeover_that_somebody_has_looked_at_is_no_alarm_until_there_is_another_one() {
+    let look = |slots, takeover: Option<String>, before: Option<&ReadStateClusterStatus>| {
+        let mut scene = complete().says("chat-0", |m| m.ownership.taken_from_the_dead = slots);
+        scene.world.consent.takeover = takeover;
+        told(&scene, &Applied::All, before)
+    };
+    let taken = look(40, None, None);
+    let (_, name) = message(&taken, "TakenOver").rsplit_once('=').unwrap();
+    let other = look(40, Some("another".to_owned()), Some(&taken));
+    assert!(conditions(&other).contains(&"TakenOver=True SlotsTakenOver".to_owned()));
+    let seen = look(40, Some(name.to_owned()), Some(&taken));
+    assert!(conditions(&seen).contains(&"TakenOver=False AsExpected".to_owned()));
+    assert_eq!(seen.slots_taken_over, Some(40));
+    // The annotation may stay or go: neither hides what comes later.
+    for annotation in [Some(name.to_owned()), None] {
+        let same = look(40, annotation.clone(), Some(&seen));
+        assert!(conditions(&same).contains(&"TakenOver=False AsExpected".to_owned()));
+        let more = look(47, annotation, Some(&seen));
+        assert!(message(&more, "TakenOver").starts_with("7 slots were taken over"));
+    }
+}
+
+#[test]
+fn numbers_that_change_under_traffic_are_not_written_at_every_look() {
+    let look = |dirty: i64, before: Option<&ReadStateClusterStatus>| {
+        let set = move |m: &mut crate::observe::Member| m.dirty = dirty;
+        let scene = complete()
+            .says("chat-0", set)
+            .says("chat-1", set)
+            .says("chat-2", set);
+        told(&scene, &Applied::All, before)
+    };
+    let first = look(1000, None);
+    assert_eq!(first.dirty, Some(3000));
+    assert_eq!(look(1100, Some(&first)), first);
+    assert_eq!(look(900, Some(&first)), first);
+    assert_eq!(look(1200, Some(&first)).dirty, Some(3600));
+    // That nothing is left is told exactly, and that there is something.
+    let none = look(0, Some(&first));
+    assert_eq!(none.dirty, Some(0));
+    assert_eq!(look(1, Some(&none)).dirty, Some(3));
 }
 
 #[test]
@@ -239,20 +284,34 @@ fn an_invalid_spec_names_the_field() {
 
 #[test]
 fn what_stands_in_the_way_is_degraded_and_named() {
-    let taken = Applied::Blocked(Blocked::Conflict {
+    let refused = |component, why| Refusal { component, why };
+    let conflict = Blocked::Conflict {
         object: "Service chat".to_owned(),
         owner: Some("Deployment web".to_owned()),
-    });
+    };
+    let rejected = Blocked::Rejected {
+        object: "NetworkPolicy chat-database".to_owned(),
+        message: "no".to_owned(),
+    };
+    let taken = Applied::Partly(vec![
+        refused(Component::Cache, conflict),
+        refused(Component::Database, rejected),
+    ]);
     let status = told(&scene(EMBEDDED), &taken, None);
     assert!(conditions(&status).contains(&"Degraded=True NameConflict".to_owned()));
     assert!(
         message(&status, "Degraded")
             .contains("Service chat exists already and belongs to Deployment web")
     );
+    assert!(
+        message(&status, "Degraded")
+            .ends_with("; the API server refused NetworkPolicy chat-database: no")
+    );
 
-    let leftover = Applied::Blocked(Blocked::Leftover {
+    let leftover = Blocked::Leftover {
         object: "Service chat".to_owned(),
-    });
+    };
+    let leftover = Applied::Partly(vec![refused(Component::Cache, leftover)]);
     let status = told(&scene(EMBEDDED), &leftover, None);
     assert!(conditions(&status).contains(&"Degraded=False AsExpected".to_owned()));
     assert_eq!(status.waiting_on.unwrap().reason, "LeftoverObject");

@@ -7,6 +7,8 @@
 mod access;
 mod duration;
 mod identity;
+mod maintenance;
+mod pod_template;
 mod quantity;
 mod settings;
 mod spec;
@@ -25,6 +27,7 @@ use readstates_operator_api::{
 pub use self::{
     access::{Access, Caller},
     identity::Identity,
+    maintenance::Maintenance,
     quantity::Amount,
     spec::{
         Cache, Certificates, Database, External, Issuing, Login, Placement, Rack, Store, Tls,
@@ -73,6 +76,8 @@ pub fn validate(
     let ReadStateClusterSpec {
         replicas,
         paused,
+        stopped,
+        maintenance,
         image,
         image_pull_policy,
         image_pull_secrets,
@@ -99,12 +104,15 @@ pub fn validate(
         resources: check
             .resources("spec.cache.resources", cache.resources.as_ref())
             .unwrap_or_else(|| default_cache_resources(cache.capacity_states)),
+        resources_by_capacity: cache.resources.is_none(),
         placement: Placement::of(
             cache.node_selector.as_ref(),
             cache.tolerations.as_ref(),
             cache.priority_class_name.as_ref(),
         ),
         clients: cache.clients.clone(),
+        overlay: check.pods_of_cache(cache.pod_template.as_deref()),
+        service: cache.service.clone(),
         access: cache
             .access
             .as_ref()
@@ -114,6 +122,7 @@ pub fn validate(
             check.tls("spec.cache.tls", secret, issuer)
         }),
     };
+    let maintenance = check.maintenance(maintenance.as_ref());
     let mut store = check.store(database, images);
     if let Some(Store::Managed(managed)) = &mut store {
         let pods = DatabaseSpec {
@@ -133,6 +142,8 @@ pub fn validate(
             id,
             replicas: *replicas,
             paused: *paused,
+            stopped: *stopped,
+            maintenance,
             image: image.clone().unwrap_or_else(|| images.readstates.clone()),
             pull_policy: image_pull_policy.map(|p| p.as_str().to_owned()),
             pull_secrets: image_pull_secrets.clone().unwrap_or_default(),
@@ -162,6 +173,8 @@ fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
     let ReadStateClusterSpec {
         replicas: _,
         paused: _,
+        stopped: _,
+        maintenance: _,
         image,
         image_pull_policy,
         image_pull_secrets,
@@ -172,6 +185,7 @@ fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
     let pods = CacheSpec {
         clients: None,
         access: None,
+        service: None,
         ..cache.clone()
     };
     let access = cache
@@ -319,6 +333,7 @@ impl Checker {
                 let (secret, issuer) = (tls.secret_name.as_ref(), tls.issuer_ref.as_ref());
                 self.tls("spec.database.tls", secret, issuer)
             }),
+            overlay: self.pods_of_database(engine, spec.pod_template.as_deref()),
             clients: spec.clients.clone().unwrap_or_default(),
             reclaim: spec.reclaim.unwrap_or_default(),
             spec_hash: String::new(),

@@ -11,11 +11,13 @@ const FIELD: &str = "spec.database.settings";
 const NAME_LENGTH: usize = 128;
 
 /// What the operator sets, or counts on: who a node is, where it is reached, what it keeps where, who may log in.
-const OURS: [&str; 41] = [
+const OURS: [&str; 43] = [
     "allocate_tokens_for_keyspace",
     "allocate_tokens_for_local_replication_factor",
     "api_address",
     "api_port",
+    "auth_superuser_name",
+    "auth_superuser_salted_password",
     "authenticator",
     "authorizer",
     "auto_bootstrap",

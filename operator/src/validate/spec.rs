@@ -9,9 +9,9 @@ use k8s_openapi::{
     },
     apimachinery::pkg::api::resource::Quantity,
 };
-use readstates_operator_api::{Engine, FlushMode, IssuerRef, Reclaim};
+use readstates_operator_api::{Engine, FlushMode, IssuerRef, PodTemplate, Reclaim, ServiceSpec};
 
-use super::{Access, Identity, SuperDisk};
+use super::{Access, Identity, Maintenance, SuperDisk};
 use crate::build::fingerprint;
 
 /// A `ReadStateCluster` that can be carried out.
@@ -23,6 +23,10 @@ pub struct ValidatedCluster {
     pub replicas: i32,
     /// Whether nothing may be changed.
     pub paused: bool,
+    /// Whether nothing is to run.
+    pub stopped: bool,
+    /// When pods that serve may be restarted.
+    pub maintenance: Maintenance,
     /// Image of cache pods and schema Job.
     pub image: String,
     /// Pull policy of all pods.
@@ -85,6 +89,13 @@ impl ValidatedCluster {
             take_over_claim: claim.cloned(),
             ..self
         }
+    }
+
+    /// With its maintenance window open until then, for once.
+    #[must_use]
+    pub fn open_until(mut self, until: Option<&String>) -> Self {
+        self.maintenance.open_until(until);
+        self
     }
 
     /// As the operator in this namespace sees it, with the wish for another certificate authority.
@@ -181,8 +192,14 @@ pub struct Cache {
     pub flush_mode: Option<FlushMode>,
     /// Requests and limits.
     pub resources: ResourceRequirements,
+    /// Whether those come from the capacity, and not from the user.
+    pub resources_by_capacity: bool,
     /// Where its pods run.
     pub placement: Placement,
+    /// What the user lays over its pods.
+    pub overlay: Option<Box<PodTemplate>>,
+    /// The Service of the API.
+    pub service: Option<Box<ServiceSpec>>,
     /// Who may reach the API; none: the pods of its namespace.
     pub clients: Option<Vec<NetworkPolicyPeer>>,
     /// Who may call it; none: whoever reaches it.
@@ -256,6 +273,8 @@ pub struct Database {
     pub secret: Option<String>,
     /// Where the certificates for CQL come from; none: it is spoken in the clear.
     pub tls: Option<Tls>,
+    /// What the user lays over its pods.
+    pub overlay: Option<Box<PodTemplate>>,
     /// Who may speak CQL beside cache pods.
     pub clients: Vec<NetworkPolicyPeer>,
     /// What becomes of the volume of a member that left.

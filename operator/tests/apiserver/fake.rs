@@ -4,7 +4,7 @@ use k8s_openapi::{
     api::{
         apps::v1::StatefulSet,
         batch::v1::Job,
-        core::v1::{PersistentVolumeClaim, Pod, PodTemplateSpec},
+        core::v1::{PersistentVolumeClaim, Pod, PodSpec, PodTemplateSpec},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -12,7 +12,7 @@ use kube::{
     Resource, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use readstates_operator::observe::PodSeen;
+use readstates_operator::{build::fingerprint, observe::PodSeen};
 use serde_json::json;
 
 use crate::world::World;
@@ -137,6 +137,7 @@ impl World {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 labels,
+                annotations: template.metadata.as_ref().unwrap().annotations.clone(),
                 owner_references: set.controller_owner_ref(&()).map(|owner| vec![owner]),
                 finalizers: Some(vec![STILL_WRITING.to_owned()]),
                 ..ObjectMeta::default()
@@ -166,7 +167,8 @@ impl World {
             true => self.agents.address(name),
             false => {
                 let identity = self.identity_of(made.spec.as_ref().unwrap()).await;
-                self.fleet.start(name, identity).await.to_string()
+                let capacity = capacity(made.spec.as_ref().unwrap());
+                self.fleet.start(name, identity, capacity).await.to_string()
             }
         };
         let running = |name| {
@@ -307,9 +309,31 @@ impl World {
     }
 }
 
+/// How many states the process of a cache pod is started to keep.
+fn capacity(spec: &PodSpec) -> u64 {
+    let env = spec.containers[0].env.iter().flatten();
+    let mut found = env.filter(|v| v.name == "READSTATES_CAPACITY_STATES");
+    found
+        .next()
+        .unwrap()
+        .value
+        .as_ref()
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
 /// The revision of a StatefulSet's template: what the operator says of it, or one for all.
 fn revision(set: &StatefulSet) -> String {
     let said = set.annotations().get("readstates.dev/template-hash");
-    let template = || readstates_operator::build::fingerprint(&set.spec.as_ref().unwrap().template);
-    said.map_or_else(template, Clone::clone)
+    let template = &set.spec.as_ref().unwrap().template;
+    let said = said.map_or_else(|| fingerprint(template), Clone::clone);
+    let annotations = template
+        .metadata
+        .as_ref()
+        .and_then(|m| m.annotations.as_ref());
+    match annotations.and_then(|a| a.get("readstates.dev/restarted")) {
+        None => said,
+        Some(request) => fingerprint(&(said, request)),
+    }
 }

@@ -16,12 +16,12 @@ use axum::{
     extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{get, post, put},
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client, api::PostParams};
 use readstates_api::admin::{
-    DrainRequest, FlushAnswer, IdentityStatus, MemberStatus, MovesAnswer, MovesRequest,
+    Capacity, DrainRequest, FlushAnswer, IdentityStatus, MemberStatus, MovesAnswer, MovesRequest,
     OwnershipStatus, StoreKind, StoreStatus, StreamStatus,
 };
 use readstates_identity::Identity;
@@ -68,6 +68,7 @@ struct Process {
     incarnation: Incarnation,
     draining: bool,
     dirty: u64,
+    capacity: u64,
     /// Whether it has ever owned a slot: before, nobody had it change anything.
     served: bool,
     healthy: bool,
@@ -101,7 +102,12 @@ impl Fleet {
     }
 
     /// A process starts in this pod; its address.
-    pub(crate) async fn start(&self, pod: &str, identity: Option<Arc<Identity>>) -> IpAddr {
+    pub(crate) async fn start(
+        &self,
+        pod: &str,
+        identity: Option<Arc<Identity>>,
+        capacity: u64,
+    ) -> IpAddr {
         let (ip, life) = self.address();
         let address = SocketAddr::new(ip, 7401);
         let app = Router::new()
@@ -109,6 +115,7 @@ impl Fleet {
             .route("/admin/v1/drain", post(drain))
             .route("/admin/v1/moves", post(wish))
             .route("/admin/v1/flush", post(flush))
+            .route("/admin/v1/capacity", put(keep))
             .with_state((pod.to_owned(), self.shared.clone()));
         let server = match &identity {
             Some(identity) => {
@@ -124,6 +131,7 @@ impl Fleet {
             incarnation: Incarnation::new(u64::from(life)),
             draining: false,
             dirty: 0,
+            capacity,
             served: false,
             healthy: true,
             taken_from_the_dead: 0,
@@ -361,7 +369,7 @@ async fn status(State((pod, shared)): Here) -> Json<MemberStatus> {
         states: 10,
         dirty_users: process.dirty,
         oldest_dirty_seconds: None,
-        capacity_states: 1000,
+        capacity_states: process.capacity,
         store: StoreStatus {
             kind: StoreKind::Cql,
             healthy: process.healthy,
@@ -399,6 +407,14 @@ async fn wish(State((pod, shared)): Here, Json(request): Json<MovesRequest>) -> 
         ignored: 0,
     };
     shared.answer((StatusCode::ACCEPTED, Json(answer)))
+}
+
+async fn keep(State((pod, shared)): Here, Json(capacity): Json<Capacity>) -> Response {
+    let mut shared = shared.lock().unwrap();
+    let states = capacity.states;
+    shared.asked.push(format!("{pod} keeps {states}"));
+    shared.members.get_mut(&pod).unwrap().capacity = states;
+    shared.answer(Json(capacity))
 }
 
 async fn flush(State((pod, shared)): Here) -> Response {

@@ -4,13 +4,14 @@ use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
     core::v1::{Secret, Service},
+    networking::v1::NetworkPolicy,
 };
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use readstates_operator_api::ReadStateCluster;
 use serde_json::json;
 
 use crate::{
-    chat::{cluster, names, running, time_passes},
+    chat::{cluster, names, resize, running, time_passes},
     world::{condition, waiting, with_world},
 };
 
@@ -162,5 +163,41 @@ fn a_cluster_made_again_waits_for_what_the_first_one_left() {
         let chat = world.reconcile("chat").await;
         assert_eq!(waiting(&chat).unwrap(), "LeftoverObject");
         assert!(condition(&chat, "Degraded").starts_with("False"));
+    });
+}
+
+#[test]
+fn what_is_refused_of_the_database_keeps_no_cache_from_scaling_and_all_of_it_is_told() {
+    with_world(async |world| {
+        running(&world, 1).await;
+        // An object of the database is not ours all at once.
+        let orphaned = json!({ "metadata": { "ownerReferences": null } });
+        let (params, orphaned) = (PatchParams::default(), Patch::Merge(orphaned));
+        let policies = world.api::<NetworkPolicy>();
+        policies.patch("chat-db", &params, &orphaned).await.unwrap();
+        resize(&world, 3).await;
+        for _ in 0..12 {
+            world.reconcile("chat").await;
+            time_passes(&world).await;
+        }
+        let chat = world.reconcile("chat").await;
+        assert_eq!(world.cache_pods("chat").await.len(), 3);
+        assert!(condition(&chat, "CacheReady").starts_with("True"));
+        let words = condition(&chat, "Degraded");
+        let taken = "True NameConflict: NetworkPolicy chat-db exists already";
+        assert!(words.starts_with(taken), "{words}");
+
+        // And one of the cache: both are told, and no cache pod comes or goes.
+        let services = world.api::<Service>();
+        services.patch("chat", &params, &orphaned).await.unwrap();
+        resize(&world, 4).await;
+        let chat = world.reconcile("chat").await;
+        let words = condition(&chat, "Degraded");
+        assert!(
+            words.contains("NetworkPolicy chat-db exists already"),
+            "{words}"
+        );
+        assert!(words.contains("; Service chat exists already"), "{words}");
+        assert_eq!(crate::chat::replicas(&world).await, 3);
     });
 }

@@ -14,6 +14,7 @@ use kube::{
     runtime::{conditions::is_crd_established, events::Reporter, wait::await_condition},
 };
 use readstates_operator::{
+    backoff::Failures,
     connections::Connections,
     context::{Context, Images},
     error::Error,
@@ -283,6 +284,8 @@ fn context(client: Client, agents: Arc<FakeAgents>) -> Context {
         connections: Connections::new().unwrap(),
         agents,
         known: Known::default(),
+        failures: Failures::default(),
+        concurrency: 32,
         namespace: "readstates-system".to_owned(),
         token_review_role: None,
         images: Images {

@@ -29,7 +29,7 @@ use readstates_operator_api::{
 };
 
 use super::{
-    fingerprint,
+    fingerprint, overlay,
     pod::{self, Patience},
     ports, service_account,
 };
@@ -43,6 +43,9 @@ pub(super) const DATACENTER: &str = "dc1";
 
 /// Time for a member to write its memory to disk and say goodbye.
 const GRACE_SECONDS: i64 = 900;
+
+/// Name of the container that runs a member.
+const CONTAINER: &str = "database";
 
 /// Writes all that is in memory, while word of it reaches those who would still connect.
 const DRAIN: &str = "nodetool drain & sleep 5; wait";
@@ -120,13 +123,15 @@ pub fn rack(
         members,
         partition,
         template,
+        restarted,
+        parallel,
         version,
     } = step;
     let labels = |labels| with_rack(labels, rack);
     let mut metadata = id.child(id.rack(&rack.name), Component::Database);
     metadata.labels = metadata.labels.map(labels);
     metadata.resource_version.clone_from(version);
-    let (template, hashes) = match template {
+    let (mut template, hashes) = match template {
         Template::Wanted => (
             pod_template(cluster, database, rack),
             Some((
@@ -143,6 +148,7 @@ pub fn rack(
             template_hash.clone().zip(spec_hash.clone()),
         ),
     };
+    pod::restarted(&mut template, restarted.as_ref());
     metadata.annotations = hashes.map(|(template, spec)| {
         [
             (labels::TEMPLATE_HASH.to_owned(), template),
@@ -155,8 +161,14 @@ pub fn rack(
         spec: Some(StatefulSetSpec {
             replicas: Some(*members),
             service_name: Some(id.database()),
-            // One member joins at a time.
-            pod_management_policy: Some("OrderedReady".to_owned()),
+            pod_management_policy: Some(
+                if *parallel {
+                    "Parallel"
+                } else {
+                    "OrderedReady"
+                }
+                .to_owned(),
+            ),
             // Pods from this ordinal on get the template: one more whenever all nodes are well.
             update_strategy: Some(StatefulSetUpdateStrategy {
                 type_: Some("RollingUpdate".to_owned()),
@@ -189,7 +201,7 @@ fn with_rack(mut labels: BTreeMap<String, String>, rack: &Rack) -> BTreeMap<Stri
 
 fn pod_template(cluster: &ValidatedCluster, database: &Database, rack: &Rack) -> PodTemplateSpec {
     let place = place(cluster, database, rack);
-    PodTemplateSpec {
+    let mut template = PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(with_rack(
                 labels::all(&cluster.id.name, Component::Database),
@@ -199,7 +211,9 @@ fn pod_template(cluster: &ValidatedCluster, database: &Database, rack: &Rack) ->
             ..ObjectMeta::default()
         }),
         spec: Some(pod_spec(cluster, members(database.engine), &place)),
-    }
+    };
+    overlay::over(&mut template, database.overlay.as_deref(), CONTAINER);
+    template
 }
 
 fn annotations(cluster: &ValidatedCluster) -> BTreeMap<String, String> {
@@ -333,7 +347,7 @@ fn container(
         ..pod::mount(CONFIG, c.path)
     }));
     Container {
-        name: "database".to_owned(),
+        name: CONTAINER.to_owned(),
         image: Some(place.database.image.clone()),
         image_pull_policy: cluster.pull_policy.clone(),
         ports: Some(own_ports),

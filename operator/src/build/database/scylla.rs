@@ -36,6 +36,12 @@ if [ \"$(nproc)\" = \"$shards\" ]; then
 fi
 ";
 
+/// The superuser of a new database, as every `ScyllaDB` before 2026.2 has it by itself, and its password there, as
+/// crypt(3) has it: what the schema Job logs in with, once, to set another one. Where there is a superuser already the
+/// database ignores both.
+const FIRST_SUPERUSER: &str = "cassandra";
+const FIRST_PASSWORD: &str = "$6$readstates$EMuIw2y7cEY1qVqAdcN.pSakRGivCg1.HaJ0ui6h34V9i/q.UQFAD4w6TWOvxZaF3gxnQ6/hqw3YLxLMxRjhf.";
+
 /// CQL over TLS and no other way, on all its ports. The image's own settings have no such section.
 fn tls() -> String {
     let path = certificates::PATH;
@@ -92,6 +98,8 @@ impl Members for Scylla {
             ("--overprovisioned", overprovisioned),
             ("--authenticator", "PasswordAuthenticator"),
             ("--authorizer", "CassandraAuthorizer"),
+            ("--auth-superuser-name", FIRST_SUPERUSER),
+            ("--auth-superuser-salted-password", FIRST_PASSWORD),
         ] {
             args.extend([option.to_owned(), value.to_owned()]);
         }

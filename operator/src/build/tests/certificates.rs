@@ -49,7 +49,7 @@ fn database(cluster: &ValidatedCluster) -> &Database {
 #[test]
 fn cache_pods_and_the_schema_job_get_the_ca_and_no_key() {
     let ours = cluster(&with_tls(CASSANDRA));
-    let cache = build::cache(&ours, 1, &crate::plan::Template::Wanted)
+    let cache = build::cache(&ours, 1, &crate::plan::Template::Wanted, None)
         .spec
         .unwrap()
         .template
@@ -153,8 +153,8 @@ fn other_certificates_are_another_wish_for_members_and_none_for_cache_pods() {
     // Not the operator is another one: nobody has to consent.
     assert_ne!(database(&before).spec_hash, database(&after).spec_hash);
     assert_eq!(
-        build::cache(&before, 1, &crate::plan::Template::Wanted),
-        build::cache(&after, 1, &crate::plan::Template::Wanted)
+        build::cache(&before, 1, &crate::plan::Template::Wanted, None),
+        build::cache(&after, 1, &crate::plan::Template::Wanted, None)
     );
     assert_eq!(
         build::schema_job_name(&before),

@@ -8,7 +8,7 @@ use crate::{
 
 fn told(cache: &str) -> Vec<String> {
     let cluster = cluster(&format!("{cache}{}", CASSANDRA.trim_start()));
-    let set = crate::build::cache(&cluster, 3, &Template::Wanted);
+    let set = crate::build::cache(&cluster, 3, &Template::Wanted, None);
     let pod = set.spec.unwrap().template.spec.unwrap();
     let told = environment(&pod.containers[0]).into_iter();
     told.filter(|variable| variable.starts_with("READSTATES_FLUSH_MODE"))

@@ -16,6 +16,7 @@
 mod adopt;
 mod attempts;
 mod back;
+mod halt;
 mod health;
 mod join;
 mod leave;
@@ -29,7 +30,7 @@ mod wait;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
+use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Engine};
 
 pub use self::{
     super_disks::{Evictions, Kept, SuperDisksStep, VolumeEntry},
@@ -54,6 +55,10 @@ pub struct RackStep {
     pub partition: i32,
     /// The template.
     pub template: Template,
+    /// The request that its pods are restarted for.
+    pub restarted: Option<String>,
+    /// Whether its pods start all at once; never changed.
+    pub parallel: bool,
     /// The version of the StatefulSet that this was decided by; `None`: there was none.
     pub version: Option<String>,
 }
@@ -73,6 +78,19 @@ pub enum Template {
         /// Hash of the spec that it was made for.
         spec_hash: Option<String>,
     },
+}
+
+impl Template {
+    /// The one that this StatefulSet has.
+    pub(super) fn as_seen(set: &StatefulSetSeen) -> Self {
+        set.template
+            .clone()
+            .map_or(Self::Wanted, |template| Self::Held {
+                template,
+                template_hash: set.template_hash.clone(),
+                spec_hash: set.spec_hash.clone(),
+            })
+    }
 }
 
 /// What to do with the nodes of the database.
@@ -127,6 +145,8 @@ pub(super) struct Decision {
     pub(super) nodes: NodesStep,
     pub(super) super_disks: SuperDisksStep,
     pub(super) waiting: Option<WaitingOn>,
+    /// What the next restart of a pod that serves waits for, which nothing else has to wait for.
+    pub(super) restart: Option<WaitingOn>,
 }
 
 /// What all parts look at.
@@ -151,12 +171,40 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
     record::seen(&sight, &mut nodes);
     back::decide(&sight, &mut nodes);
     let mut waiting = topology(&sight, &mut nodes);
-    let racks = racks(&sight, &mut nodes, &mut waiting);
+    let mut turns = roll::Turns::default();
+    let racks = racks(&sight, &mut nodes, &mut turns, &mut waiting);
     Decision {
         racks,
         nodes,
         super_disks: super_disks::decide(&sight),
         waiting,
+        restart: turns.waits,
+    }
+}
+
+/// The database of a cluster whose cache has stopped: its pods go, once no node gives or takes data.
+pub(super) fn stop(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Decision {
+    let Store::Managed(database) = &cluster.store else {
+        return Decision::default();
+    };
+    let sight = Sight {
+        cluster,
+        database,
+        world,
+        now,
+    };
+    let mut nodes = NodesStep::default();
+    record::seen(&sight, &mut nodes);
+    if halt::data_moves(&sight, &nodes) {
+        return decide(cluster, world, now);
+    }
+    let (racks, waiting) = halt::racks(&sight);
+    Decision {
+        racks,
+        nodes,
+        super_disks: super_disks::decide(&sight),
+        waiting,
+        restart: None,
     }
 }
 
@@ -190,13 +238,10 @@ fn on_its_way(records: &[DatabaseNode]) -> Option<&DatabaseNode> {
 fn racks(
     sight: &Sight<'_>,
     nodes: &mut NodesStep,
+    turns: &mut roll::Turns,
     waiting: &mut Option<WaitingOn>,
 ) -> Vec<RackStep> {
     let mut out = Vec::new();
-    let mut turns = roll::Turns {
-        all_before: true,
-        taken: false,
-    };
     for rack in &sight.database.racks {
         let Some(seen) = sight.world.racks.get(&rack.name) else {
             let wanted = turns.all_before || room::held(sight, nodes, rack) > 0;
@@ -207,6 +252,10 @@ fn racks(
                     members,
                     partition: 0,
                     template: Template::Wanted,
+                    restarted: sight.world.consent.restart_database.clone(),
+                    // Nodes that come back after all were away need a majority of them to come up. New ones wait for
+                    // orders either way.
+                    parallel: sight.database.engine == Engine::Scylla,
                     version: None,
                 });
                 *waiting = waiting
@@ -218,7 +267,7 @@ fn racks(
             continue;
         };
         let (members, room) = room::members(sight, nodes, rack, seen);
-        let roll = roll::decide(sight, nodes, rack, seen, &mut turns);
+        let roll = roll::decide(sight, nodes, rack, seen, turns);
         let complete = seen.observed
             && seen.replicas == rack.members
             && seen.ready == rack.members
@@ -228,6 +277,8 @@ fn racks(
             members,
             partition: roll.partition,
             template: roll.template,
+            restarted: roll.restarted,
+            parallel: seen.parallel,
             version: seen.version.clone(),
         });
         if !complete {
@@ -330,6 +381,6 @@ fn as_wanted(sight: &Sight<'_>, rack: &Rack, seen: &StatefulSetSeen) -> bool {
 #[cfg(test)]
 mod killed;
 #[cfg(test)]
-mod sim;
+pub(super) mod sim;
 #[cfg(test)]
 mod tests;

@@ -11,15 +11,31 @@ use super::{
 use crate::{
     build,
     observe::{PodSeen, StatefulSetSeen},
+    plan::{WaitingOn, maintenance},
     validate::Rack,
 };
 
 pub(super) struct Roll {
     pub(super) template: Template,
+    /// The request that its pods are restarted for.
+    pub(super) restarted: Option<String>,
     pub(super) partition: i32,
-    /// Whether nothing of it is left to do.
+    /// Whether nothing of it is left to do, or what is left has a time of its own.
     pub(super) complete: bool,
     pub(super) waiting: Option<DatabaseWait>,
+}
+
+impl Roll {
+    /// The rack as it is.
+    fn held(seen: &StatefulSetSeen, complete: bool, waiting: Option<DatabaseWait>) -> Self {
+        Self {
+            template: Template::as_seen(seen),
+            restarted: seen.restarted().cloned(),
+            partition: seen.partition,
+            complete,
+            waiting,
+        }
+    }
 }
 
 pub(super) fn decide(
@@ -29,25 +45,12 @@ pub(super) fn decide(
     seen: &StatefulSetSeen,
     turns: &mut Turns,
 ) -> Roll {
-    let held = |complete, waiting| Roll {
-        template: seen
-            .template
-            .clone()
-            .map_or(Template::Wanted, |template| Template::Held {
-                template,
-                template_hash: seen.template_hash.clone(),
-                spec_hash: seen.spec_hash.clone(),
-            }),
-        partition: seen.partition,
-        complete,
-        waiting,
-    };
     if sight.cluster.lacks_certificates() {
         // What pods would be given is not known: they stay as they are.
-        return held(false, None);
+        return Roll::held(seen, false, None);
     }
     if as_wanted(sight, rack, seen) {
-        return go_on(sight, nodes, rack, seen, turns);
+        return go_on(sight, nodes, (rack, seen), turns, Template::Wanted);
     }
     // The user's wish is the same: it is the operator that is another one.
     let ours = seen
@@ -57,8 +60,20 @@ pub(super) fn decide(
     let name = build::update_name(sight.cluster, sight.database);
     if ours && sight.world.consent.update.as_ref() != Some(&name) {
         nodes.update = Some(name);
-        return held(true, None);
+        // A restart that was asked for brings no other template.
+        return go_on(sight, nodes, (rack, seen), turns, Template::as_seen(seen));
     }
+    begin(sight, nodes, rack, seen, turns)
+}
+
+/// Another template: written when its first pod may be restarted.
+fn begin(
+    sight: &Sight<'_>,
+    nodes: &NodesStep,
+    rack: &Rack,
+    seen: &StatefulSetSeen,
+    turns: &mut Turns,
+) -> Roll {
     let top = (seen.replicas - 1).max(0);
     let next = sight.name(rack, top);
     let rolling = |why| DatabaseWait::Rolling {
@@ -67,39 +82,47 @@ pub(super) fn decide(
     };
     let started = |partition| Roll {
         template: Template::Wanted,
+        restarted: request(sight, seen),
         partition,
         complete: false,
         waiting: Some(rolling(None)),
     };
     match turns.may_take(sight, nodes) {
-        Ok(()) if turns.all_before => {
-            turns.taken = true;
-            started(top)
+        Ok(()) if turns.all_before => match restart_waits(sight, &next) {
+            Some(waits) => {
+                turns.waits.get_or_insert(waits);
+                Roll::held(seen, true, None)
+            }
+            None => {
+                turns.taken = true;
+                started(top)
+            }
+        },
+        Ok(()) => {
+            let why = "an earlier rack is not ready".to_owned();
+            Roll::held(seen, false, Some(rolling(Some(why))))
         }
-        Ok(()) => held(
-            false,
-            Some(rolling(Some("an earlier rack is not ready".to_owned()))),
-        ),
         Err(why) => match only_broken(sight, nodes, rack) {
             Some((ordinal, _)) => {
                 turns.taken = true;
                 started(ordinal.min(top))
             }
-            None => held(false, Some(rolling(Some(why)))),
+            None => Roll::held(seen, false, Some(rolling(Some(why)))),
         },
     }
 }
 
-/// The template is the wanted one: on to the next pod that is not.
+/// The template is the one to have: on to the next pod that is not of it.
 fn go_on(
     sight: &Sight<'_>,
     nodes: &mut NodesStep,
-    rack: &Rack,
-    seen: &StatefulSetSeen,
+    (rack, seen): (&Rack, &StatefulSetSeen),
     turns: &mut Turns,
+    template: Template,
 ) -> Roll {
     let stay = |partition, waiting: Option<DatabaseWait>| Roll {
-        template: Template::Wanted,
+        template,
+        restarted: seen.restarted().cloned(),
         partition,
         complete: waiting.is_none(),
         waiting,
@@ -117,22 +140,27 @@ fn go_on(
         .filter(|(_, pod)| outdated(pod, seen))
         .last();
     let Some((ordinal, pod)) = next else {
-        return stay(rest(seen), None);
+        let resting = stay(rest(seen), None);
+        // A request changes the template, which no pod may get before its turn.
+        return if seen.revised && seen.partition >= seen.replicas {
+            Roll {
+                restarted: request(sight, seen),
+                ..resting
+            }
+        } else {
+            resting
+        };
     };
-    if let Some((broken, pod)) = only_broken(sight, nodes, rack)
-        && outdated(pod, seen)
-        && broken >= seen.partition
-        && let Some(uid) = pod.uid.clone()
-    {
-        // The StatefulSet's controller waits for a broken pod to become ready before it gives it the template
-        // that would make it so.
-        nodes.pods_to_delete.push(Named {
-            name: pod.name.clone(),
-            uid,
-        });
-    }
+    cure(sight, nodes, rack, seen);
     let allowed = ordinal >= seen.partition;
     let why = turns.may_take(sight, nodes).err();
+    if why.is_none()
+        && !allowed
+        && let Some(waits) = restart_waits(sight, &pod.name)
+    {
+        turns.waits.get_or_insert(waits);
+        return stay(seen.partition, None);
+    }
     turns.taken = true;
     let partition = if why.is_none() {
         ordinal
@@ -144,6 +172,33 @@ fn go_on(
         why: why.filter(|_| !allowed),
     };
     stay(partition, Some(waiting))
+}
+
+/// Deletes a broken pod that may have another template: its StatefulSet's controller waits for it to become ready before
+/// it gives it the one that would make it so.
+fn cure(sight: &Sight<'_>, nodes: &mut NodesStep, rack: &Rack, seen: &StatefulSetSeen) {
+    if let Some((broken, pod)) = only_broken(sight, nodes, rack)
+        && outdated(pod, seen)
+        && broken >= seen.partition
+        && let Some(uid) = pod.uid.clone()
+    {
+        nodes.pods_to_delete.push(Named {
+            name: pod.name.clone(),
+            uid,
+        });
+    }
+}
+
+/// What the restart of a pod that serves waits for, in an otherwise good moment.
+fn restart_waits(sight: &Sight<'_>, pod: &str) -> Option<WaitingOn> {
+    let pods = &sight.world.database_pods;
+    maintenance::waits(sight.cluster, pods, pod, sight.now)
+}
+
+/// The request that the pods of this rack are restarted for.
+fn request(sight: &Sight<'_>, seen: &StatefulSetSeen) -> Option<String> {
+    let asked = sight.world.consent.restart_database.as_ref();
+    maintenance::request(asked, seen.restarted()).cloned()
 }
 
 /// The partition of a rack where nothing is to be restarted: above all pods, so that a template that somebody else has
@@ -159,6 +214,18 @@ pub(super) struct Turns {
     pub(super) all_before: bool,
     /// Whether this round's turn has been given.
     pub(super) taken: bool,
+    /// What the next restart waits for, if it is only the time.
+    pub(super) waits: Option<WaitingOn>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            all_before: true,
+            taken: false,
+            waits: None,
+        }
+    }
 }
 
 impl Turns {

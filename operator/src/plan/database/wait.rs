@@ -53,6 +53,11 @@ pub enum DatabaseWait {
         /// Everything that speaks against it.
         reasons: Vec<String>,
     },
+    /// The pods of a cluster that is stopped to be gone.
+    Stopping {
+        /// Those still there.
+        pods: Vec<String>,
+    },
     /// The volume of a node that has left to be given up.
     FormerClaim {
         /// The pod that a new node would have.
@@ -67,7 +72,7 @@ impl DatabaseWait {
     #[must_use]
     pub fn pod(&self) -> Option<&str> {
         match self {
-            Self::Health { .. } => None,
+            Self::Health { .. } | Self::Stopping { .. } => None,
             Self::Rolling { pod, .. }
             | Self::Joining { pod, .. }
             | Self::Replacing { pod, .. }
@@ -88,6 +93,7 @@ impl DatabaseWait {
             Self::Leaving { .. } => Reason::NodeLeaving,
             Self::Refused { .. } => Reason::ScaleDownRefused,
             Self::FormerClaim { .. } => Reason::ClaimOfFormerNode,
+            Self::Stopping { .. } => Reason::DatabaseStopping,
         }
     }
 }
@@ -128,6 +134,12 @@ impl fmt::Display for DatabaseWait {
                 "{pod} does not leave the database, because {}",
                 reasons.join("; and because ")
             ),
+            Self::Stopping { pods } if pods.is_empty() => {
+                f.write_str("the database is scaled to no pods")
+            }
+            Self::Stopping { pods } => {
+                write!(f, "the cache has stopped; {} stop", pods.join(", "))
+            }
             Self::FormerClaim { pod, claim } => write!(
                 f,
                 "{pod} would start on the volume of a node that has left: delete the claim {claim} to make \

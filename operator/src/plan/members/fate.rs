@@ -6,7 +6,7 @@ use super::{
     spread,
     view::{Pod, View},
 };
-use crate::plan::WaitingOn;
+use crate::{observe::Member, plan::WaitingOn};
 
 /// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) enum Next {
 }
 
 /// Decides. The order is: let what was begun end; fewer pods; pods that are not ready and have another
-/// template; slots; pods that serve and have another template.
+/// template; slots; capacity; pods that serve and have another template.
 pub(super) fn next(view: &View<'_>) -> Next {
     if !view.observed() {
         return Next::Wait(view.not_ready(view.cluster.replicas));
@@ -47,14 +47,33 @@ pub(super) fn next(view: &View<'_>) -> Next {
     if let Some(next) = spread::next(view) {
         return next;
     }
-    if let Some(pod) = to_replace().max_by_key(|pod| pod.ordinal) {
+    if let Some((pod, member)) = view.other_capacity() {
+        return capacity(view, pod, member);
+    }
+    let restart = to_replace().max_by_key(|pod| pod.ordinal);
+    let waits = restart.and_then(|pod| view.restart_waits(pod));
+    if let Some(pod) = restart.filter(|_| waits.is_none()) {
         return replace(view, pod);
     }
-    if view.others_ready(view.cluster.replicas) {
-        Next::Nothing
-    } else {
-        Next::Wait(view.not_ready(view.cluster.replicas))
+    if !view.others_ready(view.cluster.replicas) {
+        return Next::Wait(view.not_ready(view.cluster.replicas));
     }
+    waits.map_or(Next::Nothing, Next::Wait)
+}
+
+/// What a process can be told, it is not replaced for.
+fn capacity(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Next {
+    let to = view.cluster.cache.capacity_states;
+    let action = MemberAction::Capacity {
+        pod: pod.reference(),
+        states: u64::try_from(to).unwrap_or_default(),
+    };
+    let waiting = WaitingOn::Capacity {
+        member: pod.name().to_owned(),
+        from: member.capacity,
+        to,
+    };
+    Next::Do(action, waiting)
 }
 
 /// A pod that was told to go drains by itself.

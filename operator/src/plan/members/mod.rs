@@ -24,7 +24,7 @@ use readstates_api::admin::MovesRequest;
 
 pub use self::state::{RingState, ring_state, served, slots_moving, taken_over};
 use self::{fate::Next, view::View};
-use super::{Template, WaitingOn};
+use super::{Template, WaitingOn, maintenance};
 use crate::{
     observe::{RingSeen, Seen, StatefulSetSeen, World},
     validate::ValidatedCluster,
@@ -39,12 +39,25 @@ pub struct CachePlan {
     pub replicas: i32,
     /// The template of the pods.
     pub template: Template,
+    /// The request that the pods are restarted for.
+    pub restarted: Option<String>,
     /// The name of an update of the pods that nobody has consented to.
     pub update: Option<String>,
     /// Version of the StatefulSet that was looked at; `None` when there was none.
     pub version: Option<String>,
     /// What to ask or do after that.
     pub action: Option<MemberAction>,
+}
+
+impl CachePlan {
+    /// The same, with no pods yet.
+    pub(super) fn without_pods(self) -> Self {
+        Self {
+            replicas: 0,
+            action: None,
+            ..self
+        }
+    }
 }
 
 /// A pod to act on: this one, and no other of its name.
@@ -76,6 +89,13 @@ pub enum MemberAction {
         pod: PodRef,
         /// Which, and where to.
         request: MovesRequest,
+    },
+    /// Have a member keep another number of read states.
+    Capacity {
+        /// Where it runs.
+        pod: PodRef,
+        /// How many.
+        states: u64,
     },
     /// Delete a pod that holds nothing; its StatefulSet makes another.
     Delete {
@@ -114,11 +134,13 @@ pub(super) fn decide(
         }
     };
     let (template, update) = template::decide(cluster, world, schema_done);
-    let view = View::new(cluster, world, table, &template, now);
+    let restarted = restarted(world);
+    let view = View::new(cluster, world, table, (&template, restarted.as_ref()), now);
     let mut plan = CachePlan {
         ring: None,
         replicas: view.current.max(cluster.replicas),
         template: template.clone(),
+        restarted: restarted.clone(),
         update,
         version: world.cache.as_ref().and_then(|c| c.version.clone()),
         action: None,
@@ -143,6 +165,12 @@ pub(super) fn decide(
     }
 }
 
+/// The request that the pods are restarted for.
+fn restarted(world: &World) -> Option<String> {
+    let before = world.cache.as_ref().and_then(StatefulSetSeen::restarted);
+    maintenance::request(world.consent.restart_cache.as_ref(), before).cloned()
+}
+
 /// Slots without a ring have no owner that could be known, so no pod may run without one: those that
 /// do, stop, and write what they hold; then there is a new ring.
 fn without_ring(cluster: &ValidatedCluster, world: &World) -> Decision {
@@ -151,6 +179,7 @@ fn without_ring(cluster: &ValidatedCluster, world: &World) -> Decision {
         let plan = CachePlan {
             ring: Some(next_number(world)),
             replicas: cluster.replicas,
+            restarted: restarted(world),
             version,
             ..CachePlan::default()
         };
@@ -166,6 +195,7 @@ fn without_ring(cluster: &ValidatedCluster, world: &World) -> Decision {
     }
     Decision {
         plan: Some(CachePlan {
+            restarted: restarted(world),
             version,
             ..CachePlan::default()
         }),
@@ -189,14 +219,6 @@ fn next_number(world: &World) -> i64 {
     });
     let published = world.last_ring_number.into_iter().chain(known);
     published.max().unwrap_or_default().saturating_add(1)
-}
-
-/// Whether a move is between seal and commit anywhere: no pod may be evicted then.
-pub(super) fn hold_evictions(world: &World) -> bool {
-    world.members.values().any(|seen| match seen {
-        Seen::Known(member) => member.ownership.sealed > 0,
-        Seen::Unknown(_) => false,
-    })
 }
 
 #[cfg(test)]

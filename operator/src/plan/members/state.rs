@@ -45,7 +45,7 @@ pub fn ring_state(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> 
             return changing(Reason::RingLost, words.to_owned());
         }
     };
-    let view = View::new(cluster, world, table, &Template::Wanted, now);
+    let view = View::new(cluster, world, table, (&Template::Wanted, None), now);
     let moving = moves(known(world));
     if !moving.is_empty() {
         return changing(Reason::SlotsMoving, moving);

@@ -20,14 +20,7 @@ pub(super) fn decide(
     if set.template_hash.as_ref() == Some(&hash) {
         return (Template::Wanted, None);
     }
-    let Some(template) = set.template.clone() else {
-        return (Template::Wanted, None);
-    };
-    let held = Template::Held {
-        template,
-        template_hash: set.template_hash.clone(),
-        spec_hash: set.spec_hash.clone(),
-    };
+    let held = Template::as_seen(set);
     if !schema_done {
         return (held, None);
     }

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+mod capacity;
+
 use readstates_api::admin::{OwnershipStatus, StreamStatus};
 
 use crate::{
@@ -43,6 +45,7 @@ fn step(scene: &Scene) -> (i32, String, String) {
             request.destination.name,
             request.destination.incarnation
         ),
+        Some(MemberAction::Capacity { pod, states }) => format!("{} keeps {states}", pod.name),
         Some(MemberAction::Delete { pod }) => format!("delete {} {}", pod.name, pod.uid),
         Some(MemberAction::FlushAndDelete { pod }) => format!("flush and delete {}", pod.name),
     };
@@ -196,17 +199,14 @@ fn one_batch_moves_at_a_time_and_says_how_far_it_is() {
 }
 
 #[test]
-fn no_pod_may_be_evicted_between_seal_and_commit() {
-    let scene = chat(3).running(3);
-    assert!(!scene.plan().hold_evictions);
-    let sealed = scene.says("chat-1", |m| m.ownership.sealed = 3);
-    assert!(sealed.plan().hold_evictions);
+fn slots_that_are_sealed_are_waited_for() {
+    let sealed = chat(3)
+        .running(3)
+        .says("chat-1", |m| m.ownership.sealed = 3);
     assert_eq!(
         sealed.plan().waiting.unwrap().to_string(),
         "3 slots of chat-1 are sealed"
     );
-    // Of one that does not answer nothing is known, and a node must not be held up for that.
-    assert!(!sealed.silent("chat-1").plan().hold_evictions);
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn a_lost_ring_stops_every_pod_before_there_is_another() {
 #[test]
 fn a_wish_that_was_not_written_yet_is_not_come_true() {
     let mut scene = chat(3).running(3);
-    scene.cluster.cache.capacity_states += 1;
+    scene.cluster.cache.flush_interval *= 2;
     is(&scene, 3, "-", "CacheNotReady");
 }
 

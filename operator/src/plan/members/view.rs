@@ -9,7 +9,7 @@ use super::PodRef;
 use crate::{
     build,
     observe::{Member, PodSeen, Seen, StatefulSetSeen, World},
-    plan::{Template, WaitingOn},
+    plan::{Template, WaitingOn, maintenance},
     validate::ValidatedCluster,
 };
 
@@ -70,8 +70,9 @@ pub(super) struct View<'a> {
     pub(super) current: i32,
     /// The pods that exist, by ordinal.
     pub(super) pods: BTreeMap<i32, Pod<'a>>,
-    /// The template that the StatefulSet should have.
-    template: &'a Template,
+    /// The template that the StatefulSet should have, and the request that pods are restarted for.
+    template: (&'a Template, Option<&'a String>),
+    world: &'a World,
     now: Timestamp,
 }
 
@@ -80,7 +81,7 @@ impl<'a> View<'a> {
         cluster: &'a ValidatedCluster,
         world: &'a World,
         table: &'a RingTable,
-        template: &'a Template,
+        template: (&'a Template, Option<&'a String>),
         now: Timestamp,
     ) -> Self {
         let name = cluster.id.cache();
@@ -103,6 +104,7 @@ impl<'a> View<'a> {
             current: world.cache.as_ref().map_or(0, |c| c.replicas),
             pods: world.cache_pods.iter().filter_map(pod).collect(),
             template,
+            world,
             now,
         }
     }
@@ -119,14 +121,45 @@ impl<'a> View<'a> {
 
     /// Whether the StatefulSet is as it is wanted with so many pods.
     pub(super) fn applied(&self, replicas: i32) -> bool {
-        let wish = build::fingerprint(&build::cache(self.cluster, replicas, self.template));
+        let (template, restarted) = self.template;
+        let set = build::cache(self.cluster, replicas, template, restarted);
+        let wish = build::fingerprint(&set);
         self.set.is_some_and(|set| set.applied_hash == Some(wish))
     }
 
-    /// Whether its template is not the one new pods are made from.
+    /// Whether it has to be replaced: its template is not the one new pods are made from, and what differs is more than
+    /// what it can be told of.
     pub(super) fn outdated(&self, pod: &Pod<'_>) -> bool {
         let revision = self.set.and_then(|set| set.update_revision.as_ref());
-        self.observed() && revision.is_some() && pod.seen.revision.as_ref() != revision
+        let other = self.observed() && revision.is_some() && pod.seen.revision.as_ref() != revision;
+        other && !self.lasts(pod)
+    }
+
+    /// Whether all that a pod has for as long as it lives is as the template has it.
+    fn lasts(&self, pod: &Pod<'_>) -> bool {
+        let Some(set) = self.set else {
+            return false;
+        };
+        let same = set.replace_hash().is_some()
+            && set.replace_hash() == pod.seen.replace_hash.as_ref()
+            && set.restarted() == pod.seen.restarted.as_ref();
+        same && self.has_memory(pod)
+    }
+
+    /// Whether a pod has the memory that the spec asks for.
+    fn has_memory(&self, pod: &Pod<'_>) -> bool {
+        let wanted = build::memory_of(&self.cluster.cache.resources);
+        wanted.is_none_or(|wanted| pod.seen.memory.is_some_and(|has| has >= wanted))
+    }
+
+    /// The first member that keeps another number of states than it should and has the memory for it.
+    pub(super) fn other_capacity(&self) -> Option<(&Pod<'a>, &'a Member)> {
+        let wanted = self.cluster.cache.capacity_states;
+        let mut members = self.wanted().filter_map(|pod| Some((pod, pod.member()?)));
+        members.find(|(pod, member)| {
+            let stays = !pod.seen.terminating && !pod.draining() && !self.outdated(pod);
+            stays && member.capacity != wanted && self.has_memory(pod)
+        })
     }
 
     /// Pods that were told to go, and may still do it by themselves.
@@ -179,6 +212,11 @@ impl<'a> View<'a> {
             pod.seen.created.as_ref().is_none_or(|c| age(c) < PATIENCE)
         };
         missing || self.wanted().any(|pod| !pod.takes_slots() && young(pod))
+    }
+
+    /// What the restart of a pod that serves waits for.
+    pub(super) fn restart_waits(&self, pod: &Pod<'_>) -> Option<WaitingOn> {
+        maintenance::waits(self.cluster, &self.world.cache_pods, pod.name(), self.now)
     }
 
     /// What is waited for while pods are not all ready.

@@ -132,8 +132,9 @@ fn no_cache_pod_is_made_or_replaced_while_the_api_has_no_certificate_that_can_be
 #[test]
 fn another_certificate_of_the_api_makes_no_other_pods() {
     let mut scene = with_api_tls("{ secretName: api }");
-    let template =
-        |scene: &Scene| crate::build::cache(&scene.cluster, 3, &crate::plan::Template::Wanted);
+    let template = |scene: &Scene| {
+        crate::build::cache(&scene.cluster, 3, &crate::plan::Template::Wanted, None)
+    };
     scene.world.api_certificate = Some(good());
     let before = (template(&scene), scene.plan().cache);
     scene.world.api_certificate = Some(CertificatesSeen::Complete {

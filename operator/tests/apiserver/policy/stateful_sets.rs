@@ -74,13 +74,20 @@ fn nobody_but_the_operator_scales_a_rack() {
 #[test]
 fn nobody_but_the_operator_restarts_or_changes_pods() {
     with_policies(1, async |world| {
-        for (set, why) in [
-            ("chat", "each when it has handed on what it owns"),
-            ("chat-db-a", "only while all others are well"),
+        for (set, why, instead) in [
+            (
+                "chat",
+                "each when it has handed on what it owns",
+                "readstates.dev/restart-cache of the ReadStateCluster",
+            ),
+            (
+                "chat-db-a",
+                "only while all others are well",
+                "readstates.dev/restart-database of the ReadStateCluster",
+            ),
         ] {
             let refused = by_a_person(world, set, restart()).await;
             assert_refused(refused.clone(), why);
-            let instead = "in the place of kubectl rollout restart, delete one pod";
             assert_refused(refused, instead);
         }
         // Those pods, all at once; the volumes with them.

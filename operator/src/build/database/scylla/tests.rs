@@ -74,6 +74,19 @@ async fn started_with(
     output.status.success().then(|| said.trim().to_owned())
 }
 
+#[test]
+fn a_new_database_has_the_superuser_that_the_schema_job_logs_in_as_in_every_release() {
+    let args = container(SCYLLA).args.unwrap();
+    let value = |option: &str| {
+        let at = args.iter().position(|arg| arg == option).unwrap();
+        args[at + 1].clone()
+    };
+    assert_eq!(value("--auth-superuser-name"), "cassandra");
+    // What `openssl passwd -6 -salt readstates cassandra` says; the kubelet expands nothing in it.
+    let salted = value("--auth-superuser-salted-password");
+    assert!(salted.starts_with("$6$readstates$EMuIw2y7") && !salted.contains("$("));
+}
+
 fn script(spec: &str) -> String {
     container(spec).command.unwrap()[2].clone()
 }

@@ -21,6 +21,8 @@ fn built(spec: &str, step: SuperDisksStep) -> Vec<Object> {
             rack: "a".to_owned(),
             members: 1,
             partition: 0,
+            restarted: None,
+            parallel: false,
             template: Template::Wanted,
             version: None,
         }],

@@ -67,6 +67,8 @@ pub(crate) struct Set {
     pub(crate) spec: String,
     /// What somebody else has changed of the template, as `kubectl rollout restart` does.
     touched: String,
+    /// The request that its pods are restarted for.
+    pub(crate) restarted: Option<String>,
     /// The revision before this one, which pods below the partition keep.
     old: String,
     version: u32,
@@ -75,7 +77,8 @@ pub(crate) struct Set {
 impl Set {
     /// What pods from the partition on are made from.
     fn revision(&self) -> String {
-        format!("{}{}", self.template, self.touched)
+        let restarted = self.restarted.as_deref().unwrap_or_default();
+        format!("{}{}{restarted}", self.template, self.touched)
     }
 }
 

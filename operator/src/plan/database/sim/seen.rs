@@ -133,7 +133,7 @@ impl Sim {
             revised: set.old == set.revision(),
             template_hash: Some(set.template.clone()),
             spec_hash: Some(set.spec.clone()),
-            template: Some(Box::default()),
+            template: Some(Box::new(fixtures::template(set.restarted.as_deref()))),
             version: Some(set.version.to_string()),
             ..StatefulSetSeen::default()
         }

@@ -132,6 +132,8 @@ impl Sim {
             members,
             partition,
             template,
+            restarted,
+            parallel: _,
             version,
         } = step;
         let live = self.racks.get(rack).map(|set| set.version);
@@ -155,10 +157,11 @@ impl Sim {
             let pod = format!("chat-db-{rack}-{ordinal}");
             let host_id = self.pods.get(&pod).and_then(|p| p.host_id.clone());
             assert!(
-                !self
-                    .ring
-                    .iter()
-                    .any(|n| Some(&n.host_id) == host_id.as_ref()),
+                self.cluster.stopped
+                    || !self
+                        .ring
+                        .iter()
+                        .any(|n| Some(&n.host_id) == host_id.as_ref()),
                 "{pod} is dropped while it is a node of the ring"
             );
         }
@@ -166,7 +169,7 @@ impl Sim {
             self.log.push(format!("{rack} has {members}"));
         }
         let old = match &before {
-            Some(b) if b.template == hash => b.old.clone(),
+            Some(b) if b.template == hash && b.restarted == *restarted => b.old.clone(),
             Some(b) => b.revision(),
             None => hash.clone(),
         };
@@ -180,6 +183,7 @@ impl Sim {
                 template: hash,
                 spec,
                 touched,
+                restarted: restarted.clone(),
                 old,
                 version: live.unwrap_or_default() + 1,
             },

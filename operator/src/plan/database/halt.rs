@@ -1,0 +1,51 @@
+//! The database of a cluster that is stopped: no pods, each node on record and its volume where it is.
+
+use readstates_operator_api::DatabaseNodeState;
+
+use super::{DatabaseWait, NodesStep, RackStep, Sight, Template, health, on_its_way};
+use crate::{
+    engine::{Mode, Phase},
+    plan::WaitingOn,
+};
+
+/// Whether data is on its way in or out of a node: that ends first, since it would begin anew after the start.
+pub(super) fn data_moves(sight: &Sight<'_>, nodes: &NodesStep) -> bool {
+    let Some(record) = on_its_way(&nodes.records) else {
+        return false;
+    };
+    let Some(Ok(Phase::Running(view))) = sight.pod(&record.name).map(|p| health::phase(sight, p))
+    else {
+        return false;
+    };
+    match view.mode {
+        Mode::Joining | Mode::Leaving => true,
+        // The others have yet to confirm it.
+        Mode::Decommissioned => record.state == DatabaseNodeState::Leaving,
+        Mode::Starting
+        | Mode::JoinFailed
+        | Mode::Normal
+        | Mode::DecommissionFailed
+        | Mode::Drained
+        | Mode::Other => false,
+    }
+}
+
+/// No pods, of the templates that there are.
+pub(super) fn racks(sight: &Sight<'_>) -> (Vec<RackStep>, Option<WaitingOn>) {
+    let racks = sight.database.racks.iter().filter_map(|rack| {
+        let seen = sight.world.racks.get(&rack.name)?;
+        Some(RackStep {
+            rack: rack.name.clone(),
+            members: 0,
+            partition: seen.partition,
+            template: Template::as_seen(seen),
+            restarted: seen.restarted().cloned(),
+            parallel: seen.parallel,
+            version: seen.version.clone(),
+        })
+    });
+    let pods = sight.world.database_pods.iter();
+    let pods = pods.map(|pod| pod.name.clone()).collect();
+    let waiting = WaitingOn::Database(DatabaseWait::Stopping { pods });
+    (racks.collect(), Some(waiting))
+}

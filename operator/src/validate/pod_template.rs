@@ -1,0 +1,72 @@
+//! `podTemplate` of cache and database: what the CRD's rules cannot say of it.
+
+use readstates_operator_api::{Engine, PodTemplate};
+
+use super::Checker;
+
+/// Prefixes of variables that the operator sets in cache pods.
+const OF_CACHE: [&str; 1] = ["READSTATES_"];
+/// And in those of an engine: beginnings of names.
+const OF_CASSANDRA: [&str; 6] = [
+    "CASSANDRA_",
+    "JVM_EXTRA_OPTS",
+    "MAX_HEAP_SIZE",
+    "HEAP_NEWSIZE",
+    "LOCAL_JMX",
+    "POD_",
+];
+const OF_SCYLLA: [&str; 2] = ["SCYLLA_", "POD_"];
+
+impl Checker {
+    pub(super) fn pods_of_cache(
+        &mut self,
+        overlay: Option<&PodTemplate>,
+    ) -> Option<Box<PodTemplate>> {
+        self.pods("spec.cache.podTemplate", overlay, &OF_CACHE)
+    }
+
+    pub(super) fn pods_of_database(
+        &mut self,
+        engine: Engine,
+        overlay: Option<&PodTemplate>,
+    ) -> Option<Box<PodTemplate>> {
+        let ours: &[&str] = match engine {
+            Engine::Cassandra => &OF_CASSANDRA,
+            Engine::Scylla => &OF_SCYLLA,
+        };
+        self.pods("spec.database.podTemplate", overlay, ours)
+    }
+
+    fn pods(
+        &mut self,
+        field: &str,
+        overlay: Option<&PodTemplate>,
+        ours: &[&str],
+    ) -> Option<Box<PodTemplate>> {
+        let overlay = overlay?;
+        for (at, variable) in overlay.env.iter().flatten().enumerate() {
+            let name = &variable.name;
+            if ours.iter().any(|prefix| name.starts_with(prefix)) {
+                self.wrong(
+                    format!("{field}.env[{at}].name"),
+                    format!("{name} is set by the operator: leave it out"),
+                );
+            }
+        }
+        for (what, keys) in [
+            ("labels", &overlay.labels),
+            ("annotations", &overlay.annotations),
+        ] {
+            // What a CRD older than this operator would let pass.
+            for key in keys.iter().flatten().map(|(key, _)| key) {
+                if key.starts_with("readstates.dev/") {
+                    self.wrong(
+                        format!("{field}.{what}"),
+                        format!("{key} is not yours to set"),
+                    );
+                }
+            }
+        }
+        Some(Box::new(overlay.clone()))
+    }
+}

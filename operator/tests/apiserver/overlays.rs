@@ -1,0 +1,116 @@
+//! `podTemplate` and `service`: what users lay over pods and the API's Service.
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::{
+    ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
+use readstates_operator_api::ReadStateCluster;
+use serde_json::{Value, json};
+
+use crate::{
+    chat::{cluster, running, until_done},
+    policy::with_the_charts_rights,
+    world::{World, with_world},
+};
+
+async fn change(world: &World, spec: Value) {
+    let change = Patch::Merge(json!({ "spec": spec }));
+    let clusters = world.api::<ReadStateCluster>();
+    let params = PatchParams::default();
+    clusters.patch("chat", &params, &change).await.unwrap();
+    world.reconcile("chat").await;
+    world.settle().await;
+}
+
+#[test]
+fn a_label_for_billing_reaches_every_pod_one_by_one() {
+    with_world(async |world| {
+        let world = with_the_charts_rights(world).await;
+        running(&world, 2).await;
+        world.fleet.asked();
+        let overlay = json!({ "podTemplate": { "labels": { "team": "chat" }, "env": [{ "name": "A", "value": "b" }] } });
+        change(&world, json!({ "cache": overlay, "database": overlay })).await;
+        until_done(&world).await;
+        let pods = world
+            .api::<Pod>()
+            .list(&ListParams::default())
+            .await
+            .unwrap();
+        assert_eq!(pods.items.len(), 4);
+        for pod in pods {
+            assert_eq!(pod.labels().get("team").map(String::as_str), Some("chat"));
+            let env = pod.spec.as_ref().unwrap().containers[0]
+                .env
+                .clone()
+                .unwrap();
+            assert!(env.iter().any(|v| v.name == "A"), "{}", pod.name_any());
+        }
+        let asked = world.fleet.asked();
+        for pod in ["drain chat-0", "drain chat-1"] {
+            assert!(asked.contains(&pod.to_owned()), "{asked:?}");
+        }
+    });
+}
+
+#[test]
+fn the_service_becomes_a_load_balancer_and_an_address_of_the_cluster_again() {
+    with_world(async |world| {
+        let world = with_the_charts_rights(world).await;
+        running(&world, 1).await;
+        let before = world.cache_pods("chat").await;
+        let service = json!({
+            "type": "LoadBalancer", "annotations": { "lb.example/internal": "true" },
+            "externalTrafficPolicy": "Local",
+        });
+        change(&world, json!({ "cache": { "service": service } })).await;
+        let made: Service = world.get("chat").await;
+        assert_eq!(made.annotations()["lb.example/internal"], "true");
+        let spec = made.spec.unwrap();
+        assert_eq!(spec.type_.as_deref(), Some("LoadBalancer"));
+        assert_eq!(spec.external_traffic_policy.as_deref(), Some("Local"));
+
+        change(&world, json!({ "cache": { "service": null } })).await;
+        let made: Service = world.get("chat").await;
+        assert!(!made.annotations().contains_key("lb.example/internal"));
+        assert_eq!(made.spec.unwrap().type_.as_deref(), Some("ClusterIP"));
+        assert_eq!(world.cache_pods("chat").await, before);
+    });
+}
+
+#[test]
+fn what_is_not_the_users_to_set_is_refused_with_its_field() {
+    with_world(async |world| {
+        for (cache, words) in [
+            (
+                json!({ "podTemplate": { "labels": { "app.kubernetes.io/component": "x" } } }),
+                "not yours to set",
+            ),
+            (
+                json!({ "podTemplate": { "annotations": { "readstates.dev/x": "y" } } }),
+                "not yours to set",
+            ),
+            (
+                json!({ "service": { "externalTrafficPolicy": "Local" } }),
+                "NodePort and LoadBalancer only",
+            ),
+            (
+                json!({ "service": { "type": "NodePort", "loadBalancerClass": "x" } }),
+                "LoadBalancer only",
+            ),
+            (
+                json!({ "service": { "type": "ExternalName" } }),
+                "ExternalName",
+            ),
+        ] {
+            let mut chat = cluster(1);
+            chat["spec"]["cache"] = cache.clone();
+            let said = world.create(&chat).await.unwrap_err();
+            assert!(said.contains(words), "{cache}: {said}");
+        }
+        let mut external = cluster(1);
+        external["spec"]["database"] = json!({ "embedded": {}, "podTemplate": {} });
+        let said = world.create(&external).await.unwrap_err();
+        assert!(said.contains("podTemplate go with engine only"), "{said}");
+    });
+}
