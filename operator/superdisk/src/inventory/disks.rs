@@ -160,6 +160,26 @@ pub(super) fn content(source: &dyn Source, gaps: Gaps) -> Seen<Content> {
     }
 }
 
+/// The lineage header that a device carries, as the container sees it that asks; nothing else of it is looked at.
+#[must_use]
+pub fn header_on(blocks: &dyn Blocks, path: &Path) -> Seen<lineage::Header> {
+    let bytes = u64::MAX;
+    let source = Whole {
+        blocks,
+        path,
+        bytes,
+    };
+    match source.read(superblock::OFFSET, superblock::BYTES as u64) {
+        Ok(page) => match superblock::parse(&page) {
+            Ok(Some(found)) => lineage_of(&source, &found),
+            Ok(None) => Seen::Absent,
+            Err(damaged) if !page.is_empty() => Seen::Unknown(damaged.to_string()),
+            Err(_) => Seen::Absent,
+        },
+        Err(error) => Seen::Unknown(error.to_string()),
+    }
+}
+
 /// Reads the superblock alone first: where one is, an error in bytes that nobody uses is none.
 fn read_content(source: &dyn Source, gaps: Gaps) -> io::Result<Content> {
     let page = source.read(superblock::OFFSET, superblock::BYTES as u64)?;

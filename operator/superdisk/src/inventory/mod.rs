@@ -8,7 +8,7 @@ mod observe;
 
 use std::path::PathBuf;
 
-pub use disks::{Blocks, Devices};
+pub use disks::{Blocks, Devices, header_on};
 pub use observe::{ObserveError, observe};
 
 use crate::{
@@ -38,7 +38,7 @@ pub struct Inventory {
     /// Every md array of this node, by name.
     pub arrays: Vec<Array>,
     /// Other devices that carry the durable leg's superblock too, by kernel name.
-    pub twins: Vec<String>,
+    pub twins: Vec<Twin>,
     /// The mounts that this process sees.
     pub mounts: Vec<Mount>,
     /// Mounts of the node itself (process 1).
@@ -297,6 +297,17 @@ impl Knob {
             Self::Rotational => "queue/rotational",
         }
     }
+}
+
+/// A device with the durable leg's superblock that is not the durable leg's: a clone of it, or what it is a clone of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Twin {
+    /// Kernel name.
+    pub name: String,
+    /// Device number, where the kernel tells it.
+    pub number: Option<DeviceNumber>,
+    /// What it says of its history.
+    pub lineage: Seen<Header>,
 }
 
 /// A mount.

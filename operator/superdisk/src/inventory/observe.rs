@@ -7,9 +7,9 @@ use std::{
 };
 
 use super::{
-    Disk, Fast, Identity, Inventory, LegFound, Mount, Tried,
+    Disk, Fast, Identity, Inventory, LegFound, Mount, Tried, Twin,
     arrays::{arrays, device_number},
-    disks::{Blocks, Gaps, Striped, Whole, content},
+    disks::{Blocks, Gaps, Striped, Whole, content, header_on},
 };
 use crate::{
     model::{Candidate, Device, Node, Request, Seen},
@@ -208,7 +208,7 @@ impl Look<'_> {
     }
 
     /// Other devices with the durable leg's array. One that cannot be read is not one that md would start.
-    fn twins(&self, durable: &Disk) -> Result<Vec<String>, ObserveError> {
+    fn twins(&self, durable: &Disk) -> Result<Vec<Twin>, ObserveError> {
         let (Seen::Present(content), Some(own)) = (&durable.content, &durable.identity) else {
             return Ok(Vec::new());
         };
@@ -230,7 +230,10 @@ impl Look<'_> {
                 continue;
             }
             let folder = folder.join(&name);
-            let same = read(&folder.join("dev")).is_ok_and(|dev| dev == own.number.to_string());
+            let number = read(&folder.join("dev"))
+                .and_then(|dev| device_number(&dev))
+                .ok();
+            let same = number == Some(own.number);
             let path = folder.join("holders").join(&own.name);
             if same || path.exists() || folder.join("slaves").join(&own.name).exists() {
                 continue;
@@ -241,10 +244,14 @@ impl Look<'_> {
                 .read(&node, superblock::OFFSET, superblock::BYTES as u64);
             let found = bytes.ok().and_then(|bytes| superblock::parse(&bytes).ok()?);
             if found.is_some_and(|found| found.array == wanted.array) {
-                twins.push(name);
+                twins.push(Twin {
+                    name,
+                    number,
+                    lineage: header_on(self.blocks, &node),
+                });
             }
         }
-        twins.sort_unstable();
+        twins.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(twins)
     }
 }
