@@ -64,10 +64,7 @@ pub(crate) fn run(spec: &Spec, world: &mut World) -> Decision {
                         tried.re_add = Some(said);
                         break;
                     }
-                    tried.watch(action);
-                    if matches!(action, Action::GrowFilesystem { .. }) {
-                        tried.grown = true;
-                    }
+                    tried.note(action);
                 }
                 world.fresh = world.fresh.wrapping_add(1);
             }

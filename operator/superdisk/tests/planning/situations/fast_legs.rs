@@ -52,6 +52,14 @@ pub(super) fn fast_legs() -> Vec<Situation> {
             Without(Code::SsdBusy),
         ),
         one(
+            "m2-local-device-mounted-by-the-node-alone",
+            changed(clean(), |world| {
+                let at = "/mnt/by-hand".into();
+                world.node_mounts.push(("nvme1n1".to_owned(), at));
+            }),
+            Refused(Code::SsdBusy),
+        ),
+        one(
             "m3-local-device-missing",
             missing(stopped()),
             Refused(Code::SsdMissing),
@@ -85,6 +93,20 @@ pub(super) fn fast_legs() -> Vec<Situation> {
             "m4-ahead-on-others-than-the-first",
             further(changed(lost_durable(), World::power_cut)),
             Refused(Code::SsdAhead),
+        ),
+        one(
+            "m4-local-devices-that-are-waited-for-too-long",
+            changed(cut(), |world| {
+                for disk in ["nvme0n1", "nvme1n1"] {
+                    world.disk(disk).wait_millis = Some(30_000);
+                }
+            }),
+            Whole,
+        ),
+        one(
+            "m5-local-device-that-does-not-answer-after-an-end-in-order",
+            changed(clean(), |world| world.disk("nvme0n1").dead = true),
+            Without(Code::SsdBusy),
         ),
         one(
             "m5-unreadable-page-in-a-gap",

@@ -34,6 +34,12 @@ pub(super) fn running() -> Vec<Situation> {
         world.arrays.get_mut(&fast.unwrap().name).unwrap().broken = true;
         world.disks.remove("nvme1n1");
     });
+    let mounted_by_the_node = changed(unmounted(used()), |world| {
+        let (mirror, ..) = world.mirror().unwrap();
+        world
+            .node_mounts
+            .push((mirror, PathBuf::from("/mnt/by-hand")));
+    });
     vec![
         one("r1-mounted", used(), Whole),
         one("r2-running-not-mounted", unmounted(used()), Whole),
@@ -95,6 +101,11 @@ pub(super) fn running() -> Vec<Situation> {
         one(
             "mounted-by-another-pod",
             mounted_elsewhere,
+            Refused(Code::PdForeign),
+        ),
+        one(
+            "mounted-by-the-node-alone",
+            mounted_by_the_node,
             Refused(Code::PdForeign),
         ),
     ]
