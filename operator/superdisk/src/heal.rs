@@ -305,6 +305,9 @@ fn notices(facts: &Facts, mirror: &Mirror, memory: &Memory, now: Seconds) -> Vec
     {
         found.push(Notice::FastBadSectors(leg.bad_sectors));
     }
+    if mirror.knobs.backlog > 0 {
+        found.push(Notice::WriteBehind(mirror.knobs.backlog));
+    }
     // A durable leg that is lost takes no header, and that is said already.
     let silent = memory.last_beat.map_or(0, |last| now.saturating_sub(last));
     if silent >= NO_BEAT && durable_loss(mirror).is_none() {

@@ -185,6 +185,11 @@ fn background(page: &mut Page, mirror: &Mirror) {
             0
         },
     );
+    page.gauge(
+        "superdisk_write_behind_requests",
+        "Writes that md may acknowledge before the durable leg has them: 0, or a snapshot is not complete.",
+    );
+    page.value(&[], mirror.knobs.backlog);
     page.gauge("superdisk_size_bytes", "Capacity of the mirror.");
     page.value(&[], mirror.bytes);
 }
@@ -325,6 +330,8 @@ mod tests {
                 "superdisk_recovery_ratio 1.0000",
                 "superdisk_fast_array_broken 0",
                 "superdisk_refused{code=\"E_PD_LOST\"} 0",
+                "superdisk_write_behind_requests 0",
+                "superdisk_waiting_on{on=\"durable-unreadable\"} 0",
                 "superdisk_generation 7",
             ],
         );

@@ -38,8 +38,8 @@ pub(super) fn read_through(
     }
     if !through.give_up {
         return Err(io::Error::other(format!(
-            "{}. Nothing was copied. Replace nothing yet: try again, keep the durable leg, or give these pages up with \
-             --give-up-unreadable: they are then as the durable leg has them",
+            "{}. Nothing was copied: try again, keep the durable leg, or give these pages up with --give-up-unreadable, \
+             so that they are as the durable leg has them",
             named(&unread)
         )));
     }

@@ -165,6 +165,8 @@ pub enum Notice {
     /// The lineage header was not written for so many seconds: a network disk that is put back in time would not be
     /// told from this one.
     NoBeat(Seconds),
+    /// md may acknowledge so many writes before the durable leg has them: a snapshot of it taken now is not complete.
+    WriteBehind(u64),
     /// The last check found the legs to differ, without a read error.
     Mismatch(u64),
 }

@@ -421,6 +421,8 @@ fn settings_that_md_forgot_are_set_again() {
         fast(facts).flags.write_mostly = true;
     });
     let set: Vec<String> = decided(&facts).1.iter().map(ToString::to_string).collect();
+    let notices = decide(&LIMITS, &facts, &Memory::default(), NOW).notices;
+    assert_eq!(notices, [Notice::WriteBehind(256)]);
     assert_eq!(
         set,
         [

@@ -325,6 +325,10 @@ fn said(report: &Report) -> Vec<String> {
         ),
         Notice::MembersGone(1) => "A local disk left the node.".to_owned(),
         Notice::MembersGone(count) => format!("{count} local disks left the node."),
+        Notice::WriteBehind(backlog) => format!(
+            "md may acknowledge {backlog} writes before the network disk has them; it is being told not to. A snapshot \
+             that was taken now is not complete."
+        ),
         Notice::NoBeat(silent) => format!(
             "The lineage header was not written for {}: a network disk that is put back in time would not be noticed.",
             duration(*silent)
