@@ -25,6 +25,8 @@ OTHERS = [
 WORDS = [
     ("operator/api/src", re.compile(r'Self::(\w+) => "(?P<word>\w+)"'), "enum Reason", "reference/conditions.md"),
     ("operator/superdisk/src", re.compile(r'Self::\w+ => "(?P<word>E_[A-Z0-9_]+)"'), "", "reference/refusals.md"),
+    # Conditions of a super-disk, and what its repair waits for.
+    ("operator/superdisk/src/heal", re.compile(r'Self::\w+.* => "(?P<word>[a-z-]+)",'), "enum WaitingOn", "reference/refusals.md"),
 ]
 
 FENCE = re.compile(r"^\s*(```|~~~)")
@@ -132,7 +134,7 @@ def check_words(root):
         if not words:
             yield f"{folder}: no words for {page} were found there; correct WORDS in hack/lib/book.py"
             continue
-        explained = set(re.findall(r"`(\w+)`", (root / BOOK / page).read_text()))
+        explained = set(re.findall(r"`([\w-]+)`", (root / BOOK / page).read_text()))
         # The statuses of conditions are in the same file.
         for word in sorted(words - explained - {"True", "False", "Unknown"}):
             yield f"{BOOK / page}: {word} is missing, which {folder} has"

@@ -49,6 +49,21 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
+{{/* Nor are the pods that set up nodes. */}}
+{{- define "readstates-operator.nodeSetupSelectorLabels" -}}
+app.kubernetes.io/name: {{ printf "%s-node-setup" (include "readstates-operator.name" . | trunc 52 | trimSuffix "-") }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "readstates-operator.nodeSetupLabels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
+{{ include "readstates-operator.nodeSetupSelectorLabels" . }}
+app.kubernetes.io/component: superdisk-node-setup
+app.kubernetes.io/part-of: readstates
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
 {{- define "readstates-operator.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create }}
 {{- default (include "readstates-operator.fullname" .) .Values.serviceAccount.name }}

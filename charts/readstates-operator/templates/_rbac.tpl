@@ -53,6 +53,10 @@ pods it deletes hold nothing any more; each by its UID.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [list{{ if .Values.rbac.deleteVolumeClaims }}, delete{{ end }}]
+# Which volume a restored one is a copy of, for super-disks.
+- apiGroups: [snapshot.storage.k8s.io]
+  resources: [volumesnapshots]
+  verbs: [get]
 # By name, no list and no watch: the logins and certificates of databases, the tokens of the API's callers, of which it
 # writes the hashes, and what the processes of each cluster prove themselves by. Certificates end, so those it renews:
 # each by an update of the very version that it read, and of a Secret that a ReadStateCluster owns. No patch, which

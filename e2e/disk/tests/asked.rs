@@ -210,3 +210,46 @@ fn a_local_disk_that_was_away_and_lost_its_cache_is_not_believed() -> Result<()>
     ensure!(superdisk.has(&vm, &files).is_err(), "they were rewritten");
     superdisk.is_whole(&vm, &[])
 }
+
+#[test]
+fn an_entry_that_is_older_than_its_claim_begins_no_volume() -> Result<()> {
+    let mut rack = Rack::new("asked-entry")?;
+    let vm = rack.boot()?;
+    let identify = |pod: &str| {
+        format!(
+            "POD_UID={pod} superdisk identify --entry /run/entry --device /dev/vda --to /run/{pod}.json"
+        )
+    };
+    let written = |volume: &str, pod: &str| {
+        format!("echo '{{\"volume\":\"{volume}\",\"pod\":\"{pod}\"}}' >/run/entry")
+    };
+    // The claim was deleted and made anew, and the operator has not seen it yet.
+    vm.run(&written("gone", "pod-1"))?;
+    vm.run(&format!("{} >/run/log 2>&1 &", identify("pod-2")))?;
+    vm.until("grep -q 'waiting for the operator' /run/log", 30 * SECOND)?;
+    vm.run("sleep 3; [ ! -e /run/pod-2.json ]")?;
+    vm.run(&written("anew", "pod-2"))?;
+    vm.until("[ -e /run/pod-2.json ]", 30 * SECOND)?;
+    let superdisk = Superdisk {
+        volume: "anew".to_owned(),
+        ..Superdisk::default()
+    };
+    let by_file = format!(
+        "mkdir -p {at}; superdisk assemble --disk /run/pod-2.json --local '/dev/disk/by-id/google-local-nvme-ssd-*' \
+         --local-count 2 --mount {at} --fs ext4",
+        at = superdisk.mount()
+    );
+    vm.run(&by_file)?;
+    let files = superdisk.write(&vm, "file", 2)?;
+    superdisk.tear_down(&vm)?;
+    // The next pod needs no operator: the disk says that the entry is right.
+    vm.run(&identify("pod-3"))?;
+    vm.run("grep -q anew /run/pod-3.json")?;
+    // Nor does it believe an entry that the disk does not bear out.
+    vm.run(&written("gone", "pod-1"))?;
+    vm.run(&format!("{} >/run/log 2>&1 &", identify("pod-4")))?;
+    vm.until("grep -q \"the volume anew's\" /run/log", 30 * SECOND)?;
+    vm.run("[ ! -e /run/pod-4.json ]")?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}

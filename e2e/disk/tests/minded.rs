@@ -49,10 +49,11 @@ fn the_network_disk_lost_while_running_stops_the_writes() -> Result<()> {
     )?;
     vm.until(&format!("! {}", answers("readyz")), 30 * SECOND)?;
     // In the background: who writes to a frozen filesystem cannot be killed, and so not be timed out.
-    vm.until(
-        "f=/mnt/data/more.$(date +%s); (touch $f >/dev/null 2>&1 </dev/null &); sleep 2; [ ! -e $f ]",
-        30 * SECOND,
-    )?;
+    let frozen = "f=/mnt/data/more.$(date +%s); (touch $f >/dev/null 2>&1 </dev/null &); sleep 2; [ ! -e $f ]";
+    vm.until(frozen, 30 * SECOND)?;
+    // The hook of a backup thaws it: it is frozen again.
+    vm.run("/sbin/fsfreeze -u /mnt/data")?;
+    vm.until(frozen, 60 * SECOND)?;
     superdisk.has_still(&vm, &files)?;
     let state = vm.run("wget -qO - http://127.0.0.1:9950/state")?;
     ensure!(state.contains(r#""is":"durable-lost""#), "{state}");

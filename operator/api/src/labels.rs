@@ -63,6 +63,10 @@ pub const ISSUED_BY: &str = "readstates.dev/issued-by";
 /// `<UID of its pod>.durable` or `<UID of its pod>.fast`.
 pub const KEEP_LEG: &str = "readstates.dev/keep-leg";
 
+/// On a volume claim of a database with super-disks: the UID of the claim that its disk is a copy of (annotation).
+/// Needed where its data source does not tell, for instance since the claim that a snapshot was taken of is gone.
+pub const COPY_OF: &str = "readstates.dev/copy-of";
+
 /// On a `ReadStateCluster` whose database would go with it (finalizer): its cache pods write what they hold first.
 pub const STOP_IN_ORDER: &str = "readstates.dev/stop-in-order";
 

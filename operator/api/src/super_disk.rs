@@ -27,7 +27,11 @@ pub struct SuperDiskSpec {
     )]
     #[x_kube(
         validation = Rule::new("self.all(p, !p.contains('/../') && !p.contains('/./') && !p.endsWith('/..'))")
-            .message("localDevices must be paths without . and ..")
+            .message("localDevices must be paths without . and .."),
+        validation = Rule::new(r"self.all(p, !p.matches('^/dev/[^/]*[*?\\[]') && !p.matches('^/dev/disk/[a-z-]+/([a-z0-9]+-)?[*?\\[]'))")
+            .message("localDevices must say more than nvme* or google-*: network disks match such patterns as well. Use by-id names of local disks, for example /dev/disk/by-id/google-local-nvme-ssd-*, nvme-Amazon_EC2_NVMe_Instance_Storage_* or nvme-Microsoft_NVMe_Direct_Disk*"),
+        validation = Rule::new("self.all(p, !p.contains('Elastic_Block_Store') && !p.contains('nvme_card-pd') && !p.contains('NVMe_Accelerator') && !p.contains('PersistentDisk'))")
+            .message("localDevices must not name network disks: what is on local disks is lost")
     )]
     pub local_devices: Vec<String>,
 

@@ -173,7 +173,11 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
                     .map(Object::ConfigMap),
             );
             out.push(Object::StatefulSet(Box::new(database::rack(
-                cluster, database, rack, step,
+                cluster,
+                database,
+                rack,
+                step,
+                !super_disks.shared.contains(&rack.name),
             ))));
         }
     }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::{
     api::{
-        apps::v1::StatefulSet,
+        apps::v1::{StatefulSet, StatefulSetSpec},
         batch::v1::Job,
         core::v1::{ContainerStatus, Pod, PodSpec, PodStatus},
     },
@@ -48,10 +48,17 @@ pub(super) fn stateful_set(set: &StatefulSet) -> StatefulSetSeen {
         revised: observed && status.current_revision == status.update_revision,
         template_hash: set.annotations().get(labels::TEMPLATE_HASH).cloned(),
         spec_hash: set.annotations().get(labels::SPEC_HASH).cloned(),
+        access_modes: spec.and_then(access_modes).unwrap_or_default(),
         template: spec.map(|s| Box::new(s.template.clone())),
         parallel: spec.is_some_and(|s| s.pod_management_policy.as_deref() == Some("Parallel")),
         version: set.resource_version(),
     }
+}
+
+/// Of the claims of its pods; each has one at most.
+fn access_modes(spec: &StatefulSetSpec) -> Option<Vec<String>> {
+    let claim = spec.volume_claim_templates.as_ref()?.first()?;
+    claim.spec.as_ref()?.access_modes.clone()
 }
 
 /// Whether it was made with an identity: the volume with the certificates is there.

@@ -7,6 +7,7 @@
 mod access;
 mod certificates;
 mod children;
+mod claims;
 mod client_ca;
 mod credentials;
 mod identity;
@@ -35,6 +36,7 @@ use readstates_operator_api::{
 pub use self::{
     access::{TokenProblem, Tokens},
     certificates::CertificatesSeen,
+    claims::ClaimSeen,
     client_ca::ClientCaSeen,
     credentials::{PASSWORD_KEY, SECRET_KEYS, SecretSeen, USERNAME_KEY},
     identity::{
@@ -42,7 +44,7 @@ pub use self::{
         identity,
     },
     members::Member,
-    nodes::{ClaimSeen, Nodes, TOKEN_KEY, Token},
+    nodes::{Nodes, TOKEN_KEY, Token},
     ring::RingSeen,
     super_disks::DiskStage,
 };
@@ -159,6 +161,8 @@ pub struct StatefulSetSeen {
     pub template_hash: Option<String>,
     /// See `template_hash`.
     pub spec_hash: Option<String>,
+    /// Who may use the claims of its pods at once: they cannot be made another way any more.
+    pub access_modes: Vec<String>,
     /// The template itself.
     pub template: Option<Box<PodTemplateSpec>>,
     /// Whether its pods start all at once; never changed.

@@ -4,14 +4,14 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
-use kube::{Api, Client, ResourceExt, api::ListParams};
-use readstates_operator_api::{
-    DatabaseNodeState, ReadStateCluster,
-    labels::{self, Component},
-};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use readstates_operator_api::{DatabaseNodeState, ReadStateCluster};
 
-use super::{PodSeen, Seen, StatefulSetSeen};
+use super::{
+    PodSeen, Seen, StatefulSetSeen,
+    claims::{self, ClaimSeen},
+};
 use crate::{
     agents::Agents,
     connections::PodClients,
@@ -36,15 +36,6 @@ pub struct Nodes {
     pub claims: BTreeMap<String, ClaimSeen>,
     /// The token that agents take orders by.
     pub token: Option<Token>,
-}
-
-/// A claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimSeen {
-    /// Its UID.
-    pub uid: String,
-    /// Whether there is a volume behind it.
-    pub bound: bool,
 }
 
 /// A secret that no log shows.
@@ -105,7 +96,7 @@ pub(super) async fn nodes(
     Ok(Nodes {
         reports,
         facts,
-        claims: claims(client, id).await?,
+        claims: claims::claims(client, id, cluster.spec.database.super_disk.is_some()).await?,
         token: token(client, id).await?,
     })
 }
@@ -143,25 +134,6 @@ fn leavers<'a>(
         (seen.replicas > rack.members).then(|| pods.iter().find(|p| p.name == name))?
     });
     last.collect()
-}
-
-async fn claims(client: &Client, id: &Identity) -> Result<BTreeMap<String, ClaimSeen>, Error> {
-    let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &id.namespace);
-    // The StatefulSet controller puts the selector's labels on the claims it makes.
-    let ours = ListParams::default().labels(&labels::selector_text(&id.name, Component::Database));
-    let found = api.list(&ours).await.map_err(|source| Error::Read {
-        what: format!("the volume claims of {}", id.name),
-        source,
-    })?;
-    let seen = found.items.iter().filter_map(|claim| {
-        let bound = claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Bound");
-        let seen = ClaimSeen {
-            uid: claim.uid()?,
-            bound,
-        };
-        Some((claim.name_any(), seen))
-    });
-    Ok(seen.collect())
 }
 
 async fn token(client: &Client, id: &Identity) -> Result<Option<Token>, Error> {

@@ -48,12 +48,29 @@ fn judged(world: &World, name: &str, seen: &SuperDiskSeen) -> Judgement {
     let mut judged = judge(seen);
     let pod = world.database_pods.iter().find(|p| p.name == name);
     let uid = pod.and_then(|p| p.uid.as_deref());
-    if let (Some("E_SSD_AHEAD"), Some(uid)) = (judged.code.as_deref(), uid) {
+    if let (Some(answers), Some(uid)) = (judged.code.as_deref().and_then(answers), uid) {
+        let answers: Vec<_> = answers
+            .iter()
+            .map(|leg| format!("{KEEP_LEG}={uid}.{leg}"))
+            .collect();
         judged.message.push_str(&format!(
-            " Here: annotate the ReadStateCluster with {KEEP_LEG}={uid}.durable or {KEEP_LEG}={uid}.fast."
+            " Here: annotate the ReadStateCluster with {}.",
+            answers.join(" or ")
         ));
     }
     judged
+}
+
+/// Which legs a person may choose between where this is refused; `None` where no choice answers it.
+fn answers(code: &str) -> Option<&'static [&'static str]> {
+    match code {
+        "E_SSD_AHEAD" => Some(&["durable", "fast"]),
+        // What the host has done to the network disk is accepted.
+        "E_PD_OVERWRITTEN" => Some(&["durable"]),
+        // Copying to the network disk was interrupted, and goes on.
+        "E_PD_NOT_INSYNC" => Some(&["fast"]),
+        _ => None,
+    }
 }
 
 /// What a person has to cure, the worst first.
@@ -186,6 +203,7 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::{now, super_disk},
+        observe::PodSeen,
         super_disk::{Condition as Disk, WaitingOn},
     };
 
@@ -274,6 +292,39 @@ mod tests {
             words,
             "the super-disk of b: E_SSD_BUSY md3 has it. Free it."
         );
+    }
+
+    #[test]
+    fn a_refusal_that_a_person_answers_says_with_which_annotation() {
+        let said = |code: &str| {
+            let seen = SuperDiskSeen::Ended {
+                status: 3,
+                said: format!("{code} It is so. Do this."),
+            };
+            let pod = PodSeen {
+                name: "a".to_owned(),
+                uid: Some("p-1".to_owned()),
+                ..PodSeen::default()
+            };
+            let world = World {
+                database_pods: vec![pod],
+                ..world(&[("a", seen)])
+            };
+            trouble(&world).unwrap().1
+        };
+        let here = "Do this. Here: annotate the ReadStateCluster with readstates.dev/keep-leg=p-1.";
+        for (code, answers) in [
+            (
+                "E_SSD_AHEAD",
+                "durable or readstates.dev/keep-leg=p-1.fast.",
+            ),
+            ("E_PD_OVERWRITTEN", "durable."),
+            ("E_PD_NOT_INSYNC", "fast."),
+        ] {
+            let words = said(code);
+            assert!(words.ends_with(&format!("{here}{answers}")), "{words}");
+        }
+        assert!(said("E_SSD_BUSY").ends_with("Do this."));
     }
 
     #[test]

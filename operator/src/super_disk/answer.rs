@@ -56,6 +56,11 @@ pub enum WaitingOn {
     },
     /// The next attempt, at that time.
     Pause(u64),
+    /// Somebody who makes the network disk readable: the copy stopped at this sector of it.
+    DurableUnreadable {
+        /// Of 512 bytes.
+        sector: u64,
+    },
     /// The next day, at that time: all attempts failed.
     GivenUp(u64),
 }

@@ -178,6 +178,14 @@ fn fast_lost(waiting_on: WaitingOn) -> (String, bool) {
             true,
         ),
         WaitingOn::Pause(_) => ("its local disks are tried again soon".to_owned(), false),
+        WaitingOn::DurableUnreadable { sector } => (
+            format!(
+                "the copy to its local disks stopped, for the network disk cannot be read from sector {sector} on. \
+                 Rewrite or trim the files that are there, or restore the network disk from a snapshot; the database \
+                 goes on"
+            ),
+            true,
+        ),
         WaitingOn::GivenUp(_) => (
             "every attempt of a day to take its local disks back failed. Replace the node; the database goes on"
                 .to_owned(),

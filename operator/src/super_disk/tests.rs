@@ -47,6 +47,12 @@ fn every_answer_of_an_agent_is_understood() {
             "1 of 2 local disks are there and free. Replace the node",
         ),
         (
+            answer!("durable-unreadable"),
+            SuperDiskState::FastLost,
+            true,
+            "cannot be read from sector 1204224 on",
+        ),
+        (
             answer!("given-up"),
             SuperDiskState::FastLost,
             true,

@@ -11,6 +11,7 @@
 //! threads hang in that very disk. On SIGTERM it takes the super-disk down; killed, it leaves what the next agent
 //! adopts or [`crate::reap`] ends.
 
+mod beats;
 pub mod cli;
 pub mod ground;
 pub mod hands;
@@ -213,7 +214,7 @@ fn mind_it(
     let (mut assemble_at, mut first) = (Instant::now(), true);
     loop {
         for outcome in lanes.outcomes() {
-            mind.learn(outcome);
+            mind.learn(outcome, now());
         }
         watch.arm(known.as_ref());
         let facts = match hands.look() {
@@ -343,7 +344,7 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
             say(&step.to_string());
             mind.before(step, now());
             hands.step(step, &facts).map_err(|error| failed(&error))?;
-            mind.learn(lanes::Outcome::done(step, &facts));
+            mind.learn(lanes::Outcome::done(step, &facts), now());
         }
         before = decision.steps;
     }

@@ -121,7 +121,7 @@ pub fn watch(
         && let [watch @ Action::Watch { .. }] = &actions[..]
     {
         round(&actions, &inventory, spec, executor, &mut tried, log)?;
-        tried.watch(watch);
+        tried.note(watch);
     }
     Ok(tried)
 }
@@ -199,10 +199,7 @@ pub fn round(
                 if !said.is_empty() {
                     log(&format!("  {said}"));
                 }
-                tried.watch(action);
-                if matches!(action, Action::GrowFilesystem { .. }) {
-                    tried.grown = true;
-                }
+                tried.note(action);
             }
             (Err(error), Action::StartStripe { .. }) if tried.start_fast.is_none() => {
                 log(&format!("  {}: the stripe is made anew", chain(&error)));

@@ -54,6 +54,12 @@ const READD_PAUSE: Seconds = 60;
 const REBUILDS_A_DAY: usize = 3;
 /// Pause after a rebuild that did not last, times the number of them.
 const REBUILD_PAUSE: Seconds = 600;
+/// A copy that has not begun after this long has been given up by md, …
+const STALLED: Seconds = 30;
+/// …and is begun anew after that: each time all is read again up to where the durable leg cannot be read.
+const STALLED_AGAIN: Seconds = 6 * HOUR;
+/// Without a beat for this long it is said: there is one every ten seconds, and a plan may take a while.
+const NO_BEAT: Seconds = 120;
 const HOUR: Seconds = 3600;
 const DAY: Seconds = 24 * HOUR;
 /// Read errors are ours to judge: md would kick the leg at 21 in an hour, for all devices together.
@@ -69,7 +75,7 @@ pub fn decide(limits: &Limits, facts: &Facts, memory: &Memory, now: Seconds) -> 
             steps: Vec::new(),
         };
     };
-    let notices = notices(facts, mirror, memory);
+    let notices = notices(facts, mirror, memory, now);
     if let Some(why) = durable_loss(mirror) {
         // Nothing else: adding a leg back now would copy from fast to durable.
         return Decision {
@@ -136,9 +142,9 @@ fn fast_leg(
         (Some(_), Some(stripe)) if !stripe.whole() => {
             lost(WaitingOn::Step, vec![Step::FailFastLeg])
         }
-        // Nothing moves: md gives up for good where the durable leg cannot be read.
         (Some(leg), Some(_)) if !leg.in_sync() && mirror.sync.action == SyncAction::Idle => {
-            lost(WaitingOn::Step, Vec::new())
+            let (waiting_on, steps) = stalled(leg, memory, now);
+            lost(waiting_on, steps)
         }
         (Some(leg), Some(_)) => member(leg, memory, now),
         (None, Some(stripe)) if !stripe.whole() => lost(WaitingOn::Step, vec![Step::StopStripe]),
@@ -169,6 +175,24 @@ fn member(leg: &Leg, memory: &Memory, now: Seconds) -> (Condition, Vec<Step>) {
         Vec::new()
     };
     (Condition::Healthy, steps)
+}
+
+/// Nothing moves: md has yet to begin, or has given up for good where the durable leg cannot be read. It does not begin
+/// again by itself; what could not be read may have been written anew meanwhile.
+fn stalled(leg: &Leg, memory: &Memory, now: Seconds) -> (WaitingOn, Vec<Step>) {
+    let since = memory.stalled_since.unwrap_or(now);
+    if now < since + STALLED {
+        return (WaitingOn::Step, Vec::new());
+    }
+    let sector = leg.filled_sectors.unwrap_or_default();
+    let again = now >= since + STALLED_AGAIN
+        && memory.rebuilds_since(now.saturating_sub(DAY)) < REBUILDS_A_DAY;
+    let steps = if again {
+        vec![Step::FailFastLeg]
+    } else {
+        Vec::new()
+    };
+    (WaitingOn::DurableUnreadable { sector }, steps)
 }
 
 /// md kicked the leg, or we did, although all its devices are there.
@@ -258,7 +282,7 @@ fn knobs(limits: &Limits, mirror: &Mirror, memory: &Memory) -> Vec<Step> {
     .collect()
 }
 
-fn notices(facts: &Facts, mirror: &Mirror, memory: &Memory) -> Vec<Notice> {
+fn notices(facts: &Facts, mirror: &Mirror, memory: &Memory, now: Seconds) -> Vec<Notice> {
     let mut found = Vec::new();
     match &facts.mount {
         None => found.push(Notice::NotMounted),
@@ -280,6 +304,14 @@ fn notices(facts: &Facts, mirror: &Mirror, memory: &Memory) -> Vec<Notice> {
         && leg.bad_sectors > 0
     {
         found.push(Notice::FastBadSectors(leg.bad_sectors));
+    }
+    if mirror.knobs.backlog > 0 {
+        found.push(Notice::WriteBehind(mirror.knobs.backlog));
+    }
+    // A durable leg that is lost takes no header, and that is said already.
+    let silent = memory.last_beat.map_or(0, |last| now.saturating_sub(last));
+    if silent >= NO_BEAT && durable_loss(mirror).is_none() {
+        found.push(Notice::NoBeat(silent));
     }
     if memory.check.last_mismatch > 0 {
         found.push(Notice::Mismatch(memory.check.last_mismatch));

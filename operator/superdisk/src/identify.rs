@@ -3,10 +3,15 @@
 //!
 //! A pod cannot learn which claim it has: that is written nowhere in it. The operator sees the claim, and writes an
 //! entry with its UID into a ConfigMap that all pods of the database mount; it stays there, so that a pod which
-//! comes back needs no operator. On a blank disk an entry that is older than the claim (of a volume that was deleted and
-//! made anew meanwhile) begins the super-disk under the old UID; the next start then finds another volume's disk and
-//! refuses it, until the entry or a person says that it is one (`copyOf`, `resolve --copy-of`): what is on the disk is
-//! told by its lineage header, never by this file alone.
+//! comes back needs no operator. An entry may be older than the claim (of a volume that was deleted and made anew
+//! meanwhile), so it names the pod that the claim was seen with, and another pod believes it only where the disk's own
+//! lineage header says the same:
+//!
+//! | the entry is of | the disk | |
+//! |---|---|---|
+//! | this pod | any | is believed |
+//! | an earlier pod | has a header of the entry's volume | is believed |
+//! | an earlier pod | is blank, another volume's, or cannot be read | this pod's entry is waited for |
 //!
 //! The device is looked up here and not by the containers that use it: theirs is the node's whole `/dev`, and a
 //! container runtime puts no device of a claim into that.
@@ -21,6 +26,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     agent::{kernel_node, say},
     execute::pause,
+    inventory::{self, Devices},
+    lineage::Header,
+    model::Seen,
     resolve::Keep,
     spec::VolumeUid,
 };
@@ -36,6 +44,9 @@ const SAY_AGAIN: u32 = 60;
 struct Entry {
     /// UID of the claim.
     volume: VolumeUid,
+    /// UID of the pod that the claim was seen with. Operators of earlier releases do not say it.
+    #[serde(default)]
+    pod: Option<String>,
     /// Whether a database was a member on it before: then a blank disk is not the right one.
     #[serde(default)]
     used_before: bool,
@@ -115,6 +126,10 @@ pub struct IdentifyArgs {
     #[arg(long, value_name = "DEVICE")]
     device: PathBuf,
 
+    /// UID of this pod. Without it an entry is believed whichever pod it is of.
+    #[arg(long, value_name = "UID", env = "POD_UID")]
+    pod: Option<String>,
+
     /// The file to write, for `--disk`.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
@@ -126,16 +141,22 @@ impl IdentifyArgs {
     /// # Errors
     /// What cannot be read, understood or written.
     pub fn run(&self) -> Result<(), IdentifyError> {
-        let Self { entry, device, to } = self;
+        let Self {
+            entry,
+            device,
+            pod,
+            to,
+        } = self;
         let durable = kernel_node(device)
             .filter(|node| node.starts_with("/dev"))
             .ok_or_else(|| IdentifyError::NoDevice(device.clone()))?;
         let Entry {
             volume,
+            pod: _,
             used_before,
             copy_of,
             keep: _,
-        } = wait_for(entry)?;
+        } = wait_for(entry, device, pod.as_deref())?;
         let disk = Disk {
             durable,
             volume,
@@ -158,20 +179,52 @@ impl IdentifyArgs {
     }
 }
 
-/// Until the operator has seen the claim; the kubelet shows what has changed a minute later at most.
-fn wait_for(path: &Path) -> Result<Entry, IdentifyError> {
+/// Whether an entry is of the claim that this pod has.
+fn is_believed(entry: &Entry, pod: Option<&str>, found: &Seen<Header>) -> bool {
+    let of_this_pod = pod.is_none() || entry.pod.as_deref() == pod;
+    of_this_pod || matches!(found, Seen::Present(header) if header.volume == entry.volume)
+}
+
+/// What is waited for, when it is.
+fn missing(entry: &Path, found: &Seen<Header>) -> String {
+    let entry = entry.display();
+    match found {
+        Seen::Present(header) => format!(
+            "waiting for the operator to write {entry} for this pod: it is of an earlier one, and the disk is the \
+             volume {}'s",
+            header.volume
+        ),
+        Seen::Absent => format!(
+            "waiting for the operator to write {entry} for this pod: it is of an earlier one, and the disk has no \
+             header of a super-disk"
+        ),
+        Seen::Unknown(why) => format!(
+            "waiting for the operator to write {entry} for this pod: it is of an earlier one, and the disk cannot be \
+             read: {why}"
+        ),
+    }
+}
+
+/// Until the operator has seen the claim with this pod; the kubelet shows what has changed a minute later at most.
+fn wait_for(path: &Path, device: &Path, pod: Option<&str>) -> Result<Entry, IdentifyError> {
     let mut looks = 0_u32;
     loop {
-        match fs::read(path) {
-            Ok(text) => return parse(path, &text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        let waiting = match fs::read(path) {
+            Ok(text) => {
+                let entry: Entry = parse(path, &text)?;
+                let found = inventory::header_on(&Devices, device);
+                if is_believed(&entry, pod, &found) {
+                    return Ok(entry);
+                }
+                missing(path, &found)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                format!("waiting for the operator to write {}", path.display())
+            }
             Err(source) => return Err(file(path)(source)),
-        }
+        };
         if looks.is_multiple_of(SAY_AGAIN) {
-            say(&format!(
-                "waiting for the operator to write {}",
-                path.display()
-            ));
+            say(&waiting);
         }
         looks += 1;
         pause(LOOK_AGAIN);
@@ -213,7 +266,7 @@ fn content(path: &Path) -> impl FnOnce(serde_json::Error) -> IdentifyError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assemble::chain;
+    use crate::{assemble::chain, superblock::Uuid};
 
     fn disk() -> Disk {
         Disk {
@@ -237,6 +290,7 @@ mod tests {
         let entry = |text: &str| parse::<Entry>(Path::new("chat-0"), text.as_bytes());
         let of = |used_before| Entry {
             volume: "v-1".parse().unwrap(),
+            pod: None,
             used_before,
             copy_of: None,
             keep: None,
@@ -250,6 +304,40 @@ mod tests {
             text.starts_with("failed to understand chat-0: a volume UID has 1 to 64"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn an_entry_of_an_earlier_pod_is_believed_only_where_the_disk_says_the_same() {
+        let header = |volume: &str| {
+            let (session, boot) = (Uuid([1; 16]), Uuid([2; 16]));
+            Seen::Present(Header::first(volume.parse().unwrap(), session, boot))
+        };
+        let entry = |pod: Option<&str>| Entry {
+            volume: "v-1".parse().unwrap(),
+            pod: pod.map(str::to_owned),
+            used_before: false,
+            copy_of: None,
+            keep: None,
+        };
+        let unread = Seen::Unknown("EIO".to_owned());
+        let disks = [header("v-1"), header("v-0"), Seen::Absent, unread];
+        let believed = |of: Option<&str>, pod: Option<&str>| {
+            let entry = entry(of);
+            let disks = disks.iter();
+            disks
+                .map(|found| is_believed(&entry, pod, found))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(believed(Some("p-1"), Some("p-1")), [true; 4]);
+        let earlier = [true, false, false, false];
+        assert_eq!(believed(Some("p-1"), Some("p-2")), earlier);
+        assert_eq!(believed(None, Some("p-2")), earlier);
+        // Nobody told the program which pod it is in.
+        assert_eq!(believed(Some("p-1"), None), [true; 4]);
+        for (found, words) in disks.iter().zip(["v-1's", "v-0's", "no header", "EIO"]) {
+            let said = missing(Path::new("chat-0"), found);
+            assert!(said.contains(words), "{said}");
+        }
     }
 
     #[test]
@@ -273,6 +361,7 @@ mod tests {
         let args = IdentifyArgs {
             entry: plain.clone(),
             device: plain.clone(),
+            pod: None,
             to: plain.clone(),
         };
         let error = args.run().unwrap_err().to_string();

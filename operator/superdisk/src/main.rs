@@ -9,15 +9,16 @@ use clap::{Parser, Subcommand, ValueEnum};
 use superdisk::{
     action::WaitingOn,
     agent::{self, stop::end_on_sigterm},
-    assemble::{self, Lock, Outcome, chain},
+    assemble::{self, Outcome, chain},
     claim::{Claim, StateFolder},
     execute::Executor,
     flags::SpecFlags,
     identify::{self, IdentifyArgs},
     inventory::Devices,
     model::Request,
+    node_setup::NodeSetupArgs,
     preflight, report,
-    resolve::{self, Keep, Resolved},
+    resolve::{self, Keep, Resolved, Turn},
     sysfs::{self, FileSystem},
 };
 
@@ -48,6 +49,8 @@ enum Command {
     Teardown(agent::cli::TeardownArgs),
     /// Take down the super-disks of this node whose pod is gone. Touches nothing that has no record of ours.
     Reap(agent::cli::ReapArgs),
+    /// Keep this node's udev from assembling super-disks before anything is asked.
+    NodeSetup(NodeSetupArgs),
     /// Write down which volume this pod has, for the containers that come next. Waits until the operator has said so.
     Identify(IdentifyArgs),
     /// Bring a super-disk up and mount it, from whatever state it is in.
@@ -105,6 +108,11 @@ struct ResolveArgs {
     #[arg(long, value_enum)]
     keep: KeepLeg,
 
+    /// With `--keep fast`: where the local devices cannot be read, keep what the network disk has there. Without it
+    /// nothing is copied before all of it can be read.
+    #[arg(long)]
+    give_up_unreadable: bool,
+
     /// End as if killed after so many steps. For tests.
     #[arg(long, value_name = "N", hide = true)]
     stop_after: Option<u32>,
@@ -158,6 +166,7 @@ fn main() -> ExitCode {
         Command::Patrol(args) => args.run(),
         Command::Teardown(args) => args.run(),
         Command::Reap(args) => args.run(),
+        Command::NodeSetup(args) => args.run(),
         Command::Identify(args) => run_identify(&args),
         Command::Assemble(args) => run_assemble(&args),
         Command::Resolve(args) => run_resolve(&args),
@@ -203,7 +212,7 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
         let mut executor = Executor::new(&spec, &root, &Devices, *stop_after);
         let mut log = |line: &str| println!("{line}");
         let tried = assemble::watch(&spec, &root, &Devices, &mut executor, &mut log)?;
-        let _lock = Lock::take(&flags.state_dir)?;
+        let mut turn = Turn::take(&flags.state_dir)?;
         // The pod that the last agent minded it for may be gone; `reap` must not end it for this one. Where an
         // agent runs, its record is right.
         let volume = spec.volume.as_str();
@@ -229,7 +238,16 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
         match (outcome, keep) {
             (Outcome::Refused(refusal), Some(keep)) if refusal.code.is_for_a_person() => {
                 println!("decided by a person: {keep:?} is kept");
-                match resolve::resolve(&spec, &root, &Devices, keep, &mut executor, &mut log)? {
+                let resolved = resolve::resolve(
+                    &spec,
+                    &root,
+                    &Devices,
+                    keep,
+                    &mut executor,
+                    &mut turn,
+                    &mut log,
+                )?;
+                match resolved {
                     Resolved::Done | Resolved::Nothing => {
                         if let Some(file) = answered {
                             std::fs::write(file, "")?;
@@ -280,17 +298,20 @@ fn run_resolve(args: &ResolveArgs) -> Result<ExitCode, Box<dyn Error>> {
     let ResolveArgs {
         flags,
         keep,
+        give_up_unreadable,
         stop_after,
     } = args;
-    let (spec, root) = (flags.spec()?, PathBuf::from("/"));
+    let (mut spec, root) = (flags.spec()?, PathBuf::from("/"));
+    spec.policy.give_up_unreadable = *give_up_unreadable;
     let keep = match keep {
         KeepLeg::Durable => Keep::Durable,
         KeepLeg::Fast => Keep::Fast,
     };
-    let _lock = Lock::take(&flags.state_dir)?;
+    let mut turn = Turn::take(&flags.state_dir)?;
     let mut executor = Executor::new(&spec, &root, &Devices, *stop_after);
     let mut log = |line: &str| println!("{line}");
-    match resolve::resolve(&spec, &root, &Devices, keep, &mut executor, &mut log)? {
+    let (executor, turn) = (&mut executor, &mut turn);
+    match resolve::resolve(&spec, &root, &Devices, keep, executor, turn, &mut log)? {
         Resolved::Done => println!("decided: assemble it now"),
         Resolved::Nothing => println!("there is nothing to decide"),
         Resolved::Refused(refusal) => {

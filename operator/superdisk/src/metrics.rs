@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use crate::{
     heal::{
-        Condition,
+        Condition, WaitingOn,
         facts::{Leg, Mirror, SyncAction},
         observe::SECTOR_BYTES,
     },
@@ -51,6 +51,21 @@ fn state(page: &mut Page, report: &Report) {
             &[("state", word)],
             u64::from(word == report.condition.word()),
         );
+    }
+    let waiting = match report.condition {
+        Condition::FastLost { waiting_on } => Some(waiting_on.word()),
+        Condition::NotAssembled
+        | Condition::DurableLost { .. }
+        | Condition::WrongWay
+        | Condition::Healthy
+        | Condition::Rebuilding => None,
+    };
+    page.gauge(
+        "superdisk_waiting_on",
+        "1 for what the repair of the fast leg waits for.",
+    );
+    for word in WaitingOn::WORDS {
+        page.value(&[("on", word)], u64::from(waiting == Some(word)));
     }
     page.gauge(
         "superdisk_mounted",
@@ -170,6 +185,11 @@ fn background(page: &mut Page, mirror: &Mirror) {
             0
         },
     );
+    page.gauge(
+        "superdisk_write_behind_requests",
+        "Writes that md may acknowledge before the durable leg has them: 0, or a snapshot is not complete.",
+    );
+    page.value(&[], mirror.knobs.backlog);
     page.gauge("superdisk_size_bytes", "Capacity of the mirror.");
     page.value(&[], mirror.bytes);
 }
@@ -195,6 +215,11 @@ fn past(page: &mut Page, report: &Report) {
             "superdisk_last_check_timestamp_seconds",
             "When the legs were last compared, or first put together.",
             report.check.last_finished,
+        ),
+        (
+            "superdisk_last_beat_timestamp_seconds",
+            "When the lineage header was last written: every ten seconds while it runs.",
+            report.last_beat,
         ),
         (
             "superdisk_generation",
@@ -305,6 +330,8 @@ mod tests {
                 "superdisk_recovery_ratio 1.0000",
                 "superdisk_fast_array_broken 0",
                 "superdisk_refused{code=\"E_PD_LOST\"} 0",
+                "superdisk_write_behind_requests 0",
+                "superdisk_waiting_on{on=\"durable-unreadable\"} 0",
                 "superdisk_generation 7",
             ],
         );

@@ -37,6 +37,8 @@ pub struct Survey {
     pub durable: Option<Candidate>,
     /// The devices that the request's names and patterns led to, each once, by name.
     pub local: Vec<Candidate>,
+    /// The udev rules by which the node would assemble super-disks by itself; `None` when it would not.
+    pub assembling_rules: Option<PathBuf>,
 }
 
 /// The running kernel, as far as md is concerned.

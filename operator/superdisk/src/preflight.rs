@@ -13,6 +13,8 @@ pub fn decide(request: &Request, survey: &Survey) -> Vec<Refusal> {
         kernel,
         durable,
         local,
+        // It is dealt with, and said.
+        assembling_rules: _,
     } = survey;
     let mut refusals = Vec::new();
     refusals.extend(release(kernel));
@@ -229,6 +231,7 @@ mod tests {
             kernel: kernel(),
             durable: Some(block("/dev/sdb", 9, &[])),
             local: vec![block("/dev/nvme0n1", 0, &[]), block("/dev/nvme1n1", 1, &[])],
+            assembling_rules: None,
         }
     }
 

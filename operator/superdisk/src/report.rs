@@ -1,6 +1,9 @@
 //! Says what was seen and decided, to a person or to a program.
 
-use std::{fmt::Write, path::PathBuf};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 
@@ -13,6 +16,7 @@ pub fn human(survey: &Survey, refusals: &[Refusal]) -> String {
         kernel,
         durable,
         local,
+        assembling_rules,
     } = survey;
     let mut text = String::new();
     let verdict = if refusals.is_empty() { "can" } else { "cannot" };
@@ -38,6 +42,13 @@ pub fn human(survey: &Survey, refusals: &[Refusal]) -> String {
             node(candidate)
         ));
     }
+    if let Some(rules) = assembling_rules {
+        line(format_args!(
+            "  udev     {} assembles super-disks before their pods do: run `superdisk node-setup` on the node, or set \
+             superdiskNodeSetup.enabled of the chart",
+            rules.display()
+        ));
+    }
     text
 }
 
@@ -47,6 +58,7 @@ pub fn json(survey: &Survey, refusals: &[Refusal]) -> serde_json::Result<String>
         kernel,
         durable,
         local,
+        assembling_rules,
     } = survey;
     let Kernel {
         release,
@@ -64,6 +76,7 @@ pub fn json(survey: &Survey, refusals: &[Refusal]) -> serde_json::Result<String>
         },
         durable: durable.as_ref().map(json_device),
         local: local.iter().map(json_device).collect(),
+        assembling_rules: assembling_rules.as_deref(),
         refusals,
     })
 }
@@ -74,6 +87,7 @@ struct Json<'a> {
     kernel: JsonKernel<'a>,
     durable: Option<JsonDevice>,
     local: Vec<JsonDevice>,
+    assembling_rules: Option<&'a Path>,
     refusals: &'a [Refusal],
 }
 

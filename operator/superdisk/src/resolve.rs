@@ -12,15 +12,16 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    action::{Action, Decision, Leg},
-    assemble::{AssembleError, chain},
+    action::{Action, Decision, Leg, Through},
+    assemble::{AssembleError, Lock, chain},
     execute::Executor,
     inventory::{self, Array, Blocks, Inventory, Member, Sync, Tried},
     lineage::{self, Header, State},
     model::{Code, Refusal, Seen},
     plan::{adoption, free_name, is_alone, is_local, plan},
-    proof::Overruled,
+    proof::{Idle, Overruled},
     spec::Spec,
+    superblock::SECTOR,
 };
 
 /// Which leg's data is kept.
@@ -166,6 +167,9 @@ fn start(spec: &Spec, inventory: &Inventory, stripe: Option<&Array>) -> Result<S
     }
     let durable = overruled(spec, inventory)?;
     let chosen = inventory.chosen(spec.local_count);
+    if let Some(read) = stripe.and_then(|stripe| read_through(spec, inventory, stripe, &durable)) {
+        return Ok(Step::Do(vec![read]));
+    }
     Ok(Step::Do(vec![match stripe {
         Some(stripe) => Action::StartMirrorFromFast {
             stripe: stripe.name.clone(),
@@ -180,6 +184,51 @@ fn start(spec: &Spec, inventory: &Inventory, stripe: Option<&Array>) -> Result<S
                 .collect(),
         },
     }]))
+}
+
+/// Reads what would be copied, unless that is done: md gives up half way where the fast leg cannot be read, and what
+/// it has copied by then cannot be taken back.
+fn read_through(
+    spec: &Spec,
+    inventory: &Inventory,
+    stripe: &Array,
+    durable: &Overruled,
+) -> Option<Action> {
+    let (Seen::Present(content), Seen::Present(fast)) =
+        (&inventory.durable.content, &inventory.fast)
+    else {
+        return None;
+    };
+    let (Seen::Present(own), Seen::Present(inside)) =
+        (&content.superblock, &fast.inside.superblock)
+    else {
+        return None;
+    };
+    if inventory.tried.read_through {
+        return None;
+    }
+    let end = inside.size * SECTOR;
+    let parts = match (&fast.inside.marked, &fast.inside.bitmap) {
+        (Seen::Present(marked), Seen::Present(bitmap)) => {
+            let of = |&(first, last): &(u64, u64)| {
+                let size = bitmap.chunk_bytes;
+                ((first * size).min(end), ((last + 1) * size).min(end))
+            };
+            marked.iter().map(of).collect()
+        }
+        // What was written is not known: all of it may be.
+        (_, _) => vec![(0, end)],
+    };
+    Some(Action::ReadThrough {
+        stripe: Idle::prove(inventory, &stripe.name)?,
+        durable: durable.clone(),
+        through: Through {
+            fast: inside.data_offset * SECTOR,
+            durable: own.data_offset * SECTOR,
+            parts,
+            give_up: spec.policy.give_up_unreadable,
+        },
+    })
 }
 
 /// Both legs are whole and alike: the durable leg gets a header that says so, and everything is stopped.
@@ -236,26 +285,75 @@ const PATIENCE: u64 = 120;
 /// Between two looks at a copy that md makes.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Does it, and waits for md's copy, which takes as long as it takes as long as it goes on.
+/// The node, while it is needed: others wait for it, and md's copy takes hours.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    state_dir: &'a Path,
+    lock: Option<Lock>,
+}
+
+impl<'a> Turn<'a> {
+    /// Waits for its turn.
+    ///
+    /// # Errors
+    /// When it does not come.
+    pub fn take(state_dir: &'a Path) -> Result<Self, AssembleError> {
+        let lock = Some(Lock::take(state_dir)?);
+        Ok(Self { state_dir, lock })
+    }
+
+    /// Lets others have it; true when it was taken.
+    fn let_go(&mut self) -> bool {
+        self.lock.take().is_some()
+    }
+
+    /// Has it again; false when it had it all the time.
+    fn take_again(&mut self) -> Result<bool, AssembleError> {
+        let away = self.lock.is_none();
+        if away {
+            self.lock = Some(Lock::take(self.state_dir)?);
+        }
+        Ok(away)
+    }
+}
+
+/// Does it, and waits for md's copy, which takes as long as it takes as long as it goes on. It has its turn on the node
+/// again when it is done.
 pub fn resolve(
     spec: &Spec,
     root: &Path,
     blocks: &dyn Blocks,
     keep: Keep,
     executor: &mut Executor<'_>,
+    turn: &mut Turn<'_>,
+    log: &mut dyn FnMut(&str),
+) -> Result<Resolved, AssembleError> {
+    let resolved = until_done(spec, root, blocks, keep, executor, turn, log);
+    turn.take_again()?;
+    resolved
+}
+
+fn until_done(
+    spec: &Spec,
+    root: &Path,
+    blocks: &dyn Blocks,
+    keep: Keep,
+    executor: &mut Executor<'_>,
+    turn: &mut Turn<'_>,
     log: &mut dyn FnMut(&str),
 ) -> Result<Resolved, AssembleError> {
     let (mut did, mut tried) = (Vec::new(), Tried::default());
-    let (mut still, mut last) = (0, None);
+    let mut copy = Copy::default();
     while did.len() < STEPS {
         let inventory = inventory::observe(spec, root, blocks, &tried)?;
         if did.is_empty() {
             match is_alone(spec, &inventory) {
                 Ok(None) => {}
                 Ok(Some(watch)) => {
+                    turn.let_go();
                     log(&watch.to_string());
                     executor.execute(&watch)?;
-                    tried.watch(&watch);
+                    tried.note(&watch);
                     continue;
                 }
                 Err(refusal) => return Ok(Resolved::Refused(refusal)),
@@ -266,19 +364,19 @@ pub fn resolve(
             Ok(Step::Done) if did.is_empty() => return Ok(Resolved::Nothing),
             Ok(Step::Done) => return Ok(Resolved::Done),
             Ok(Step::Wait(progress)) => {
-                still = if progress == last { still + 1 } else { 0 };
-                last = progress;
-                if still >= PATIENCE {
-                    return Err(AssembleError::Stalled(still * PAUSE.as_secs()));
-                }
-                if let Some((done, all)) = progress {
-                    log(&format!("  {done} of {all} sectors"));
+                turn.let_go();
+                if let Some(line) = copy.goes_on(progress)? {
+                    log(&line);
                 }
                 crate::execute::pause(PAUSE);
                 continue;
             }
             Ok(Step::Do(actions)) => actions,
         };
+        // What was decided while others had the node is decided again.
+        if turn.take_again()? {
+            continue;
+        }
         for action in actions {
             log(&action.to_string());
             let said = executor
@@ -287,9 +385,63 @@ pub fn resolve(
             if !said.is_empty() {
                 log(&format!("  {said}"));
             }
+            tried.note(&action);
             did.push(action);
         }
     }
     let first = did.first().map(ToString::to_string);
     Err(AssembleError::Endless(first.unwrap_or_default()))
+}
+
+/// How far md's copy is, from look to look.
+#[derive(Debug, Default)]
+struct Copy {
+    last: Option<(u64, u64)>,
+    still: u64,
+}
+
+impl Copy {
+    /// A line when it has gone on.
+    fn goes_on(&mut self, progress: Option<(u64, u64)>) -> Result<Option<String>, AssembleError> {
+        if progress != self.last {
+            (self.last, self.still) = (progress, 0);
+            return Ok(progress.map(|(done, all)| format!("  {done} of {all} sectors")));
+        }
+        self.still += 1;
+        if self.still >= PATIENCE {
+            return Err(AssembleError::Stalled(self.still * PAUSE.as_secs()));
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_does_not_go_on_is_said_to_have_stopped() {
+        let mut copy = Copy::default();
+        let first = copy.goes_on(Some((8, 100))).unwrap();
+        assert_eq!(first.as_deref(), Some("  8 of 100 sectors"));
+        for _ in 1..PATIENCE {
+            assert_eq!(copy.goes_on(Some((8, 100))).unwrap(), None);
+        }
+        assert!(copy.goes_on(Some((9, 100))).unwrap().is_some());
+        let mut last = Ok(None);
+        for _ in 0..PATIENCE {
+            last = copy.goes_on(Some((9, 100)));
+        }
+        assert!(matches!(last, Err(AssembleError::Stalled(_))));
+    }
+
+    #[test]
+    fn others_have_the_node_while_md_copies() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut turn = Turn::take(folder.path()).unwrap();
+        assert!(!turn.take_again().unwrap());
+        assert!(turn.let_go());
+        drop(Lock::take(folder.path()).unwrap());
+        assert!(turn.take_again().unwrap());
+    }
 }

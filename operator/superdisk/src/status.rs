@@ -50,6 +50,8 @@ pub struct Report {
     pub check: CheckMemory,
     /// Start of the super-disk's present life, from the header on the durable leg; `None` when not known.
     pub generation: Option<u64>,
+    /// When that header was written last.
+    pub last_beat: Option<Seconds>,
 }
 
 /// A refusal, as told.
@@ -122,6 +124,7 @@ pub fn report(
         patrol,
         check: memory.check.clone(),
         generation,
+        last_beat: memory.last_beat,
     }
 }
 

@@ -11,8 +11,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::model::{
-    Candidate, Device, DeviceNumber, Kernel, Node, Personality, Request, Seen, Survey, System, Use,
+use crate::{
+    model::{
+        Candidate, Device, DeviceNumber, Kernel, Node, Personality, Request, Seen, Survey, System,
+        Use,
+    },
+    node_setup,
 };
 
 /// Unit of `/sys/…/size`, whatever the device's own sector size.
@@ -105,6 +109,7 @@ pub fn observe(request: &Request, root: &Path, nodes: &dyn Nodes) -> Result<Surv
         kernel: kernel(root)?,
         durable,
         local,
+        assembling_rules: node_setup::assembling_rules(root),
     })
 }
 
@@ -285,18 +290,24 @@ fn is_module(line: &str, name: &str) -> bool {
         .is_some_and(|(stem, rest)| stem == name && rest.starts_with("ko"))
 }
 
-/// The node's own mounts (process 1) and ours: a device mounted in either is in use.
+/// The node's own mounts and ours: a device mounted in either is in use.
 fn mounts(root: &Path) -> Result<Vec<Mount>, ObserveError> {
-    match (mounts_of(root, "1"), mounts_of(root, "self")) {
+    match (node_mounts(root), mounts_of(root, "proc/self")) {
         (Ok(first), Ok(own)) => Ok(first.into_iter().chain(own).collect()),
         (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
         (Err(_), Err(error)) => Err(error),
     }
 }
 
+/// What the node itself sees mounted: its process 1. A pod has a process 1 of its own, and the node's `/proc` at
+/// `/host/proc`.
+pub(crate) fn node_mounts(root: &Path) -> Result<Vec<Mount>, ObserveError> {
+    mounts_of(root, "host/proc/1").or_else(|_| mounts_of(root, "proc/1"))
+}
+
 /// What a process sees mounted.
 pub(crate) fn mounts_of(root: &Path, process: &str) -> Result<Vec<Mount>, ObserveError> {
-    let path = root.join("proc").join(process).join("mountinfo");
+    let path = root.join(process).join("mountinfo");
     let text = fs::read_to_string(&path);
     let text = text.map_err(|source| ObserveError::Read { path, source })?;
     Ok(text.lines().filter_map(mount).collect())

@@ -158,6 +158,10 @@ impl World {
             }
             container.volume_devices = None;
         }
+        // What a pod with a super-disk is told depends on whether it is on a machine.
+        let mut first = spec.init_containers.iter().flatten();
+        let on_super_disk = first.any(|c| c.name == "disk-agent");
+        spec.node_name = on_super_disk.then(|| "machine".to_owned());
         let made = pods.create(&PostParams::default(), &pod).await.unwrap();
         if let Some(claim) = claim {
             self.agents.ring().mounts(made.uid().unwrap(), claim);
@@ -177,11 +181,6 @@ impl World {
                 "name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": state,
             })
         };
-        let mut first = pod
-            .spec
-            .iter()
-            .flat_map(|s| s.init_containers.iter().flatten());
-        let on_super_disk = first.any(|c| c.name == "disk-agent");
         let ready = json!({ "status": {
             "phase": "Running",
             "podIP": ip, "podIPs": [{ "ip": ip }],

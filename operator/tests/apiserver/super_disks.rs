@@ -22,7 +22,7 @@ use crate::{
 fn on_super_disks() -> Value {
     let mut cluster = cluster(1);
     cluster["spec"]["database"]["superDisk"] =
-        json!({ "localDevices": ["/dev/disk/by-id/nvme-*"] });
+        json!({ "localDevices": ["/dev/disk/by-id/google-local-nvme-ssd-*"] });
     cluster
 }
 
@@ -73,6 +73,31 @@ fn what_would_lose_data_or_do_nothing_is_refused() {
                 with("localDevices", json!(["/dev/../etc/passwd"])),
                 "without . and ..",
             ),
+            (with("localDevices", json!(["/dev/nvme*"])), "say more"),
+            (
+                with("localDevices", json!(["/dev/nvme[0-3]n1"])),
+                "say more",
+            ),
+            (with("localDevices", json!(["/dev/*"])), "say more"),
+            (
+                with("localDevices", json!(["/dev/disk/by-id/nvme-*"])),
+                "say more",
+            ),
+            (
+                with("localDevices", json!(["/dev/disk/by-id/google-*"])),
+                "say more",
+            ),
+            (
+                with("localDevices", json!(["/dev/disk/by-path/*"])),
+                "say more",
+            ),
+            (
+                with(
+                    "localDevices",
+                    json!(["/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_*"]),
+                ),
+                "must not name network disks",
+            ),
             (with("localCount", json!(0)), "localCount"),
             (with("fastLeg", json!("Sometimes")), "fastLeg"),
             (with("filesystem", json!("Btrfs")), "filesystem"),
@@ -88,6 +113,15 @@ fn what_would_lose_data_or_do_nothing_is_refused() {
         assert!(refusal.contains("go with engine only"), "{refusal}");
 
         world.create(&on_super_disks()).await.unwrap();
+        for local in [
+            "/dev/disk/by-id/nvme-Amazon_EC2_NVMe_Instance_Storage_*",
+            "/dev/disk/by-id/google-local-ssd-block*",
+            "/dev/disk/by-id/nvme-Microsoft_NVMe_Direct_Disk_*",
+            "/dev/nvme0n1",
+        ] {
+            let changed = with("localDevices", json!([local]));
+            world.replace(changed).await.unwrap();
+        }
         let refusal = world
             .replace(with("filesystem", json!("Ext4")))
             .await
@@ -124,18 +158,33 @@ fn pods_are_told_their_volumes_and_the_status_how_their_disks_are() {
             claim.uid().unwrap()
         };
         let a = "chat-db-a-0".to_owned();
-        let entry = |volume: String, used: bool| json!({ "volume": volume, "usedBefore": used });
-        assert_eq!(entries().await, [(a.clone(), entry(uid(&a).await, false))]);
+        let entry = async |pod: &str, used: bool| {
+            let uid_of_pod = world.get::<Pod>(pod).await.uid();
+            let entry = json!({ "volume": uid(pod).await, "pod": uid_of_pod, "usedBefore": used });
+            (pod.to_owned(), entry)
+        };
+        assert_eq!(entries().await, [entry(&a, false).await]);
         assert_eq!(states(&chat), [(a.clone(), SuperDiskState::Healthy)]);
 
         let chat = at_rest(&world).await;
         assert!(condition(&chat, "SuperDisksHealthy").starts_with("True SuperDiskHealthy"));
         let b = "chat-db-b-0".to_owned();
-        let expected = [
-            (a.clone(), entry(uid(&a).await, true)),
-            (b.clone(), entry(uid(&b).await, true)),
-        ];
-        assert_eq!(entries().await, expected);
+        assert_eq!(
+            entries().await,
+            [entry(&a, true).await, entry(&b, true).await]
+        );
+        // A claim that was made from another one says so; where its source is gone, a person does.
+        let annotated =
+            json!({ "metadata": { "annotations": { "readstates.dev/copy-of": "u-0" } } });
+        let claims = world.api::<PersistentVolumeClaim>();
+        let patch = Patch::Merge(annotated);
+        claims
+            .patch(&format!("data-{b}"), &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+        world.reconcile("chat").await;
+        assert_eq!(entries().await[1].1["copyOf"], "u-0");
+        assert_eq!(entries().await[0].1["copyOf"], Value::Null);
     });
 }
 

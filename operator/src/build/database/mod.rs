@@ -116,6 +116,7 @@ pub fn rack(
     database: &Database,
     rack: &Rack,
     step: &RackStep,
+    exclusive: bool,
 ) -> StatefulSet {
     let id = &cluster.id;
     let RackStep {
@@ -179,17 +180,18 @@ pub fn rack(
             }),
             selector: pod::selector(&labels(id.selector(Component::Database))),
             template,
-            volume_claim_templates: Some(vec![claim(database)]),
+            volume_claim_templates: Some(vec![claim(database, exclusive)]),
             ..StatefulSetSpec::default()
         }),
         status: None,
     }
 }
 
-fn claim(database: &Database) -> PersistentVolumeClaim {
+/// `exclusive`: a super-disk is for one pod, unless its claims were made otherwise.
+fn claim(database: &Database, exclusive: bool) -> PersistentVolumeClaim {
     let claim = pod::claim(&database.volume);
     match database.super_disk {
-        Some(_) => super_disk::block(claim),
+        Some(_) => super_disk::block(claim, exclusive),
         None => claim,
     }
 }

@@ -44,12 +44,14 @@ const LAST_WORDS: &str = "/termination-log";
 struct OfNode {
     name: &'static str,
     path: &'static str,
+    /// Where they have it.
+    at: &'static str,
     /// What the kubelet shall make sure of; empty: nothing.
     type_: &'static str,
     written: bool,
 }
 
-const NODE: [OfNode; 5] = [
+const NODE: [OfNode; 6] = [
     // All of it: arrays come and go, and their nodes with them.
     written("node-dev", "/dev", "Directory"),
     // Locks, and who minds what: for other pods and `superdisk reap`.
@@ -58,12 +60,18 @@ const NODE: [OfNode; 5] = [
     // What the kernel can load, and whose image the node has, for refusals that name it.
     read("node-modules", "/lib/modules", ""),
     read("node-os-release", "/etc/os-release", "File"),
+    // What the node has mounted: process 1 of a pod is not the node's.
+    OfNode {
+        at: "/host/proc",
+        ..read("node-proc", "/proc", "Directory")
+    },
 ];
 
 const fn written(name: &'static str, path: &'static str, type_: &'static str) -> OfNode {
     OfNode {
         name,
         path,
+        at: path,
         type_,
         written: true,
     }
@@ -73,6 +81,7 @@ const fn read(name: &'static str, path: &'static str, type_: &'static str) -> Of
     OfNode {
         name,
         path,
+        at: path,
         type_,
         written: false,
     }
@@ -86,11 +95,14 @@ fn files(id: &Identity) -> String {
     format!("{}/data", folder(id))
 }
 
-/// The claim of a volume without a filesystem.
-pub(super) fn block(claim: PersistentVolumeClaim) -> PersistentVolumeClaim {
+/// The claim of a volume without a filesystem; `exclusive`: of which Kubernetes lets one pod use it at a time.
+pub(super) fn block(claim: PersistentVolumeClaim, exclusive: bool) -> PersistentVolumeClaim {
     PersistentVolumeClaim {
         spec: claim.spec.map(|mut spec| {
             spec.volume_mode = Some("Block".to_owned());
+            if exclusive {
+                spec.access_modes = Some(vec!["ReadWriteOncePod".to_owned()]);
+            }
             spec
         }),
         ..claim
@@ -229,7 +241,13 @@ fn identify(cluster: &ValidatedCluster, disk: &SuperDisk) -> Container {
     Container {
         args: Some(args.map(str::to_owned).into()),
         env: Some(environment()),
-        security_context: Some(pod::restricted_container(true)),
+        // It reads the header of the device, which is root's; it can do nothing else that is root's.
+        security_context: Some(SecurityContext {
+            run_as_user: Some(0),
+            run_as_group: Some(0),
+            run_as_non_root: Some(false),
+            ..pod::restricted_container(true)
+        }),
         volume_devices: Some(vec![VolumeDevice {
             name: pod::DATA.to_owned(),
             device_path: DEVICE.to_owned(),
@@ -285,7 +303,7 @@ fn privileged(cluster: &ValidatedCluster, disk: &SuperDisk, name: &str) -> Conta
     ];
     mounts.extend(NODE.map(|of| VolumeMount {
         read_only: Some(true).filter(|_| !of.written),
-        ..pod::mount(of.name, of.path)
+        ..pod::mount(of.name, of.at)
     }));
     Container {
         security_context: Some(SecurityContext {
@@ -321,10 +339,18 @@ pub(in crate::build) fn entries(
     let text = |entry: &VolumeEntry| {
         let VolumeEntry {
             claim_uid,
+            pod_uid,
+            copy_of,
             used_before,
             keep,
         } = entry;
         let mut text = json!({ "volume": claim_uid, "usedBefore": used_before });
+        if let Some(pod_uid) = pod_uid {
+            text["pod"] = json!(pod_uid);
+        }
+        if let Some(copy_of) = copy_of {
+            text["copyOf"] = json!(copy_of);
+        }
         if let Some(Kept { pod_uid, leg }) = keep {
             text["keep"] = json!({ "pod": pod_uid, "leg": leg });
         }

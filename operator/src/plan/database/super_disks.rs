@@ -2,7 +2,7 @@
 //! filled has its data on the network disk alone, and reads as slowly: no second member goes meanwhile, by our will
 //! or by anybody's who asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use readstates_operator_api::{DatabaseNodeState, SuperDiskState};
 
@@ -14,6 +14,8 @@ use crate::super_disk::{Judgement, judge};
 pub struct SuperDisksStep {
     /// What pods are told of their volumes, by pod name.
     pub volumes: BTreeMap<String, VolumeEntry>,
+    /// Racks whose claims were made for a node and not for a pod: a StatefulSet's claims cannot change.
+    pub shared: BTreeSet<String>,
     /// Who may be evicted.
     pub evictions: Evictions,
 }
@@ -23,6 +25,11 @@ pub struct SuperDisksStep {
 pub struct VolumeEntry {
     /// UID of its claim: the identity of its super-disk.
     pub claim_uid: String,
+    /// UID of the pod that has this claim; `None` while no pod is on a machine with it. On a blank disk a pod waits for
+    /// an entry that names it: one that does not may be of a claim that is gone.
+    pub pod_uid: Option<String>,
+    /// UID of the claim that this one was made from, so that a copy is told from the wrong disk.
+    pub copy_of: Option<String>,
     /// Whether a member has had its data on exactly this volume. A blank disk is then not it.
     pub used_before: bool,
     /// Which leg counts, as a person has decided for the pod that is there now.
@@ -56,6 +63,7 @@ pub(super) fn decide(sight: &Sight<'_>) -> SuperDisksStep {
     }
     SuperDisksStep {
         volumes: volumes(sight),
+        shared: shared(sight),
         evictions: evictions(sight),
     }
 }
@@ -67,12 +75,30 @@ fn volumes(sight: &Sight<'_>) -> BTreeMap<String, VolumeEntry> {
         sight.place(pod)?;
         let entry = VolumeEntry {
             claim_uid: seen.uid.clone(),
+            pod_uid: on_a_machine(sight, pod),
+            copy_of: seen.copy_of.clone(),
             used_before: used_before(sight, pod, &seen.uid),
             keep: keep(sight, pod),
         };
         Some((pod.to_owned(), entry))
     });
     of_ours.collect()
+}
+
+fn shared(sight: &Sight<'_>) -> BTreeSet<String> {
+    let racks = sight.world.racks.iter();
+    let once = ["ReadWriteOncePod".to_owned()];
+    racks
+        .filter(|(_, set)| set.access_modes != once)
+        .map(|(rack, _)| rack.clone())
+        .collect()
+}
+
+/// The pod that is on a machine: its claim cannot be replaced by another one as long as it lives, and claims are looked
+/// at after pods.
+fn on_a_machine(sight: &Sight<'_>, pod: &str) -> Option<String> {
+    let seen = sight.pod(pod).filter(|seen| seen.scheduled)?;
+    seen.uid.clone()
 }
 
 /// What somebody has decided for exactly this pod.
@@ -154,7 +180,10 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::super_disk,
-        plan::database::sim::{Sim, two_and_two},
+        plan::{
+            database::sim::{Sim, two_and_two},
+            plan,
+        },
         super_disk::{Condition, SuperDiskSeen},
     };
 
@@ -204,11 +233,61 @@ mod tests {
         let volumes = sim.plan().super_disks.volumes;
         let entry = VolumeEntry {
             claim_uid: "made-anew".to_owned(),
+            pod_uid: Some(sim.pods["chat-db-b-1"].uid.clone()),
+            copy_of: None,
             used_before: false,
             keep: None,
         };
         assert_eq!(volumes["chat-db-b-1"], entry);
         assert_ne!(before, "made-anew");
+    }
+
+    #[test]
+    fn a_claim_is_told_with_the_pod_that_has_it_once_that_is_on_a_machine() {
+        let mut sim = up();
+        let told = |sim: &Sim| {
+            sim.plan().super_disks.volumes["chat-db-a-1"]
+                .pod_uid
+                .clone()
+        };
+        assert_eq!(told(&sim), Some(sim.pods["chat-db-a-1"].uid.clone()));
+        // One without a machine keeps no claim from being made anew.
+        sim.stranded.insert("chat-db-a-1".to_owned());
+        assert_eq!(told(&sim), None);
+        sim.pods.remove("chat-db-a-1");
+        assert_eq!(told(&sim), None);
+    }
+
+    #[test]
+    fn a_pod_is_told_what_its_volume_is_a_copy_of() {
+        let sim = up();
+        let mut world = sim.world();
+        let claim = world.nodes.claims.get_mut("data-chat-db-b-0").unwrap();
+        claim.copy_of = Some("source".to_owned());
+        let step = plan(&sim.cluster, &world, sim.clock).super_disks;
+        let copies: Vec<_> = step
+            .volumes
+            .into_iter()
+            .filter_map(|(pod, entry)| Some((pod, entry.copy_of?)))
+            .collect();
+        assert_eq!(copies, [("chat-db-b-0".to_owned(), "source".to_owned())]);
+    }
+
+    #[test]
+    fn racks_keep_the_claims_that_they_were_made_with() {
+        let sim = up();
+        let mut world = sim.world();
+        let set = |world: &mut crate::observe::World, rack: &str, mode: &str| {
+            world.racks.get_mut(rack).unwrap().access_modes = vec![mode.to_owned()];
+        };
+        set(&mut world, "a", "ReadWriteOncePod");
+        set(&mut world, "b", "ReadWriteOnce");
+        let shared =
+            |world: &crate::observe::World| plan(&sim.cluster, world, sim.clock).super_disks.shared;
+        assert_eq!(shared(&world), ["b".to_owned()].into());
+        // One that is not there yet is made for pods.
+        world.racks.remove("b");
+        assert_eq!(shared(&world), [].into());
     }
 
     #[test]

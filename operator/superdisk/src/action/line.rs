@@ -124,6 +124,8 @@ impl Action {
             | Self::ForgetLineage { .. }
             | Self::WriteLineage { .. }
             | Self::Set { .. }
+            | Self::LimitWait { .. }
+            | Self::ReadThrough { .. }
             | Self::Mount { .. } => None,
         }
     }

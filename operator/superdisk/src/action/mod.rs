@@ -113,6 +113,23 @@ pub enum Action {
         /// What to change in its superblock on the way.
         update: Update,
     },
+    /// Lets the kernel give a request to a local device up sooner than after its half a minute: md waits with it.
+    LimitWait {
+        /// Kernel name of the device.
+        device: String,
+        /// How long it may take.
+        millis: u64,
+    },
+    /// Reads all that the fast leg would give to the durable leg: what cannot be read is found before the durable leg
+    /// is touched, or given up by putting there what the durable leg has.
+    ReadThrough {
+        /// The stripe.
+        stripe: Idle,
+        /// The durable leg.
+        durable: Overruled,
+        /// What is read.
+        through: Through,
+    },
     /// Starts the mirror from the fast leg alone: only when its owner has decided that the fast leg counts.
     StartMirrorFromFast {
         /// The stripe.
@@ -223,6 +240,19 @@ pub enum Action {
     },
 }
 
+/// A part of a mirror's data, as it lies on either leg.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Through {
+    /// Where data begins on the stripe, in bytes.
+    pub fast: u64,
+    /// Where it begins on the durable leg.
+    pub durable: u64,
+    /// Parts of it, from one byte up to another.
+    pub parts: Vec<(u64, u64)>,
+    /// Whether a page that cannot be read is given up, or is a reason to stop.
+    pub give_up: bool,
+}
+
 /// A device that carries our header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leg {
@@ -264,6 +294,7 @@ impl Action {
             | Self::Mark { .. }
             | Self::SettleMarks { .. }
             | Self::ReAdd { .. }
+            | Self::LimitWait { .. }
             | Self::Add { .. } => true,
             Self::WriteLineage { leg, .. } => match leg {
                 Leg::Fast { .. } => true,
@@ -273,6 +304,7 @@ impl Action {
             | Self::Watch { .. }
             | Self::CreateMirror { .. }
             | Self::StartMirror { .. }
+            | Self::ReadThrough { .. }
             | Self::StartMirrorFromFast { .. }
             | Self::ReAddDurable { .. }
             | Self::WriteMostly { .. }

@@ -55,6 +55,27 @@ impl fmt::Display for Action {
             Self::Set { array, knob, value } => {
                 write!(f, "echo {value} > /sys/block/{array}/{}", knob.file())
             }
+            Self::LimitWait { device, millis } => {
+                write!(f, "echo {millis} > /sys/block/{device}/queue/io_timeout")
+            }
+            Self::ReadThrough {
+                stripe,
+                durable: _,
+                through,
+            } => {
+                let bytes: u64 = through.parts.iter().map(|(from, to)| to - from).sum();
+                let how = if through.give_up {
+                    "what cannot be read is taken from the durable leg"
+                } else {
+                    "nothing is copied before all of it can be read"
+                };
+                write!(
+                    f,
+                    "read {} MiB of {}  # {how}",
+                    bytes.div_ceil(1 << 20),
+                    dev(stripe.array())
+                )
+            }
             Self::Mount { array, at, kind } => {
                 write!(
                     f,

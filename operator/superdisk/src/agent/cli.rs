@@ -37,7 +37,7 @@ pub enum Output {
     Json,
 }
 
-fn time(text: &str) -> Result<Duration, humantime::DurationError> {
+pub(crate) fn time(text: &str) -> Result<Duration, humantime::DurationError> {
     humantime::parse_duration(text)
 }
 

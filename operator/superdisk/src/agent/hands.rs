@@ -5,31 +5,29 @@
 
 use std::{
     error::Error,
-    fmt, fs, io,
+    fmt, fs,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, PoisonError},
 };
 
+use super::beats::{Beats, Headers};
 use crate::{
     action::Action,
     assemble::{self, AssembleError, Lock, Outcome, chain},
     command::{CommandError, Commands, Line, Program},
-    execute::{Executor, write_header},
+    execute::Executor,
     heal::{
         Knob, Step,
         facts::{Facts, Mirror},
         observe::{LookError, look},
     },
-    inventory::{self, Content, Devices, Identity, Tried},
-    lineage::{self, Header, State},
-    model::{Refusal, Request, Seen},
+    inventory::{self, Devices, Tried},
+    lineage::{Header, State},
+    model::{Refusal, Request},
     spec::Spec,
     superblock,
-    sysfs::{FileSystem, NodeKind, Nodes},
+    sysfs::FileSystem,
 };
 
 /// A thing that was tried did not succeed.
@@ -68,19 +66,9 @@ pub struct Hands {
     spec: Spec,
     root: PathBuf,
     state_dir: PathBuf,
-    lineage: Mutex<Option<Lineage>>,
-    /// Of the newest header; 0 while there is none. Apart from it, because that is held while a disk is written to.
-    generation: AtomicU64,
+    beats: Beats,
     /// Name of the mirror when it was last seen.
     known: Mutex<Option<String>>,
-}
-
-/// The newest header, and where the legs keep theirs.
-#[derive(Clone, Debug)]
-struct Lineage {
-    header: Header,
-    durable: (Identity, u64),
-    fast: Option<u64>,
 }
 
 impl Hands {
@@ -91,8 +79,7 @@ impl Hands {
             spec,
             root: root.to_owned(),
             state_dir: state_dir.to_owned(),
-            lineage: Mutex::new(None),
-            generation: AtomicU64::new(0),
+            beats: Beats::default(),
             known: Mutex::new(None),
         }
     }
@@ -237,23 +224,31 @@ impl Hands {
         self.freeze("--unfreeze")
     }
 
-    /// Writes the next header to the legs: first the durable one, so that the fast leg is never newer.
-    pub fn beat(&self, facts: &Facts) -> Result<(), HandError> {
-        self.write_lineage(facts, "write the lineage", Header::next)
+    /// Writes the next header to the legs; false when a plan was under way, which writes headers itself.
+    pub fn beat(&self, facts: &Facts) -> Result<bool, HandError> {
+        let Some(_beats) = self.beats.unless_planning() else {
+            return Ok(false);
+        };
+        let written = self
+            .beats
+            .write(&self.root, facts, Header::next, &|| self.headers());
+        written.map_err(|error| HandError::new("write the lineage", error))?;
+        Ok(true)
     }
 
     /// Writes that all is well; what else is written after that begins a new generation.
     pub fn mark_clean(&self, facts: &Facts) -> Result<(), HandError> {
-        self.write_lineage(facts, "write the clean lineage", |header| {
-            header.next_in(State::Clean)
-        })
+        let clean = |header: &Header| header.next_in(State::Clean);
+        let written = self
+            .beats
+            .write(&self.root, facts, clean, &|| self.headers());
+        written.map_err(|error| HandError::new("write the clean lineage", error))
     }
 
     /// The present life's number, once it was read.
     #[must_use]
     pub fn generation(&self) -> Option<u64> {
-        let generation = self.generation.load(Ordering::Relaxed);
-        (generation > 0).then_some(generation)
+        self.beats.generation()
     }
 
     /// Stops an array that nothing is mounted from.
@@ -307,7 +302,9 @@ impl Hands {
             watched: watched.map_err(failed)?.watched,
             ..tried
         };
+        // Others' runs may take long: beats go on meanwhile.
         let _lock = Lock::take(&self.state_dir).map_err(failed)?;
+        let _planning = self.beats.planning();
         let outcome =
             assemble::assemble_having_tried(spec, root, &Devices, &mut executor, tried, &mut log);
         self.learn();
@@ -323,62 +320,13 @@ impl Hands {
 
     /// Reads the headers. Without one no beat succeeds; each tries again.
     pub fn learn(&self) {
-        let found = inventory::observe(&self.spec, &self.root, &Devices, &Tried::default());
-        let found = found.ok().and_then(|inventory| {
-            let content = present(&inventory.durable.content)?;
-            let header = present(&content.lineage)?.clone();
-            let durable = (inventory.durable.identity.clone()?, region(content)?);
-            let fast = present(&inventory.fast).filter(|fast| fast.stripe == header.fast);
-            Some(Lineage {
-                header,
-                durable,
-                fast: fast.and_then(|fast| region(&fast.inside)),
-            })
-        });
-        let generation = found.as_ref().map(|found| found.header.point.generation);
-        self.generation
-            .store(generation.unwrap_or(0), Ordering::Relaxed);
-        *self.lineage.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        self.beats.learn(&|| self.headers());
     }
 
-    fn write_lineage(
-        &self,
-        facts: &Facts,
-        attempt: &str,
-        next: impl Fn(&Header) -> Header,
-    ) -> Result<(), HandError> {
-        if self.generation().is_none() {
-            self.learn();
-        }
-        let mut lineage = self.lineage.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = lineage.as_mut() else {
-            return Err(HandError::new(
-                attempt,
-                "the header could not be read: a network disk that is put back in time would not be noticed",
-            ));
-        };
-        let failed = |error: io::Error| HandError::new(attempt, error);
-        let (identity, region) = &known.durable;
-        if !is_still(&self.root, identity) {
-            return Err(HandError::new(
-                attempt,
-                "the durable device is another one now",
-            ));
-        }
-        let header = next(&known.header);
-        let durable = crate::sysfs::under(&self.root, &identity.path);
-        write_header(&durable, *region, &header).map_err(failed)?;
-        known.header = header;
-        // A leg that is not in sync stays behind: it is judged by how far it came.
-        let fast = facts
-            .mirror
-            .as_ref()
-            .and_then(|mirror| mirror.fast.as_ref());
-        if let (Some(leg), Some(region)) = (fast.filter(|leg| leg.in_sync()), known.fast) {
-            let node = self.root.join("dev").join(&leg.device);
-            write_header(&node, region, &known.header).map_err(failed)?;
-        }
-        Ok(())
+    /// The newest header, and where the legs keep theirs.
+    fn headers(&self) -> Option<Headers> {
+        let found = inventory::observe(&self.spec, &self.root, &Devices, &Tried::default());
+        Headers::of(&found.ok()?)
     }
 
     fn set(&self, step: &Step, mirror: &Mirror, knob: Knob) -> Result<(), HandError> {
@@ -407,26 +355,6 @@ impl Hands {
 
 fn named(step: &Step, name: Option<String>) -> Result<String, HandError> {
     name.ok_or_else(|| HandError::new(step, "it is not there any more"))
-}
-
-fn present<T>(seen: &Seen<T>) -> Option<&T> {
-    match seen {
-        Seen::Present(value) => Some(value),
-        Seen::Absent | Seen::Unknown(_) => None,
-    }
-}
-
-fn region(content: &Content) -> Option<u64> {
-    lineage::region_at(present(&content.superblock)?)
-}
-
-/// Whether a path still leads to the device that was looked at, and not to another disk that got its number.
-fn is_still(root: &Path, identity: &Identity) -> bool {
-    let number = identity.number;
-    let kind = FileSystem.kind(&crate::sysfs::under(root, &identity.path));
-    let file = root.join(format!("sys/dev/block/{number}/diskseq"));
-    matches!(kind, Ok(NodeKind::Block(now)) if now == number)
-        && crate::sysfs::number_in(&file).ok() == identity.sequence
 }
 
 #[cfg(test)]

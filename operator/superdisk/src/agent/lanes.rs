@@ -1,5 +1,5 @@
-//! Two lanes for what may hang: one that stops writes, and one for everything else, so that a disk that hangs in the
-//! second does not keep the first from going.
+//! Three lanes for what may hang: one that stops writes, one that counts on in the headers, and one for everything
+//! else, so that a disk that hangs, or a plan that waits for its turn on the node, keeps none of the others from going.
 //!
 //! At most one thing is under way in each. What failed, or changed nothing, is tried again after a pause; what
 //! succeeded is gone on from at once.
@@ -90,15 +90,24 @@ struct Lane {
     last: Vec<Step>,
 }
 
+/// Which lane.
+#[derive(Clone, Copy)]
+enum Which {
+    Freeze,
+    Beat,
+    Work,
+}
+
 /// Which lane an outcome is from, and whether the lane is free again.
 struct Message {
-    freeze: bool,
+    lane: Which,
     outcome: Option<Outcome>,
 }
 
-/// Both lanes.
+/// All of them.
 pub struct Lanes {
     freeze: Lane,
+    beat: Lane,
     work: Lane,
     beat_at: Instant,
     messages: mpsc::Receiver<Message>,
@@ -111,19 +120,19 @@ impl std::fmt::Debug for Lanes {
 }
 
 impl Lanes {
-    /// Starts both threads. They end with the process: what hangs in a disk cannot be ended otherwise.
+    /// Starts their threads. They end with the process: what hangs in a disk cannot be ended otherwise.
     #[must_use]
     pub fn start(hands: Arc<Hands>, waker: Waker) -> Self {
         let (sender, messages) = mpsc::channel();
         let waker = Arc::new(waker);
-        let lane = |freeze| {
+        let lane = |lane| {
             let (jobs, todo) = mpsc::sync_channel(1);
             let (hands, sender, waker) = (Arc::clone(&hands), sender.clone(), Arc::clone(&waker));
             thread::spawn(move || {
                 for job in todo {
                     let tell = |outcome| {
                         // Nobody listens any more at the end.
-                        let _ = sender.send(Message { freeze, outcome });
+                        let _ = sender.send(Message { lane, outcome });
                     };
                     do_job(&hands, job, &|outcome| tell(Some(outcome)));
                     tell(None);
@@ -138,8 +147,9 @@ impl Lanes {
             }
         };
         Self {
-            freeze: lane(true),
-            work: lane(false),
+            freeze: lane(Which::Freeze),
+            beat: lane(Which::Beat),
+            work: lane(Which::Work),
             beat_at: Instant::now(),
             messages,
         }
@@ -154,11 +164,11 @@ impl Lanes {
         outcomes
     }
 
-    fn take(&mut self, Message { freeze, outcome }: Message, outcomes: &mut Vec<Outcome>) {
-        let lane = if freeze {
-            &mut self.freeze
-        } else {
-            &mut self.work
+    fn take(&mut self, Message { lane, outcome }: Message, outcomes: &mut Vec<Outcome>) {
+        let lane = match lane {
+            Which::Freeze => &mut self.freeze,
+            Which::Beat => &mut self.beat,
+            Which::Work => &mut self.work,
         };
         match outcome {
             None => lane.busy = false,
@@ -190,14 +200,14 @@ impl Lanes {
             Condition::Healthy | Condition::Rebuilding | Condition::FastLost { .. } => true,
             Condition::NotAssembled | Condition::DurableLost { .. } | Condition::WrongWay => false,
         };
-        if lasts && Instant::now() >= self.beat_at && self.work.begin(Job::Beat(facts.clone())) {
+        if lasts && Instant::now() >= self.beat_at && self.beat.begin(Job::Beat(facts.clone())) {
             self.beat_at = Instant::now() + BEAT;
         }
     }
 
     /// Waits until nothing is under way, at most until `deadline`; what comes of it concerns nobody any more.
     pub fn end(&mut self, deadline: Instant) {
-        while self.freeze.busy || self.work.busy {
+        while self.freeze.busy || self.beat.busy || self.work.busy {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.messages.recv_timeout(left / 2) {
                 Ok(message) => self.take(message, &mut Vec::new()),
@@ -265,10 +275,18 @@ fn do_job(hands: &Hands, job: Job, tell: &dyn Fn(Outcome)) {
                 refusal,
             });
         }
-        Job::Beat(facts) => tell(Outcome {
-            tried: Tried::Beat,
-            error: hands.beat(&facts).err().map(|error| chain(&error)),
-            refusal: None,
-        }),
+        Job::Beat(facts) => {
+            let error = match hands.beat(&facts) {
+                Ok(true) => None,
+                // The plan writes headers.
+                Ok(false) => return,
+                Err(error) => Some(chain(&error)),
+            };
+            tell(Outcome {
+                tried: Tried::Beat,
+                error,
+                refusal: None,
+            });
+        }
     }
 }

@@ -78,6 +78,8 @@ impl Mind {
             kept.memory.check.window = None;
             kept.mirror = None;
         }
+        // Nobody wrote it while no agent ran.
+        kept.memory.last_beat = None;
         let inner = Inner {
             kept,
             patrol: state.load("patrol").unwrap_or_default(),
@@ -116,12 +118,10 @@ impl Mind {
     pub fn decide(&self, limits: &Limits, facts: &Facts, now: Seconds) -> Decision {
         let mut inner = self.inner();
         inner.looked = Instant::now();
-        if let Some(mirror) = &facts.mirror {
-            let before = inner.kept.memory.check.clone();
-            inner.kept.memory.check.observe(mirror, now);
-            if before != inner.kept.memory.check {
-                self.keep(&inner);
-            }
+        let before = inner.kept.memory.clone();
+        inner.kept.memory.observe(facts, now);
+        if before != inner.kept.memory {
+            self.keep(&inner);
         }
         decide(limits, facts, &inner.kept.memory, now)
     }
@@ -137,7 +137,7 @@ impl Mind {
     }
 
     /// Takes note of what came of something.
-    pub fn learn(&self, outcome: Outcome) {
+    pub fn learn(&self, outcome: Outcome, now: Seconds) {
         let mut inner = self.inner();
         let Outcome {
             tried,
@@ -154,7 +154,7 @@ impl Mind {
                 inner.kept.last_error = None;
             }
             (Tried::BringUp, None) => inner.kept.last_error = None,
-            (Tried::Beat, None) => {}
+            (Tried::Beat, None) => inner.kept.memory.beat(now),
         }
         match tried {
             Tried::BringUp => inner.kept.refusal = refusal.as_ref().map(told),
@@ -343,7 +343,7 @@ pub(super) mod tests {
     fn a_freeze_is_remembered_by_the_next_agent_but_not_over_a_boot() {
         let root = tempfile::tempdir().unwrap();
         boot(root.path(), "one\n");
-        mind(root.path()).learn(Outcome::done(&Step::Freeze, &healthy()));
+        mind(root.path()).learn(Outcome::done(&Step::Freeze, &healthy()), NOW);
         assert!(mind(root.path()).memory().frozen);
         boot(root.path(), "two\n");
         assert!(!mind(root.path()).memory().frozen);
@@ -365,11 +365,14 @@ pub(super) mod tests {
             message: "The fast leg is ahead".to_owned(),
             next_step: "Run `superdisk resolve`".to_owned(),
         };
-        mind.learn(Outcome {
-            tried: Tried::BringUp,
-            error: None,
-            refusal: Some(refused),
-        });
+        mind.learn(
+            Outcome {
+                tried: Tried::BringUp,
+                error: None,
+                refusal: Some(refused),
+            },
+            NOW,
+        );
         let shown = |facts: &Facts| {
             let decision = mind.decide(&LIMITS, facts, NOW);
             mind.publish(facts, &decision, Some(3), NOW);

@@ -74,6 +74,21 @@ pub(super) fn still_holds(
         Action::Watch { durable, seen: _ } | Action::StartMirror { durable, .. } => {
             same_durable(now, durable)
         }
+        Action::LimitWait { device, millis: _ } => {
+            let mut local = now.local.iter().filter_map(|disk| disk.identity.as_ref());
+            let there = local.any(|identity| identity.name == *device);
+            holds(there, "the local device is gone")
+        }
+        Action::ReadThrough {
+            stripe, durable, ..
+        } => {
+            let (idle, overruled) = (
+                Idle::prove(now, stripe.array()),
+                Overruled::prove(spec, now),
+            );
+            let again = idle.as_ref() == Some(stripe) && overruled.as_ref() == Some(durable);
+            holds(again, "the legs are other ones now, or in use")
+        }
         Action::StartMirrorFromFast { durable, .. } | Action::ReAddDurable { durable, .. } => {
             let again = Overruled::prove(spec, now);
             holds(

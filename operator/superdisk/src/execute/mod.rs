@@ -2,6 +2,7 @@
 //! makes its write. Decides nothing.
 
 mod holds;
+mod through;
 
 use std::{
     fs::{self, OpenOptions},
@@ -138,6 +139,8 @@ impl<'a> Executor<'a> {
                 | Action::ForgetMirror(_)
                 | Action::CreateMirror { .. }
                 | Action::Watch { .. }
+                | Action::LimitWait { .. }
+                | Action::ReadThrough { .. }
                 | Action::StartMirror { .. }
                 | Action::StartMirrorFromFast { .. }
                 | Action::ReAddDurable { .. }
@@ -154,11 +157,31 @@ impl<'a> Executor<'a> {
                 | Action::Mount { .. } => run(),
             };
         }
-        self.write(action).map_err(|source| ExecuteError::Write {
+        let failed = |source| ExecuteError::Write {
             action: action.to_string(),
             source,
-        })?;
-        Ok(String::new())
+        };
+        match action {
+            // A kernel that does not take it waits as long as it did: that is no reason to go without the device.
+            Action::LimitWait { .. } => Ok(match self.write(action) {
+                Ok(()) => String::new(),
+                Err(error) => format!("it is not taken: {error}"),
+            }),
+            Action::ReadThrough {
+                stripe,
+                durable,
+                through,
+            } => {
+                let at = |path: &Path| under(&self.root, path);
+                let fast = at(&Path::new("/dev").join(stripe.array()));
+                let durable = at(&durable.device().path);
+                through::read_through(self.blocks, &fast, &durable, through).map_err(failed)
+            }
+            _ => {
+                self.write(action).map_err(failed)?;
+                Ok(String::new())
+            }
+        }
     }
 
     /// What is done without a program.
@@ -220,6 +243,9 @@ impl<'a> Executor<'a> {
                 pause(WATCH);
                 Ok(())
             }
+            Action::LimitWait { device, millis } => {
+                fs::write(md(device).join("queue/io_timeout"), millis.to_string())
+            }
             Action::Stop { .. }
             | Action::Fail { .. }
             | Action::Remove { .. }
@@ -228,6 +254,7 @@ impl<'a> Executor<'a> {
             | Action::ForgetMirror(_)
             | Action::CreateMirror { .. }
             | Action::StartMirror { .. }
+            | Action::ReadThrough { .. }
             | Action::StartMirrorFromFast { .. }
             | Action::ReAddDurable { .. }
             | Action::ReAdd { .. }
@@ -287,7 +314,7 @@ pub fn write_header(node: &Path, region: u64, header: &Header) -> io::Result<()>
 }
 
 /// Writes one slot, what is left of it zeros, past the page cache and down to the medium.
-fn write_slot(node: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_slot(node: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
     let flags = rustix::fs::OFlags::DIRECT | rustix::fs::OFlags::DSYNC;
     let file = OpenOptions::new()
         .write(true)

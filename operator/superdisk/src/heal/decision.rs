@@ -114,8 +114,36 @@ pub enum WaitingOn {
     },
     /// A pause between two attempts, until then.
     Pause(Seconds),
+    /// The network disk cannot be read at this sector of the mirror or after it, and the copy has stopped there.
+    DurableUnreadable {
+        /// Where the copy stopped, in sectors of 512 bytes.
+        sector: u64,
+    },
     /// All attempts of a day failed; again then. The node wants to be replaced.
     GivenUp(Seconds),
+}
+
+impl WaitingOn {
+    /// The word alone, for labels.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::LocalDevices { .. } => "local-devices",
+            Self::Pause(_) => "pause",
+            Self::DurableUnreadable { .. } => "durable-unreadable",
+            Self::GivenUp(_) => "given-up",
+        }
+    }
+
+    /// All words, so that a metric can say 0 for those that are not.
+    pub const WORDS: [&'static str; 5] = [
+        "step",
+        "local-devices",
+        "pause",
+        "durable-unreadable",
+        "given-up",
+    ];
 }
 
 /// Something worth saying that is not the condition.
@@ -134,6 +162,11 @@ pub enum Notice {
     FastBadSectors(u64),
     /// A member of the fast array left the kernel before md noticed.
     MembersGone(usize),
+    /// The lineage header was not written for so many seconds: a network disk that is put back in time would not be
+    /// told from this one.
+    NoBeat(Seconds),
+    /// md may acknowledge so many writes before the durable leg has them: a snapshot of it taken now is not complete.
+    WriteBehind(u64),
     /// The last check found the legs to differ, without a read error.
     Mismatch(u64),
 }

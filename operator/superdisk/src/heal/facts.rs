@@ -97,6 +97,8 @@ pub struct Leg {
     pub present: bool,
     /// Which place it has; `None` for a spare or a faulty one.
     pub slot: Option<u32>,
+    /// Sectors of its data that are filled, counted from the first; `None` when all are.
+    pub filled_sectors: Option<u64>,
     /// Sectors whose read error md mended by writing them again, since the array was started.
     pub healed_sectors: u64,
     /// Sectors in the bad-block log: read from the other leg.

@@ -5,13 +5,27 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Step, check::CheckMemory};
+use super::{
+    Step,
+    check::CheckMemory,
+    facts::{Facts, SyncAction},
+};
 
 /// Seconds since 1970.
 pub type Seconds = u64;
 
 /// Attempts older than this decide nothing any more.
 const KEEP: Seconds = 24 * 3600;
+
+/// Whether a fast leg that is there is not whole, and nothing fills it: md has given up, or is about to begin.
+fn is_stalled(facts: &Facts) -> bool {
+    let (Some(mirror), Some(stripe)) = (&facts.mirror, &facts.stripe) else {
+        return false;
+    };
+    let idle = mirror.sync.action == SyncAction::Idle;
+    let fast = mirror.fast.as_ref();
+    idle && stripe.whole() && fast.is_some_and(|leg| !leg.in_sync() && !leg.flags.faulty)
+}
 
 /// What was done before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +39,12 @@ pub struct Memory {
     pub attempts: Vec<Attempt>,
     /// The comparison of the legs.
     pub check: CheckMemory,
+    /// Since when the fast leg is not whole and nothing fills it.
+    #[serde(default)]
+    pub stalled_since: Option<Seconds>,
+    /// When the lineage was written last; before that, when it was first to be written.
+    #[serde(default)]
+    pub last_beat: Option<Seconds>,
 }
 
 /// One attempt to get the fast leg back.
@@ -47,6 +67,22 @@ pub enum AttemptKind {
 }
 
 impl Memory {
+    /// Takes note of what only time tells.
+    pub fn observe(&mut self, facts: &Facts, now: Seconds) {
+        self.stalled_since = is_stalled(facts).then(|| self.stalled_since.unwrap_or(now));
+        if facts.mirror.is_some() {
+            self.last_beat.get_or_insert(now);
+        }
+        if let Some(mirror) = &facts.mirror {
+            self.check.observe(mirror, now);
+        }
+    }
+
+    /// The lineage was written.
+    pub fn beat(&mut self, now: Seconds) {
+        self.last_beat = Some(now);
+    }
+
     /// Before `step` is done: an attempt counts even when it never comes back.
     pub fn before(&mut self, step: &Step, now: Seconds) {
         match step {
@@ -67,7 +103,10 @@ impl Memory {
     pub fn after(&mut self, step: &Step, fast_bad_sectors: u64) {
         match step {
             Step::Freeze => self.frozen = true,
-            Step::FailFastLeg => self.rebuild_wanted |= fast_bad_sectors > super::BAD_SECTORS_MAX,
+            Step::FailFastLeg => {
+                let stalled = self.stalled_since.is_some();
+                self.rebuild_wanted |= stalled || fast_bad_sectors > super::BAD_SECTORS_MAX;
+            }
             Step::RebuildFastLeg => self.rebuild_wanted = false,
             Step::StartCheck { from, to } => self.check.open(*from, *to),
             Step::ReAddFastLeg

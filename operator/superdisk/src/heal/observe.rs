@@ -48,6 +48,7 @@ pub fn look(
         kernel: _,
         durable,
         local,
+        assembling_rules: _,
     } = sysfs::observe(request, root, nodes)?;
     let durable = durable.as_ref().and_then(block);
     let local: Vec<&Device> = local.iter().filter_map(block).collect();
@@ -221,6 +222,10 @@ impl Arrays<'_> {
             present: is_present(member),
             // `none` for one that has no place.
             slot: word(&member.join("slot"))?.parse().ok(),
+            // `none` for one that is whole.
+            filled_sectors: word(&member.join("recovery_start"))
+                .ok()
+                .and_then(|text| text.parse().ok()),
             healed_sectors: number(&member.join("errors"))?,
             bad_sectors: bad_sectors(&word(&member.join("bad_blocks"))?),
             // Gone together with the device.

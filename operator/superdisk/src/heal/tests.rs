@@ -26,6 +26,7 @@ fn leg(device: &str, slot: u32, write_mostly: bool) -> Leg {
         },
         present: true,
         slot: Some(slot),
+        filled_sectors: None,
         healed_sectors: 0,
         bad_sectors: 0,
         traffic: Traffic::default(),
@@ -274,12 +275,52 @@ fn a_leg_being_filled_is_left_to_it() {
 }
 
 #[test]
-fn a_leg_that_nothing_fills_is_not_called_rebuilding() {
+fn a_leg_that_nothing_fills_is_waited_for_then_said_with_its_sector_and_begun_anew() {
     let facts = with(|facts| {
         fast(facts).flags.in_sync = false;
+        fast(facts).filled_sectors = Some(4096);
         mirror(facts).sync.action = SyncAction::Idle;
     });
-    assert_eq!(decided(&facts), (lost(WaitingOn::Step), vec![]));
+    let stopped = WaitingOn::DurableUnreadable { sector: 4096 };
+    let mut memory = Memory::default();
+    memory.observe(&facts, NOW);
+    let at = |memory: &Memory, later| {
+        let Decision {
+            condition, steps, ..
+        } = decide(&LIMITS, &facts, memory, NOW + later);
+        (condition, steps)
+    };
+    assert_eq!(at(&memory, 0), (lost(WaitingOn::Step), vec![]));
+    memory.observe(&facts, NOW + 30);
+    assert_eq!(at(&memory, 30), (lost(stopped), vec![]));
+    let anew = vec![Step::FailFastLeg];
+    assert_eq!(at(&memory, 6 * HOUR), (lost(stopped), anew));
+    memory.after(&Step::FailFastLeg, 0);
+    assert_eq!(remembered(&kicked(), &memory).1, [Step::RebuildFastLeg]);
+    for _ in 0..3 {
+        memory.before(&Step::RebuildFastLeg, NOW);
+    }
+    assert_eq!(
+        at(&memory, 6 * HOUR),
+        (lost(stopped), vec![]),
+        "three a day"
+    );
+    memory.observe(&healthy(), NOW);
+    assert_eq!(memory.stalled_since, None);
+}
+
+#[test]
+fn beats_that_do_not_come_are_said() {
+    let mut memory = Memory::default();
+    let said =
+        |memory: &Memory, facts: &Facts, later| decide(&LIMITS, facts, memory, NOW + later).notices;
+    memory.observe(&healthy(), NOW);
+    assert_eq!(said(&memory, &healthy(), 119), []);
+    assert_eq!(said(&memory, &healthy(), 120), [Notice::NoBeat(120)]);
+    memory.beat(NOW + 115);
+    assert_eq!(said(&memory, &healthy(), 120), []);
+    let lost = with(|facts| durable(facts).flags.faulty = true);
+    assert_eq!(said(&memory, &lost, 600), []);
 }
 
 /// Runs the decision for a day against a world that answers every step with `facts`; what was tried, and when.
@@ -380,6 +421,8 @@ fn settings_that_md_forgot_are_set_again() {
         fast(facts).flags.write_mostly = true;
     });
     let set: Vec<String> = decided(&facts).1.iter().map(ToString::to_string).collect();
+    let notices = decide(&LIMITS, &facts, &Memory::default(), NOW).notices;
+    assert_eq!(notices, [Notice::WriteBehind(256)]);
     assert_eq!(
         set,
         [

@@ -7,7 +7,10 @@ use std::{
     path::Path,
 };
 
-use super::{Content, Data};
+use super::{
+    Content, Data,
+    patience::{PATIENCE, read_within},
+};
 use crate::{
     lineage::{self, Slots},
     model::Seen,
@@ -23,12 +26,13 @@ const MOST_RANGES: usize = 150;
 const ALIGN: u64 = 4096;
 
 /// Reads device nodes.
-pub trait Blocks: Nodes + std::fmt::Debug {
+pub trait Blocks: Nodes + std::fmt::Debug + Sync {
     /// `len` bytes of the device at `path`, from `at` on; fewer when the device ends before.
     fn read(&self, path: &Path, at: u64, len: u64) -> io::Result<Vec<u8>>;
 }
 
-/// The devices of this system. Reads go past the page cache: under a running array it knows old bytes.
+/// The devices of this system. Reads go past the page cache: under a running array it knows old bytes. One that does
+/// not answer for half a minute cannot be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Devices;
 
@@ -40,22 +44,27 @@ impl Nodes for Devices {
 
 impl Blocks for Devices {
     fn read(&self, path: &Path, at: u64, len: u64) -> io::Result<Vec<u8>> {
-        let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(direct)
-            .open(path)?;
-        let start = at / ALIGN * ALIGN;
-        let skip = to_usize(at - start);
-        let length = to_usize((at + len).next_multiple_of(ALIGN) - start);
-        // One block more than is read, to begin at an aligned address.
-        let mut memory = vec![0; length + to_usize(ALIGN)];
-        let shift = memory.as_ptr().align_offset(to_usize(ALIGN));
-        let aligned = &mut memory[shift..shift + length];
-        let got = read_full(&file, aligned, start)?;
-        let end = got.min(skip + to_usize(len));
-        Ok(aligned[skip.min(end)..end].to_vec())
+        let node = path.to_owned();
+        read_within(PATIENCE, path, move || read_direct(&node, at, len))
     }
+}
+
+fn read_direct(path: &Path, at: u64, len: u64) -> io::Result<Vec<u8>> {
+    let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(direct)
+        .open(path)?;
+    let start = at / ALIGN * ALIGN;
+    let skip = to_usize(at - start);
+    let length = to_usize((at + len).next_multiple_of(ALIGN) - start);
+    // One block more than is read, to begin at an aligned address.
+    let mut memory = vec![0; length + to_usize(ALIGN)];
+    let shift = memory.as_ptr().align_offset(to_usize(ALIGN));
+    let aligned = &mut memory[shift..shift + length];
+    let got = read_full(&file, aligned, start)?;
+    let end = got.min(skip + to_usize(len));
+    Ok(aligned[skip.min(end)..end].to_vec())
 }
 
 fn read_full(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
@@ -156,6 +165,26 @@ const MOST_GAPS: usize = 16;
 pub(super) fn content(source: &dyn Source, gaps: Gaps) -> Seen<Content> {
     match read_content(source, gaps) {
         Ok(content) => Seen::Present(content),
+        Err(error) => Seen::Unknown(error.to_string()),
+    }
+}
+
+/// The lineage header that a device carries, as the container sees it that asks; nothing else of it is looked at.
+#[must_use]
+pub fn header_on(blocks: &dyn Blocks, path: &Path) -> Seen<lineage::Header> {
+    let bytes = u64::MAX;
+    let source = Whole {
+        blocks,
+        path,
+        bytes,
+    };
+    match source.read(superblock::OFFSET, superblock::BYTES as u64) {
+        Ok(page) => match superblock::parse(&page) {
+            Ok(Some(found)) => lineage_of(&source, &found),
+            Ok(None) => Seen::Absent,
+            Err(damaged) if !page.is_empty() => Seen::Unknown(damaged.to_string()),
+            Err(_) => Seen::Absent,
+        },
         Err(error) => Seen::Unknown(error.to_string()),
     }
 }

@@ -5,10 +5,11 @@
 mod arrays;
 mod disks;
 mod observe;
+mod patience;
 
 use std::path::PathBuf;
 
-pub use disks::{Blocks, Devices};
+pub use disks::{Blocks, Devices, header_on};
 pub use observe::{ObserveError, observe};
 
 use crate::{
@@ -38,10 +39,10 @@ pub struct Inventory {
     /// Every md array of this node, by name.
     pub arrays: Vec<Array>,
     /// Other devices that carry the durable leg's superblock too, by kernel name.
-    pub twins: Vec<String>,
+    pub twins: Vec<Twin>,
     /// The mounts that this process sees.
     pub mounts: Vec<Mount>,
-    /// Mounts of the node itself (process 1).
+    /// Mounts of the node itself, where its processes are seen.
     pub node_mounts: Vec<Mount>,
     /// What this run has learned by trying.
     pub tried: Tried,
@@ -58,13 +59,41 @@ pub struct Tried {
     pub watched: Option<Point>,
     /// The filesystem was told to grow: what is on disk of it lags behind.
     pub grown: bool,
+    /// The kernel was told to wait less for local devices, and may not have taken it.
+    pub waits_limited: bool,
+    /// All that the fast leg would give to the durable leg could be read.
+    pub read_through: bool,
 }
 
 impl Tried {
-    /// Remembers what a header said before it was watched.
-    pub fn watch(&mut self, action: &Action) {
-        if let Action::Watch { durable: _, seen } = action {
-            self.watched = Some(*seen);
+    /// Takes note of an action that was done, where what it changes cannot be seen.
+    pub fn note(&mut self, action: &Action) {
+        match action {
+            Action::Watch { durable: _, seen } => self.watched = Some(*seen),
+            Action::GrowFilesystem { .. } => self.grown = true,
+            Action::LimitWait { .. } => self.waits_limited = true,
+            Action::ReadThrough { .. } => self.read_through = true,
+            Action::Stop { .. }
+            | Action::Fail { .. }
+            | Action::Remove { .. }
+            | Action::CreateStripe { .. }
+            | Action::StartStripe { .. }
+            | Action::ForgetLineage { .. }
+            | Action::ForgetMirror(_)
+            | Action::CreateMirror { .. }
+            | Action::StartMirror { .. }
+            | Action::StartMirrorFromFast { .. }
+            | Action::ReAddDurable { .. }
+            | Action::Mark { .. }
+            | Action::SettleMarks { .. }
+            | Action::ReAdd { .. }
+            | Action::Add { .. }
+            | Action::WriteMostly { .. }
+            | Action::WriteLineage { .. }
+            | Action::Format { .. }
+            | Action::Set { .. }
+            | Action::GrowMirror { .. }
+            | Action::Mount { .. } => {}
         }
     }
 }
@@ -99,6 +128,8 @@ pub struct Disk {
     pub identity: Option<Identity>,
     /// What its maker calls it, where the kernel says so.
     pub model: Option<String>,
+    /// How long the kernel waits for an answer of it, in milliseconds, where it says so.
+    pub wait_millis: Option<u64>,
     /// What is on it.
     pub content: Seen<Content>,
 }
@@ -297,6 +328,17 @@ impl Knob {
             Self::Rotational => "queue/rotational",
         }
     }
+}
+
+/// A device with the durable leg's superblock that is not the durable leg's: a clone of it, or what it is a clone of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Twin {
+    /// Kernel name.
+    pub name: String,
+    /// Device number, where the kernel tells it.
+    pub number: Option<DeviceNumber>,
+    /// What it says of its history.
+    pub lineage: Seen<Header>,
 }
 
 /// A mount.

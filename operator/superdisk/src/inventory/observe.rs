@@ -3,13 +3,15 @@
 use std::{
     collections::BTreeMap,
     fs, io,
+    panic::resume_unwind,
     path::{Path, PathBuf},
+    thread,
 };
 
 use super::{
-    Disk, Fast, Identity, Inventory, LegFound, Mount, Tried,
+    Disk, Fast, Identity, Inventory, LegFound, Mount, Tried, Twin,
     arrays::{arrays, device_number},
-    disks::{Blocks, Gaps, Striped, Whole, content},
+    disks::{Blocks, Gaps, Striped, Whole, content, header_on},
 };
 use crate::{
     model::{Candidate, Device, Node, Request, Seen},
@@ -54,11 +56,7 @@ pub fn observe(
         node: Seen::Absent,
     };
     let durable = look.disk(survey.durable.unwrap_or(durable), Gaps::Unknown);
-    let local: Vec<Disk> = survey
-        .local
-        .into_iter()
-        .map(|candidate| look.disk(candidate, Gaps::Ignored))
-        .collect();
+    let local = look.side_by_side(survey.local);
     let legs = look.legs(&local);
     let own = own_leg(spec, &legs, &durable);
     let fast = own.map_or(Seen::Absent, |leg| match &leg.inside {
@@ -70,9 +68,9 @@ pub fn observe(
         Seen::Unknown(why) => Seen::Unknown(why.clone()),
     });
     let local = in_order(spec, local, own);
-    let twins = look.twins(&durable)?;
-    let own = sysfs::mounts_of(root, "self")?;
-    let (mounts, node_mounts) = (own, sysfs::mounts_of(root, "1").unwrap_or_default());
+    let twins = look.twins(&durable, &local)?;
+    let own = sysfs::mounts_of(root, "proc/self")?;
+    let (mounts, node_mounts) = (own, sysfs::node_mounts(root).unwrap_or_default());
     let file = root.join("sys/block");
     Ok(Inventory {
         kernel: survey.kernel,
@@ -121,6 +119,7 @@ impl Look<'_> {
                     node,
                     identity: None,
                     model: None,
+                    wait_millis: None,
                     content: Seen::Absent,
                 };
             }
@@ -131,6 +130,7 @@ impl Look<'_> {
                     node,
                     identity: None,
                     model: None,
+                    wait_millis: None,
                     content,
                 };
             }
@@ -140,16 +140,27 @@ impl Look<'_> {
             path: &under(self.root, &path),
             bytes: device.bytes,
         };
+        let folder = self.root.join(format!("sys/dev/block/{}", device.number));
         Disk {
             identity: Some(identity(self.root, &path, device)),
-            model: {
-                let folder = self.root.join(format!("sys/dev/block/{}", device.number));
-                read(&folder.join("device/model")).ok()
-            },
+            model: read(&folder.join("device/model")).ok(),
+            wait_millis: sysfs::number_in(&folder.join("queue/io_timeout")).ok(),
             content: content(&whole, gaps),
             path,
             node,
         }
+    }
+
+    /// Looks at local devices, all at once: several that do not answer take no longer than one.
+    fn side_by_side(&self, candidates: Vec<Candidate>) -> Vec<Disk> {
+        thread::scope(|scope| {
+            let look = |candidate| scope.spawn(move || self.disk(candidate, Gaps::Ignored));
+            let looks: Vec<_> = candidates.into_iter().map(look).collect();
+            let disk = |look: thread::ScopedJoinHandle<'_, Disk>| {
+                look.join().unwrap_or_else(|panic| resume_unwind(panic))
+            };
+            looks.into_iter().map(disk).collect()
+        })
     }
 
     /// Reads what is inside of each leg that the local devices carry a part of.
@@ -207,8 +218,9 @@ impl Look<'_> {
         })
     }
 
-    /// Other devices with the durable leg's array. One that cannot be read is not one that md would start.
-    fn twins(&self, durable: &Disk) -> Result<Vec<String>, ObserveError> {
+    /// Other devices with the durable leg's array. One that cannot be read is not one that md would start; of a local
+    /// device that is known already.
+    fn twins(&self, durable: &Disk, local: &[Disk]) -> Result<Vec<Twin>, ObserveError> {
         let (Seen::Present(content), Some(own)) = (&durable.content, &durable.identity) else {
             return Ok(Vec::new());
         };
@@ -230,9 +242,16 @@ impl Look<'_> {
                 continue;
             }
             let folder = folder.join(&name);
-            let same = read(&folder.join("dev")).is_ok_and(|dev| dev == own.number.to_string());
+            let number = read(&folder.join("dev"))
+                .and_then(|dev| device_number(&dev))
+                .ok();
+            let same = number == Some(own.number);
+            let unread = local.iter().any(|disk| {
+                let is = disk.identity.as_ref().map(|one| one.number) == number;
+                is && matches!(disk.content, Seen::Unknown(_))
+            });
             let path = folder.join("holders").join(&own.name);
-            if same || path.exists() || folder.join("slaves").join(&own.name).exists() {
+            if same || unread || path.exists() || folder.join("slaves").join(&own.name).exists() {
                 continue;
             }
             let node = self.root.join("dev").join(&name);
@@ -241,10 +260,14 @@ impl Look<'_> {
                 .read(&node, superblock::OFFSET, superblock::BYTES as u64);
             let found = bytes.ok().and_then(|bytes| superblock::parse(&bytes).ok()?);
             if found.is_some_and(|found| found.array == wanted.array) {
-                twins.push(name);
+                twins.push(Twin {
+                    name,
+                    number,
+                    lineage: header_on(self.blocks, &node),
+                });
             }
         }
-        twins.sort_unstable();
+        twins.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(twins)
     }
 }

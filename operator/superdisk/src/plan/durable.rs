@@ -62,9 +62,6 @@ pub(super) fn classify<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Dura
         Seen::Absent => return unmarked(spec, inventory, content).map(Durable::New),
     };
     let ours = super_disk(spec, identity, content, superblock)?;
-    if !inventory.twins.is_empty() {
-        return Err(refusals::duplicate(path, &inventory.twins));
-    }
     let other_volume = ours
         .header
         .is_some_and(|header| header.volume != spec.volume);
@@ -75,7 +72,10 @@ pub(super) fn classify<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Dura
             Some(header) if other_volume && spec.copy_of.as_ref() != Some(&header.volume) => {
                 Err(refusals::copy_of_another(path, header.volume.as_str()))
             }
-            Some(_) => Ok(Durable::Copy(ours)),
+            Some(_) => {
+                super::questions::is_the_one(inventory, &ours, true)?;
+                Ok(Durable::Copy(ours))
+            }
             // Nothing but its name says whose it is, and that is not ours.
             None => Err(refusals::not_ours(
                 path,
@@ -86,6 +86,7 @@ pub(super) fn classify<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Dura
             )),
         };
     }
+    super::questions::is_the_one(inventory, &ours, false)?;
     Ok(Durable::Ours(ours))
 }
 

@@ -215,13 +215,20 @@ pub(super) fn attach(
     let Some(header) = ours.header else {
         return Ok(Vec::new());
     };
+    let limits = limit_waits(spec, inventory);
     if let Leg::In(member, stripe) = leg {
+        if !limits.is_empty() {
+            return Ok(limits);
+        }
         return Ok(keep(spec, inventory, mirror, ours, header, member, stripe));
     }
     let stripe = match prepare(spec, inventory)? {
         Stripe::Idle(stripe) => stripe,
-        Stripe::Steps(steps) => return Ok(steps),
+        Stripe::Steps(steps) => return Ok([limits, steps].concat()),
     };
+    if !limits.is_empty() {
+        return Ok(limits);
+    }
     if let Some(kib) = growth(spec, mirror, stripe.bytes, ours) {
         return Ok(vec![Action::GrowMirror {
             array: mirror.name.clone(),
@@ -289,6 +296,26 @@ pub(super) fn attach(
         member: stripe.name.clone(),
     });
     Ok(steps)
+}
+
+/// What the kernel is to wait at most for a local disk: its own 30 s are a read of the database each time. Long enough
+/// for a trim of all of it.
+const WAIT_MILLIS: u64 = 10_000;
+
+/// Lets no local device keep its readers waiting for longer. Once: a kernel may not take it.
+fn limit_waits(spec: &Spec, inventory: &Inventory) -> Vec<Action> {
+    if inventory.tried.waits_limited {
+        return Vec::new();
+    }
+    let chosen = inventory.chosen(spec.local_count).into_iter();
+    let slow = chosen.filter(|disk| disk.wait_millis.is_some_and(|wait| wait > WAIT_MILLIS));
+    slow.filter_map(|disk| {
+        Some(Action::LimitWait {
+            device: disk.identity.as_ref()?.name.clone(),
+            millis: WAIT_MILLIS,
+        })
+    })
+    .collect()
 }
 
 /// Keeps a fast leg that is in.

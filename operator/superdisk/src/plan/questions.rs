@@ -4,6 +4,7 @@
 //! | question | where | a no is |
 //! |---|---|---|
 //! | Is this the volume's own disk? | [`super::durable::classify`] | `E_PD_NOT_OURS` |
+//! | Is it the disk itself, and not a clone beside it? | [`is_the_one`] | `E_DUPLICATE_UUID` |
 //! | Has the host written to it? | [`is_untouched`] | `E_PD_OVERWRITTEN` |
 //! | May a fast leg be ahead? | [`is_not_ahead`] | `E_SSD_AHEAD` |
 //! | Is somebody else on it? | [`is_alone`] | `E_PD_IN_USE` |
@@ -151,6 +152,38 @@ fn unread(disk: &Disk) -> Option<String> {
         },
         Seen::Absent => None,
     }
+}
+
+/// Refuses a durable leg whose twin runs, for mdadm starts no second array of a UUID; and, unless it is meant to be a
+/// copy, one beside a newer disk of the same volume, whose clone it may be. Any other clone is in nobody's way: mdadm
+/// is given one device.
+pub(super) fn is_the_one(
+    inventory: &Inventory,
+    ours: &Ours<'_>,
+    is_copy: bool,
+) -> Result<(), Refusal> {
+    let path = &ours.identity.path;
+    if inventory.array_of(ours.identity.number).is_some() {
+        return Ok(());
+    }
+    for twin in &inventory.twins {
+        let number = twin.number;
+        if number.is_some_and(|number| inventory.array_of(number).is_some()) {
+            return Err(refusals::twin_runs(path, &twin.name));
+        }
+        let newer = match (&twin.lineage, ours.header) {
+            (Seen::Present(header), Some(own)) => {
+                header.volume == own.volume && header.point > own.point
+            }
+            // One of them does not say how far it is.
+            (Seen::Present(_), None) | (Seen::Unknown(_), _) => true,
+            (Seen::Absent, _) => false,
+        };
+        if newer && !is_copy {
+            return Err(refusals::duplicate(path, &twin.name));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a durable leg that counts on while it is watched: another node is on it. One of another boot that was not

@@ -101,15 +101,26 @@ pub(super) fn not_in_sync(path: &Path, what: &str) -> Refusal {
     )
 }
 
-pub(super) fn duplicate(path: &Path, twins: &[String]) -> Refusal {
+pub(super) fn duplicate(path: &Path, twin: &str) -> Refusal {
     refusal(
         Code::DuplicateUuid,
         format!(
-            "The durable device {} and {} carry the same mirror",
-            path.display(),
-            twins.join(", ")
+            "The durable device {} and {twin} carry the same volume, and {twin} is newer, or it cannot be told",
+            path.display()
         ),
-        "Detach the copy from this node; attached alone it gets an identity of its own",
+        "Attach the newer one as this volume's disk; or detach it, if the older one shall be served",
+    )
+}
+
+pub(super) fn twin_runs(path: &Path, twin: &str) -> Refusal {
+    refusal(
+        Code::DuplicateUuid,
+        format!(
+            "The durable device {} carries the mirror that runs on {twin}, of which one is the other's clone",
+            path.display()
+        ),
+        "Use another node for one of them, or let the other's pod end first: a clone that was assembled once has an \
+         identity of its own",
     )
 }
 

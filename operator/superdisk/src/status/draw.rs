@@ -133,6 +133,9 @@ fn waiting(on: WaitingOn, now: Seconds) -> String {
         WaitingOn::Pause(until) => {
             format!("next attempt in {}", duration(until.saturating_sub(now)))
         }
+        WaitingOn::DurableUnreadable { sector } => format!(
+            "the network disk cannot be read from sector {sector} on: rewrite or trim what is there, or restore it"
+        ),
         WaitingOn::GivenUp(until) => format!(
             "given up for {}: replace the node",
             duration(until.saturating_sub(now))
@@ -201,7 +204,7 @@ fn state(leg: &Leg) -> (Tone, String) {
     } else if leg.flags.in_sync {
         (Tone::Good, "in sync")
     } else {
-        (Tone::Busy, "being filled")
+        (Tone::Busy, "not in sync")
     };
     let extra = if leg.flags.write_mostly {
         ", write-mostly"
@@ -322,6 +325,14 @@ fn said(report: &Report) -> Vec<String> {
         ),
         Notice::MembersGone(1) => "A local disk left the node.".to_owned(),
         Notice::MembersGone(count) => format!("{count} local disks left the node."),
+        Notice::WriteBehind(backlog) => format!(
+            "md may acknowledge {backlog} writes before the network disk has them; it is being told not to. A snapshot \
+             that was taken now is not complete."
+        ),
+        Notice::NoBeat(silent) => format!(
+            "The lineage header was not written for {}: a network disk that is put back in time would not be noticed.",
+            duration(*silent)
+        ),
         Notice::Mismatch(_) => "The legs differ where no read failed. The durable leg counts: fail \
              the fast leg, and it is built anew."
             .to_owned(),

@@ -103,6 +103,17 @@ fn healthy_is_drawn() {
 }
 
 #[test]
+fn a_rebuild_that_the_network_disk_stops_is_drawn() {
+    draws("durable-unreadable", |facts, _, memory| {
+        let mirror = facts.mirror.as_mut().unwrap();
+        let fast = mirror.fast.as_mut().unwrap();
+        fast.flags.in_sync = false;
+        fast.filled_sectors = Some(1_204_224);
+        memory.stalled_since = Some(NOW - HOUR);
+    });
+}
+
+#[test]
 fn a_rebuild_is_drawn_with_its_rate_and_the_time_left() {
     draws("rebuilding", |facts, context, _| {
         let mirror = facts.mirror.as_mut().unwrap();

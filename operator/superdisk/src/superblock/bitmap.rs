@@ -16,6 +16,8 @@ pub struct Bitmap {
     pub events_cleared: u64,
     /// How many chunks there are, and so bits.
     pub chunks: u64,
+    /// Size of one, in bytes.
+    pub chunk_bytes: u64,
 }
 
 /// Reads the header of a bitmap; `None` when there is none.
@@ -35,6 +37,7 @@ pub fn parse_bitmap(bytes: &[u8]) -> Option<Bitmap> {
         } else {
             sectors.div_ceil(chunk)
         },
+        chunk_bytes: chunk * super::SECTOR,
     })
 }
 

@@ -105,7 +105,7 @@ fn planned(folder: &Path) -> Decision {
 pub(crate) fn tried(spec: &Spec, node: &Node) -> Tried {
     let mut tried = Tried::default();
     if let Decision::Do(actions) = plan(spec, &node.observe(spec, &tried)) {
-        actions.iter().for_each(|action| tried.watch(action));
+        actions.iter().for_each(|action| tried.note(action));
     }
     tried
 }
@@ -195,10 +195,13 @@ fn no_plan_ever_touches_the_durable_leg_destructively() {
                 | Action::Fail { .. }
                 | Action::Remove { .. } => durable,
                 // Only `resolve` comes to these.
-                Action::StartMirrorFromFast { .. } | Action::ReAddDurable { .. } => true,
+                Action::ReadThrough { .. }
+                | Action::StartMirrorFromFast { .. }
+                | Action::ReAddDurable { .. } => true,
                 Action::CreateMirror { .. } => situation.name != "p0-first-boot",
                 Action::Stop { .. }
                 | Action::Watch { .. }
+                | Action::LimitWait { .. }
                 | Action::StartStripe { .. }
                 | Action::StartMirror { .. }
                 | Action::Mark { .. }

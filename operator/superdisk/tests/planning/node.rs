@@ -136,10 +136,28 @@ pub(crate) fn tree(world: &World) -> Tree {
             .trim_end()
             .to_owned(),
     );
+    if !world.node_mounts.is_empty() {
+        let lines = world.node_mounts.iter().map(|(name, at)| {
+            let number = match world.arrays.get(name) {
+                Some(array) => format!("{MD_MAJOR}:{}", array.minor),
+                None => format!("{MAJOR}:{}", world.disks[name].minor),
+            };
+            format!(
+                "31 22 {number} / {} rw - ext4 /dev/{name} rw\n",
+                at.display()
+            )
+        });
+        let lines: String = lines.collect();
+        file("host/proc/1/mountinfo".into(), lines.trim_end().to_owned());
+    }
     for (name, disk) in &world.disks {
         block(&mut tree, world, name, MAJOR, disk.minor, disk.size);
         let serial = format!("sys/dev/block/{MAJOR}:{}/serial", disk.minor);
         tree.0.insert(serial, Entry::File(disk.by_id.clone()));
+        if let Some(millis) = disk.wait_millis {
+            let file = format!("sys/dev/block/{MAJOR}:{}/queue/io_timeout", disk.minor);
+            tree.0.insert(file, Entry::File(millis.to_string()));
+        }
         if let Some(model) = &disk.model {
             let file = format!("sys/dev/block/{MAJOR}:{}/device/model", disk.minor);
             tree.0.insert(file, Entry::File(model.clone()));

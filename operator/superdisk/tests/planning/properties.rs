@@ -230,12 +230,14 @@ fn ahead() -> World {
 /// Does what `resolve` does; with the worlds that it leaves when it is killed on the way.
 fn resolve(world: &mut World, keep: Keep) -> Vec<World> {
     let (spec, mut worlds) = (crate::situations::spec(), Vec::new());
+    let mut tried = Tried::default();
     for _ in 0..20 {
-        let inventory = node(world).observe(&spec, &Tried::default());
+        let inventory = node(world).observe(&spec, &tried);
         match resolve::step(&spec, &inventory, keep).unwrap() {
             Step::Do(actions) => {
                 for action in actions {
                     world.act(&action).unwrap();
+                    tried.note(&action);
                     worlds.push(world.clone());
                 }
             }
@@ -262,6 +264,34 @@ fn its_owner_decides_which_legs_data_counts() {
             check(&situation, &mut killed, &[1, 2, 3, truth, 0, 0, 0, 0]);
         }
     }
+}
+
+#[test]
+fn all_that_would_be_copied_is_read_before_the_durable_leg_is_touched() {
+    let (spec, mut world) = (crate::situations::spec(), ahead());
+    let next = |world: &World, tried: &Tried| {
+        let inventory = node(world).observe(&spec, tried);
+        match resolve::step(&spec, &inventory, Keep::Fast).unwrap() {
+            Step::Do(actions) => actions,
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut tried = Tried::default();
+    for action in next(&world, &tried) {
+        world.act(&action).unwrap();
+    }
+    let actions = next(&world, &tried);
+    let [read @ Action::ReadThrough { through, .. }] = &actions[..] else {
+        panic!("{actions:?}");
+    };
+    // Block 3 lies in the chunk that the bitmap says was written.
+    assert_eq!(through.parts, [(3 * 4096, 4 * 4096)]);
+    assert!(!through.give_up);
+    // Again and again until it could be.
+    assert_eq!(next(&world, &tried), actions);
+    tried.note(read);
+    let actions = next(&world, &tried);
+    assert!(matches!(actions[..], [Action::StartMirrorFromFast { .. }]));
 }
 
 #[test]

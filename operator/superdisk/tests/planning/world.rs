@@ -28,6 +28,8 @@ pub(crate) struct Disk {
     pub(crate) dead: bool,
     /// Pages of 4096 bytes that cannot be read.
     pub(crate) bad: Vec<u64>,
+    /// How long the kernel waits for it, where it says so.
+    pub(crate) wait_millis: Option<u64>,
     /// What its maker calls it.
     pub(crate) model: Option<String>,
 }
@@ -74,6 +76,8 @@ pub(crate) struct World {
     pub(crate) disks: BTreeMap<String, Disk>,
     pub(crate) arrays: BTreeMap<String, Array>,
     pub(crate) mounts: Vec<(String, PathBuf)>,
+    /// What only the node sees mounted: an array or a disk, and where.
+    pub(crate) node_mounts: Vec<(String, PathBuf)>,
     pub(crate) release: String,
     pub(crate) personalities: String,
     pub(crate) boot: u8,
@@ -90,6 +94,7 @@ impl World {
             disks: BTreeMap::new(),
             arrays: BTreeMap::new(),
             mounts: Vec::new(),
+            node_mounts: Vec::new(),
             release: "6.1.0-50-amd64".to_owned(),
             personalities: "[raid0] [raid1]".to_owned(),
             boot: 1,
@@ -111,6 +116,7 @@ impl World {
             bytes: Sparse::default(),
             dead: false,
             bad: Vec::new(),
+            wait_millis: None,
             model: None,
         };
         self.disks.insert(name.to_owned(), disk);
@@ -280,6 +286,7 @@ impl World {
     pub(crate) fn power_cut(&mut self) {
         self.arrays.clear();
         self.mounts.clear();
+        self.node_mounts.clear();
         self.boot += 1;
     }
 
@@ -370,7 +377,7 @@ impl World {
             // One whose superblock cannot be read is none to the host either.
             self.disks
                 .get(disk)
-                .is_some_and(|one| !one.bad.contains(&(SB / BLOCK)))
+                .is_some_and(|one| !one.dead && !one.bad.contains(&(SB / BLOCK)))
                 && self.sb(disk).is_some_and(|sb| sb.level == 0)
         }) {
             self.start("md127", Kind::Stripe(locals.clone()), stripe_bytes(2));

@@ -139,6 +139,7 @@ fn the_claim_is_a_device_that_one_container_sees_and_the_others_have_what_is_mou
     let claim = &set["spec"]["volumeClaimTemplates"][0];
     assert_eq!(claim["spec"]["volumeMode"], "Block");
     assert_eq!(claim["spec"]["storageClassName"], "fast");
+    assert_eq!(claim["spec"]["accessModes"], json!(["ReadWriteOncePod"]));
     let pod = pod(&with_disk());
     let all: Vec<_> = pod
         .init_containers
@@ -159,6 +160,7 @@ fn the_claim_is_a_device_that_one_container_sees_and_the_others_have_what_is_mou
         "node-mdadm /run/mdadm -",
         "node-modules /lib/modules - ro",
         "node-os-release /etc/os-release - ro",
+        "node-proc /host/proc - ro",
     ];
     let own = [
         "run /run/readstates -",
@@ -180,6 +182,22 @@ fn the_claim_is_a_device_that_one_container_sees_and_the_others_have_what_is_mou
 }
 
 #[test]
+fn a_rack_of_an_operator_before_keeps_claims_that_a_node_may_share() {
+    let step = SuperDisksStep {
+        shared: ["a".to_owned()].into(),
+        ..SuperDisksStep::default()
+    };
+    let objects = built(&with_disk(), step);
+    let set = objects.iter().find_map(|o| match o {
+        Object::StatefulSet(set) => Some(serde_json::to_value(set).unwrap()),
+        _ => None,
+    });
+    let claim = &set.unwrap()["spec"]["volumeClaimTemplates"][0];
+    assert_eq!(claim["spec"]["accessModes"], json!(["ReadWriteOnce"]));
+    assert_eq!(claim["spec"]["volumeMode"], "Block");
+}
+
+#[test]
 fn without_a_super_disk_a_pod_has_nothing_of_it() {
     let text = set(CASSANDRA).to_string();
     for word in ["disk", "hostPath", "Block", "privileged", "mounts"] {
@@ -195,8 +213,10 @@ fn without_a_super_disk_a_pod_has_nothing_of_it() {
 
 #[test]
 fn every_pod_finds_its_entry_by_its_name() {
-    let entry = |claim_uid: &str, used_before| VolumeEntry {
+    let entry = |claim_uid: &str, used_before: bool| VolumeEntry {
         claim_uid: claim_uid.to_owned(),
+        pod_uid: used_before.then(|| "p-1".to_owned()),
+        copy_of: used_before.then(|| "u-0".to_owned()),
         used_before,
         keep: used_before.then(|| Kept {
             pod_uid: "p-1".to_owned(),
@@ -209,7 +229,7 @@ fn every_pod_finds_its_entry_by_its_name() {
     ];
     let step = SuperDisksStep {
         volumes: volumes.into(),
-        evictions: Evictions::default(),
+        ..SuperDisksStep::default()
     };
     let written = built(&with_disk(), step);
     let map = written.iter().find_map(|o| match o {
@@ -225,7 +245,7 @@ fn every_pod_finds_its_entry_by_its_name() {
         json!([
             [
                 "chat-db-a-0",
-                r#"{"keep":{"leg":"durable","pod":"p-1"},"usedBefore":true,"volume":"u-1"}"#
+                r#"{"copyOf":"u-0","keep":{"leg":"durable","pod":"p-1"},"pod":"p-1","usedBefore":true,"volume":"u-1"}"#
             ],
             ["chat-db-b-0", r#"{"usedBefore":false,"volume":"u-2"}"#],
         ])

@@ -51,7 +51,7 @@ impl Sim {
         })
     }
 
-    pub(super) fn world(&self) -> World {
+    pub(crate) fn world(&self) -> World {
         let seen = |name: &String, pod: &Pod| PodSeen {
             name: name.clone(),
             ready: self.ready(name),
@@ -90,6 +90,7 @@ impl Sim {
                     let seen = ClaimSeen {
                         uid: v.uid.clone(),
                         bound: true,
+                        copy_of: None,
                     };
                     (format!("data-{n}"), seen)
                 })

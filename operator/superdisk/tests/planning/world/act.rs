@@ -98,7 +98,10 @@ impl World {
                 array.needed.extend(blocks);
                 array.resync = true;
             }
-            Action::Watch { .. } => {}
+            Action::Watch { .. } | Action::ReadThrough { .. } => {}
+            Action::LimitWait { device, millis } => {
+                self.disk(device).wait_millis = Some(*millis);
+            }
             Action::SettleMarks { array } => self.arrays.get_mut(array).unwrap().resync = false,
             Action::ReAdd { array, member } => return self.join(array, member, false),
             Action::Add { array, member } => return self.join(array, member, true),

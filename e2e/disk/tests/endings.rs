@@ -1,0 +1,129 @@
+//! Everything ends, or says why it goes on: a disk that does not answer, a copy that cannot be made, a decision that would
+//! stop half way.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e_disk::{
+    MIB, PAGE, Rack, Vm,
+    superdisk::{Superdisk, mirror},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn start_agent(superdisk: &Superdisk, vm: &Vm) -> Result<()> {
+    vm.run("ip link set lo up 2>/dev/null || ifconfig lo up")?;
+    vm.run(&format!(
+        "superdisk agent {} --pod p --listen 127.0.0.1:9950 >/run/agent.log 2>&1 & echo $! >/run/agent.pid",
+        superdisk.flags()
+    ))?;
+    vm.until(
+        "wget -qO /dev/null http://127.0.0.1:9950/readyz 2>/dev/null",
+        60 * SECOND,
+    )
+}
+
+#[test]
+fn a_copy_that_the_network_disk_stops_is_said_and_serves_on() -> Result<()> {
+    let mut rack = Rack::new("ends-copy")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    superdisk.tear_down(&vm)?;
+    vm.power_off()?;
+    rack.migrate_host()?;
+    // Free space to the filesystem; a copy reads it all the same.
+    rack.durable().break_for_good(200 * MIB..200 * MIB + PAGE);
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    start_agent(&superdisk, &vm)?;
+    let state = "wget -qO - http://127.0.0.1:9950/state";
+    vm.until(
+        &format!("{state} | grep -q durable-unreadable"),
+        150 * SECOND,
+    )?;
+    let metrics = vm.run("wget -qO - http://127.0.0.1:9950/metrics")?;
+    ensure!(
+        metrics.contains("superdisk_waiting_on{on=\"durable-unreadable\"} 1"),
+        "{metrics}"
+    );
+    superdisk.has(&vm, &files)?;
+    // The disk is mended, and the copy begun anew.
+    vm.run("kill -9 $(cat /run/agent.pid)")?;
+    rack.durable().mend();
+    let mirror = mirror(&vm)?;
+    vm.run(&format!(
+        "stripe=$(ls -d /sys/block/{mirror}/md/dev-md*); stripe=${{stripe##*dev-}}; \
+         mdadm /dev/{mirror} --fail /dev/$stripe && sleep 1 && mdadm /dev/{mirror} --remove /dev/$stripe"
+    ))?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn a_local_disk_that_does_not_answer_keeps_nobody_from_the_network_disk() -> Result<()> {
+    let mut rack = Rack::new("ends-hang")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    superdisk.tear_down(&vm)?;
+    rack.local(0).hang(true);
+    vm.run(&format!(
+        "superdisk assemble {} >/run/assemble.log 2>&1 &",
+        superdisk.flags()
+    ))?;
+    vm.until("grep -q ' /mnt/data ' /proc/mounts", 100 * SECOND)?;
+    superdisk.has(&vm, &files)?;
+    vm.until("grep -q 'does not answer' /run/assemble.log", 60 * SECOND)?;
+    rack.local(0).hang(false);
+    vm.until("! pidof superdisk >/dev/null", 60 * SECOND)?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn keeping_the_fast_leg_is_tried_on_it_before_the_network_disk_is_touched() -> Result<()> {
+    let mut rack = Rack::new("ends-resolve")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.write(&vm, "before", 2)?;
+    superdisk.in_sync(&vm)?;
+    vm.run("sleep 1")?;
+    rack.durable().fail(true);
+    superdisk.write(&vm, "after", 4)?;
+    let mirror = mirror(&vm)?;
+    vm.until(
+        &format!("[ $(cat /sys/block/{mirror}/md/degraded) = 1 ]"),
+        30 * SECOND,
+    )?;
+    vm.run("sync; sleep 1")?;
+    vm.power_off()?;
+    rack.durable().mend();
+    let vm = rack.boot()?;
+    superdisk.refused(&vm, "", "E_SSD_AHEAD")?;
+    // Some of it lies in what was written alone.
+    for at in (8..120).step_by(8) {
+        rack.local(1).lose(at * MIB..at * MIB + PAGE);
+    }
+    let before = rack.durable().bytes_written();
+    let answer = superdisk.ask(&vm, "resolve", "--keep fast")?;
+    ensure!(
+        answer.status == 1 && answer.stderr.contains("cannot be read"),
+        "{answer}"
+    );
+    ensure!(
+        rack.durable().bytes_written() == before,
+        "the network disk was written to"
+    );
+    superdisk
+        .ask(&vm, "resolve", "--keep fast --give-up-unreadable")?
+        .success()?;
+    superdisk.assemble(&vm)?;
+    vm.run("ls /mnt/data/after-1 /mnt/data/before-1")?;
+    superdisk.is_whole(&vm, &[])
+}

@@ -1,0 +1,223 @@
+//! The volume claims of a database, and which claims they were made from. In: a namespace. Out: plain values.
+//!
+//! A super-disk takes another volume's disk for its own only where somebody says that it is a copy of that volume. For
+//! a claim with a data source the claim itself says so:
+//!
+//! | data source | it is a copy of |
+//! |---|---|
+//! | any, and the annotation `readstates.dev/copy-of` | the claim with that UID |
+//! | a claim | that claim |
+//! | a VolumeSnapshot | the claim that it was taken of, while that is there |
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::Time};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams},
+    core::GroupVersionKind,
+};
+use readstates_operator_api::labels::{self, COPY_OF, Component};
+
+use crate::{error::Error, validate::Identity};
+
+/// A claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimSeen {
+    /// Its UID.
+    pub uid: String,
+    /// Whether there is a volume behind it.
+    pub bound: bool,
+    /// UID of the claim that it was made from, where that is known.
+    pub copy_of: Option<String>,
+}
+
+/// Claims of database pods, by name. `with_sources`: it is asked, too, what they were made from.
+pub(super) async fn claims(
+    client: &Client,
+    id: &Identity,
+    with_sources: bool,
+) -> Result<BTreeMap<String, ClaimSeen>, Error> {
+    let reader = Reader { client, id };
+    // The StatefulSet controller puts the selector's labels on the claims it makes.
+    let ours = ListParams::default().labels(&labels::selector_text(&id.name, Component::Database));
+    let mut seen = BTreeMap::new();
+    for claim in reader.list(&ours).await? {
+        let Some(uid) = claim.uid() else { continue };
+        let bound = claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Bound");
+        let copy_of = match source(&claim).filter(|_| with_sources) {
+            Some(source) => reader.copy_of(&claim, source).await?,
+            None => None,
+        };
+        let name = claim.name_any();
+        seen.insert(
+            name,
+            ClaimSeen {
+                uid,
+                bound,
+                copy_of,
+            },
+        );
+    }
+    Ok(seen)
+}
+
+/// What a claim's data comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source<'a> {
+    /// A claim of this namespace, by name.
+    Claim(&'a str),
+    /// A VolumeSnapshot of this namespace, by name.
+    Snapshot(&'a str),
+    /// Something else; only a person knows.
+    Other,
+}
+
+/// What a claim is made from, when it does not begin blank.
+fn source(claim: &PersistentVolumeClaim) -> Option<Source<'_>> {
+    let spec = claim.spec.as_ref()?;
+    let (group, kind, name, elsewhere) = match (&spec.data_source_ref, &spec.data_source) {
+        (Some(of), _) => (&of.api_group, &of.kind, &of.name, of.namespace.is_some()),
+        (None, Some(of)) => (&of.api_group, &of.kind, &of.name, false),
+        // Made by hand over a volume that was kept.
+        (None, None) => {
+            return claim
+                .annotations()
+                .contains_key(COPY_OF)
+                .then_some(Source::Other);
+        }
+    };
+    Some(match (group.as_deref(), kind.as_str()) {
+        _ if elsewhere => Source::Other,
+        (None | Some(""), "PersistentVolumeClaim") => Source::Claim(name),
+        (Some(SNAPSHOTS), "VolumeSnapshot") => Source::Snapshot(name),
+        _ => Source::Other,
+    })
+}
+
+const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
+
+struct Reader<'a> {
+    client: &'a Client,
+    id: &'a Identity,
+}
+
+impl Reader<'_> {
+    async fn list(&self, wanted: &ListParams) -> Result<Vec<PersistentVolumeClaim>, Error> {
+        let api: Api<PersistentVolumeClaim> =
+            Api::namespaced(self.client.clone(), &self.id.namespace);
+        let found = api.list(wanted).await;
+        let found = found.map_err(|source| Error::Read {
+            what: format!("the volume claims of {}", self.id.name),
+            source,
+        })?;
+        Ok(found.items)
+    }
+
+    async fn copy_of(
+        &self,
+        claim: &PersistentVolumeClaim,
+        source: Source<'_>,
+    ) -> Result<Option<String>, Error> {
+        if let Some(said) = claim.annotations().get(COPY_OF) {
+            return Ok(Some(said.clone()));
+        }
+        let found = match source {
+            Source::Claim(name) => self.named(name).await?,
+            Source::Snapshot(name) => self.of_snapshot(name).await?,
+            Source::Other => None,
+        };
+        Ok(found.filter(|uid| Some(uid) != claim.uid().as_ref()))
+    }
+
+    /// The UID of a claim, which need not be one of the database's.
+    async fn named(&self, name: &str) -> Result<Option<String>, Error> {
+        Ok(self.claim(name).await?.and_then(|claim| claim.uid()))
+    }
+
+    async fn claim(&self, name: &str) -> Result<Option<PersistentVolumeClaim>, Error> {
+        // By a list: nothing else of claims may be read.
+        let by_name = ListParams::default().fields(&format!("metadata.name={name}"));
+        Ok(self.list(&by_name).await?.pop())
+    }
+
+    /// The claim that a snapshot was taken of. One of its name that is younger than the snapshot is another one.
+    async fn of_snapshot(&self, name: &str) -> Result<Option<String>, Error> {
+        let kind = ApiResource::from_gvk_with_plural(
+            &GroupVersionKind::gvk(SNAPSHOTS, "v1", "VolumeSnapshot"),
+            "volumesnapshots",
+        );
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &self.id.namespace, &kind);
+        let snapshot = match api.get(name).await {
+            Ok(snapshot) => snapshot,
+            // Gone, no such kind, or no right to read it: then the annotation tells, or nobody does.
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => return Ok(None),
+            Err(source) => {
+                let what = format!("VolumeSnapshot {name}");
+                return Err(Error::Read { what, source });
+            }
+        };
+        let Some(of) = snapshot.data["spec"]["source"]["persistentVolumeClaimName"].as_str() else {
+            return Ok(None);
+        };
+        let claim = self.claim(of).await?;
+        let taken = snapshot.metadata.creation_timestamp;
+        Ok(claim
+            .filter(|claim| is_older(claim.metadata.creation_timestamp.as_ref(), taken.as_ref()))
+            .and_then(|claim| claim.uid()))
+    }
+}
+
+fn is_older(one: Option<&Time>, other: Option<&Time>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one.0 < other.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn claim(spec: Value, annotations: Value) -> PersistentVolumeClaim {
+        serde_json::from_value(json!({ "metadata": { "annotations": annotations }, "spec": spec }))
+            .unwrap()
+    }
+
+    #[test]
+    fn where_the_data_of_a_claim_comes_from_is_told() {
+        let snapshot =
+            json!({ "apiGroup": SNAPSHOTS, "kind": "VolumeSnapshot", "name": "yesterday" });
+        let volume = json!({ "kind": "PersistentVolumeClaim", "name": "data-0" });
+        let mut elsewhere = snapshot.clone();
+        elsewhere["namespace"] = json!("backups");
+        let backup = json!({ "apiGroup": "velero.io", "kind": "Backup", "name": "b" });
+        for (spec, said, expected) in [
+            (json!({}), json!({}), None),
+            (json!({}), json!({ COPY_OF: "u-1" }), Some(Source::Other)),
+            (
+                json!({ "dataSource": volume }),
+                json!({}),
+                Some(Source::Claim("data-0")),
+            ),
+            (
+                json!({ "dataSource": snapshot, "dataSourceRef": snapshot }),
+                json!({}),
+                Some(Source::Snapshot("yesterday")),
+            ),
+            // A snapshot of another namespace: a claim of its name here is another one.
+            (
+                json!({ "dataSourceRef": elsewhere }),
+                json!({}),
+                Some(Source::Other),
+            ),
+            (
+                json!({ "dataSourceRef": backup }),
+                json!({}),
+                Some(Source::Other),
+            ),
+        ] {
+            assert_eq!(source(&claim(spec.clone(), said)), expected, "{spec}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The lineage header of a running super-disk: read once, counted on every few seconds, written to both legs.
+//!
+//! ```text
+//!   work lane   wait for the node ──▶ plan, which writes headers ──▶ read them anew
+//!   beat lane   ─── beat ─── beat ───────────── (none) ───────────────── beat ───▶
+//! ```
+//!
+//! A beat between two headers of a plan could put the older one in the newer one's place: so there is none while a
+//! plan is done, and there are some while one only waits for its turn on the node.
+
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::{
+    execute::write_header,
+    heal::facts::Facts,
+    inventory::{Content, Identity, Inventory},
+    lineage::{self, Header},
+    model::Seen,
+    sysfs::{FileSystem, NodeKind, Nodes},
+};
+
+/// What is known of the headers.
+#[derive(Debug, Default)]
+pub(super) struct Beats {
+    headers: Mutex<Option<Headers>>,
+    /// Of the newest header; 0 while there is none. Apart from it, because that is held while a disk is written to.
+    generation: AtomicU64,
+    planning: Mutex<()>,
+}
+
+/// The newest header, and where the legs keep theirs.
+#[derive(Clone, Debug)]
+pub(super) struct Headers {
+    header: Header,
+    durable: (Identity, u64),
+    fast: Option<u64>,
+}
+
+/// Why a header was not written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BeatError {
+    /// There is none to count on from.
+    #[error(
+        "the header could not be read: a network disk that is put back in time would not be noticed"
+    )]
+    Unread,
+    /// Its header is not ours to write.
+    #[error("the durable device is another one now")]
+    AnotherDevice,
+    /// The disk did not take it.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Headers {
+    /// As they were seen.
+    pub(super) fn of(inventory: &Inventory) -> Option<Self> {
+        let content = present(&inventory.durable.content)?;
+        let header = present(&content.lineage)?.clone();
+        let durable = (inventory.durable.identity.clone()?, region(content)?);
+        let fast = present(&inventory.fast).filter(|fast| fast.stripe == header.fast);
+        Some(Self {
+            header,
+            durable,
+            fast: fast.and_then(|fast| region(&fast.inside)),
+        })
+    }
+}
+
+impl Beats {
+    /// Held while a plan is done.
+    pub(super) fn planning(&self) -> MutexGuard<'_, ()> {
+        self.planning.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, by a beat; `None` while a plan is done.
+    pub(super) fn unless_planning(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.planning.try_lock() {
+            Ok(free) => Some(free),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The present life's number, once it was read.
+    pub(super) fn generation(&self) -> Option<u64> {
+        let generation = self.generation.load(Ordering::Relaxed);
+        (generation > 0).then_some(generation)
+    }
+
+    /// Takes what `read` finds for what is on the disks now.
+    pub(super) fn learn(&self, read: &dyn Fn() -> Option<Headers>) {
+        let found = read();
+        let generation = found.as_ref().map(|found| found.header.point.generation);
+        self.generation
+            .store(generation.unwrap_or(0), Ordering::Relaxed);
+        *self.headers.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    }
+
+    /// Writes the header that follows: first to the durable leg, so that the fast leg is never newer.
+    pub(super) fn write(
+        &self,
+        root: &Path,
+        facts: &Facts,
+        next: impl Fn(&Header) -> Header,
+        read: &dyn Fn() -> Option<Headers>,
+    ) -> Result<(), BeatError> {
+        if self.generation().is_none() {
+            self.learn(read);
+        }
+        let mut headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = headers.as_mut().ok_or(BeatError::Unread)?;
+        let (identity, region) = &known.durable;
+        if !is_still(root, identity) {
+            return Err(BeatError::AnotherDevice);
+        }
+        let header = next(&known.header);
+        let durable = crate::sysfs::under(root, &identity.path);
+        write_header(&durable, *region, &header)?;
+        known.header = header;
+        // A leg that is not in sync stays behind: it is judged by how far it came.
+        let fast = facts
+            .mirror
+            .as_ref()
+            .and_then(|mirror| mirror.fast.as_ref());
+        if let (Some(leg), Some(region)) = (fast.filter(|leg| leg.in_sync()), known.fast) {
+            let node = root.join("dev").join(&leg.device);
+            write_header(&node, region, &known.header)?;
+        }
+        Ok(())
+    }
+}
+
+fn present<T>(seen: &Seen<T>) -> Option<&T> {
+    match seen {
+        Seen::Present(value) => Some(value),
+        Seen::Absent | Seen::Unknown(_) => None,
+    }
+}
+
+fn region(content: &Content) -> Option<u64> {
+    lineage::region_at(present(&content.superblock)?)
+}
+
+/// Whether a path still leads to the device that was looked at, and not to another disk that got its number.
+fn is_still(root: &Path, identity: &Identity) -> bool {
+    let number = identity.number;
+    let kind = FileSystem.kind(&crate::sysfs::under(root, &identity.path));
+    let file = root.join(format!("sys/dev/block/{number}/diskseq"));
+    matches!(kind, Ok(NodeKind::Block(now)) if now == number)
+        && crate::sysfs::number_in(&file).ok() == identity.sequence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_no_beat_while_a_plan_is_done_and_there_are_some_before_and_after() {
+        let beats = Beats::default();
+        assert!(beats.unless_planning().is_some());
+        let planning = beats.planning();
+        assert!(beats.unless_planning().is_none());
+        drop(planning);
+        assert!(beats.unless_planning().is_some());
+    }
+
+    #[test]
+    fn without_a_header_that_was_read_nothing_is_written() {
+        let facts = crate::heal::tests::healthy();
+        let written = Beats::default().write(Path::new("/nowhere"), &facts, Header::next, &|| None);
+        assert!(matches!(written, Err(BeatError::Unread)));
+    }
+}

@@ -1,0 +1,185 @@
+//! What the durable leg's device may be: new, ours, a copy, a clone beside its source, or somebody else's.
+
+use superdisk::{model::Code, spec::Spec};
+
+use super::{
+    End, Situation, by, changed, one, spec, with_policy,
+    worlds::{change_durable, lost_durable, stopped},
+};
+use crate::{
+    bytes::FAULTY,
+    world::{DURABLE, MIB, World},
+};
+
+pub(super) fn durable_legs() -> Vec<Situation> {
+    use End::{Refused, Whole};
+    let used_before = with_policy(|policy| policy.used_before = true);
+    let other_volume = Spec {
+        volume: "pvc-2".parse().unwrap(),
+        ..spec()
+    };
+    let its_copy = Spec {
+        copy_of: Some("pvc-1".parse().unwrap()),
+        ..other_volume.clone()
+    };
+    let blanked = changed(stopped(), |world| {
+        world.disk(DURABLE).bytes = crate::bytes::Sparse::default();
+    });
+    let foreign = changed(World::blank(), |world| {
+        let mut bytes = vec![0; 4096];
+        bytes[..4].copy_from_slice(b"XFSB");
+        world.poke(DURABLE, 0, &bytes);
+    });
+    let clone_of = |world: &mut World| {
+        let bytes = world.disks[DURABLE].bytes.clone();
+        world.plug("vdb", "copy", 512 * MIB);
+        world.disk("vdb").bytes = bytes;
+    };
+    let older_twin = changed(stopped(), |world| {
+        clone_of(world);
+        world.mark_clean();
+    });
+    let newer_twin = changed(stopped(), |world| {
+        let before = world.disks[DURABLE].bytes.clone();
+        world.mark_clean();
+        clone_of(world);
+        world.disk(DURABLE).bytes = before;
+    });
+    let running_twin = changed(stopped(), |world| {
+        clone_of(world);
+        world.host_starts_durable();
+        // What runs is the other one.
+        "copy".clone_into(&mut world.disk(DURABLE).by_id);
+        "data".clone_into(&mut world.disk("vdb").by_id);
+    });
+    let without_filesystem = changed(stopped(), |world| world.poke(DURABLE, MIB, &[]));
+    vec![
+        one("p0-first-boot", World::blank(), Whole),
+        by(
+            "p1-blank-but-used-before",
+            used_before,
+            World::blank(),
+            Refused(Code::PdUnexpectedlyBlank),
+        ),
+        one(
+            "p1-blank-but-remembered",
+            blanked,
+            Refused(Code::PdUnexpectedlyBlank),
+        ),
+        one("p2-foreign", foreign, Refused(Code::PdForeign)),
+        one(
+            "p2-unknown-data",
+            changed(World::blank(), |world| {
+                world.poke(DURABLE, 512 * MIB - 4096, b"x")
+            }),
+            Refused(Code::PdForeign),
+        ),
+        one(
+            "p2-held-by-lvm",
+            changed(stopped(), |world| {
+                world.holders.push((DURABLE.into(), "dm-0".into()))
+            }),
+            Refused(Code::PdForeign),
+        ),
+        one(
+            "p3-not-a-mirror",
+            change_durable(|sb| sb.level = 5),
+            Refused(Code::PdNotOurs),
+        ),
+        one(
+            "p3-not-our-name",
+            change_durable(|sb| sb.name = "host:data".to_owned()),
+            Refused(Code::PdNotOurs),
+        ),
+        one(
+            "p3-damaged",
+            changed(stopped(), |world| {
+                let mut bytes = world.sb(DURABLE).unwrap().encode();
+                bytes[201] ^= 1;
+                world.poke(DURABLE, 4096, &bytes);
+            }),
+            Refused(Code::PdNotOurs),
+        ),
+        one(
+            "p3-durable-in-slot-1",
+            change_durable(|sb| sb.roles = vec![1, 0]),
+            Refused(Code::PdNotOurs),
+        ),
+        by(
+            "p4-another-volumes-disk",
+            other_volume,
+            stopped(),
+            Refused(Code::PdNotOurs),
+        ),
+        by(
+            "p4-copy-of-another-volume",
+            its_copy.clone(),
+            stopped(),
+            Whole,
+        ),
+        by(
+            "p4-copy-whose-fast-leg-is-ahead",
+            its_copy.clone(),
+            changed(lost_durable(), World::power_cut),
+            Refused(Code::SsdAhead),
+        ),
+        one(
+            "p5-durable-was-faulty",
+            change_durable(|sb| sb.roles = vec![FAULTY, 1]),
+            Refused(Code::PdNotInSync),
+        ),
+        one(
+            "p5-durable-was-being-rebuilt",
+            change_durable(|sb| sb.recovering = true),
+            Refused(Code::PdNotInSync),
+        ),
+        one("d1-clone-beside-its-source", older_twin, Whole),
+        by(
+            "d1-clone-that-is-meant-to-be-one-beside-its-source",
+            its_copy.clone(),
+            newer_twin.clone(),
+            Whole,
+        ),
+        one(
+            "d2-newer-disk-of-the-same-volume",
+            newer_twin,
+            Refused(Code::DuplicateUuid),
+        ),
+        one(
+            "d2-clone-of-what-runs",
+            running_twin,
+            Refused(Code::DuplicateUuid),
+        ),
+        one(
+            "no-filesystem",
+            without_filesystem,
+            Refused(Code::NoFilesystem),
+        ),
+        one(
+            "other-filesystem",
+            changed(stopped(), |world| {
+                let mut bytes = vec![0; 4096];
+                bytes[..4].copy_from_slice(b"XFSB");
+                world.poke(DURABLE, MIB, &bytes);
+            }),
+            Refused(Code::NoFilesystem),
+        ),
+        one(
+            "durable-missing",
+            changed(stopped(), |world| {
+                world.disks.remove(DURABLE);
+            }),
+            Refused(Code::PdLost),
+        ),
+        one(
+            "durable-unreadable",
+            changed(stopped(), |world| world.disk(DURABLE).dead = true),
+            Refused(Code::PdLost),
+        ),
+        one(
+            "bad-block-log",
+            change_durable(|sb| sb.bad_block_log = 8),
+            Whole,
+        ),
+    ]
+}

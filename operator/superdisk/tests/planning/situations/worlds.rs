@@ -1,0 +1,170 @@
+//! Worlds that situations begin in: how a super-disk is left behind.
+
+use superdisk::{
+    inventory::Tried,
+    spec::{Policy, Spec},
+};
+
+use super::{run, spec, used};
+use crate::{
+    node::node,
+    world::{Array, DURABLE, Kind, MIB, MemberState, World},
+};
+
+pub(super) fn stopped() -> World {
+    let mut world = used();
+    world.stop();
+    world
+}
+
+pub(super) fn cut() -> World {
+    let mut world = used();
+    world.power_cut();
+    world
+}
+
+/// Beats as the agent does: the durable leg first, then the fast leg.
+pub(super) fn beat(world: &mut World) {
+    let inventory = node(world).observe(&spec(), &Tried::default());
+    let (superdisk::model::Seen::Present(content), superdisk::model::Seen::Present(fast)) =
+        (&inventory.durable.content, &inventory.fast)
+    else {
+        panic!("no headers");
+    };
+    let superdisk::model::Seen::Present(header) = &content.lineage else {
+        panic!("no header");
+    };
+    let (header, region) = (header.next(), MIB - 8192);
+    let (_, _, stripe) = world.mirror().unwrap();
+    let at = region + 4096 * header.slot() as u64;
+    world.poke(DURABLE, at, &header.encode());
+    assert_eq!(header.fast, fast.stripe);
+    world.poke(&stripe.unwrap().name, at, &header.encode());
+}
+
+/// The network disk as it was some beats ago, under local disks that went on.
+pub(super) fn restored(write_before_snapshot: bool) -> World {
+    let mut world = used();
+    if write_before_snapshot {
+        world.write(0, 7);
+    }
+    let snapshot = world.disks[DURABLE].bytes.clone();
+    beat(&mut world);
+    world.write(1, 9);
+    world.power_cut();
+    world.disk(DURABLE).bytes = snapshot;
+    world
+}
+
+/// The network disk is used on another node, with that node's local disks or with none.
+pub(super) fn elsewhere(fast_leg: bool) -> World {
+    let mut world = cut();
+    let own: Vec<_> = ["nvme0n1", "nvme1n1"]
+        .map(|name| (name, world.disks[name].clone()))
+        .into();
+    for (name, disk) in &own {
+        world.disks.remove(*name);
+        if fast_leg {
+            world.plug(name, &disk.by_id, disk.size);
+        }
+    }
+    let spec = Spec {
+        policy: Policy {
+            fast_leg_optional: true,
+            ..Policy::default()
+        },
+        ..spec()
+    };
+    run(&spec, &mut world);
+    world.settle();
+    world.write(2, 8);
+    world.settle();
+    world.stop();
+    world.boot += 1;
+    for (name, disk) in own {
+        world.disks.insert(name.to_owned(), disk);
+    }
+    world
+}
+
+pub(super) fn lost_durable() -> World {
+    let mut world = used();
+    world.lose_durable();
+    world.write(3, 6);
+    world
+}
+
+/// Ended in order, as the agent does it.
+pub(super) fn clean() -> World {
+    let mut world = used();
+    world.mark_clean();
+    world.stop();
+    world
+}
+
+/// A local device was away for a moment, and with it what it had acknowledged and not yet written down: by then md has
+/// cleared its bit.
+pub(super) fn lost_cache() -> World {
+    let mut world = used();
+    let (_, _, fast) = world.mirror().unwrap();
+    let fast = fast.unwrap().name;
+    let before = world.block(&fast, 1);
+    world.write(1, 9);
+    world.settle();
+    world.write_leg(&fast, 1, before);
+    world.arrays.get_mut(&fast).unwrap().broken = true;
+    world
+}
+
+/// Another volume's fast leg, which went on without its network disk, on local devices that this volume could have.
+pub(super) fn others_leg(lost: bool) -> World {
+    let spec = Spec {
+        volume: "pvc-9".parse().unwrap(),
+        ..spec()
+    };
+    let mut world = World::blank();
+    run(&spec, &mut world);
+    world.settle();
+    if lost {
+        world.lose_durable();
+        world.write(3, 6);
+    }
+    world.power_cut();
+    let disk = world.disks.remove(DURABLE).unwrap();
+    world.plug(DURABLE, "data", disk.size);
+    world
+}
+
+pub(super) fn change_durable(change: impl FnOnce(&mut crate::bytes::Sb)) -> World {
+    let mut world = stopped();
+    let mut sb = world.sb(DURABLE).unwrap();
+    change(&mut sb);
+    world.put_sb(DURABLE, &sb);
+    world
+}
+
+pub(super) fn fast_state(world: &mut World, state: MemberState) {
+    let (name, ..) = world.mirror().unwrap();
+    if let Kind::Mirror(_, Some(fast)) = &mut world.arrays.get_mut(&name).unwrap().kind {
+        fast.state = state;
+    }
+}
+
+pub(super) fn inactive(members: &[&str]) -> Array {
+    Array {
+        minor: 127,
+        kind: Kind::Inactive(members.iter().map(|name| (*name).to_owned()).collect()),
+        bytes: 0,
+        knobs: std::collections::BTreeMap::new(),
+        resync: false,
+        needed: Vec::new(),
+        broken: false,
+    }
+}
+
+/// Two more local devices, which sort before its own.
+pub(super) fn further(mut world: World) -> World {
+    world.plug("nvme2n1", "local-", 256 * MIB);
+    world.plug("nvme3n1", "local-+", 256 * MIB);
+    world
+}
