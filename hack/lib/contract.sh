@@ -43,13 +43,14 @@ stop_member() {
 }
 
 # holds EXAMPLES URL DOCUMENT [FLAG…]
-holds() {
+holds() (
     local examples=$1 url=$2 document=$3
     shift 3
     say "$document, $examples requests for each operation"
-    # Nobody has to prove anything to this process, so nobody is refused for that.
+    # It leaves a folder where it stands. Nobody has to prove anything to this process, so nobody is refused for that.
+    cd "$LOGS"
     PYTHONDONTWRITEBYTECODE=1 SCHEMATHESIS_HOOKS=$ROOT/hack/lib/contract_hooks.py \
         "$(schemathesis_dir)/bin/python" -m schemathesis.cli --config-file "$ROOT/hack/lib/contract.toml" run "$ROOT/$document" --url "$url" --checks all \
         --exclude-checks ignored_auth,positive_data_acceptance,negative_data_rejection --phases examples,coverage,fuzzing --max-examples "$examples" \
         --no-color "$@"
-}
+)

@@ -406,6 +406,7 @@ async fn a_move_that_cannot_end_leaves_everything_where_it_was() {
         gone: false,
         renewals: 1,
         unix_micros: None,
+        line: None,
         clock_wrong: false,
     };
     world.ring.renew(silent).await.unwrap();

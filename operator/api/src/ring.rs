@@ -95,6 +95,12 @@ pub struct ReadStateRingSpec {
     /// was gone, or was the first.
     #[schemars(length(equal = 1024), inner(range(min = -1)))]
     pub inherits: Vec<i64>,
+
+    /// Random bits, as 16 hexadecimal digits, that are drawn anew whenever a process takes slots, and stay when slots are
+    /// handed on: whoever says them has seen what was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16), regex(pattern = r"^[0-9a-f]{16}$"))]
+    pub line: Option<String>,
 }
 
 impl ReadStateRingSpec {
@@ -107,6 +113,7 @@ impl ReadStateRingSpec {
             epochs: vec![0; SLOTS],
             owners: vec![-1; SLOTS],
             inherits: vec![-1; SLOTS],
+            line: None,
         }
     }
 }

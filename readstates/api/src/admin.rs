@@ -75,6 +75,10 @@ pub struct OwnershipStatus {
     pub taken_from_the_dead: u64,
     /// Slots that are not served, because the database holds blocks of a later epoch than the ring's.
     pub slots_of_regressed: Vec<u16>,
+    /// How many seconds the machine's clock is ahead of the other members' and of the ring store's, or behind when
+    /// negative; absent while it is right. The member takes no slots while it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_ahead_seconds: Option<i64>,
 }
 
 /// Slots on their way to one member.

@@ -1,6 +1,6 @@
 //! The protocol under search, from the command line.
 //!
-//! `cargo run --release -p readstates-ring --features model --example model -- [STATES] [SWAPS] [CRASHES] [LAPSES] [WRITES]`
+//! `cargo run --release -p readstates-ring --features model --example model -- [STATES] [SWAPS] [CRASHES] [LAPSES] [WRITES] [RESTORES]`
 //!
 //! looks at up to STATES worlds (100,000,000 when not given; about 60 bytes of memory each, and more
 //! for those still to be looked at) and then lets every rule be dropped once.
@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         crashes: small(1),
         lapses: small(1),
         writes: small(3),
+        restores: small(1),
     };
     println!("all rules kept, {budget:?}");
     let found = run(budget, most);

@@ -17,6 +17,27 @@ pub const MOST_AHEAD_MICROS: i64 = 3_600_000_000;
 /// not leave slots without an owner.
 pub const MOST_AHEAD_IN_NEED_MICROS: i64 = 48 * MOST_AHEAD_MICROS;
 
+/// What time it is, where not everybody agrees: Unix times in microseconds. Where everybody does it is one number.
+///
+/// An epoch too low does no harm, since it grows by one all the same; one too high keeps its slot from moving until the
+/// clocks have come that far. So epochs are minted from the earlier time, and refused by the later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// The earliest that it can be.
+    pub earliest: i64,
+    /// The latest.
+    pub latest: i64,
+}
+
+impl From<i64> for Now {
+    fn from(micros: i64) -> Self {
+        Self {
+            earliest: micros,
+            latest: micros,
+        }
+    }
+}
+
 /// A process: 64 random bits drawn at its start. A pod's name is none: Kubernetes may run two
 /// processes under one name, and one that restarted has forgotten everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,7 +47,7 @@ pub struct Incarnation(u64);
 impl Incarnation {
     /// The incarnation with these bits.
     #[must_use]
-    pub fn new(bits: u64) -> Self {
+    pub const fn new(bits: u64) -> Self {
         Self(bits)
     }
 
@@ -120,9 +141,9 @@ pub enum Succession {
 impl SlotConfig {
     /// The first config of a slot.
     #[must_use]
-    pub fn first(owner: Incarnation, now_micros: i64) -> Self {
+    pub fn first(owner: Incarnation, now: impl Into<Now>) -> Self {
         Self {
-            epoch: Epoch::mint(None, now_micros),
+            epoch: Epoch::mint(None, now.into().earliest),
             owner,
             backup: None,
             inherits: None,
@@ -179,7 +200,7 @@ impl SlotConfig {
         expected: Epoch,
         owner: Incarnation,
         succession: Succession,
-        now_micros: i64,
+        now: impl Into<Now>,
     ) -> Result<Self, SwapRefused> {
         if expected != self.epoch && !mutant::drops(Rule::R10) {
             return Err(SwapRefused::Conflict {
@@ -187,14 +208,15 @@ impl SlotConfig {
                 current: self.epoch,
             });
         }
-        let next = Epoch::mint(Some(self.epoch), now_micros);
+        let now = now.into();
+        let next = Epoch::mint(Some(self.epoch), now.earliest);
         let is_wish = succession == Succession::Handed && owner != self.owner;
         let most_ahead = if is_wish {
             MOST_AHEAD_MICROS
         } else {
             MOST_AHEAD_IN_NEED_MICROS
         };
-        if next > Epoch::mint(None, now_micros.saturating_add(most_ahead)) {
+        if next > Epoch::mint(None, now.latest.saturating_add(most_ahead)) {
             return Err(SwapRefused::TooFarAhead { next });
         }
         Ok(Self {
@@ -205,6 +227,31 @@ impl SlotConfig {
                 Succession::Handed => Some(expected),
                 Succession::TakenOver => None,
             },
+        })
+    }
+
+    /// The config in which `owner` goes on, which serves at epoch `held` and was never out of service, where a store
+    /// that was restored has this config. Its epoch is above both.
+    ///
+    /// # Errors
+    /// When the clock forbids such an epoch.
+    pub fn kept(
+        &self,
+        owner: Incarnation,
+        held: Epoch,
+        now: impl Into<Now>,
+    ) -> Result<Self, SwapRefused> {
+        let now = now.into();
+        let next = Epoch::mint(Some(self.epoch.max(held)), now.earliest);
+        let most = now.latest.saturating_add(MOST_AHEAD_IN_NEED_MICROS);
+        if next > Epoch::mint(None, most) {
+            return Err(SwapRefused::TooFarAhead { next });
+        }
+        Ok(Self {
+            epoch: next,
+            owner,
+            backup: None,
+            inherits: Some(held),
         })
     }
 }
@@ -273,6 +320,44 @@ mod tests {
                 assert_eq!(next.is_ok(), ahead <= hours, "{how:?}, {ahead} hours");
             }
         }
+    }
+
+    #[test]
+    fn where_the_time_is_disputed_the_earlier_one_mints_and_the_later_one_refuses() {
+        const DAY: i64 = 24 * 3_600_000_000;
+        let (a, b) = (Incarnation::new(1), Incarnation::new(2));
+        let now = Now {
+            earliest: NOW,
+            latest: NOW + 20 * DAY,
+        };
+        let first = SlotConfig::first(a, now);
+        assert_eq!(first, SlotConfig::first(a, NOW));
+        let how = Succession::Handed;
+        let next = first.swap(first.epoch(), b, how, now).unwrap();
+        assert_eq!(next.epoch().number(), first.epoch().number() + 1);
+        // One that was minted by whoever is right, when the others are days behind, can be moved.
+        let ahead = SlotConfig::first(a, NOW + 19 * DAY);
+        assert!(ahead.swap(ahead.epoch(), b, how, NOW).is_err());
+        assert!(ahead.swap(ahead.epoch(), b, how, now).is_ok());
+    }
+
+    #[test]
+    fn whoever_keeps_a_slot_is_above_what_it_held_and_what_the_store_says() {
+        let (a, b) = (Incarnation::new(1), Incarnation::new(2));
+        let held = SlotConfig::first(a, NOW);
+        let same = SlotConfig::first(b, NOW);
+        let later = same
+            .swap(same.epoch(), b, Succession::TakenOver, NOW)
+            .unwrap();
+        for stored in [same, later] {
+            let kept = stored.kept(a, held.epoch(), NOW).unwrap();
+            assert_eq!((kept.owner(), kept.inherits()), (a, Some(held.epoch())));
+            assert!(kept.epoch() > stored.epoch() && kept.epoch() > held.epoch());
+        }
+        let days = 49 * 3_600_000_000;
+        let ahead = SlotConfig::first(b, NOW + days);
+        let refused = ahead.kept(a, held.epoch(), NOW);
+        assert!(matches!(refused, Err(SwapRefused::TooFarAhead { .. })));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod config;
 pub mod fence;
 pub mod handoff;
 pub mod jump;
+mod line;
 #[cfg(any(test, feature = "model"))]
 pub mod model;
 pub mod moves;
@@ -26,9 +27,10 @@ pub mod slot;
 mod stamp;
 
 pub use config::{
-    Incarnation, MOST_AHEAD_IN_NEED_MICROS, MOST_AHEAD_MICROS, NoIncarnation, SlotConfig,
+    Incarnation, MOST_AHEAD_IN_NEED_MICROS, MOST_AHEAD_MICROS, NoIncarnation, Now, SlotConfig,
     Succession, SwapRefused,
 };
+pub use line::Line;
 pub use record::{RingMember, RingTable};
 pub use ring::{MAX_MEMBERS, Ring, RingError};
 pub use slot::{HASH_NAME, SLOTS, Slot};

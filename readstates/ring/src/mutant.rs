@@ -1,6 +1,6 @@
 //! Switches that drop one rule each, for the tests that must notice.
 //!
-//! The members of the service look at them, too. Outside tests and the `model` feature [`drops`] is a constant `false`, and the compiler removes
+//! R11 to R14 are those of a backup that acknowledges, which is not there yet. The members of the service look at the rules, too. Outside tests and the `model` feature [`drops`] is a constant `false`, and the compiler removes
 //! what it guards.
 
 /// The rules of ownership that a test must be able to break; [`crate::handoff`] says where each is
@@ -27,6 +27,10 @@ pub enum Rule {
     R9,
     /// The ring changes by comparison alone.
     R10,
+    /// What a process took it serves once everybody who lives has seen that.
+    R15,
+    /// Whoever was never out of service keeps its slots, whatever a restored store says.
+    R16,
 }
 
 #[cfg(any(test, feature = "model"))]

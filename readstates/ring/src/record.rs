@@ -6,12 +6,13 @@
 //! ```json
 //! { "number": 12,
 //!   "members": [ { "name": "chat-0", "incarnation": "0123456789abcdef", "url": "http://chat-0:7400", "zone": "a" } ],
-//!   "epochs": [ 106420993, 0, … ], "owners": [ 0, -1, … ], "inherits": [ 106420992, -1, … ] }
+//!   "epochs": [ 106420993, 0, … ], "owners": [ 0, -1, … ], "inherits": [ 106420992, -1, … ],
+//!   "line": "5eed5eed5eed5eed" }
 //! ```
 //! The lists have an entry for each slot; `owners` are indexes into `members`. A member is listed as long
 //! as it owns a slot. A slot that nobody ever owned has epoch 0 and -1 elsewhere; one that has an owner
 //! keeps having one, and its epoch only grows. `number` grows with each change and serves those who
-//! cached an older table; safety rests on the epochs alone.
+//! cached an older table; safety rests on the epochs, and on the [`Line`] where the store may be restored.
 //!
 //! A release may add fields to the record and to its members. Older ones keep what they do not know and write it
 //! back; one that must not do that is kept out by `reader`, the lowest version that may read the record, which is
@@ -29,7 +30,7 @@ use std::collections::{HashMap, HashSet};
 pub use wire::{MemberRecord, READS, RecordError, RingRecord, Unknown};
 
 use crate::{
-    Epoch, Incarnation, SlotConfig, Succession, SwapRefused,
+    Epoch, Incarnation, Line, Now, SlotConfig, Succession, SwapRefused,
     slot::{SLOTS, Slot},
 };
 
@@ -98,6 +99,7 @@ pub struct RingTable {
     members: Vec<RingMember>,
     /// By number, [`SLOTS`] of them.
     slots: Box<[Option<SlotConfig>]>,
+    line: Line,
     /// The lowest version that may read it.
     reader: u32,
     /// What a later release says besides.
@@ -138,6 +140,7 @@ impl Default for RingTable {
             number: 0,
             members: Vec::new(),
             slots: vec![None; usize::from(SLOTS)].into(),
+            line: Line::NONE,
             reader: 1,
             more: Unknown::new(),
         }
@@ -149,6 +152,27 @@ impl RingTable {
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Which takes it has seen: see [`Line`].
+    #[must_use]
+    pub fn line(&self) -> Line {
+        self.line
+    }
+
+    /// The same table with another line.
+    #[must_use]
+    pub fn on_line(self, line: Line) -> Self {
+        Self { line, ..self }
+    }
+
+    /// The table of this number that nobody owns anything of, as whoever makes the first one writes it.
+    #[must_use]
+    pub fn empty(number: u64) -> Self {
+        Self {
+            number,
+            ..Self::default()
+        }
     }
 
     /// Everybody who owns a slot.
@@ -218,16 +242,16 @@ impl RingTable {
         asked: &[(Slot, Option<Epoch>)],
         owner: &RingMember,
         succession: Succession,
-        now_micros: i64,
+        now: impl Into<Now>,
     ) -> Result<Self, NotSwapped> {
+        let now = now.into();
         if asked.is_empty() {
             return Ok(self.clone());
         }
         let mut next = self.clone();
         for &(slot, expected) in asked {
             // A slot that is asked for twice is at its next epoch by then.
-            let swapped =
-                next.swap_one(slot, expected, owner.incarnation, succession, now_micros)?;
+            let swapped = next.swap_one(slot, expected, owner.incarnation, succession, now)?;
             next.slots[usize::from(slot.number())] = Some(swapped);
         }
         next.list(owner);
@@ -243,11 +267,12 @@ impl RingTable {
         asked: &[(Slot, Option<Epoch>)],
         owner: Incarnation,
         succession: Succession,
-        now_micros: i64,
+        now: impl Into<Now>,
     ) -> (Vec<(Slot, Option<Epoch>)>, Vec<NotSwapped>) {
+        let now = now.into();
         let (mut taken, mut refused) = (Vec::new(), Vec::new());
         for &(slot, expected) in asked {
-            match self.swap_one(slot, expected, owner, succession, now_micros) {
+            match self.swap_one(slot, expected, owner, succession, now) {
                 Ok(_) => taken.push((slot, expected)),
                 Err(why) => refused.push(why),
             }
@@ -262,12 +287,12 @@ impl RingTable {
         expected: Option<Epoch>,
         owner: Incarnation,
         succession: Succession,
-        now_micros: i64,
+        now: Now,
     ) -> Result<SlotConfig, NotSwapped> {
         match (self.config(slot), expected) {
-            (None, None) => Ok(SlotConfig::first(owner, now_micros)),
+            (None, None) => Ok(SlotConfig::first(owner, now)),
             (Some(current), Some(expected)) => current
-                .swap(expected, owner, succession, now_micros)
+                .swap(expected, owner, succession, now)
                 .map_err(|refused| NotSwapped::of(slot, refused)),
             (current, expected) => Err(NotSwapped::Conflict {
                 slot,

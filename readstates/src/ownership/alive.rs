@@ -23,6 +23,7 @@ impl Ownership {
         self.spawn(Arc::clone(self).keep_written());
         self.spawn(Arc::clone(self).follow());
         self.spawn(Arc::clone(self).look_around());
+        self.spawn(Arc::clone(self).keep_agreeing());
         self.spawn(Arc::clone(self).keep_clean());
     }
 
@@ -100,7 +101,7 @@ impl Ownership {
             // It is tried again with the next look.
             drop(self.store.forget(incarnation).await);
         }
-        may_take
+        may_take && self.slots.taking().is_empty()
     }
 
     /// Whether this process takes slots now, from the dead or from whoever offers them.
@@ -123,6 +124,7 @@ impl Ownership {
         // What is left is looked at anew the next time.
         self.swap(asked, &self.me, Succession::TakenOver, None)
             .await;
+        self.agree().await;
         let table = Arc::clone(self.routes.load().table());
         let mine = |slot: &Slot| {
             let config = table.config(*slot);
@@ -188,6 +190,8 @@ pub(super) fn swaps(actions: &[(Slot, Action)]) -> Vec<(Slot, Epoch)> {
         | Action::Confirm { .. }
         | Action::AskRing
         | Action::Serve { .. }
+        | Action::Agree { .. }
+        | Action::Keep { .. }
         | Action::Release { .. }
         | Action::DropReceived
         | Action::Refuse { .. } => None,

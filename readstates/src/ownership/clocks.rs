@@ -6,6 +6,8 @@
 
 use std::time::Instant;
 
+use readstates_ring::Now;
+
 use super::Ownership;
 use crate::clock;
 
@@ -82,9 +84,23 @@ pub(super) struct Checked {
     pub(super) micros: i64,
     /// What came of it.
     pub(super) verdict: Verdict,
+    /// The store's time then, where it tells it and others do not agree with it.
+    pub(super) disputed: Option<i64>,
 }
 
 impl Checked {
+    /// What time it may be. Members that agree may all be wrong, and so may the store: nobody can say who is.
+    pub(super) fn now(self, now: Instant, own_micros: i64) -> Now {
+        let agreed = self.mint(now, own_micros);
+        let since = now.saturating_duration_since(self.at).as_micros();
+        let since = i64::try_from(since).unwrap_or(i64::MAX);
+        let store = self.disputed.map(|store| store.saturating_add(since));
+        Now {
+            earliest: store.map_or(agreed, |store| store.min(agreed)),
+            latest: store.map_or(agreed, |store| store.max(agreed)),
+        }
+    }
+
     /// The time to mint from: this clock's, unless it has been set by more than a minute since, or is wrong.
     pub(super) fn mint(self, now: Instant, own_micros: i64) -> i64 {
         let since = now.saturating_duration_since(self.at).as_micros();
@@ -101,6 +117,7 @@ impl Checked {
 impl Ownership {
     /// Compares this process's clock, and says so when it has become wrong or right.
     pub(super) fn check_clock(&self, others: Others, at: Instant, own_micros: i64) {
+        let store = others.store;
         let verdict = others.judge();
         let micros = match verdict {
             Verdict::Wrong { ahead } => own_micros.saturating_sub(ahead),
@@ -122,10 +139,22 @@ impl Ownership {
             }
             Verdict::Wrong { .. } | Verdict::Right | Verdict::Unheard => {}
         }
+        let store = store.map(|apart| own_micros.saturating_add(apart));
+        let is_apart = |store: &i64| store.saturating_sub(micros).saturating_abs() > MOST_APART;
+        let disputed = store.filter(is_apart);
+        let was_disputed = checked.is_some_and(|checked| checked.disputed.is_some());
+        if let Some(store) = disputed.filter(|_| !was_disputed) {
+            tracing::error!(
+                store_ahead_seconds = store.saturating_sub(micros) as f64 / 1e6,
+                "ClockDisputed: the members' clocks agree, and the ring store's contradicts them all: epochs are minted \
+                 from the earlier time. Find out which is wrong: the machines' clocks or the API server's"
+            );
+        }
         *checked = Some(Checked {
             at,
             micros,
             verdict,
+            disputed,
         });
     }
 
@@ -136,11 +165,18 @@ impl Ownership {
             .map_or(Verdict::Unheard, |checked| checked.verdict)
     }
 
-    /// Unix time in microseconds, to mint epochs from.
-    pub(super) fn mint_micros(&self) -> i64 {
+    /// The time to mint epochs from.
+    pub(super) fn mint_time(&self) -> Now {
         let own = self.config.unix_clock.micros();
         let checked = *self.checked.lock();
-        checked.map_or(own, |checked| checked.mint(clock::now(), own))
+        checked.map_or(own.into(), |checked| checked.now(clock::now(), own))
+    }
+
+    /// How many seconds the store's time is ahead of the one that the members agree on, while that is disputed.
+    pub(super) fn store_ahead_seconds(&self) -> f64 {
+        let checked = *self.checked.lock();
+        let apart = checked.and_then(|it| Some(it.disputed?.saturating_sub(it.micros)));
+        apart.unwrap_or(0) as f64 / 1e6
     }
 }
 
@@ -219,6 +255,7 @@ mod tests {
             at,
             micros,
             verdict,
+            disputed: None,
         };
         let (later, minute) = (at + Duration::from_secs(60), MOST_APART);
         let right = checked(HOUR, Verdict::Right);
@@ -227,5 +264,24 @@ mod tests {
         assert_eq!(right.mint(later, 0), HOUR + minute);
         let wrong = checked(HOUR, Verdict::Wrong { ahead: 2 * HOUR });
         assert_eq!(wrong.mint(later, 3 * HOUR + minute), HOUR + minute);
+    }
+
+    #[test]
+    fn where_the_store_contradicts_members_that_agree_both_times_count() {
+        let at = Instant::now();
+        let checked = |disputed| Checked {
+            at,
+            micros: 72 * HOUR,
+            verdict: Verdict::Right,
+            disputed,
+        };
+        let later = at + Duration::from_secs(60);
+        let time = 72 * HOUR + MOST_APART;
+        assert_eq!(checked(None).now(later, time), time.into());
+        let of_store = |hours| checked(Some(hours * HOUR)).now(later, time);
+        let (earliest, latest) = (HOUR + MOST_APART, time);
+        assert_eq!(of_store(1), Now { earliest, latest });
+        let (earliest, latest) = (time, 100 * HOUR + MOST_APART);
+        assert_eq!(of_store(100), Now { earliest, latest });
     }
 }

@@ -141,6 +141,11 @@ impl Gate {
         now() || timeout_at(deadline, changed).await.is_ok()
     }
 
+    /// Whether anything may be acknowledged now.
+    pub(super) fn has_lease(&self) -> bool {
+        self.lease.is_valid()
+    }
+
     /// Whether a door is open.
     pub(super) fn is_open(&self, slot: Slot) -> bool {
         self.door(slot).inside.load(Ordering::Acquire) & OPEN != 0

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use readstates_ring::handoff::Event;
+use readstates_ring::{Slot, handoff::Event};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Ownership, alive::swaps, clocks::Verdict, lease::Reading, store::RingStore};
@@ -62,10 +62,11 @@ impl Ownership {
             presence.draining = self.draining.load(Ordering::Relaxed);
             presence.gone = self.gone.load(Ordering::Relaxed);
             presence.unix_micros = Some(self.config.unix_clock.micros());
+            presence.line = Some(self.seen.line());
             presence.clock_wrong = matches!(self.clock_verdict(), Verdict::Wrong { .. });
             presence.clone()
         };
-        let gone = presence.gone;
+        let (gone, line) = (presence.gone, presence.line);
         let sent = self.lease.now();
         let patience = self.config.timing.held / 3;
         let heard = match timeout(patience, self.store.renew(presence)).await {
@@ -81,6 +82,9 @@ impl Ownership {
         };
         self.watch.lock().spoke(heard);
         self.lease_missed.store(!heard, Ordering::Release);
+        if let Some(line) = line.filter(|_| heard) {
+            self.seen.told(line);
+        }
         if !heard {
             let failures = &self.counters.renewal_failures;
             failures.fetch_add(1, Ordering::Relaxed);
@@ -108,12 +112,12 @@ impl Ownership {
     /// The lease has run out: nothing is acknowledged until slots are taken again.
     fn lapse(&self) {
         let mine = self.slots.mine();
+        let sealed = self.slots.counts().sealed;
+        // Those that are confirmed and not owned yet, too.
+        self.slots.hear_all(Slot::all(), Event::LeaseLost);
         if mine.is_empty() {
             return;
         }
-        let sealed = self.slots.counts().sealed;
-        self.slots
-            .hear_all(mine.iter().map(|&(slot, _)| slot), Event::LeaseLost);
         if usize::from(sealed) < mine.len() {
             self.counters.lapses.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(

@@ -35,6 +35,11 @@ impl Ownership {
                 ahead,
             ),
             (
+                "readstates_clock_store_ahead_seconds",
+                "How far the ring store's time is ahead of the one that the members agree on, while they are a minute apart or more; else 0.",
+                self.store_ahead_seconds(),
+            ),
+            (
                 "readstates_lease_left_seconds",
                 "For how long the member may acknowledge changes yet if the lease is not renewed.",
                 left.as_secs_f64(),
@@ -53,6 +58,11 @@ impl Ownership {
                 "readstates_slots_sealed",
                 "Those of them that are on the way to their next epoch.",
                 f64::from(counts.sealed),
+            ),
+            (
+                "readstates_slots_taking",
+                "Slots that are the member's and not served yet: not every member has said that it has seen the ring.",
+                self.slots.taking().len() as f64,
             ),
             (
                 "readstates_slots_receiving",
@@ -103,6 +113,8 @@ impl Ownership {
             swap_conflicts,
             swaps_forbidden,
             mended,
+            kept,
+            not_agreed,
         } = &self.counters;
         let counters = [
             (
@@ -172,8 +184,18 @@ impl Ownership {
             ),
             (
                 "readstates_ring_mended_total",
-                "How often the member wrote back what a restored ring had forgotten.",
+                "How often the member wrote back what a restored or deleted ring had forgotten.",
                 mended,
+            ),
+            (
+                "readstates_slots_kept_total",
+                "Slots that stayed with the member that served them, though a restored ring named others.",
+                kept,
+            ),
+            (
+                "readstates_slots_not_agreed_total",
+                "Slots served before every living member had said that it has seen the ring that names the owner.",
+                not_agreed,
             ),
         ];
         for (name, help, counter) in counters {

@@ -8,7 +8,7 @@
 //!                     │                                 │
 //!                     ▼                                 ▼
 //!            slots: one state machine each (readstates_ring::handoff), doors, terms of the cache
-//!                     ▲
+//!                     ▲                                 └── agree: what is taken is served when all have seen it
 //!            send, receive: blocks of slots on their way, over peers
 //! ```
 //!
@@ -18,6 +18,7 @@
 //! clock of the runtime, [`LeaseClock`] and [`UnixClock`], so that a test can be all of these.
 
 mod addresses;
+mod agree;
 mod alive;
 mod clocks;
 mod doubt;
@@ -48,7 +49,7 @@ use std::{
 use addresses::Addresses;
 pub use addresses::{Destination, NoDestination};
 use arc_swap::{ArcSwap, Guard};
-use clocks::Checked;
+use clocks::{Checked, Verdict};
 use doubt::Doubt;
 use gate::Gate;
 pub use gate::Pass;
@@ -62,7 +63,7 @@ use readstates_api::{
     ProblemType,
     admin::{OwnershipStatus, StreamStatus},
 };
-use readstates_ring::{Incarnation, RingMember, Slot, record::RecordError};
+use readstates_ring::{Incarnation, Line, RingMember, Slot, record::RecordError};
 pub use receive::NotReceived;
 use ring::Known;
 pub use routes::{Peer, Routes};
@@ -150,6 +151,8 @@ pub struct Ownership {
     known: Mutex<Known>,
     /// The store knows less than this member does: it was restored.
     behind: AtomicBool,
+    /// Which takes this member has seen and agrees with.
+    seen: agree::Seen,
     /// The time, as it was compared last.
     checked: Mutex<Option<Checked>>,
     /// The number of the ring, for those who wait for the next.
@@ -199,6 +202,8 @@ pub(crate) struct Counters {
     pub(crate) swap_conflicts: AtomicU64,
     pub(crate) swaps_forbidden: AtomicU64,
     pub(crate) mended: AtomicU64,
+    pub(crate) kept: AtomicU64,
+    pub(crate) not_agreed: AtomicU64,
 }
 
 /// Where a request about a slot goes.
@@ -235,6 +240,7 @@ impl Ownership {
             gone: false,
             renewals: 0,
             unix_micros: None,
+            line: Some(Line::NONE),
             clock_wrong: false,
         };
         let me = presence.member()?;
@@ -256,6 +262,7 @@ impl Ownership {
             routes: ArcSwap::from_pointee(Routes::unknown()),
             known: Mutex::default(),
             behind: AtomicBool::new(false),
+            seen: agree::Seen::default(),
             checked: Mutex::new(None),
             number: channel::Sender::new(0),
             presence: Mutex::new(presence),
@@ -393,6 +400,10 @@ impl Ownership {
             queued: self.gate.queue.used() as u64,
             taken_from_the_dead: self.counters.taken_from_the_dead.load(Ordering::Relaxed),
             slots_of_regressed: regressed.into_iter().map(Slot::number).collect(),
+            clock_ahead_seconds: match self.clock_verdict() {
+                Verdict::Wrong { ahead } => Some(ahead / 1_000_000),
+                Verdict::Right | Verdict::Unheard => None,
+            },
         }
     }
 

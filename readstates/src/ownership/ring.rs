@@ -24,6 +24,13 @@ use crate::store::chain;
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 
+/// What the store is told that has forgotten something.
+struct WriteBack {
+    next: RingTable,
+    /// Slots that stay here though it names others for them.
+    kept: u64,
+}
+
 /// What tables were taken in.
 #[derive(Debug, Default)]
 pub(super) struct Known {
@@ -47,15 +54,12 @@ impl Ownership {
     /// Takes in a table that the store itself has said, when so many others had been taken in before it was asked.
     /// Another table under a number that is not above that of the routes, or a slot at a lower epoch than it is known to
     /// be at, means that the store was restored. Returns what the store is to be told then, if more is known here.
-    fn adopt_read(&self, table: &Arc<RingTable>, before: u64) -> Option<RingTable> {
+    fn adopt_read(&self, table: &Arc<RingTable>, before: u64) -> Option<WriteBack> {
         let mut known = self.known.lock();
         // Else somebody else's answer, asked for later, may be in already.
         let is_last = known.tables == before;
         let routes = self.routes.load_full();
-        let mended = is_last.then(|| {
-            let members: Vec<RingMember> = known.members.values().cloned().collect();
-            table.mended(self.slots.known(), &members, routes.number())
-        });
+        let mended = is_last.then(|| self.to_write_back(&known, table, routes.number()));
         let mended = mended.flatten();
         // A store that was restored may have come to the same number again, in another way.
         let went_back = is_last
@@ -77,7 +81,32 @@ impl Ownership {
             self.behind.store(mended.is_some(), Ordering::Release);
         }
         self.learn(&mut known, table);
+        let agrees = self.slots.contradicted(table).is_empty() && !self.slots.holds();
+        if is_last && mended.is_none() && agrees {
+            self.seen.saw(table.line());
+        }
         mended
+    }
+
+    /// What the store is to be told, when it has forgotten what is known here, or names somebody else for slots that are
+    /// served here and that nobody can have taken.
+    fn to_write_back(&self, known: &Known, table: &RingTable, number: u64) -> Option<WriteBack> {
+        let members: Vec<RingMember> = known.members.values().cloned().collect();
+        let mended = table.mended(self.slots.known(), &members, number);
+        let kept = self.slots.contradicted(table);
+        let base = mended.as_ref().unwrap_or(table);
+        let (next, refused) = base.kept(&kept, &self.me, number, self.mint_time());
+        self.report_forbidden(&refused);
+        let kept = (kept.len() - refused.len()) as u64;
+        if kept > 0 {
+            tracing::error!(
+                slots = kept,
+                "the ring in the store names others for slots that are served here: it was restored, and somebody took \
+                 them; they stay here, under a new epoch"
+            );
+        }
+        let next = next.on_line(self.new_line());
+        (kept > 0 || mended.is_some()).then_some(WriteBack { next, kept })
     }
 
     fn follow_routes(&self, known: &mut Known, table: &Arc<RingTable>) {
@@ -100,6 +129,9 @@ impl Ownership {
         for slot in news {
             self.gate.look_again(slot);
         }
+        if table.line() != self.seen.line() {
+            self.seen.hurry();
+        }
         let number = self.routes.load().number();
         self.number.send_if_modified(|known| {
             let other = number != *known;
@@ -120,30 +152,28 @@ impl Ownership {
         while let Some(table) = tables.next().await {
             self.adopt(&table);
             let other = self.routes.load().table().as_ref() != table.as_ref();
-            if other {
+            if other || table.line() != self.seen.line() {
                 // An old word, or a store that was restored.
                 self.refresh().await;
             }
         }
     }
 
-    /// Reads the ring itself, and mends it when it was restored and this member knows more.
+    /// Reads the ring itself, and mends it when it was restored or deleted and this member knows more.
     pub(super) async fn read(&self) -> Result<Option<Versioned>, RingStoreError> {
         let before = self.known.lock().tables;
-        let Some(current) = self.store.get().await? else {
-            return Ok(None);
+        let current = self.store.get().await?;
+        // A ring that was deleted has forgotten everything.
+        let empty = Arc::default();
+        let table = current.as_ref().map_or(&empty, |current| &current.table);
+        let Some(WriteBack { next, kept }) = self.adopt_read(table, before) else {
+            return Ok(current);
         };
-        let Some(mended) = self.adopt_read(&current.table, before) else {
-            return Ok(Some(current));
-        };
-        let Versioned { table, version } = current;
-        match self
-            .store
-            .compare_and_swap(Some(version.clone()), mended)
-            .await?
-        {
+        let version = current.as_ref().map(|current| current.version.clone());
+        match self.store.compare_and_swap(version, next).await? {
             Swapped::Taken(taken) => {
                 self.counters.mended.fetch_add(1, Ordering::Relaxed);
+                self.counters.kept.fetch_add(kept, Ordering::Relaxed);
                 tracing::warn!(
                     number = taken.table.number(),
                     "the ring that was restored has what its members know again"
@@ -153,7 +183,7 @@ impl Ownership {
                 Ok(Some(taken))
             }
             // Somebody else mends it: the next read shows.
-            Swapped::Conflict => Ok(Some(Versioned { table, version })),
+            Swapped::Conflict => Ok(current),
         }
     }
 
@@ -243,7 +273,15 @@ impl Ownership {
             return Ok(Swapped::Conflict);
         }
         asked.retain(|&(slot, expected)| epoch(slot) == expected || mutant::drops(Rule::R10));
-        let now = self.mint_micros();
+        let is_mine = owner.incarnation() == self.me.incarnation();
+        if !is_mine && !mutant::drops(Rule::R3) {
+            // Whoever has lost its lease since hands nothing on: others may have taken the slots, and a store that was
+            // restored does not know.
+            let handing = self.slots.handing();
+            let has_lease = self.lease.is_valid();
+            asked.retain(|&(slot, _)| has_lease && handing.contains(slot));
+        }
+        let now = self.mint_time();
         let incarnation = owner.incarnation();
         let (swappable, refused) = table.swappable(asked, incarnation, succession, now);
         if !refused.is_empty() {
@@ -255,7 +293,13 @@ impl Ownership {
             return Ok(Swapped::Conflict);
         }
         match table.swap(asked, owner, succession, now) {
-            Ok(next) => self.store.compare_and_swap(version, next).await,
+            Ok(next) => {
+                let next = match is_mine {
+                    true => next.on_line(self.new_line()),
+                    false => next,
+                };
+                self.store.compare_and_swap(version, next).await
+            }
             Err(NotSwapped::Conflict { .. } | NotSwapped::TooFarAhead { .. }) => {
                 Ok(Swapped::Conflict)
             }

@@ -8,12 +8,13 @@
 //! Whatever goes wrong before the seal leaves everything as it was. After it the slots go on under a
 //! new epoch: the destination's, or this member's again.
 
+mod stream;
+
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use bytes::Bytes;
 use readstates_api::admin::StreamStatus;
 use readstates_ring::{
     Epoch, Incarnation, RingTable, Slot, Succession,
@@ -21,6 +22,7 @@ use readstates_ring::{
     mutant::{self, Rule},
     record::NotSwapped,
 };
+use stream::{ATTEMPT_PAUSE, Sending};
 use tokio::{
     sync::OwnedMutexGuard,
     time::{Instant, sleep, timeout, timeout_at},
@@ -29,31 +31,14 @@ use tokio::{
 use super::{
     Destination, NoDestination, Ownership,
     alive::swaps,
-    frame::{self, Header, Offer, PartEncoder, Slots as Numbers},
+    frame,
     peers::PeerError,
     store::{RingStoreError, Versioned},
 };
-use crate::{
-    cache::{Exported, PARTS, SlotSet},
-    clock,
-    store::chain,
-};
+use crate::{cache::SlotSet, store::chain};
 
-/// A part is sent when it has so many bytes.
-const PART_BYTES: usize = 512 << 10;
-/// Bytes a second while clients are served.
-const BYTES_PER_SECOND: f64 = (64 << 20) as f64;
-/// Users who changed since they were sent, at most, when the slots are sealed: some milliseconds.
-const FEW: usize = 256;
-/// Rounds of sending what changed; then the slots are sealed however much it is.
-const ROUNDS: usize = 10;
-/// Users exported in one go.
-const AT_ONCE: usize = 1024;
 /// How long operations may take to end after the seal.
 const FINISH_PATIENCE: Duration = Duration::from_secs(5);
-/// A message is sent so often.
-const ATTEMPTS: usize = 3;
-const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long the destination may take to hear of the new ring; it watches it, too.
 const TELL_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -73,18 +58,6 @@ enum NotMoved {
         "the slots have gone on under other epochs meanwhile, or wait for the lease: nothing was sealed"
     )]
     Overtaken,
-}
-
-/// A transfer under way.
-struct Sending<'a> {
-    ownership: &'a Ownership,
-    to: &'a Destination,
-    transfer: u64,
-    next_part: u32,
-    digest: u64,
-    part: PartEncoder,
-    began: Instant,
-    bytes: u64,
 }
 
 impl Ownership {
@@ -141,7 +114,7 @@ impl Ownership {
         slots: &[(Slot, Epoch)],
     ) -> Vec<(Slot, Epoch)> {
         let asked: Vec<_> = slots.iter().map(|&(slot, at)| (slot, Some(at))).collect();
-        let now = self.mint_micros();
+        let now = self.mint_time();
         let (_, mut refused) = table.swappable(&asked, to, Succession::Handed, now);
         refused.retain(|why| matches!(why, NotSwapped::TooFarAhead { .. }));
         self.report_forbidden(&refused);
@@ -196,28 +169,15 @@ impl Ownership {
         tracing::info!(
             to = to.name(),
             slots = handed,
-            bytes = sending.bytes,
-            took = ?sending.began.elapsed(),
+            bytes = sending.bytes(),
+            took = ?sending.took(),
             "slots were handed on"
         );
         handed
     }
 }
 
-impl<'a> Sending<'a> {
-    fn new(ownership: &'a Ownership, to: &'a Destination) -> Self {
-        Self {
-            ownership,
-            to,
-            transfer: ownership.lots.bits(),
-            next_part: 0,
-            digest: 0,
-            part: PartEncoder::new(),
-            began: Instant::now(),
-            bytes: 0,
-        }
-    }
-
+impl Sending<'_> {
     async fn run(&mut self, slots: &[(Slot, Epoch)]) -> Result<(), NotMoved> {
         let taken = self.offer(slots).await?;
         let (slots, refused): (Vec<_>, Vec<_>) =
@@ -248,76 +208,14 @@ impl<'a> Sending<'a> {
         self.ownership.slots.hold(set);
         let ended = self.last_part(&slots, &set, ahead).await;
         self.ownership.timings.sealed.record(sealed.elapsed());
-        if ended.is_ok() && !self.tell().await {
+        let is_known = ended.is_err() || self.tell().await;
+        if !is_known || self.are_taken(&slots) {
             self.write_what_was_handed().await;
         }
         self.ownership.slots.hold(SlotSet::default());
         let table = Arc::clone(self.ownership.routes().table());
         self.ownership.adopt(&table);
         Ok(ended?)
-    }
-
-    async fn offer(&self, slots: &[(Slot, Epoch)]) -> Result<Vec<Slot>, PeerError> {
-        let offer = Offer {
-            origin: self.ownership.me.incarnation().bits(),
-            transfer: self.transfer,
-            slots: slots
-                .iter()
-                .map(|&(slot, epoch)| (slot.number(), epoch.number()))
-                .collect(),
-        };
-        let answer = self.say(offer.encode()).await?;
-        self.numbers(&answer)
-    }
-
-    fn numbers(&self, answer: &[u8]) -> Result<Vec<Slot>, PeerError> {
-        let Numbers { slots } = serde_json::from_slice(answer)
-            .map_err(|error| PeerError::new(self.to.name(), error.to_string()))?;
-        Ok(slots.into_iter().filter_map(Slot::new).collect())
-    }
-
-    /// Everything that is in memory, while clients are served.
-    async fn all_blocks(&mut self, set: &SlotSet) -> Result<(), PeerError> {
-        let mut found = Vec::new();
-        for part in 0..PARTS {
-            let cache = self.ownership.engine.cache();
-            cache.export(set, part, clock::now(), &mut found);
-            self.push(&mut found).await?;
-            if part % 64 == 0 {
-                tokio::task::yield_now().await;
-            }
-            self.keep_pace().await;
-        }
-        self.flush().await
-    }
-
-    /// What changed meanwhile, until it is little.
-    async fn changes(&mut self, set: &SlotSet) -> Result<(), PeerError> {
-        for _ in 0..ROUNDS {
-            let sent = self.changes_once(set, true).await?;
-            if sent <= FEW {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends what has changed by now; returns how many users that were.
-    async fn changes_once(&mut self, set: &SlotSet, paced: bool) -> Result<usize, PeerError> {
-        let (mut found, mut sent) = (Vec::new(), 0);
-        loop {
-            let cache = self.ownership.engine.cache();
-            let more = cache.export_changed(set, AT_ONCE, clock::now(), &mut found);
-            sent += found.len();
-            self.push(&mut found).await?;
-            if !more {
-                break;
-            }
-            if paced {
-                self.keep_pace().await;
-            }
-        }
-        Ok(sent)
     }
 
     /// Closes the doors and waits until nobody is behind them. Returns the slots whose doors those are.
@@ -376,6 +274,20 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
+    /// Whether the ring names others for some of the slots than the destination and this member: its store was restored
+    /// in the middle of the transfer.
+    fn are_taken(&self, slots: &[(Slot, Epoch)]) -> bool {
+        let routes = self.ownership.routes();
+        let ours = [
+            self.ownership.me.incarnation(),
+            self.to.member.incarnation(),
+        ];
+        slots.iter().any(|&(slot, epoch)| {
+            let config = routes.table().config(slot);
+            config.is_some_and(|it| it.epoch() > epoch && !ours.contains(&it.owner()))
+        })
+    }
+
     /// Tells the destination that the ring is another one. Returns whether it says that it knows: from then on it
     /// writes what it was handed. It hears of the ring by itself, too, but not if it is cut off from it.
     async fn tell(&self) -> bool {
@@ -414,68 +326,6 @@ impl<'a> Sending<'a> {
                 "what slots were handed on with was not written in time, and their next owner does not say that it \
                  knows: if it does not come to know, what was acknowledged last is lost"
             );
-        }
-    }
-
-    /// Puts blocks into parts, and sends those that are full.
-    async fn push(&mut self, found: &mut Vec<Exported>) -> Result<(), PeerError> {
-        for exported in found.drain(..) {
-            self.part.push(&exported);
-            if self.part.bytes() >= PART_BYTES {
-                let message = self.finish(false);
-                self.say(message).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn flush(&mut self) -> Result<(), PeerError> {
-        if self.part.count() > 0 {
-            let message = self.finish(false);
-            self.say(message).await?;
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self, last: bool) -> Bytes {
-        let part = std::mem::replace(&mut self.part, PartEncoder::new());
-        let counters = &self.ownership.counters;
-        let blocks = u64::from(part.count());
-        counters.sent_blocks.fetch_add(blocks, Ordering::Relaxed);
-        let header = Header {
-            origin: self.ownership.me.incarnation().bits(),
-            transfer: self.transfer,
-            number: self.next_part,
-        };
-        let (message, digest) = part.finish(header, self.digest, last);
-        (self.digest, self.next_part) = (digest, self.next_part + 1);
-        let bytes = message.len() as u64;
-        self.bytes += bytes;
-        counters.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
-        message
-    }
-
-    /// Sends a message until it is answered: each may be sent again.
-    async fn say(&self, message: Bytes) -> Result<Bytes, PeerError> {
-        let mut attempt = 1;
-        loop {
-            let answer = self.ownership.peers.send(self.to, message.clone()).await;
-            match answer {
-                Err(error) if attempt < ATTEMPTS => {
-                    tracing::debug!(attempt, "{error}");
-                    attempt += 1;
-                    sleep(ATTEMPT_PAUSE).await;
-                }
-                answer => return answer,
-            }
-        }
-    }
-
-    /// Waits when more was sent than should be by now.
-    async fn keep_pace(&self) {
-        let due = Duration::from_secs_f64(self.bytes as f64 / BYTES_PER_SECOND);
-        if let Some(wait) = due.checked_sub(self.began.elapsed()) {
-            sleep(wait).await;
         }
     }
 }

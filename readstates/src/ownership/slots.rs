@@ -4,32 +4,23 @@
 //! One lock over all of it, held for the work of one event or one part of a transfer and never across
 //! an await. The path of requests does not take it: it looks at the gate and at the routes.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+mod known;
+mod transfers;
+
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 use readstates_ring::{
-    Epoch, Incarnation, RingTable, Slot, SlotConfig,
+    Epoch, Incarnation, Slot, SlotConfig,
     handoff::{Action, Event, SlotAtMember, Stage, State},
     mutant::{self, Rule},
 };
 use tokio::sync::{Mutex as Turn, Notify};
+use transfers::Transfer;
+pub(super) use transfers::{NotTaken, Part};
 
-use super::{
-    frame::{Header, digest_after},
-    gate::Gate,
-};
-use crate::{
-    cache::{Exported, SlotSet},
-    clock,
-    engine::Engine,
-};
-
-/// Transfers to this member at once; more are refused.
-const MOST_TRANSFERS: usize = 16;
+use super::gate::Gate;
+use crate::{cache::SlotSet, engine::Engine};
 
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -55,41 +46,6 @@ struct Inner {
     /// Sealed slots that the ring may name another member for, which has not said yet that it knows: what is here of
     /// them is kept.
     held: SlotSet,
-}
-
-/// What comes from one member.
-#[derive(Debug)]
-struct Transfer {
-    number: u64,
-    next_part: u32,
-    digest: u64,
-    slots: Vec<(Slot, Epoch)>,
-    /// When something of it came.
-    heard: Instant,
-}
-
-/// A part of a transfer, decoded.
-#[derive(Debug)]
-pub(super) struct Part {
-    pub(super) header: Header,
-    pub(super) blocks: Vec<Exported>,
-    pub(super) digest: u64,
-    pub(super) last: Option<u64>,
-}
-
-/// Why a part was not taken in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NotTaken {
-    #[error("this member is leaving")]
-    Leaving,
-    #[error("this transfer is not known here; begin again")]
-    UnknownTransfer,
-    #[error("part {came} came instead of part {expected}")]
-    OutOfOrder { came: u32, expected: u32 },
-    #[error("the digest is not that of the parts that came")]
-    Digest,
-    #[error("a block in it cannot be read")]
-    Block,
 }
 
 /// How many slots are in which state.
@@ -185,6 +141,15 @@ impl Slots {
                     self.litter.notify_one();
                 }
             }
+            Action::Agree { warm } => {
+                inner.leave_transfers(slot);
+                self.gate.close(slot, false);
+                if !warm {
+                    cache.close(slot);
+                    cache.doom(slot);
+                    self.litter.notify_one();
+                }
+            }
             Action::Release { .. } if mutant::drops(Rule::R6) => {
                 self.gate.close(slot, false);
                 let config = inner.machines[usize::from(slot.number())].config();
@@ -206,6 +171,7 @@ impl Slots {
             | Action::Confirm { .. }
             | Action::Swap { .. }
             | Action::AskRing
+            | Action::Keep { .. }
             | Action::Refuse { .. } => return false,
         }
         true
@@ -240,38 +206,6 @@ impl Slots {
         }
     }
 
-    /// Takes note of a transfer of those slots that can be received, and returns these. Nothing of them
-    /// may be left in memory: see [`Slots::sweep`].
-    pub(super) fn begin_transfer(
-        &self,
-        origin: Incarnation,
-        number: u64,
-        slots: &[(Slot, Epoch)],
-    ) -> Vec<Slot> {
-        let mut inner = self.inner.lock();
-        if !inner.transfers.contains_key(&origin) && inner.transfers.len() >= MOST_TRANSFERS {
-            return Vec::new();
-        }
-        let receives = |&&(slot, epoch): &&(Slot, Epoch)| {
-            inner.receives(slot, origin, epoch) && !self.engine.cache().is_doomed(slot)
-        };
-        let slots: Vec<(Slot, Epoch)> = slots.iter().filter(receives).copied().collect();
-        if slots.is_empty() {
-            // It would keep a place, and nothing would ever end it.
-            return Vec::new();
-        }
-        let taken = slots.iter().map(|&(slot, _)| slot).collect();
-        let transfer = Transfer {
-            number,
-            next_part: 0,
-            digest: 0,
-            slots,
-            heard: clock::now(),
-        };
-        inner.transfers.insert(origin, transfer);
-        taken
-    }
-
     /// Seals slots that were streamed, and returns those that are sealed for that now. The others are left as they
     /// are: meanwhile the lease has run out, or they have gone on under another epoch.
     pub(super) fn seal(&self, slots: &[(Slot, Epoch)]) -> Vec<(Slot, Epoch)> {
@@ -282,157 +216,6 @@ impl Slots {
             matches!(state, State::Sealed { epoch, stage: Stage::Finishing { .. } } if epoch == at)
         };
         slots.iter().filter(sealed).copied().collect()
-    }
-
-    /// Confirms nothing from now on; the senders keep what they have.
-    pub(super) fn begin_to_leave(&self) {
-        self.inner.lock().leaving = true;
-    }
-
-    /// Takes a part in. After the last one: the slots of which everything is here.
-    pub(super) fn take_part(&self, part: &Part) -> Result<Vec<Slot>, NotTaken> {
-        let Part {
-            header,
-            blocks,
-            digest,
-            last,
-        } = part;
-        let origin = Incarnation::new(header.origin);
-        let mut inner = self.inner.lock();
-        if inner.leaving && last.is_some() {
-            return Err(NotTaken::Leaving);
-        }
-        let transfer = inner
-            .transfers
-            .get_mut(&origin)
-            .filter(|transfer| transfer.number == header.transfer)
-            .ok_or(NotTaken::UnknownTransfer)?;
-        transfer.heard = clock::now();
-        let expected = transfer.next_part;
-        // The answer to the one before may have been lost.
-        let again = header.number.checked_add(1) == Some(expected);
-        if !again {
-            if header.number != expected {
-                let came = header.number;
-                return Err(NotTaken::OutOfOrder { came, expected });
-            }
-            let all = digest_after(transfer.digest, *digest);
-            if last.is_some_and(|said| said != all) {
-                return Err(NotTaken::Digest);
-            }
-            self.import(&inner, origin, blocks)?;
-            if let Some(transfer) = inner.transfers.get_mut(&origin) {
-                (transfer.next_part, transfer.digest) = (expected + 1, all);
-            }
-        }
-        if last.is_none() {
-            return Ok(Vec::new());
-        }
-        Ok(self.confirm(&mut inner, origin))
-    }
-
-    /// Gives up receiving what nothing has come of for so long: its owner has it all, and nobody may write what is
-    /// here of it. Returns how many slots that are.
-    pub(super) fn give_up_silent(&self, patience: Duration) -> usize {
-        let mut inner = self.inner.lock();
-        let now = clock::now();
-        let comes = |transfer: &Transfer| now.saturating_duration_since(transfer.heard) < patience;
-        let silent: Vec<Slot> = Slot::all()
-            .filter(|slot| {
-                let state = inner.machines[usize::from(slot.number())].state();
-                let State::Receiving { origin, .. } = state else {
-                    return false;
-                };
-                let transfer = inner.transfers.get(&origin).filter(|it| comes(it));
-                !transfer.is_some_and(|it| it.slots.iter().any(|(of, _)| of == slot))
-            })
-            .collect();
-        for &slot in &silent {
-            self.hear_in(&mut inner, slot, Event::OriginSilent);
-        }
-        // Those that are confirmed wait for the ring, not for their transfer.
-        inner.transfers.retain(|_, transfer| comes(transfer));
-        silent.len()
-    }
-
-    /// Puts blocks into the cache, of those slots that are being received.
-    fn import(
-        &self,
-        inner: &Inner,
-        origin: Incarnation,
-        blocks: &[Exported],
-    ) -> Result<(), NotTaken> {
-        let Some(transfer) = inner.transfers.get(&origin) else {
-            return Err(NotTaken::UnknownTransfer);
-        };
-        let receiving = transfer
-            .slots
-            .iter()
-            .filter(|&&(slot, epoch)| inner.receives(slot, origin, epoch))
-            .map(|&(slot, _)| slot)
-            .collect::<SlotSet>();
-        let now = clock::now();
-        for block in blocks {
-            if receiving.contains(Slot::of_user(block.user)) {
-                self.engine.cache().import(block, now).map_err(|error| {
-                    tracing::error!(user = block.user, "a block on its way here: {error}");
-                    NotTaken::Block
-                })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn confirm(&self, inner: &mut Inner, origin: Incarnation) -> Vec<Slot> {
-        let slots = match inner.transfers.get(&origin) {
-            Some(transfer) => transfer.slots.clone(),
-            None => Vec::new(),
-        };
-        let mut confirmed = Vec::new();
-        for (slot, epoch) in slots {
-            let actions = self.hear_in(inner, slot, Event::LastPart { origin, epoch });
-            if actions.contains(&Action::Confirm { origin, epoch }) {
-                confirmed.push(slot);
-            }
-        }
-        confirmed
-    }
-
-    /// Lets every slot hear of its config in a table; returns those for which it was news.
-    pub(super) fn learn(&self, table: &RingTable) -> Vec<Slot> {
-        let mut inner = self.inner.lock();
-        let mut news = Vec::new();
-        for (slot, config) in table.configs() {
-            let known = inner.machines[usize::from(slot.number())].config();
-            if config.epoch() > known.epoch() {
-                if !inner.held.contains(slot) {
-                    self.hear_in(&mut inner, slot, Event::Learned(config));
-                }
-                news.push(slot);
-            }
-        }
-        news
-    }
-
-    /// The latest config that is known here of each slot that has one.
-    pub(super) fn known(&self) -> Vec<(Slot, SlotConfig)> {
-        let inner = self.inner.lock();
-        let config = |slot: Slot| inner.machines[usize::from(slot.number())].config();
-        let all = Slot::all().map(|slot| (slot, config(slot)));
-        all.filter(|(_, config)| config.owner() != Incarnation::new(0))
-            .collect()
-    }
-
-    /// Everybody who is known here to own a slot.
-    pub(super) fn owners(&self) -> HashSet<Incarnation> {
-        let known = self.known().into_iter();
-        known.map(|(_, config)| config.owner()).collect()
-    }
-
-    /// Keeps what is here of sealed slots, whatever the ring says, until the next call; of these alone. What is to be
-    /// learned of others comes with the table that is learned next.
-    pub(super) fn hold(&self, slots: SlotSet) {
-        self.inner.lock().held = slots;
     }
 
     /// The slots that are this member's, sealed or not, with their epochs.
@@ -462,21 +245,6 @@ impl Slots {
         }
     }
 
-    /// Forgets what was received and is not owned: the process ends.
-    pub(super) fn drop_received(&self) {
-        let mut inner = self.inner.lock();
-        inner.transfers.clear();
-        for slot in Slot::all() {
-            if inner.machines[usize::from(slot.number())]
-                .flushes()
-                .is_none()
-            {
-                self.engine.cache().close(slot);
-                self.engine.cache().doom(slot);
-            }
-        }
-    }
-
     pub(super) fn counts(&self) -> Counts {
         let inner = self.inner.lock();
         let mut counts = Counts::default();
@@ -489,27 +257,12 @@ impl Slots {
                     counts.ready += 1;
                 }
                 State::Owner { .. } => counts.owned += 1,
-                State::Sealed { .. } => {
+                State::Sealed { .. } | State::Taking { .. } => {
                     counts.owned += 1;
                     counts.sealed += 1;
                 }
             }
         }
         counts
-    }
-}
-
-impl Inner {
-    fn receives(&self, slot: Slot, origin: Incarnation, epoch: Epoch) -> bool {
-        let state = self.machines[usize::from(slot.number())].state();
-        state == State::Receiving { origin, epoch }
-    }
-
-    /// A slot is in no transfer any more; a transfer without slots is over.
-    fn leave_transfers(&mut self, slot: Slot) {
-        self.transfers.retain(|_, transfer| {
-            transfer.slots.retain(|&(of, _)| of != slot);
-            !transfer.slots.is_empty()
-        });
     }
 }

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use readstates_ring::{Incarnation, RingTable, moves::Live, planner::Candidate};
+use readstates_ring::{Incarnation, Line, RingTable, moves::Live, planner::Candidate};
 
 use super::{clocks::Others, store::Presence};
 
@@ -93,8 +93,13 @@ impl Watch {
         for presence in presences {
             words.insert(presence.incarnation, Some(presence));
         }
+        // A store that was restored has forgotten whoever came since: it lives as long as it would without that.
+        let vanished = |seen: &Seen| {
+            let since = now.saturating_duration_since(seen.since);
+            seen.presence.is_some() && !seen.is_gone() && since < self.dead_after
+        };
         self.seen
-            .retain(|incarnation, _| words.contains_key(incarnation));
+            .retain(|incarnation, seen| words.contains_key(incarnation) || vanished(seen));
         for (incarnation, presence) in words {
             let number = |presence: &Option<Presence>| presence.as_ref().map(|it| it.renewals);
             let seen = self.seen.entry(incarnation).or_insert_with(|| Seen {
@@ -102,6 +107,9 @@ impl Watch {
                 since: now,
                 ahead: None,
             });
+            if presence.is_none() && seen.presence.is_some() {
+                continue;
+            }
             if number(&seen.presence) != number(&presence) {
                 seen.since = now;
                 // It was said since the last look.
@@ -173,6 +181,21 @@ impl Watch {
     /// Whether a process said its last word: nothing of it is lost.
     pub(super) fn is_gone(&self, incarnation: Incarnation) -> bool {
         self.seen.get(&incarnation).is_some_and(Seen::is_gone)
+    }
+
+    /// Those that live, tell which takes they have seen, and have not said that they agree with this line.
+    pub(super) fn not_on(&self, line: Line, now: Instant) -> Vec<Incarnation> {
+        let says_otherwise = |seen: &Seen| match &seen.presence {
+            // A release before tells nothing: it is not waited for.
+            Some(presence) => presence.line.is_some_and(|said| said != line),
+            None => true,
+        };
+        let seen = self.seen.iter().filter(|&(&incarnation, seen)| {
+            incarnation != self.me && !self.is_dead(incarnation, now) && says_otherwise(seen)
+        });
+        let mut others: Vec<Incarnation> = seen.map(|(&incarnation, _)| incarnation).collect();
+        others.sort_unstable();
+        others
     }
 
     /// Who can be given slots, this member included unless it is draining or its clock is wrong.
@@ -267,6 +290,7 @@ mod tests {
             gone: false,
             renewals,
             unix_micros: None,
+            line: None,
             clock_wrong: false,
         }
     }
@@ -348,7 +372,7 @@ mod tests {
         let owner = says("b", 2, 0).member().unwrap();
         let slots = [(readstates_ring::Slot::of_user(1), None)];
         let handed = readstates_ring::Succession::TakenOver;
-        let table = RingTable::default().swap(&slots, &owner, handed, 1 << 50);
+        let table = RingTable::default().swap(&slots, &owner, handed, 1_i64 << 50);
         let table = table.unwrap();
         observe(&mut watch, vec![], &table, start);
         assert!(!watch.is_dead(b, start));
@@ -424,6 +448,38 @@ mod tests {
             watch.next_look(&table, now, Duration::from_secs(2), 0.5);
             assert!(!watch.is_dead(other, now), "after {second} s");
         }
+    }
+
+    #[test]
+    fn whoever_a_restored_store_has_forgotten_lives_on_and_is_asked_what_it_has_seen() {
+        let (me, start) = (Incarnation::new(1), Instant::now());
+        let (mut watch, table) = (Watch::new(me, DEAD_AFTER), RingTable::default());
+        let (line, other) = (Line::new(7), Incarnation::new(2));
+        let on = |renewals, line| Presence {
+            line,
+            ..says("b", 2, renewals)
+        };
+        let old = says("c", 3, 1);
+        let words = vec![on(1, Some(Line::NONE)), old.clone()];
+        observe(&mut watch, words, &table, start);
+        assert_eq!(
+            watch.not_on(line, start),
+            [other],
+            "not of the release before"
+        );
+        let now = start + Duration::from_secs(2);
+        observe(&mut watch, vec![old.clone()], &table, now);
+        assert_eq!(
+            watch.not_on(line, now),
+            [other],
+            "it was forgotten, and lives"
+        );
+        observe(&mut watch, vec![on(2, Some(line)), old], &table, now);
+        assert_eq!(watch.not_on(line, now), []);
+        let late = now + DEAD_AFTER;
+        observe(&mut watch, vec![], &table, late);
+        assert_eq!(watch.not_on(Line::new(8), late), [], "it is dead");
+        assert!(watch.seen.is_empty());
     }
 
     #[test]

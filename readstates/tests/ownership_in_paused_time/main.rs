@@ -5,6 +5,7 @@
 
 mod clocks;
 mod outages;
+mod restores;
 mod severable;
 mod world;
 

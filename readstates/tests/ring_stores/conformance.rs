@@ -167,6 +167,7 @@ pub(crate) fn presence(name: &str, incarnation: u64, renewals: u64) -> Presence 
         gone: false,
         renewals,
         unix_micros: None,
+        line: None,
         clock_wrong: false,
     }
 }

@@ -1,7 +1,7 @@
 //! Some members in one process, real engines and real ownership, in a world that a seed rules: messages that are
 //! late, lost, doubled and out of order, links that break in one direction or both, writes that land late or never,
-//! watches that lag and go back, clocks that differ by seconds and by days, a ring store that is away, slow or out of reach
-//! for one member, members that stop for a while, leave, die and come back without a memory,
+//! watches that lag and go back, clocks that differ by seconds and by days, a ring store that is away, slow, out of reach
+//! for one member, restored from seconds ago or deleted, members that stop for a while, leave, die and come back without a memory,
 //! and two rebalancers that do not know of each other. Time is the runtime's, paused: a minute takes a
 //! moment.
 //!
@@ -17,11 +17,7 @@
 //! hack/simulate --seeds 5000                # from 0 on
 //! hack/simulate --from 1234 --seeds 1       # that one again, with everything that happened
 //! hack/simulate --without R4                # without a rule: it must fail
-//! hack/simulate --restores                  # the ring store is restored from seconds ago, too
 //! ```
-//! A ring store that is restored is no part of an ordinary run, because about one seed of a hundred fails with it: a
-//! member that knows nothing of the last seconds can take a slot at an epoch that was given away in them. Who restores a
-//! store minutes later does not meet that.
 //! An ordinary test run takes the first seeds. hack/test takes a quarter of them and as many of a sample of its own:
 //! `READSTATES_TEST_SAMPLE`.
 //! A seed rules everything: what members draw by lot themselves follows from their incarnations.
@@ -79,7 +75,7 @@ fn seeds_to_run() -> Vec<u64> {
 
 fn mutant_of(name: &str) -> Mutant {
     let found = MUTANTS.into_iter().find(|mutant| mutant.name == name);
-    found.unwrap_or_else(|| panic!("{name} is no rule: R1 to R10"))
+    found.unwrap_or_else(|| panic!("{name} is no rule: R1 to R10, R15, R16"))
 }
 
 #[test]

@@ -136,12 +136,6 @@ impl Process {
             .get(wrong)
             .copied()
             .filter(|_| world.has_wrong_clocks());
-        // Two that are wrong by as much believe each other; nobody can tell that they are wrong.
-        let alone = |wrong: &i64| {
-            let living = world.living();
-            living.iter().all(|it| it.wrong_clock != Some(*wrong))
-        };
-        let wrong = wrong.filter(alone);
         let skew = world.draw(0, MOST_SKEW).cast_signed() + wrong.unwrap_or(0) * 1_000_000;
         let unix_clock = UnixClock::Runtime {
             at: world.began.into_std(),

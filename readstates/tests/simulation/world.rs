@@ -36,7 +36,6 @@ const KEPT_LINES: usize = 200_000;
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) seed: u64,
-    restores: bool,
     pub(crate) began: Instant,
     pub(crate) ring: Arc<MemoryRing>,
     pub(crate) blocks: Arc<MemoryStore>,
@@ -68,6 +67,8 @@ struct State {
     ring_slow: bool,
     /// What the ring was at some moments before.
     past: Vec<Arc<RingTable>>,
+    /// It is what it was, or was deleted: it may name others than those that serve.
+    ring_went_back: bool,
     database_away: bool,
     processes: Vec<Arc<Process>>,
     /// The process that acknowledged, by slot and epoch.
@@ -128,7 +129,6 @@ impl World {
     pub(crate) fn new(seed: u64) -> Arc<Self> {
         Arc::new(Self {
             seed,
-            restores: std::env::var_os("SIMULATION_RESTORES").is_some(),
             began: Instant::now(),
             ring: Arc::default(),
             blocks: Arc::default(),
@@ -279,30 +279,35 @@ impl World {
         self.seed.is_multiple_of(3)
     }
 
-    /// Whether the ring may be restored: when `SIMULATION_RESTORES` is set. Not otherwise: an epoch lasts 17 s, and
-    /// when what was swapped within that time is forgotten, and a process that never knew of it takes the slot from
-    /// somebody who seems dead, two are given the same epoch.
-    pub(crate) fn has_restores(&self) -> bool {
-        self.restores
-    }
-
     /// Keeps what the ring is now: it may be restored to that.
     pub(crate) fn back_up(&self) {
         let table = self.table();
         self.state(|state| state.past.extend(table));
     }
 
-    /// The ring is again what it was at some moment.
+    /// The ring is again what it was at some moment, or is deleted.
     pub(crate) async fn restore(&self) {
         let count = self.state(|state| state.past.len()) as u64;
         if count == 0 {
             return;
         }
-        let which = self.draw(0, count) as usize;
-        let past = self.state(|state| Arc::clone(&state.past[which]));
+        self.state(|state| state.ring_went_back = true);
+        let which = self.draw(0, count + 2);
+        if which > count {
+            self.say(|| "the ring is deleted".to_owned());
+            self.ring.delete();
+            return;
+        }
         let current = self.ring.get().await.ok().flatten();
+        let number = current.as_ref().map_or(0, |it| it.table.number());
         let version = current.map(|current| current.version);
-        self.say(|| format!("the ring is restored to {}", past.number()));
+        let past = self.state(|state| state.past.get(which as usize).cloned());
+        // Somebody deletes it, and the operator makes an empty one.
+        let past = past.unwrap_or_else(|| Arc::new(RingTable::empty(number + 1)));
+        self.say(|| {
+            let (number, slots) = (past.number(), past.configs().count());
+            format!("the ring is restored to {number}, with {slots} slots")
+        });
         // At one moment: nobody else can have swapped in between.
         let swapped = self.ring.compare_and_swap(version, RingTable::clone(&past));
         if !matches!(swapped.await, Ok(Swapped::Taken(_))) {
@@ -343,6 +348,7 @@ impl World {
         if let Some(config) = config
             && config.epoch().number() > epoch
             && config.owner() != who
+            && self.serves(config.owner(), slot)
         {
             let owner = config.owner();
             self.wrong(format!(
@@ -355,6 +361,14 @@ impl World {
                 "{first} and {who} both acknowledged slot {slot} at epoch {epoch}"
             ));
         }
+    }
+
+    /// Whether a process that the ring names serves a slot: in a ring that went back it may be one that is over, or
+    /// one that has taken the slot and waits for the others to see that.
+    fn serves(&self, owner: Incarnation, slot: Slot) -> bool {
+        let there = || self.find(owner);
+        !self.state(|state| state.ring_went_back)
+            || there().is_some_and(|owner| owner.ownership.enter(slot).is_some())
     }
 
     /// The greatest version of a user that anybody was told, and when.

@@ -15,6 +15,15 @@
 //! A member that receives goes back to `Away` by itself when the owner is silent for long. One that is `Ready` never
 //! does: it has confirmed, and the ring may name it at any time.
 //!
+//! What a process takes for itself (from the dead, or from itself after a lease or a move that failed) it serves only when
+//! every living member has said that it has seen that: the store may have been restored, and somebody may serve at an
+//! epoch that the store has forgotten. Until then it is `Taking`:
+//! ```text
+//!   Away, Sealed ── Learned (e', me), by a swap of its own ──▶ Taking (e') ── Agreed ──▶ Owner (e')
+//! ```
+//! Whoever serves and was never out of service since its epoch began does not learn of another config that it has not
+//! asked for itself: nobody can have taken the slot. It keeps it, under an epoch above what the store says.
+//!
 //! A seal is final: no event leads from `Sealed` to `Owner` of the same epoch. When the destination
 //! does not answer, the owner goes forward: it swaps itself in under a new epoch.
 //!
@@ -26,10 +35,14 @@
 //! | R4 a seal is final | `timed_out` |
 //! | R5 a process acts only as the exact incarnation named | `learned` |
 //! | R9 memory is freed only when the new epoch was seen | `learned` |
+//! | R15 what is taken is served when everybody who lives has seen it | `learned`, `agreed` |
+//! | R16 whoever was never out of service keeps its slots | `learned`, [`SlotAtMember::unbroken`] |
 //!
 //! R6 to R8 are in [`crate::fence`], R10 in [`crate::SlotConfig::swap`].
 
 mod step;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     Epoch, Incarnation, SlotConfig,
@@ -53,6 +66,14 @@ pub enum State {
         /// The owner.
         origin: Incarnation,
         /// Its epoch.
+        epoch: Epoch,
+        /// The lease of this member has run out since: others may have taken the slot from it before it knows that it
+        /// owns it.
+        lapsed: bool,
+    },
+    /// This member's by the ring, which not everybody has seen yet: nothing is admitted.
+    Taking {
+        /// Since this epoch. What is in memory is what it begins with.
         epoch: Epoch,
     },
     /// This member's.
@@ -142,6 +163,11 @@ pub enum Event {
     SwapUnknown,
     /// The destination takes too long.
     TimedOut,
+    /// Everybody who lives has seen that this member took the slot at this epoch, and the ring names it.
+    Agreed {
+        /// The epoch.
+        epoch: Epoch,
+    },
     /// The lease of this member has run out.
     LeaseLost,
     /// It is renewed.
@@ -182,6 +208,18 @@ pub enum Action {
     },
     /// Ask the ring (the store itself, not a watch) until it answers.
     AskRing,
+    /// Ask whether everybody who lives has seen that this member took the slot, and serve nothing until
+    /// [`Event::Agreed`].
+    Agree {
+        /// With the blocks that are here; otherwise they are dropped now.
+        warm: bool,
+    },
+    /// Swap this member in at an epoch above the ring's, as the one that goes on from the epoch it holds: see
+    /// [`SlotConfig::kept`].
+    Keep {
+        /// The epoch at which it serves.
+        held: Epoch,
+    },
     /// Serve at this epoch.
     Serve {
         /// The new epoch.
@@ -244,10 +282,44 @@ impl SlotAtMember {
     pub fn admits(&self) -> Option<Epoch> {
         match self.state {
             State::Owner { epoch, .. } => Some(epoch),
-            State::Away | State::Receiving { .. } | State::Ready { .. } | State::Sealed { .. } => {
-                None
-            }
+            State::Away
+            | State::Receiving { .. }
+            | State::Ready { .. }
+            | State::Taking { .. }
+            | State::Sealed { .. } => None,
         }
+    }
+
+    /// The epoch since which this member has been in service without a break, as long as its lease is valid now: then
+    /// nobody can have taken the slot, and it has asked nobody to.
+    #[must_use]
+    pub fn unbroken(&self) -> Option<Epoch> {
+        match self.state {
+            State::Owner { epoch, .. }
+            | State::Sealed {
+                epoch,
+                stage: Stage::Finishing { .. } | Stage::Sent { .. },
+            } => Some(epoch),
+            // The ring may have taken the swap that was asked for, and others since.
+            State::Sealed {
+                stage: Stage::Handing { .. } | Stage::Retaking | Stage::WithoutLease,
+                ..
+            }
+            | State::Away
+            | State::Receiving { .. }
+            | State::Ready { .. }
+            | State::Taking { .. } => None,
+        }
+    }
+
+    /// The epoch at which this member serves, where a config contradicts that and its lease is valid: it asked for no
+    /// other one, so the store was restored. Lower epochs are those that the store is told anyway.
+    #[must_use]
+    pub fn keeps(&self, config: SlotConfig) -> Option<Epoch> {
+        let held = self.unbroken()?;
+        let is_other = config.epoch() >= held && config != self.config;
+        let keeps = is_other && !self.goes_on_with(config) && !mutant::drops(Rule::R16);
+        keeps.then_some(held)
     }
 
     /// Whether an operation that was admitted at `epoch` and has been applied may be acknowledged.
@@ -264,9 +336,11 @@ impl SlotAtMember {
                 epoch,
                 stage: Stage::Finishing { .. },
             } => Some(epoch),
-            State::Sealed { .. } | State::Away | State::Receiving { .. } | State::Ready { .. } => {
-                None
-            }
+            State::Sealed { .. }
+            | State::Away
+            | State::Receiving { .. }
+            | State::Ready { .. }
+            | State::Taking { .. } => None,
         };
         lease_valid && current == Some(epoch)
     }
@@ -275,7 +349,9 @@ impl SlotAtMember {
     #[must_use]
     pub fn flushes(&self) -> Option<Epoch> {
         match self.state {
-            State::Owner { epoch, .. } | State::Sealed { epoch, .. } => Some(epoch),
+            State::Owner { epoch, .. } | State::Sealed { epoch, .. } | State::Taking { epoch } => {
+                Some(epoch)
+            }
             State::Away | State::Receiving { .. } | State::Ready { .. } => None,
         }
     }

@@ -22,31 +22,46 @@ impl SlotAtMember {
             Event::SwapAnswered(config) => self.swap_answered(config),
             Event::SwapUnknown => vec![Action::AskRing],
             Event::TimedOut => self.timed_out(),
+            Event::Agreed { epoch } => self.agreed(epoch),
             Event::LeaseLost => self.lease_lost(),
             Event::LeaseRenewed => self.lease_renewed(),
         }
     }
 
     fn learned(&mut self, config: SlotConfig) -> Vec<Action> {
-        if config.epoch() <= self.config.epoch() {
+        if let Some(held) = self.keeps(config) {
+            return vec![Action::Keep { held }];
+        }
+        // A store that was restored has given away the epoch that this member took, and has not served at.
+        let given_twice = config.epoch() == self.config.epoch()
+            && config.owner() != self.config.owner()
+            && matches!(self.state, State::Taking { .. });
+        if config.epoch() <= self.config.epoch() && !given_twice {
             return Vec::new();
         }
+        let goes_on = self.goes_on_with(config);
         self.config = config;
         // The epoch whose blocks are here, complete.
         let (held, received) = match self.state {
-            State::Owner { epoch, .. } | State::Sealed { epoch, .. } => (Some(epoch), false),
+            State::Owner { epoch, .. } | State::Sealed { epoch, .. } | State::Taking { epoch } => {
+                (Some(epoch), false)
+            }
             State::Ready { epoch, .. } => (Some(epoch), true),
             State::Receiving { .. } => (None, true),
             State::Away => (None, false),
         };
         if config.owner() == self.me {
             let epoch = config.epoch();
+            // Whoever owned the slot in between may have changed what is here.
+            let warm = held.is_some() && config.inherits() == held;
+            if !goes_on && !mutant::drops(Rule::R15) {
+                self.state = State::Taking { epoch };
+                return vec![Action::Agree { warm }];
+            }
             self.state = State::Owner {
                 epoch,
                 streaming_to: None,
             };
-            // Whoever owned the slot in between may have changed what is here.
-            let warm = held.is_some() && config.inherits() == held;
             return vec![Action::Serve { epoch, warm }];
         }
         self.state = State::Away;
@@ -56,6 +71,43 @@ impl SlotAtMember {
                 owner: config.owner(),
             }],
             (None, false) => Vec::new(),
+        }
+    }
+
+    /// Whether a config names this member for what is here without a break: it was handed that, or it kept it.
+    pub(super) fn goes_on_with(&self, config: SlotConfig) -> bool {
+        let held = match self.state {
+            State::Ready {
+                epoch,
+                lapsed: false,
+                ..
+            } => Some(epoch),
+            State::Ready { .. }
+            | State::Owner { .. }
+            | State::Sealed { .. }
+            | State::Away
+            | State::Receiving { .. }
+            | State::Taking { .. } => self.unbroken(),
+        };
+        config.owner() == self.me && held.is_some() && config.inherits() == held
+    }
+
+    fn agreed(&mut self, agreed: Epoch) -> Vec<Action> {
+        match self.state {
+            State::Taking { epoch } if epoch == agreed => {
+                self.state = State::Owner {
+                    epoch,
+                    streaming_to: None,
+                };
+                // What was not to be kept was dropped before.
+                vec![Action::Serve { epoch, warm: true }]
+            }
+            State::Taking { .. }
+            | State::Owner { .. }
+            | State::Sealed { .. }
+            | State::Away
+            | State::Receiving { .. }
+            | State::Ready { .. } => Vec::new(),
         }
     }
 
@@ -72,6 +124,7 @@ impl SlotAtMember {
             | State::Sealed { .. }
             | State::Away
             | State::Receiving { .. }
+            | State::Taking { .. }
             | State::Ready { .. } => Vec::new(),
         }
     }
@@ -98,7 +151,9 @@ impl SlotAtMember {
                 Vec::new()
             }
             State::Sealed { .. } => self.timed_out(),
-            State::Away | State::Receiving { .. } | State::Ready { .. } => Vec::new(),
+            State::Away | State::Receiving { .. } | State::Taking { .. } | State::Ready { .. } => {
+                Vec::new()
+            }
         }
     }
 
@@ -129,14 +184,17 @@ impl SlotAtMember {
             State::Ready {
                 origin: from,
                 epoch: at,
+                ..
             } if (from, at) == (origin, epoch) => Vec::new(),
             State::Away | State::Receiving { .. } | State::Ready { .. } => {
                 self.state = State::Receiving { origin, epoch };
                 vec![Action::DropReceived]
             }
-            State::Owner { .. } | State::Sealed { .. } => vec![Action::Refuse {
-                config: self.config,
-            }],
+            State::Owner { .. } | State::Sealed { .. } | State::Taking { .. } => {
+                vec![Action::Refuse {
+                    config: self.config,
+                }]
+            }
         }
     }
 
@@ -147,9 +205,11 @@ impl SlotAtMember {
                 vec![Action::DropReceived]
             }
             // What was confirmed is what the next owner begins with.
-            State::Ready { .. } | State::Away | State::Owner { .. } | State::Sealed { .. } => {
-                Vec::new()
-            }
+            State::Ready { .. }
+            | State::Away
+            | State::Owner { .. }
+            | State::Taking { .. }
+            | State::Sealed { .. } => Vec::new(),
         }
     }
 
@@ -166,18 +226,24 @@ impl SlotAtMember {
             State::Receiving {
                 origin: from,
                 epoch: at,
-            }
-            | State::Ready {
-                origin: from,
-                epoch: at,
             } if (from, at) == (origin, epoch) => {
-                self.state = State::Ready { origin, epoch };
+                self.state = State::Ready {
+                    origin,
+                    epoch,
+                    lapsed: false,
+                };
                 vec![Action::Confirm { origin, epoch }]
             }
+            State::Ready {
+                origin: from,
+                epoch: at,
+                ..
+            } if (from, at) == (origin, epoch) => vec![Action::Confirm { origin, epoch }],
             State::Away
             | State::Receiving { .. }
             | State::Ready { .. }
             | State::Owner { .. }
+            | State::Taking { .. }
             | State::Sealed { .. } => vec![Action::Refuse {
                 config: self.config,
             }],
@@ -208,6 +274,7 @@ impl SlotAtMember {
             | State::Owner { .. }
             | State::Away
             | State::Receiving { .. }
+            | State::Taking { .. }
             | State::Ready { .. } => Vec::new(),
         }
     }
@@ -285,14 +352,18 @@ impl SlotAtMember {
     /// one is whoever's the ring says.
     fn lease_lost(&mut self) -> Vec<Action> {
         match self.state {
-            State::Owner { epoch, .. } | State::Sealed { epoch, .. } => {
+            State::Owner { epoch, .. } | State::Sealed { epoch, .. } | State::Taking { epoch } => {
                 self.state = State::Sealed {
                     epoch,
                     stage: Stage::WithoutLease,
                 };
                 vec![Action::Seal]
             }
-            State::Away | State::Receiving { .. } | State::Ready { .. } => Vec::new(),
+            State::Ready { ref mut lapsed, .. } => {
+                *lapsed = true;
+                Vec::new()
+            }
+            State::Away | State::Receiving { .. } => Vec::new(),
         }
     }
 
@@ -312,6 +383,7 @@ impl SlotAtMember {
             | State::Owner { .. }
             | State::Away
             | State::Receiving { .. }
+            | State::Taking { .. }
             | State::Ready { .. } => Vec::new(),
         }
     }

@@ -41,7 +41,7 @@ pub use world::{Budget, World};
 /// A rule of ownership, for working without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mutant {
-    /// `R1` to `R10`.
+    /// `R1` to `R10`, `R15` or `R16`.
     pub name: &'static str,
     /// What the member or the shell does instead.
     pub does: &'static str,
@@ -59,7 +59,7 @@ impl Mutant {
 }
 
 /// Each rule, dropped.
-pub const MUTANTS: [Mutant; 10] = {
+pub const MUTANTS: [Mutant; 12] = {
     use crate::mutant::Rule;
     const fn mutant(name: &'static str, does: &'static str, rule: Rule) -> Mutant {
         Mutant { name, does, rule }
@@ -107,6 +107,16 @@ pub const MUTANTS: [Mutant; 10] = {
             Rule::R9,
         ),
         mutant("R10", "changes the ring without comparing", Rule::R10),
+        mutant(
+            "R15",
+            "serves what it took before everybody who lives has seen that",
+            Rule::R15,
+        ),
+        mutant(
+            "R16",
+            "gives up a slot that it serves when a restored ring names another",
+            Rule::R16,
+        ),
     ]
 };
 

@@ -21,6 +21,7 @@ const WIDE: Budget = Budget {
     crashes: 1,
     lapses: 1,
     writes: 2,
+    restores: 0,
 };
 
 /// Narrow ones go deeper: each leaves out what it does not need.
@@ -31,6 +32,7 @@ const MOVES: Budget = Budget {
     crashes: 0,
     lapses: 0,
     writes: 0,
+    restores: 0,
 };
 const CRASH: Budget = Budget {
     operations: 2,
@@ -50,11 +52,36 @@ const CRASHES: Budget = Budget {
     crashes: 2,
     lapses: 0,
     writes: 3,
+    restores: 0,
+};
+/// The store of the ring is restored: the owner is gone, somebody takes the slot, and the ring forgets that.
+const RESTORED: Budget = Budget {
+    members: 3,
+    operations: 1,
+    swaps: 2,
+    crashes: 1,
+    lapses: 0,
+    writes: 0,
+    restores: 1,
+};
+const RESTORED_AND_LAPSED: Budget = Budget {
+    crashes: 0,
+    lapses: 1,
+    writes: 1,
+    ..RESTORED
 };
 
 #[test]
 fn nothing_acknowledged_is_lost_whatever_happens() {
     assert_holds(WIDE, STATES);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_ring_is_restored() {
+    for budget in [RESTORED, RESTORED_AND_LAPSED] {
+        let found = assert_holds(budget, STATES / 2);
+        println!("{found:?}");
+    }
 }
 
 #[test]
@@ -66,8 +93,13 @@ fn moves_alone_hold_to_the_end() {
 fn every_rule_is_needed() {
     for mutant in MUTANTS {
         let found = mutant.with(|| {
-            [MOVES, CRASH, LAPSE, CRASHES]
-                .into_iter()
+            let budgets: &[Budget] = match mutant.name {
+                "R15" | "R16" => &[RESTORED, RESTORED_AND_LAPSED],
+                _ => &[MOVES, CRASH, LAPSE, CRASHES],
+            };
+            budgets
+                .iter()
+                .copied()
                 .map(|budget| search(&World::new(budget), STATES, |_, _| {}))
                 .find(|found| matches!(found.verdict, Verdict::Violated { .. }))
         });

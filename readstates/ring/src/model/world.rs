@@ -28,12 +28,21 @@ pub struct Budget {
     pub lapses: u8,
     /// Writes to the database.
     pub writes: u8,
+    /// How often the store of the ring is restored to what it was before.
+    pub restores: u8,
 }
 
 /// Everything there is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
     ring: SlotConfig,
+    /// The line of the ring: see [`crate::Line`].
+    line: u8,
+    next_line: u8,
+    /// What the ring was before, while it can be restored to that.
+    past: Vec<(SlotConfig, u8)>,
+    /// It was restored.
+    restored: bool,
     members: [Member; MEMBERS],
     database: Cell,
     /// On their way; sorted, so that equal worlds look equal.
@@ -70,6 +79,10 @@ struct Member {
     /// Changed since the write began.
     rearmed: bool,
     seq: u32,
+    /// The epoch at which it served last: what it writes was acknowledged then.
+    term: Option<Epoch>,
+    /// The line of the ring that it has said it knows.
+    said: u8,
 }
 
 /// A user's block in memory.
@@ -159,8 +172,12 @@ pub(super) enum Step {
     Swap { asked: usize, answered: bool },
     /// A swap is never carried out.
     LoseSwap { asked: usize },
-    /// A member reads the ring.
+    /// A member reads the ring, tells it what it has forgotten, and says which line it knows.
     Learn { member: usize },
+    /// A member that took the slot finds that everybody who lives knows the ring.
+    Agree { member: usize },
+    /// The ring is what it was before.
+    Restore { past: usize },
     /// An operator sees the owner gone and names another.
     TakeOver { to: usize },
     /// A lease runs out.
@@ -188,6 +205,10 @@ impl World {
         };
         Self {
             ring,
+            line: 0,
+            next_line: 1,
+            past: Vec::new(),
+            restored: false,
             members: [member(0), member(1), member(2)],
             database: Cell {
                 operations: 0,
@@ -248,12 +269,14 @@ impl World {
             }
             steps.push(Step::LoseSwap { asked });
         }
+        if self.left.restores > 0 {
+            steps.extend((0..self.past.len()).map(|past| Step::Restore { past }));
+        }
         let gone = self
             .place(self.ring.owner())
             .is_none_or(|owner| !self.members[owner].lease);
         if gone && self.left.swaps > 0 {
-            let able =
-                (0..self.at_work()).filter(|&to| self.members[to].alive && self.members[to].lease);
+            let able = (0..self.at_work()).filter(|&to| self.members[to].may_take(self.ring));
             steps.extend(able.map(|to| Step::TakeOver { to }));
         }
         steps
@@ -284,9 +307,10 @@ impl World {
             (member.writing.is_some(), Step::GiveUp { member: index }),
             (member.may_evict(), Step::Evict { member: index }),
             (
-                member.slot.config() != self.ring,
+                member.slot.config() != self.ring || member.said != self.line,
                 Step::Learn { member: index },
             ),
+            (self.agrees(index), Step::Agree { member: index }),
             (self.left.crashes > 0, Step::Crash { member: index }),
             (
                 member.lease && self.left.lapses > 0,
@@ -311,6 +335,15 @@ impl World {
             let others = (0..self.at_work()).filter(|&to| to != index && self.members[to].alive);
             steps.extend(others.map(|to| Step::Move { member: index, to }));
         }
+    }
+
+    /// Whether everybody who lives has seen that a member took the slot.
+    fn agrees(&self, index: usize) -> bool {
+        let member = &self.members[index];
+        let taking = matches!(member.slot.state(), State::Taking { .. });
+        let mine = member.slot.config() == self.ring && member.lease;
+        let mut living = self.members.iter().filter(|it| it.alive && it.lease);
+        taking && mine && living.all(|it| it.said == self.line)
     }
 
     fn at_work(&self) -> usize {
@@ -370,7 +403,20 @@ impl Member {
             writing: None,
             rearmed: false,
             seq: 0,
+            term: None,
+            said: 0,
         }
+    }
+
+    /// Whether it takes the slot when it finds this ring, and the owner gone: not when it knows more than the ring.
+    fn may_take(&self, ring: SlotConfig) -> bool {
+        let knows_more = self.slot.config().epoch() > ring.epoch() || self.unbroken();
+        self.alive && self.lease && !knows_more
+    }
+
+    /// Whether it serves, and nobody can have taken the slot from it.
+    fn unbroken(&self) -> bool {
+        self.alive && self.lease && self.slot.unbroken().is_some()
     }
 
     fn may_flush(&self) -> bool {
@@ -390,8 +436,9 @@ impl Member {
     fn may_renew(&self) -> bool {
         let noticed = match self.slot.state() {
             State::Sealed { stage, .. } => stage == Stage::WithoutLease,
-            State::Away | State::Receiving { .. } | State::Ready { .. } => true,
-            State::Owner { .. } => false,
+            State::Ready { lapsed, .. } => lapsed,
+            State::Away | State::Receiving { .. } => true,
+            State::Owner { .. } | State::Taking { .. } => false,
         };
         !self.lease && noticed
     }
@@ -423,17 +470,10 @@ impl Member {
                 ..
             }
             | State::Owner { .. }
+            | State::Taking { .. }
             | State::Away => {}
         }
-        let holds = self.slot.flushes().is_some();
-        let knows = matches!(
-            self.slot.state(),
-            State::Sealed {
-                stage: Stage::WithoutLease,
-                ..
-            }
-        );
-        if holds && !self.lease && !knows {
+        if !self.lease && !self.may_renew() {
             events.push(Event::LeaseLost);
         }
         events

@@ -1,7 +1,7 @@
 //! A ring that went back, because its store was restored, and what its members still know of it.
 
-use super::{RingMember, RingTable};
-use crate::{SlotConfig, slot::Slot};
+use super::{NotSwapped, RingMember, RingTable};
+use crate::{Epoch, Now, SlotConfig, slot::Slot};
 
 impl RingTable {
     /// This table, as the store has it, with configs that a member knows of slots that it has at lower epochs.
@@ -40,6 +40,35 @@ impl RingTable {
         next.drop_who_owns_nothing();
         next.number = self.number.max(number).saturating_add(1);
         Some(next)
+    }
+
+    /// This table, as the store has it, with slots that `owner` serves at the epochs given and was never out of
+    /// service for, though this table names somebody else, or an epoch that the owner never asked for. Its number is
+    /// above this one's and `number`. Slots that the clock forbids are left as they are; these are returned, too.
+    #[must_use]
+    pub fn kept(
+        &self,
+        held: &[(Slot, Epoch)],
+        owner: &RingMember,
+        number: u64,
+        now: impl Into<Now>,
+    ) -> (Self, Vec<NotSwapped>) {
+        let now = now.into();
+        let (mut next, mut refused) = (self.clone(), Vec::new());
+        for &(slot, epoch) in held {
+            let Some(stored) = self.config(slot) else {
+                continue;
+            };
+            match stored.kept(owner.incarnation, epoch, now) {
+                Ok(kept) => next.slots[usize::from(slot.number())] = Some(kept),
+                Err(why) => refused.push(NotSwapped::of(slot, why)),
+            }
+        }
+        if refused.len() < held.len() {
+            next.list(owner);
+            next.number = self.number.max(number).saturating_add(1);
+        }
+        (next, refused)
     }
 }
 

@@ -45,6 +45,19 @@ fn the_first_swap_makes_the_first_ring() {
 }
 
 #[test]
+fn a_line_is_written_and_read_and_an_older_release_keeps_it() {
+    let table = swap(&RingTable::default(), &[3], 1, Succession::TakenOver);
+    let line = Line::new(0x5eed);
+    let table = table.on_line(line);
+    let json = table.to_json();
+    assert!(String::from_utf8_lossy(&json).contains(r#""line":"0000000000005eed""#));
+    assert_eq!(RingTable::from_json(&json).unwrap().line(), line);
+    let handed = swap(&table, &[3], 2, Succession::Handed);
+    assert_eq!(handed.line(), line);
+    assert_eq!(RingTable::empty(7).line(), Line::NONE);
+}
+
+#[test]
 fn a_member_is_listed_as_long_as_it_owns_a_slot() {
     let table = swap(&RingTable::default(), &[1, 2], 1, Succession::TakenOver);
     let table = swap(&table, &[1], 2, Succession::Handed);
@@ -137,6 +150,7 @@ fn a_record_that_contradicts_itself_is_refused_with_the_place() {
         epochs: vec![5; 1024],
         owners: vec![0; 1024],
         inherits: vec![4; 1024],
+        line: Line::NONE,
         reader: 1,
         more: Unknown::new(),
     };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{RingMember, RingTable};
 use crate::{
-    Epoch, Incarnation, MAX_MEMBERS, SlotConfig,
+    Epoch, Incarnation, Line, MAX_MEMBERS, SlotConfig,
     ring::is_name,
     slot::{SLOTS, Slot},
 };
@@ -38,6 +38,9 @@ pub struct RingRecord {
     pub owners: Vec<i32>,
     /// See [`SlotConfig::inherits`]; -1 where it inherits from none.
     pub inherits: Vec<i64>,
+    /// See [`Line`]. A release before it keeps it as it is.
+    #[serde(default = "no_line", skip_serializing_if = "is_no_line")]
+    pub line: Line,
     /// The lowest version that may read this: see [`READS`]. Not written while it is 1, which the release before
     /// would not read.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -45,6 +48,15 @@ pub struct RingRecord {
     /// Fields of a later release.
     #[serde(flatten)]
     pub more: Unknown,
+}
+
+fn no_line() -> Line {
+    Line::NONE
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_no_line(line: &Line) -> bool {
+    *line == Line::NONE
 }
 
 fn one() -> u32 {
@@ -196,6 +208,7 @@ impl TryFrom<RingRecord> for RingTable {
             epochs,
             owners,
             inherits,
+            line,
             reader,
             more,
         } = record;
@@ -226,6 +239,7 @@ impl TryFrom<RingRecord> for RingTable {
             number,
             slots: slots?,
             members,
+            line,
             reader,
             more,
         })
@@ -298,6 +312,7 @@ impl From<&RingTable> for RingRecord {
             number,
             members,
             slots,
+            line,
             reader,
             more,
         } = table;
@@ -320,6 +335,7 @@ impl From<&RingTable> for RingRecord {
                 .iter()
                 .map(|config| config.and_then(inherits).unwrap_or(NONE.into()))
                 .collect(),
+            line: *line,
             reader: *reader,
             more: more.clone(),
         }

@@ -38,6 +38,13 @@ impl MemoryRing {
         Some(Versioned { table, version })
     }
 
+    /// Deletes the ring, as somebody may who can write where others keep theirs.
+    pub fn delete(&self) {
+        let mut swaps = self.swaps.lock();
+        *swaps += 1;
+        self.ring.send_replace(None);
+    }
+
     fn swap(&self, expected: Option<Version>, next: RingTable) -> Swapped {
         let mut swaps = self.swaps.lock();
         if expected != self.current(*swaps).map(|current| current.version) {

@@ -22,7 +22,7 @@ use futures::{future::BoxFuture, stream::BoxStream};
 pub use kubernetes::KubernetesRing;
 pub(super) use measured::Measured;
 pub use memory::MemoryRing;
-use readstates_ring::{Incarnation, RingMember, RingTable};
+use readstates_ring::{Incarnation, Line, RingMember, RingTable};
 use serde::{Deserialize, Serialize};
 
 /// Which state of the ring somebody has read. Opaque: only equality means something.
@@ -82,6 +82,10 @@ pub struct Presence {
     /// Its Unix time when it said this, in microseconds. A process of a release before does not tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unix_micros: Option<i64>,
+    /// The line of the ring that it read last and agrees with; [`Line::NONE`] before that. A process of a release before
+    /// does not tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<Line>,
     /// Whether its clock is wrong, so that it takes no slots.
     #[serde(default, skip_serializing_if = "is_false")]
     pub clock_wrong: bool,

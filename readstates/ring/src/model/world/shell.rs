@@ -4,7 +4,7 @@ use super::{
     Answer, Asked, Block, Cell, Message, NOW, Step, What, World, Write, reborn, succession,
 };
 use crate::{
-    Stamp, Succession, fence,
+    SlotConfig, Stamp, Succession, fence,
     handoff::{Action, Event, SlotAtMember, State},
     mutant::{self, Rule},
 };
@@ -36,13 +36,14 @@ impl World {
             Step::Swap { asked, answered } => self.swap(asked, answered),
             Step::LoseSwap { asked } => {
                 let asked = self.swaps.remove(asked);
-                if let Some(by) = asked.by.and_then(|by| self.place(by)) {
-                    self.hear(by, Event::SwapUnknown);
-                    // It asks the ring until it answers, and asks again.
-                    self.hear(by, Event::SwapAnswered(self.ring));
-                }
+                self.lose(asked);
             }
-            Step::Learn { member } => self.hear(member, Event::Learned(self.ring)),
+            Step::Learn { member } => self.read(member),
+            Step::Agree { member } => {
+                let epoch = self.ring.epoch();
+                self.hear(member, Event::Agreed { epoch });
+            }
+            Step::Restore { past } => self.restore(past),
             Step::TakeOver { to } => {
                 let asked = Asked {
                     by: None,
@@ -64,6 +65,7 @@ impl World {
                 let me = reborn(self.members[member].me, &mut self.next_incarnation);
                 let slot = SlotAtMember::at_start(me, self.ring);
                 self.members[member] = super::Member::new(me, slot);
+                self.members[member].said = self.line;
             }
         }
         Ok(())
@@ -116,7 +118,19 @@ impl World {
         if !member.slot.may_acknowledge(answer.epoch, member.lease) {
             return Ok(());
         }
-        if answer.epoch != self.ring.epoch() {
+        let me = member.me;
+        if self
+            .members
+            .iter()
+            .any(|other| other.me != me && other.unbroken())
+        {
+            return Err(format!(
+                "{me} acknowledged at epoch {}, and somebody else serves",
+                answer.epoch
+            ));
+        }
+        // A ring that was restored does not know of the epoch at which it is right to serve.
+        if answer.epoch != self.ring.epoch() && !self.restored {
             return Err(format!(
                 "acknowledged at epoch {} while the ring is at {}",
                 answer.epoch,
@@ -144,7 +158,7 @@ impl World {
 
     fn flush(&mut self, index: usize) {
         let member = &mut self.members[index];
-        let (Some(epoch), Some(block)) = (member.slot.flushes(), member.block) else {
+        let (Some(epoch), Some(block)) = (member.term, member.block) else {
             return;
         };
         let stamp = Stamp::new(epoch, member.seq);
@@ -226,10 +240,12 @@ impl World {
         let (by, succession) = (asked.by, succession(&asked));
         if let Ok(next) = self.ring.swap(asked.expected, asked.owner, succession, NOW) {
             self.left.swaps -= 1;
-            if succession == Succession::TakenOver {
+            // A ring that was restored may name somebody who is gone, and somebody else serves.
+            let serves = self.members.iter().any(super::Member::unbroken);
+            if succession == Succession::TakenOver && !serves {
                 self.excused |= self.acknowledged & !self.database.operations;
             }
-            self.ring = next;
+            self.put(next, by.is_none_or(|by| by == asked.owner));
         }
         if let Some(by) = by.and_then(|by| self.place(by)) {
             if answered {
@@ -240,9 +256,67 @@ impl World {
         }
     }
 
+    /// The swap was never carried out: whoever asked looks at the ring until it answers, and asks again.
+    fn lose(&mut self, asked: Asked) {
+        if let Some(by) = asked.by.and_then(|by| self.place(by)) {
+            self.hear(by, Event::SwapUnknown);
+            self.notice_lapse(by);
+            self.hear(by, Event::SwapAnswered(self.ring));
+        }
+    }
+
+    fn put(&mut self, ring: SlotConfig, is_taken: bool) {
+        let was = (self.ring, self.line);
+        if self.left.restores > 0 && !self.past.contains(&was) {
+            self.past.push(was);
+        }
+        self.ring = ring;
+        if is_taken {
+            self.line = self.next_line;
+            self.next_line += 1;
+        }
+    }
+
+    /// The ring is what it was. No swap that was asked before is carried out after it.
+    fn restore(&mut self, past: usize) {
+        self.left.restores -= 1;
+        self.restored = true;
+        (self.ring, self.line) = self.past[past];
+        if self.left.restores == 0 {
+            self.past.clear();
+        }
+        for asked in std::mem::take(&mut self.swaps) {
+            self.lose(asked);
+        }
+    }
+
+    fn notice_lapse(&mut self, index: usize) {
+        if !self.members[index].lease {
+            self.hear(index, Event::LeaseLost);
+        }
+    }
+
+    /// A member reads the ring. One that was restored is told at the same moment what it has forgotten: whoever is too
+    /// late with that reads it again.
+    fn read(&mut self, index: usize) {
+        self.notice_lapse(index);
+        let (me, slot) = (self.members[index].me, self.members[index].slot);
+        let known = slot.config();
+        if known.epoch() > self.ring.epoch() {
+            self.put(known, true);
+        } else if let Some(held) = slot.keeps(self.ring)
+            && let Ok(kept) = self.ring.kept(me, held, NOW)
+        {
+            self.put(kept, true);
+        }
+        self.hear(index, Event::Learned(self.ring));
+        self.members[index].said = self.line;
+    }
+
     fn crash(&mut self, index: usize) {
         self.left.crashes -= 1;
-        if self.members[index].me == self.ring.owner() {
+        let held = self.members[index].slot.flushes().is_some() && self.restored;
+        if self.members[index].me == self.ring.owner() || held {
             self.excused |= self.acknowledged & !self.database.operations;
         }
         let member = &mut self.members[index];
@@ -290,7 +364,10 @@ impl World {
                     },
                 );
             }
-            Action::Serve { warm, .. } => {
+            Action::Serve { warm, .. } | Action::Agree { warm } => {
+                if let Action::Serve { epoch, .. } = action {
+                    member.term = Some(epoch);
+                }
                 member.loading = None;
                 let received = member.received.take();
                 if !warm {
@@ -318,7 +395,7 @@ impl World {
             Action::DropReceived => member.received = None,
             // Reads of the ring, and answers to those who are behind, are steps of their own; what
             // waits while a slot is sealed is as good as not arrived yet.
-            Action::Seal | Action::AskRing | Action::Refuse { .. } => {}
+            Action::Seal | Action::AskRing | Action::Keep { .. } | Action::Refuse { .. } => {}
         }
     }
 

@@ -151,6 +151,10 @@ impl KubernetesRing {
 
     async fn read(&self) -> Result<Option<Versioned>, Trouble> {
         let read = self.limit.answer(self.rings.get_opt(&self.name)).await?;
+        if read.is_none() {
+            // Presences must not go with a ring that was deleted while its members live.
+            *self.seen.lock() = None;
+        }
         read.map(|ring| self.versioned(ring)).transpose()
     }
 

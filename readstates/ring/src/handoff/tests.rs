@@ -1,0 +1,118 @@
+use super::*;
+use crate::Succession;
+
+const NOW: i64 = 1_795_000_000_000_000;
+const ME: Incarnation = Incarnation::new(1);
+const OTHER: Incarnation = Incarnation::new(2);
+
+fn fresh() -> SlotAtMember {
+    let nobody = SlotConfig::from_parts(Epoch::mint(None, 0), Incarnation::new(0), None, None);
+    SlotAtMember::at_start(ME, nobody)
+}
+
+fn first(owner: Incarnation) -> SlotConfig {
+    SlotConfig::first(owner, NOW)
+}
+
+fn after(config: SlotConfig, owner: Incarnation, how: Succession) -> SlotConfig {
+    config.swap(config.epoch(), owner, how, NOW).unwrap()
+}
+
+/// A slot that this member took, and that everybody has seen.
+fn owner() -> SlotAtMember {
+    let mut slot = fresh();
+    slot.step(Event::Learned(first(ME)));
+    let epoch = first(ME).epoch();
+    slot.step(Event::Agreed { epoch });
+    assert_eq!(slot.admits(), Some(epoch));
+    slot
+}
+
+#[test]
+fn what_was_taken_is_served_when_everybody_has_seen_it() {
+    let mut slot = fresh();
+    let epoch = first(ME).epoch();
+    let taken = slot.step(Event::Learned(first(ME)));
+    assert_eq!(taken, [Action::Agree { warm: false }]);
+    assert_eq!((slot.admits(), slot.flushes()), (None, Some(epoch)));
+    assert!(!slot.may_acknowledge(epoch, true));
+    let later = after(first(ME), ME, Succession::Handed).epoch();
+    assert_eq!(slot.step(Event::Agreed { epoch: later }), []);
+    let warm = true;
+    let agreed = slot.step(Event::Agreed { epoch });
+    assert_eq!(agreed, [Action::Serve { epoch, warm }]);
+}
+
+#[test]
+fn a_lease_that_runs_out_before_everybody_has_seen_it_needs_another_epoch() {
+    let mut slot = fresh();
+    let config = first(ME);
+    slot.step(Event::Learned(config));
+    assert_eq!(slot.step(Event::LeaseLost), [Action::Seal]);
+    let epoch = config.epoch();
+    assert_eq!(slot.step(Event::Agreed { epoch }), []);
+    let swap = Action::Swap {
+        expected: epoch,
+        owner: ME,
+    };
+    assert_eq!(slot.step(Event::LeaseRenewed), [swap]);
+    let again = after(config, ME, Succession::Handed);
+    let actions = slot.step(Event::Learned(again));
+    assert_eq!(actions, [Action::Agree { warm: true }]);
+}
+
+#[test]
+fn whoever_serves_keeps_its_slot_whatever_a_restored_ring_says() {
+    let held = first(ME).epoch();
+    let stolen = after(first(OTHER), OTHER, Succession::TakenOver);
+    for theirs in [first(OTHER), stolen] {
+        let mut slot = owner();
+        let actions = slot.step(Event::Learned(theirs));
+        assert_eq!(actions, [Action::Keep { held }]);
+        assert_eq!(slot.admits(), Some(held));
+        let kept = theirs.kept(ME, held, NOW).unwrap();
+        let epoch = kept.epoch();
+        let warm = true;
+        let actions = slot.step(Event::Learned(kept));
+        assert_eq!(actions, [Action::Serve { epoch, warm }]);
+    }
+    let mut slot = owner();
+    slot.step(Event::LeaseLost);
+    let actions = slot.step(Event::Learned(stolen));
+    assert_eq!(actions, [Action::Release { owner: OTHER }]);
+}
+
+#[test]
+fn whoever_has_not_served_gives_up_an_epoch_that_was_given_twice() {
+    let mut slot = fresh();
+    slot.step(Event::Learned(first(ME)));
+    slot.step(Event::Learned(first(OTHER)));
+    assert_eq!(slot.state(), State::Away);
+    assert_eq!(slot.config(), first(OTHER));
+    let mut away = fresh();
+    away.step(Event::Learned(first(OTHER)));
+    assert_eq!(away.step(Event::Learned(first(ME))), []);
+    assert_eq!(away.config(), first(OTHER), "those who serve sort it out");
+}
+
+#[test]
+fn what_was_handed_on_is_served_at_once_unless_the_lease_has_run_out_since_it_was_confirmed() {
+    let (theirs, origin) = (first(OTHER), OTHER);
+    let epoch = theirs.epoch();
+    let handed = after(theirs, ME, Succession::Handed);
+    let ready = || {
+        let mut slot = fresh();
+        slot.step(Event::Learned(theirs));
+        slot.step(Event::Offered { origin, epoch });
+        slot.step(Event::LastPart { origin, epoch });
+        slot
+    };
+    let mut slot = ready();
+    let (epoch, warm) = (handed.epoch(), true);
+    let actions = slot.step(Event::Learned(handed));
+    assert_eq!(actions, [Action::Serve { epoch, warm }]);
+    let mut slot = ready();
+    slot.step(Event::LeaseLost);
+    let actions = slot.step(Event::Learned(handed));
+    assert_eq!(actions, [Action::Agree { warm: true }]);
+}

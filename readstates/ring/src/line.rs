@@ -1,0 +1,54 @@
+//! The line of a ring: 64 random bits that tell whether somebody has seen what a process took.
+//!
+//! Every swap in which a process names *itself* draws a new line; one that hands slots on keeps it. A table that bears
+//! a line therefore follows, by swaps alone, from the one that drew it. Whoever says that the table it read last bears
+//! the line has seen what was taken with it, also when the store was restored in between: a table from before does not
+//! bear it, and no number of a table proves as much.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Incarnation, config::NoIncarnation};
+
+/// Which takes a table has seen. Sixteen hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Line(u64);
+
+impl Line {
+    /// The line of a table that nobody has drawn one for, and of a process that has read no table.
+    pub const NONE: Self = Self(0);
+
+    /// The line with these bits, which are random.
+    #[must_use]
+    pub fn new(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The bits.
+    #[must_use]
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl TryFrom<String> for Line {
+    type Error = NoIncarnation;
+
+    fn try_from(text: String) -> Result<Self, NoIncarnation> {
+        Incarnation::try_from(text).map(|bits| Self(bits.bits()))
+    }
+}
+
+impl From<Line> for String {
+    fn from(line: Line) -> Self {
+        line.to_string()
+    }
+}

@@ -1,0 +1,161 @@
+//! Whether everybody who lives has seen what was taken: until then nothing of it is served.
+//!
+//! ```text
+//! a process takes slots (a swap, a new line) ──▶ the others read the ring, and say its line with their presence
+//!                                                   │ but for one that serves one of these slots: the store was restored,
+//!                                                   │ and it writes back what the store has forgotten
+//!         all who live have said it ──▶ served      └─▶ the slot is not the taker's any more
+//! ```
+//! A store that is restored forgets who owns what. Whoever reads it then may take a slot from an owner that is long
+//! over, while somebody else serves it. Both of them know that they live: so the one that takes asks, and the one that
+//! serves objects. A move needs none of this: its origin serves, and knows that nobody else does.
+//!
+//! What it rests on: a swap that was asked for before the store was restored is not taken after it (the store's own
+//! versions, and its connections, see to that); and a process that lives is in the store's presences, or was within the
+//! time after which it would be taken for dead.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+use readstates_ring::{Epoch, Incarnation, Line, Slot, handoff::Event};
+use tokio::{sync::Notify, time::timeout};
+
+use super::{
+    Ownership,
+    store::{RingStore, Versioned},
+};
+use crate::clock;
+
+/// What this member has seen of what others took, and since when it waits for them to see what it took.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// The line of the last table that was read and that nothing here contradicts.
+    line: AtomicU64,
+    /// The one that the others have been told.
+    told: AtomicU64,
+    /// Something is to be told, or asked.
+    news: Notify,
+    waits_since: Mutex<Option<Instant>>,
+}
+
+impl Seen {
+    pub(super) fn line(&self) -> Line {
+        Line::new(self.line.load(Ordering::Acquire))
+    }
+
+    /// A table of this line was read, and nothing here contradicts it.
+    pub(super) fn saw(&self, line: Line) {
+        let before = self.line.swap(line.bits(), Ordering::AcqRel);
+        if before != line.bits() {
+            self.news.notify_one();
+        }
+    }
+
+    /// The others can know it by now.
+    pub(super) fn told(&self, line: Line) {
+        self.told.store(line.bits(), Ordering::Release);
+    }
+
+    fn is_told(&self) -> bool {
+        self.told.load(Ordering::Acquire) == self.line.load(Ordering::Acquire)
+    }
+
+    /// Something was taken here, or by others.
+    pub(super) fn hurry(&self) {
+        self.news.notify_one();
+    }
+}
+
+impl Ownership {
+    /// Another line than all that were before.
+    pub(super) fn new_line(&self) -> Line {
+        Line::new(self.lots.bits().max(1))
+    }
+
+    /// Reads what others took, tells them that it was seen, and asks for what was taken here.
+    pub(super) async fn keep_agreeing(self: Arc<Self>) {
+        let every = self.config.timing.renew_every;
+        loop {
+            let is_settled = self.has_seen_all() && self.slots.taking().is_empty();
+            let wait = if is_settled { every } else { every / 12 };
+            // Cancel-safe: whoever is not told looks by itself.
+            let _ = timeout(wait, self.seen.news.notified()).await;
+            if self.routes.load().table().line() != self.seen.line() {
+                self.refresh().await;
+            }
+            if !self.seen.is_told() {
+                self.renew().await;
+            }
+            self.agree().await;
+        }
+    }
+
+    fn has_seen_all(&self) -> bool {
+        self.routes.load().table().line() == self.seen.line() && self.seen.is_told()
+    }
+
+    /// Serves what was taken here, if everybody who lives has seen it.
+    pub(super) async fn agree(&self) {
+        let waits_since = {
+            let mut since = self.seen.waits_since.lock();
+            if self.slots.taking().is_empty() {
+                *since = None;
+                return;
+            }
+            *since.get_or_insert_with(clock::now)
+        };
+        let Ok(Some(Versioned { table, .. })) = self.read().await else {
+            return;
+        };
+        // Whoever is silent was so until here.
+        let asked_at = clock::now();
+        let Ok(presences) = self.store.presences().await else {
+            self.watch.lock().missed();
+            return;
+        };
+        self.observe(presences);
+        let line = table.line();
+        if self.seen.line() != line || !self.lease.is_valid() {
+            return;
+        }
+        let others = self.watch.lock().not_on(line, asked_at);
+        let patience = self.config.timing.dead_after * 2;
+        let is_late = asked_at.saturating_duration_since(waits_since) > patience;
+        if !others.is_empty() && !is_late {
+            return;
+        }
+        let mine = |&(slot, epoch): &(Slot, Epoch)| {
+            table.config(slot).is_some_and(|config| {
+                config.owner() == self.me.incarnation() && config.epoch() == epoch
+            })
+        };
+        let mut agreed = self.slots.taking();
+        agreed.retain(mine);
+        if !others.is_empty() {
+            self.report_not_agreed(&others, agreed.len());
+        }
+        for (slot, epoch) in agreed {
+            self.slots.hear(slot, Event::Agreed { epoch });
+        }
+    }
+
+    /// A member that renews its lease and cannot read the ring must not keep slots from being served for ever.
+    fn report_not_agreed(&self, others: &[Incarnation], slots: usize) {
+        let counter = &self.counters.not_agreed;
+        counter.fetch_add(slots as u64, Ordering::Relaxed);
+        let names: Vec<String> = others.iter().map(ToString::to_string).collect();
+        tracing::error!(
+            slots,
+            members = names.join(", "),
+            "slots that were taken are served though members that live have not said that they have seen that: they \
+             renew their leases and do not read the ring. If the ring store was restored just now and one of them \
+             serves these slots, what it acknowledges is lost"
+        );
+    }
+}

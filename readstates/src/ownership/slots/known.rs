@@ -1,0 +1,110 @@
+//! What the ring says of each slot, and what is known here besides.
+
+use std::collections::HashSet;
+
+use readstates_ring::{
+    Epoch, Incarnation, RingTable, Slot, SlotConfig,
+    handoff::{Action, Event, Stage, State},
+};
+
+use super::Slots;
+use crate::cache::SlotSet;
+
+impl Slots {
+    /// Lets every slot hear of its config in a table; returns those for which it was news.
+    pub(in crate::ownership) fn learn(&self, table: &RingTable) -> Vec<Slot> {
+        let mut inner = self.inner.lock();
+        let mut news = Vec::new();
+        for (slot, config) in table.configs() {
+            let machine = &inner.machines[usize::from(slot.number())];
+            let known = machine.config();
+            if config.epoch() < known.epoch() || config == known {
+                continue;
+            }
+            if !inner.held.contains(slot) {
+                if machine.keeps(config).is_some() && !self.gate.has_lease() {
+                    // It was not noticed yet: others may have taken the slot.
+                    self.hear_in(&mut inner, slot, Event::LeaseLost);
+                }
+                let actions = self.hear_in(&mut inner, slot, Event::Learned(config));
+                if matches!(actions[..], [Action::Keep { .. }]) {
+                    continue;
+                }
+            }
+            if config.epoch() > known.epoch() {
+                news.push(slot);
+            }
+        }
+        news
+    }
+
+    /// The slots that are served here without a break though a table names somebody else, or an epoch that was not
+    /// asked for here; each with the epoch at which it is served.
+    pub(in crate::ownership) fn contradicted(&self, table: &RingTable) -> Vec<(Slot, Epoch)> {
+        if !self.gate.has_lease() {
+            return Vec::new();
+        }
+        let inner = self.inner.lock();
+        let keeps = |(slot, config): (Slot, SlotConfig)| {
+            let held = inner.machines[usize::from(slot.number())].keeps(config)?;
+            Some((slot, held))
+        };
+        table.configs().filter_map(keeps).collect()
+    }
+
+    /// The slots that are this member's by the ring, which not everybody has seen yet.
+    pub(in crate::ownership) fn taking(&self) -> Vec<(Slot, Epoch)> {
+        let inner = self.inner.lock();
+        let taking = |slot: Slot| match inner.machines[usize::from(slot.number())].state() {
+            State::Taking { epoch } => Some((slot, epoch)),
+            State::Away
+            | State::Receiving { .. }
+            | State::Ready { .. }
+            | State::Owner { .. }
+            | State::Sealed { .. } => None,
+        };
+        Slot::all().filter_map(taking).collect()
+    }
+
+    /// The slots for which the ring is asked to name the destination of a transfer.
+    pub(in crate::ownership) fn handing(&self) -> SlotSet {
+        let inner = self.inner.lock();
+        let is_handing = |slot: &Slot| {
+            let state = inner.machines[usize::from(slot.number())].state();
+            matches!(
+                state,
+                State::Sealed {
+                    stage: Stage::Handing { .. },
+                    ..
+                }
+            )
+        };
+        Slot::all().filter(is_handing).collect()
+    }
+
+    /// Whether sealed slots are kept, whatever the ring says: see [`Slots::hold`].
+    pub(in crate::ownership) fn holds(&self) -> bool {
+        !self.inner.lock().held.is_empty()
+    }
+
+    /// The latest config that is known here of each slot that has one.
+    pub(in crate::ownership) fn known(&self) -> Vec<(Slot, SlotConfig)> {
+        let inner = self.inner.lock();
+        let config = |slot: Slot| inner.machines[usize::from(slot.number())].config();
+        let all = Slot::all().map(|slot| (slot, config(slot)));
+        all.filter(|(_, config)| config.owner() != Incarnation::new(0))
+            .collect()
+    }
+
+    /// Everybody who is known here to own a slot.
+    pub(in crate::ownership) fn owners(&self) -> HashSet<Incarnation> {
+        let known = self.known().into_iter();
+        known.map(|(_, config)| config.owner()).collect()
+    }
+
+    /// Keeps what is here of sealed slots, whatever the ring says, until the next call; of these alone. What is to be
+    /// learned of others comes with the table that is learned next.
+    pub(in crate::ownership) fn hold(&self, slots: SlotSet) {
+        self.inner.lock().held = slots;
+    }
+}

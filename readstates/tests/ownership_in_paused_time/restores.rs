@@ -1,0 +1,176 @@
+//! The ring store forgets what was written last, or everything, and nobody dies: whoever serves goes on serving, and
+//! nothing that was acknowledged is lost.
+
+use std::{sync::Arc, time::Duration};
+
+use readstates::{
+    block::Outcome,
+    ownership::store::{MemoryRing, RingStore, Swapped},
+};
+use readstates_ring::{RingTable, SLOTS, Slot};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::world::{Member, Said, World};
+
+const USERS: std::ops::RangeInclusive<u64> = 1..=100;
+
+/// A world, and its ring, which a test can get at.
+fn with_ring() -> (World, Arc<MemoryRing>) {
+    let (mut world, ring) = (World::new(), Arc::new(MemoryRing::default()));
+    world.ring = Arc::clone(&ring) as _;
+    (world, ring)
+}
+
+async fn table(ring: &MemoryRing) -> Arc<RingTable> {
+    ring.get().await.unwrap().unwrap().table
+}
+
+async fn restore(ring: &MemoryRing, past: RingTable) {
+    let version = ring.get().await.unwrap().map(|current| current.version);
+    let swapped = ring.compare_and_swap(version, past).await;
+    assert!(matches!(swapped, Ok(Swapped::Taken(_))));
+}
+
+/// Leaves as a member does that is told to stop: everything is handed on and written, and it says so.
+async fn leave(world: &World, member: &Member) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    assert!(member.ownership.drain(deadline).await);
+    member.engine.flush_all().await;
+    member.ownership.leave(true).await;
+    world.kill(member);
+}
+
+/// Everybody acknowledges a message, nothing of which is in the database yet.
+async fn ack_all(member: &Member, message: u64) {
+    for user in USERS {
+        let said = member.ack(user, message).await;
+        assert!(
+            matches!(said, Said::Done(Outcome::Applied, _)),
+            "{user}: {said:?}"
+        );
+    }
+}
+
+/// Waits until every slot is served by one of these.
+async fn settled(members: &[&Member]) {
+    let settles = async {
+        loop {
+            let status = || members.iter().map(|member| member.ownership.status());
+            let owned: u16 = status().map(|it| it.owned).sum();
+            if owned == SLOTS && status().all(|it| it.sealed == 0 && it.lease_valid) {
+                return;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(120), settles).await.unwrap();
+}
+
+/// The message is there for everybody: who acknowledges it again changes nothing.
+async fn nothing_is_lost(members: &[&Member], message: u64) {
+    for user in USERS {
+        let mut outcomes = Vec::new();
+        for member in members {
+            if let Said::Done(outcome, _) = member.ack(user, message).await {
+                outcomes.push(outcome);
+            }
+        }
+        assert_eq!(outcomes, [Outcome::Ignored], "user {user}");
+    }
+}
+
+/// A member owns everything, has acknowledged what is not written, and got all of it from one that has left since.
+async fn heir(world: &mut World, ring: &MemoryRing) -> (Member, Arc<RingTable>) {
+    let first = world.member().await;
+    let second = world.member().await;
+    let past = table(ring).await;
+    assert_eq!(first.owned(), SLOTS);
+    leave(world, &first).await;
+    settled(&[&second]).await;
+    ack_all(&second, 5).await;
+    (second, past)
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_serves_keeps_its_slots_when_a_restored_ring_gives_them_to_a_process_that_has_just_started()
+ {
+    let (mut world, ring) = with_ring();
+    let (second, past) = heir(&mut world, &ring).await;
+    // In it the first one owns everything, which has left: whoever starts now takes its share at once, at epochs that
+    // may be the same.
+    restore(&ring, RingTable::clone(&past)).await;
+    let third = world.member().await;
+    settled(&[&second, &third]).await;
+    nothing_is_lost(&[&second, &third], 5).await;
+    assert_eq!(second.owned(), SLOTS, "nobody died, and nobody moved it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_serves_keeps_its_slots_when_somebody_has_taken_them_before_it_looks() {
+    let (mut world, ring) = with_ring();
+    let (second, past) = heir(&mut world, &ring).await;
+    // As one that is dead since has left it: all slots taken, at the epochs that the second one serves at, and later.
+    let thief = readstates_ring::RingMember::new(
+        "chat-9",
+        readstates_ring::Incarnation::new(9),
+        "http://chat-9",
+        None,
+    );
+    let asked: Vec<_> = past
+        .configs()
+        .map(|(slot, config)| (slot, Some(config.epoch())))
+        .collect();
+    let how = readstates_ring::Succession::TakenOver;
+    let stolen = past.swap(&asked, &thief.unwrap(), how, world.unix_micros());
+    let stolen = stolen.unwrap();
+    let slot = Slot::of_user(1);
+    let epoch = |table: &RingTable| table.config(slot).unwrap().epoch();
+    assert_eq!(epoch(&stolen), epoch(&*table(&ring).await), "given twice");
+    restore(&ring, stolen).await;
+    ack_all(&second, 6).await;
+    sleep(Duration::from_secs(60)).await;
+    settled(&[&second]).await;
+    nothing_is_lost(&[&second], 6).await;
+    let now = table(&ring).await;
+    assert_eq!(now.members().len(), 1);
+    assert_eq!(
+        now.members()[0].incarnation(),
+        second.ownership.me().incarnation()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ring_that_is_deleted_is_put_back_by_those_who_live_and_nobody_takes_anything() {
+    for made_anew in [false, true] {
+        let (mut world, ring) = with_ring();
+        let (second, _) = heir(&mut world, &ring).await;
+        let before = table(&ring).await;
+        ring.delete();
+        if made_anew {
+            // As the operator does.
+            restore(&ring, RingTable::empty(before.number() + 7)).await;
+        }
+        let third = world.member().await;
+        settled(&[&second, &third]).await;
+        nothing_is_lost(&[&second, &third], 5).await;
+        assert_eq!(second.owned(), SLOTS);
+        let now = table(&ring).await;
+        assert!(now.number() > before.number());
+        assert!(now.configs().eq(before.configs()), "at the same epochs");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_has_forgotten_a_member_that_lives_waits_for_it() {
+    let (mut world, ring) = with_ring();
+    let (second, past) = heir(&mut world, &ring).await;
+    // Everything is restored: the process that came since, too.
+    restore(&ring, RingTable::clone(&past)).await;
+    ring.forget(second.ownership.me().incarnation())
+        .await
+        .unwrap();
+    sleep(Duration::from_secs(4)).await;
+    let third = world.member().await;
+    settled(&[&second, &third]).await;
+    nothing_is_lost(&[&second, &third], 5).await;
+}
