@@ -48,7 +48,7 @@ holds() (
     shift 3
     say "$document, $examples requests for each operation"
     # It leaves a folder where it stands. Nobody has to prove anything to this process, so nobody is refused for that.
-    cd "$LOGS"
+    cd "$LOGS" || return
     PYTHONDONTWRITEBYTECODE=1 SCHEMATHESIS_HOOKS=$ROOT/hack/lib/contract_hooks.py \
         "$(schemathesis_dir)/bin/python" -m schemathesis.cli --config-file "$ROOT/hack/lib/contract.toml" run "$ROOT/$document" --url "$url" --checks all \
         --exclude-checks ignored_auth,positive_data_acceptance,negative_data_rejection --phases examples,coverage,fuzzing --max-examples "$examples" \
