@@ -109,19 +109,21 @@ impl Error {
         }
     }
 
-    /// Whether attempts are made at growing distances. A cache pod that did not do as it was asked is asked again soon:
-    /// others may wait for it.
+    /// Whether attempts are made at growing distances: where the API server cannot be read it is away, and asked by all
+    /// clusters. What it does not take is decided anew soon, by what there is then; and so is what a cache pod did not do,
+    /// since others may wait for it.
     #[must_use]
     pub fn backs_off(&self) -> bool {
         match self {
-            Self::Member { .. } | Self::Unreachable { .. } => false,
-            Self::Read { .. }
-            | Self::Write { .. }
+            Self::Read { .. } => true,
+            Self::Write { .. }
+            | Self::Member { .. }
+            | Self::Unreachable { .. }
             | Self::Encode { .. }
             | Self::Random { .. }
             | Self::Issue { .. }
             | Self::Named { .. }
-            | Self::Nameless { .. } => true,
+            | Self::Nameless { .. } => false,
         }
     }
 

@@ -59,6 +59,7 @@ const INCIDENTAL: &[&str] = &[
     labels::APPLIED_HASH,
     labels::ISSUED_BY,
     labels::LOGIN,
+    labels::REPLACE_HASH,
     labels::SPEC_HASH,
     labels::TEMPLATE_HASH,
 ];
