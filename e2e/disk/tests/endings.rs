@@ -71,6 +71,8 @@ fn a_local_disk_that_does_not_answer_keeps_nobody_from_the_network_disk() -> Res
     let files = superdisk.write(&vm, "file", 4)?;
     superdisk.in_sync(&vm)?;
     superdisk.tear_down(&vm)?;
+    // The kernel would reset the disk, and with that the emulator stands still until it answers.
+    vm.run("for n in 0 1; do echo 600000 >/sys/block/nvme${n}n1/queue/io_timeout; done")?;
     rack.local(0).hang(true);
     vm.run(&format!(
         "superdisk assemble {} >/run/assemble.log 2>&1 &",
