@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, ResourceExt, api::ListParams};
@@ -14,6 +15,18 @@ use crate::{cluster::Cluster, programs, wait::watched, world::World};
 const ZONE: &str = "topology.kubernetes.io/zone";
 /// Label of a machine without which there is no Kubernetes.
 pub(crate) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+/// Stops the API server for the number of seconds given, and lets it go on whatever happens to this script.
+const STOP_API_SERVER: &str = r#"
+pids=
+for comm in /proc/[0-9]*/comm; do
+    if [ "$(cat "$comm" 2>/dev/null)" = kube-apiserver ]; then pid=${comm#/proc/} && pids="$pids ${pid%/comm}"; fi
+done
+[ -n "$pids" ] || exit 0
+trap 'kill -CONT $pids' EXIT
+kill -STOP $pids
+sleep "$1"
+kill -CONT $pids && echo "went on"
+"#;
 /// A kubelet that starts again looks at all that it had.
 const COMES_BACK: Duration = Duration::from_mins(3);
 
@@ -69,6 +82,34 @@ impl World {
         let nodes: Api<Node> = Api::all(self.client());
         let ready = |node: Option<&Node>| node.is_some_and(|n| said_it_is_ready(n) >= Some(second));
         watched(nodes, node, "is ready", COMES_BACK, ready).await?;
+        Ok(())
+    }
+
+    /// Stops the API server's process on every control plane for so long, and lets it go on: whoever asks it meanwhile
+    /// hears nothing. A shorter time than its kubelet takes to start another.
+    ///
+    /// # Errors
+    /// When nothing can be done on a node, or there is no such process.
+    pub async fn stop_api_server(&self, time: Duration) -> Result<()> {
+        let nodes: Api<Node> = Api::all(self.client());
+        let planes = nodes
+            .list(&ListParams::default().labels(CONTROL_PLANE))
+            .await?;
+        let planes: Vec<String> = planes.iter().map(ResourceExt::name_any).collect();
+        println!("    the API server stops for {} s", time.as_secs());
+        let seconds = time.as_secs().to_string();
+        let words = [seconds.as_str()];
+        // By the node itself: it goes on even if nobody here does.
+        let stops = planes
+            .iter()
+            .map(|node| self.on_node(node, STOP_API_SERVER, &words));
+        for (node, said) in planes.iter().zip(join_all(stops).await) {
+            let said = said?;
+            ensure!(
+                said.contains("went on"),
+                "no API server on {node}: {said:?}"
+            );
+        }
         Ok(())
     }
 

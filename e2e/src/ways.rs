@@ -51,6 +51,10 @@ impl Ways {
     /// # Errors
     /// When it cannot be started, or nobody gives a ring to one that is to have it from the beginning.
     pub async fn client(&self, kind: Kind) -> Result<Client> {
+        Ok(Client::start(self.config(kind).await?)?)
+    }
+
+    async fn config(&self, kind: Kind) -> Result<Config> {
         let urls: BTreeMap<String, String> = self
             .forwards
             .iter()
@@ -66,8 +70,17 @@ impl Ways {
             Kind::Stale => config.routing(Routing::Fixed(Box::new(self.ring().await?))),
             Kind::Dumb => config.routing(Routing::Seeds),
         };
-        let config = config.translate(move |member| urls.get(&member.name).cloned());
-        Ok(Client::start(config)?)
+        Ok(config.translate(move |member| urls.get(&member.name).cloned()))
+    }
+
+    /// A client that sends each request once, whatever becomes of it.
+    ///
+    /// # Errors
+    /// As [`Ways::client`].
+    pub async fn historian(&self) -> Result<Client> {
+        Ok(Client::start(
+            self.config(Kind::Smart).await?.retry_budget(0, 0.0),
+        )?)
     }
 
     /// A client of each kind.

@@ -407,6 +407,7 @@ async fn a_move_that_cannot_end_leaves_everything_where_it_was() {
         renewals: 1,
         unix_micros: None,
         line: None,
+        epoch: None,
         clock_wrong: false,
     };
     world.ring.renew(silent).await.unwrap();

@@ -15,7 +15,9 @@ pub use plan::{Step, plan};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use readstates_api::Id;
 use readstates_client::Client;
-use readstates_ledger::{Audit, Excuse, Found, Kind, Load, Phase, Plan, Told, Verdict};
+use readstates_ledger::{
+    Audit, Excuse, Found, Historians, Kind, Load, Orders, Phase, Plan, Told, Verdict,
+};
 use readstates_operator_api::{ReadStateCluster, Takeovers};
 use serde_json::{Value, json};
 use tokio::{
@@ -45,6 +47,7 @@ pub struct Chaos {
     members: usize,
     load: Load,
     clients: Vec<(Kind, Client)>,
+    historians: Historians,
     excuses: Vec<Excuse>,
     flush_interval: usize,
     /// The task that kills the operator.
@@ -74,6 +77,9 @@ impl Chaos {
             first_user: first_user()?,
         };
         let load = Load::start(&plan, &clients);
+        // At the same moment: excuses count for both.
+        let historians =
+            Historians::start(&[ways.historian().await?], first_user()? | 1 << 61, seed);
         sleep(STEADY).await;
         load.enter(Phase::During);
         let mut killer = JoinSet::new();
@@ -83,6 +89,7 @@ impl Chaos {
             members: 2,
             load,
             clients,
+            historians,
             excuses: Vec::new(),
             flush_interval: 0,
             killer,
@@ -143,6 +150,14 @@ impl Chaos {
                 };
                 self.cluster.change(&change).await?;
             }
+            Step::ApiServer(seconds) => {
+                let world = &self.cluster.world;
+                if world.environment().docker.is_none() {
+                    println!("    nothing can be done on a node: the API server goes on");
+                    return Ok(());
+                }
+                world.stop_api_server(Duration::from_secs(seconds)).await?;
+            }
             Step::Delete(victim) => self.cluster.replace_pod(victim).await?,
             Step::Evict(victim) => self.cluster.evict_pod(victim).await?,
             Step::Force(victim) => {
@@ -177,7 +192,9 @@ impl Chaos {
         }
         let database = in_database(&told, &self.cluster).await?;
         let places = vec![("cache", cache), ("database", database)];
-        let verdict = Verdict::new(&told, places, &self.excuses);
+        let history = self.historians.stop().await?;
+        let orders = Orders::of(&history, &self.excuses);
+        let verdict = Verdict::new(&told, places, &self.excuses).with_orders(orders);
         let as_before = json!({ "cache": { "flushInterval": null }, "image": null, "replicas": 3 });
         self.cluster.change(&as_before).await?;
         Ok(verdict)

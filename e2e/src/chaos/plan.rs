@@ -1,4 +1,4 @@
-//! What is done to a cluster under load, in which order. Pure: a seed gives the same steps again.
+//! What is done to a cluster under load, and to what is around it, in which order. Pure: a seed gives the same steps again.
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -23,7 +23,13 @@ pub enum Step {
     Force(usize),
     /// `kill -9` of the process.
     Kill(usize),
+    /// The API server answers nobody for so many seconds.
+    ApiServer(u64),
 }
+
+/// For how long the API server is stopped: three times as long as a lease lasts, and shorter than its kubelet waits
+/// before it starts another.
+const API_SERVER_STOPS: u64 = 30;
 
 /// What every run does, from 2 members on: from 2 to 5 and back three times, and everything else in between; then,
 /// for ever, what the seed says.
@@ -33,8 +39,10 @@ pub fn plan(seed: u64) -> impl Iterator<Item = Step> {
     let base = [
         Step::Scale(5),
         Step::Roll,
+        Step::ApiServer(API_SERVER_STOPS),
         Step::Delete(among(5)),
         Step::Scale(2),
+        Step::ApiServer(API_SERVER_STOPS),
         Step::Evict(among(2)),
         Step::NewImage(5),
         Step::Kill(among(5)),
@@ -46,13 +54,14 @@ pub fn plan(seed: u64) -> impl Iterator<Item = Step> {
     let mut members = FEWEST;
     let more = std::iter::repeat_with(move || {
         let victim = random.random_range(0..members);
-        let step = match random.random_range(0..10) {
+        let step = match random.random_range(0..11) {
             0..3 => Step::Scale(random.random_range(FEWEST..=MOST)),
             3 => Step::Roll,
             4 => Step::NewImage(random.random_range(FEWEST..=MOST)),
             5 | 6 => Step::Delete(victim),
             7 => Step::Evict(victim),
             8 => Step::Kill(victim),
+            9 => Step::ApiServer(API_SERVER_STOPS),
             _ => Step::Force(victim),
         };
         if let Step::Scale(count) | Step::NewImage(count) = step {
@@ -64,7 +73,7 @@ pub fn plan(seed: u64) -> impl Iterator<Item = Step> {
 }
 
 /// How many steps of a plan every run takes, however short it is meant to be.
-pub(crate) const BASE: usize = 11;
+pub(crate) const BASE: usize = 13;
 
 #[cfg(test)]
 mod tests {
@@ -75,6 +84,10 @@ mod tests {
         for seed in 0..50 {
             let steps: Vec<Step> = plan(seed).take(BASE).collect();
             let (mut ups, mut downs, mut members) = (0, 0, 2);
+            let stops = steps
+                .iter()
+                .filter(|step| matches!(step, Step::ApiServer(30)));
+            assert_eq!(stops.count(), 2);
             for step in &steps {
                 match *step {
                     Step::Scale(count) | Step::NewImage(count) => {
@@ -86,7 +99,7 @@ mod tests {
                     | Step::Evict(victim)
                     | Step::Force(victim)
                     | Step::Kill(victim) => assert!(victim < members),
-                    Step::Roll => {}
+                    Step::Roll | Step::ApiServer(_) => {}
                 }
             }
             assert_eq!((ups, downs, members), (3, 3, 2));
@@ -108,7 +121,7 @@ mod tests {
                 | Step::Evict(victim)
                 | Step::Force(victim)
                 | Step::Kill(victim) => assert!(victim < members),
-                Step::Roll => {}
+                Step::Roll | Step::ApiServer(_) => {}
             }
         }
     }

@@ -116,6 +116,9 @@ pub enum Reason {
     IdentityRotating,
     /// Waiting for this machine's clock and the API server's to agree before certificates are issued.
     ClockWrong,
+    /// The clock of a cache pod's machine differs from the others' and from the API server's; the message names the pod
+    /// and by how much. It takes no slots.
+    ClockSkew,
     /// A certificate expires soon.
     ExpiresSoon,
     /// A cache pod of an earlier release, which pods of this one take nothing from, writes what it holds and
@@ -334,6 +337,7 @@ impl Reason {
             Self::IdentityPending => "IdentityPending",
             Self::IdentityRotating => "IdentityRotating",
             Self::ClockWrong => "ClockWrong",
+            Self::ClockSkew => "ClockSkew",
             Self::ExpiresSoon => "ExpiresSoon",
             Self::DrainingCold => "DrainingCold",
             Self::CacheStopping => "CacheStopping",

@@ -106,7 +106,7 @@ pub enum WaitingOn {
         /// What is wrong with the one there is.
         why: String,
     },
-    /// Pods that run without a ring to stop, so that there can be one again.
+    /// Pods that run to write who owns what into a ring that was made in the place of a deleted one.
     RingLost {
         /// Those still there.
         pods: Vec<String>,
@@ -338,7 +338,7 @@ impl fmt::Display for WaitingOn {
             }
             Self::RingLost { pods } => write!(
                 f,
-                "the ReadStateRing was deleted; {} must stop before there is a new one",
+                "the ReadStateRing was deleted; there is an empty one again, into which {} write who owns what",
                 pods.join(", ")
             ),
             Self::Draining {

@@ -162,6 +162,7 @@ pub(super) fn degraded(report: &Report<'_>) -> Option<Condition> {
             .or_else(|| super_disks::trouble(report.world))
             .or_else(|| schema_failed(decided))
             .or_else(|| store_unhealthy(report.world))
+            .or_else(|| clock_skew(report.world))
             .or_else(|| access::trouble(decided))?,
     };
     Some(Condition::new(
@@ -231,6 +232,30 @@ fn store_unhealthy(world: &World) -> Option<(Reason, String)> {
             ))
         }
         Seen::Unknown(_) => None,
+    })
+}
+
+/// Cache pods on machines whose clocks nothing confirms: they take no slots.
+fn clock_skew(world: &World) -> Option<(Reason, String)> {
+    let wrong = world.members.iter().filter_map(|(name, seen)| match seen {
+        Seen::Known(member) => {
+            let ahead = member.ownership.clock_ahead_seconds?;
+            let (seconds, way) = (ahead.unsigned_abs(), ["ahead", "behind"]);
+            Some(format!(
+                "{name} is {seconds} s {}",
+                way[usize::from(ahead < 0)]
+            ))
+        }
+        Seen::Unknown(_) => None,
+    });
+    let wrong: Vec<String> = wrong.collect();
+    (!wrong.is_empty()).then(|| {
+        let message = format!(
+            "the clock of the machine of {} of the other cache pods' clocks and the API server's: it takes no slots \
+             until the machine's clock is set (NTP)",
+            wrong.join(", of ")
+        );
+        (Reason::ClockSkew, message)
     })
 }
 

@@ -377,6 +377,19 @@ fn events_tell_what_changed_and_nothing_else() {
         seen(Some(&done), &sick),
         [(EventType::Warning, "StoreUnhealthy".to_owned())]
     );
+
+    let skewed = complete()
+        .says("chat-0", |m| m.ownership.clock_ahead_seconds = Some(7200))
+        .says("chat-1", |m| m.ownership.clock_ahead_seconds = Some(-90));
+    let skewed = told(&skewed, &Applied::All, Some(&done));
+    assert_eq!(
+        seen(Some(&done), &skewed),
+        [(EventType::Warning, "ClockSkew".to_owned())]
+    );
+    let degraded = skewed.conditions.iter().find(|it| it.reason == "ClockSkew");
+    let message = &degraded.unwrap().message;
+    let named = "of chat-0 is 7200 s ahead, of chat-1 is 90 s behind of the other";
+    assert!(message.contains(named), "{message}");
 }
 
 #[test]

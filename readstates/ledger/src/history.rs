@@ -129,6 +129,18 @@ impl History {
         unknown.count()
     }
 
+    /// When a user was asked about first, and when the last answer came.
+    #[must_use]
+    pub fn life(&self, user: u64) -> Option<(Duration, Duration)> {
+        let events = self.events.get(&user)?;
+        let first = events.iter().map(|event| event.sent).min()?;
+        let last = events
+            .iter()
+            .map(|event| event.answered.max(event.sent))
+            .max()?;
+        Some((first, last))
+    }
+
     /// How many operations have an answer.
     #[must_use]
     pub fn answered(&self) -> usize {

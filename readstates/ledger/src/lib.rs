@@ -18,6 +18,7 @@
 #![deny(missing_docs)]
 
 mod book;
+mod historian;
 mod history;
 mod lane;
 mod load;
@@ -25,6 +26,7 @@ mod tally;
 mod verdict;
 
 pub use book::{AMOUNTS, Audit, Book, Call, Fate, Finding, Found, What};
+pub use historian::{Historians, Orders};
 pub use history::{Action, Answer, Event, History, Order};
 pub use lane::Kind;
 pub use load::{Load, Plan, Told};

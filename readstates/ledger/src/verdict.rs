@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::{
     book::{Audit, Call, Finding, What},
+    historian::Orders,
     lane::Kind,
     load::Told,
     tally::{Errors, Phase},
@@ -32,6 +33,7 @@ pub struct Verdict {
     errors: Errors,
     /// By place: what is there, what is excused, and what is not.
     places: Vec<(&'static str, Audit, Vec<Finding>, Vec<Finding>)>,
+    orders: Orders,
 }
 
 impl Verdict {
@@ -64,13 +66,21 @@ impl Verdict {
             latency: latency.into(),
             errors: told.tallies.errors(),
             places: places.collect(),
+            orders: Orders::default(),
         }
     }
 
-    /// Whether everything that was acknowledged is there, once.
+    /// The same, with what the histories of single users came to.
+    #[must_use]
+    pub fn with_orders(self, orders: Orders) -> Self {
+        Self { orders, ..self }
+    }
+
+    /// Whether everything that was acknowledged is there, once, and all that was answered about single users has an order.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.places.iter().all(|(_, _, _, wrong)| wrong.is_empty())
+        let places = &self.places;
+        places.iter().all(|(_, _, _, wrong)| wrong.is_empty()) && self.orders.is_sound()
     }
 
     /// Operations that were acknowledged.
@@ -120,9 +130,33 @@ impl fmt::Display for Verdict {
             )?;
             counts(f, wrong)?;
         }
+        orders(f, &self.orders)?;
         let word = if self.is_sound() { "SOUND" } else { "WRONG" };
         write!(f, "{word}")
     }
+}
+
+fn orders(f: &mut fmt::Formatter<'_>, orders: &Orders) -> fmt::Result {
+    let Orders {
+        linearizable,
+        excused,
+        undecided,
+        impossible,
+        answered,
+    } = orders;
+    writeln!(
+        f,
+        "histories: {answered} answers; of {linearizable} users they have an order, of {} none, of {undecided} it was not \
+         found out, and of {excused} a member that was killed may have lost some",
+        impossible.len()
+    )?;
+    for (user, (ordered, stuck)) in impossible.iter().take(NAMED) {
+        writeln!(
+            f,
+            "    user {user}: {ordered} operations have an order, and none of these can be next: {stuck:?}"
+        )?;
+    }
+    Ok(())
 }
 
 fn counts(f: &mut fmt::Formatter<'_>, wrong: &[Finding]) -> fmt::Result {

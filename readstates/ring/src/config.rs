@@ -230,6 +230,22 @@ impl SlotConfig {
         })
     }
 
+    /// Whether this gives away an epoch that another config has given to somebody else: a store was restored.
+    #[must_use]
+    pub fn gives_again(&self, other: Self) -> bool {
+        self.epoch == other.epoch && self.owner != other.owner
+    }
+
+    /// The same owner at the next epoch, with what it has.
+    #[must_use]
+    pub fn raised(&self) -> Self {
+        Self {
+            epoch: Epoch::mint(Some(self.epoch), 0),
+            inherits: Some(self.epoch),
+            ..*self
+        }
+    }
+
     /// The config in which `owner` goes on, which serves at epoch `held` and was never out of service, where a store
     /// that was restored has this config. Its epoch is above both.
     ///

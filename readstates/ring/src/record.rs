@@ -206,6 +206,12 @@ impl RingTable {
         Slot::all().filter_map(|slot| Some((slot, self.config(slot)?)))
     }
 
+    /// The highest epoch of all slots, if any has one.
+    #[must_use]
+    pub fn highest_epoch(&self) -> Option<Epoch> {
+        self.configs().map(|(_, config)| config.epoch()).max()
+    }
+
     /// The slots that a process owns, in order, with their epochs.
     pub fn owned_by(&self, owner: Incarnation) -> impl Iterator<Item = (Slot, Epoch)> + '_ {
         self.configs()

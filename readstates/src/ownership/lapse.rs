@@ -63,6 +63,8 @@ impl Ownership {
             presence.gone = self.gone.load(Ordering::Relaxed);
             presence.unix_micros = Some(self.config.unix_clock.micros());
             presence.line = Some(self.seen.line());
+            let known = self.slots.known().into_iter();
+            presence.epoch = known.map(|(_, config)| config.epoch().number()).max();
             presence.clock_wrong = matches!(self.clock_verdict(), Verdict::Wrong { .. });
             presence.clone()
         };

@@ -241,6 +241,7 @@ impl Ownership {
             renewals: 0,
             unix_micros: None,
             line: Some(Line::NONE),
+            epoch: None,
             clock_wrong: false,
         };
         let me = presence.member()?;

@@ -8,7 +8,7 @@ use std::{
 
 use futures::StreamExt;
 use readstates_ring::{
-    Epoch, Incarnation, RingMember, RingTable, Slot, Succession,
+    Epoch, Incarnation, MOST_AHEAD_MICROS, Now, RingMember, RingTable, Slot, Stamp, Succession,
     mutant::{self, Rule},
     record::NotSwapped,
 };
@@ -274,6 +274,11 @@ impl Ownership {
         }
         asked.retain(|&(slot, expected)| epoch(slot) == expected || mutant::drops(Rule::R10));
         let is_mine = owner.incarnation() == self.me.incarnation();
+        if succession == Succession::Handed && !mutant::drops(Rule::R10) {
+            // A store that was restored may have given the same epoch to somebody else.
+            let me = self.me.incarnation();
+            asked.retain(|&(slot, _)| table.config(slot).is_some_and(|it| it.owner() == me));
+        }
         if !is_mine && !mutant::drops(Rule::R3) {
             // Whoever has lost its lease since hands nothing on: others may have taken the slots, and a store that was
             // restored does not know.
@@ -281,7 +286,10 @@ impl Ownership {
             let has_lease = self.lease.is_valid();
             asked.retain(|&(slot, _)| has_lease && handing.contains(slot));
         }
-        let now = self.mint_time();
+        let now = match is_mine {
+            true => self.mint_time_above(&table),
+            false => self.mint_time(),
+        };
         let incarnation = owner.incarnation();
         let (swappable, refused) = table.swappable(asked, incarnation, succession, now);
         if !refused.is_empty() {
@@ -304,6 +312,23 @@ impl Ownership {
                 Ok(Swapped::Conflict)
             }
         }
+    }
+
+    /// The time to mint from for what is taken here: above every epoch that anybody has said it knows, when the ring
+    /// knows none as high. Its store was restored, and whoever had that epoch may be over and have writes under way.
+    fn mint_time_above(&self, table: &RingTable) -> Now {
+        let mut now = self.mint_time();
+        let Some(said) = self.watch.lock().highest_epoch() else {
+            return now;
+        };
+        let above = Stamp::new(Epoch::mint(Some(said), 0), 0).as_database();
+        // What a wrong clock has minted must not spread.
+        let is_near = above <= now.latest.saturating_add(MOST_AHEAD_MICROS);
+        if is_near && table.highest_epoch() < Some(said) {
+            now.earliest = now.earliest.max(above);
+            now.latest = now.latest.max(above);
+        }
+        now
     }
 
     /// Says which slots are not swapped because of their epochs.

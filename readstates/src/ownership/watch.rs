@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use readstates_ring::{Incarnation, Line, RingTable, moves::Live, planner::Candidate};
+use readstates_ring::{Epoch, Incarnation, Line, RingTable, moves::Live, planner::Candidate};
 
 use super::{clocks::Others, store::Presence};
 
@@ -183,6 +183,12 @@ impl Watch {
         self.seen.get(&incarnation).is_some_and(Seen::is_gone)
     }
 
+    /// The highest epoch that anybody has said it knows, also one that is over.
+    pub(super) fn highest_epoch(&self) -> Option<Epoch> {
+        let said = |seen: &Seen| Epoch::new(seen.presence.as_ref()?.epoch?);
+        self.seen.values().filter_map(said).max()
+    }
+
     /// Those that live, tell which takes they have seen, and have not said that they agree with this line.
     pub(super) fn not_on(&self, line: Line, now: Instant) -> Vec<Incarnation> {
         let says_otherwise = |seen: &Seen| match &seen.presence {
@@ -291,6 +297,7 @@ mod tests {
             renewals,
             unix_micros: None,
             line: None,
+            epoch: None,
             clock_wrong: false,
         }
     }
@@ -361,7 +368,7 @@ mod tests {
             [2000, 2000, 2000],
             "all are silent"
         );
-        observe(&mut watch, says(64, 2), &table, later);
+        observe(&mut watch, says(1000, 2), &table, later);
         assert_eq!(next(&mut watch, later), [6000, 8000, 10000]);
     }
 

@@ -168,6 +168,7 @@ pub(crate) fn presence(name: &str, incarnation: u64, renewals: u64) -> Presence 
         renewals,
         unix_micros: None,
         line: None,
+        epoch: None,
         clock_wrong: false,
     }
 }

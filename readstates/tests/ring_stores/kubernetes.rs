@@ -20,7 +20,7 @@ use readstates::{
     store::chain,
 };
 use readstates_operator_api::{ReadStateRing, crd_files};
-use readstates_ring::{RingTable, SLOTS};
+use readstates_ring::{Line, RingTable, SLOTS};
 use serde_json::json;
 
 use crate::conformance::{conforms, presence, read, taken};
@@ -226,6 +226,47 @@ async fn a_lease_tells_people_who_lives_and_goes_with_the_ring() {
         ring.presences().await.unwrap(),
         [presence("chat-0", 0xab, 4)]
     );
+}
+
+#[tokio::test]
+async fn a_ring_that_was_deleted_takes_no_presences_with_it_and_is_filled_with_what_members_know() {
+    let Some(world) = World::new().await else {
+        return;
+    };
+    let ring = world.ring();
+    let known = taken(&RingTable::default(), &[0, 7], 1).on_line(Line::new(0x5eed));
+    ring.compare_and_swap(None, known.clone()).await.unwrap();
+    assert_eq!(*read(&ring).await.table, known);
+    ring.renew(presence("chat-0", 1, 1)).await.unwrap();
+    let rings = world.rings();
+    rings.delete("chat", &Default::default()).await.unwrap();
+    assert_eq!(ring.get().await.unwrap(), None);
+    ring.renew(presence("chat-0", 1, 2)).await.unwrap();
+    let leases: Api<Lease> = Api::namespaced(world.client.clone(), &world.namespace);
+    let name = "chat-0-0000000000000001";
+    let lease = leases.get(name).await.unwrap();
+    assert!(lease.owner_references().is_empty(), "nothing to go with");
+    // The operator makes an empty one.
+    let made = world
+        .ring()
+        .compare_and_swap(None, RingTable::empty(9))
+        .await;
+    assert!(matches!(made, Ok(Swapped::Taken(_))));
+    let current = read(&ring).await;
+    let mended = current
+        .table
+        .mended(known.configs(), known.members(), known.number());
+    let mended = mended.unwrap().on_line(Line::new(7));
+    let swapped = ring
+        .compare_and_swap(Some(current.version), mended.clone())
+        .await;
+    assert!(matches!(swapped, Ok(Swapped::Taken(_))));
+    assert_eq!(*read(&ring).await.table, mended);
+    assert!(mended.configs().eq(known.configs()));
+    ring.renew(presence("chat-0", 1, 3)).await.unwrap();
+    let lease = leases.get(name).await.unwrap();
+    let uid = rings.get("chat").await.unwrap().uid();
+    assert_eq!(Some(&lease.owner_references()[0].uid), uid.as_ref());
 }
 
 #[tokio::test]

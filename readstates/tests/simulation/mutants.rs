@@ -4,14 +4,16 @@
 //! service itself that works without a rule. Of R2, R4, R8 and R9 none of two dozen seeds showed anything: the service
 //! has a second fence where the state machine alone has one (a transfer has a number of its own, a member waits until
 //! it knows what became of a swap, and its doors stay closed meanwhile), and what R8 guards against takes two owners
-//! and a late write in one order. R5 cannot be dropped here: the world itself knows processes by their incarnations.
+//! and a late write in one order. R16 takes a thief whose epoch is no lower than the owner's, which a test of
+//! `ownership_in_paused_time` makes: sixty seeds showed none. R5 cannot be dropped here: the world itself knows processes
+//! by their incarnations.
 
 use readstates_ring::model::{MUTANTS, Mutant};
 
 use super::runs::run;
 
 /// Those that the simulation must notice.
-const SEEN_HERE: [&str; 7] = ["R1", "R3", "R6", "R7", "R10", "R15", "R16"];
+const SEEN_HERE: [&str; 6] = ["R1", "R3", "R6", "R7", "R10", "R15"];
 /// Seeds that are tried with each at most.
 const MOST_SEEDS: u64 = 60;
 

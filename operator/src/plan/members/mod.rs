@@ -33,7 +33,7 @@ use crate::{
 /// What to do with the cache.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CachePlan {
-    /// Number of the ring to make, if there is none; none is made while pods run.
+    /// Number of the ring to make, if there is none.
     pub ring: Option<i64>,
     /// Pods the StatefulSet asks for.
     pub replicas: i32,
@@ -125,7 +125,7 @@ pub(super) fn decide(
 ) -> Decision {
     let table = match &world.ring {
         RingSeen::Known(table) => table,
-        RingSeen::Absent => return without_ring(cluster, world),
+        RingSeen::Absent => return without_ring(cluster, world, schema_done),
         RingSeen::Unreadable(why) => {
             return Decision {
                 plan: None,
@@ -171,9 +171,9 @@ fn restarted(world: &World) -> Option<String> {
     maintenance::request(world.consent.restart_cache.as_ref(), before).cloned()
 }
 
-/// Slots without a ring have no owner that could be known, so no pod may run without one: those that
-/// do, stop, and write what they hold; then there is a new ring.
-fn without_ring(cluster: &ValidatedCluster, world: &World) -> Decision {
+/// A new cluster's first ring, or another in the place of one that was deleted: empty, with a number above every one that
+/// is known. Pods that run know who owns what and write it into that; nobody takes anything before all of them have.
+fn without_ring(cluster: &ValidatedCluster, world: &World, schema_done: bool) -> Decision {
     let version = world.cache.as_ref().and_then(|c| c.version.clone());
     if idle(world) {
         let plan = CachePlan {
@@ -193,11 +193,18 @@ fn without_ring(cluster: &ValidatedCluster, world: &World) -> Decision {
             waiting: Some(waiting),
         };
     }
+    // Nothing else changes before they have.
+    let (template, update) = template::decide(cluster, world, schema_done);
+    let current = world.cache.as_ref().map_or(0, |set| set.replicas);
     Decision {
         plan: Some(CachePlan {
+            ring: Some(next_number(world)),
+            replicas: current,
+            template,
             restarted: restarted(world),
+            update,
             version,
-            ..CachePlan::default()
+            action: None,
         }),
         waiting: Some(WaitingOn::RingLost {
             pods: world.cache_pods.iter().map(|p| p.name.clone()).collect(),

@@ -421,20 +421,21 @@ fn slots_of_a_process_that_is_gone_are_for_the_others_to_take() {
 }
 
 #[test]
-fn a_lost_ring_stops_every_pod_before_there_is_another() {
+fn a_ring_that_was_deleted_is_made_again_and_no_pod_stops() {
     let mut scene = chat(3).running(3);
     scene.world.ring = RingSeen::Absent;
     scene.world.last_ring_number = Some(12);
     let plan = cache(&scene);
-    assert_eq!((plan.ring, plan.replicas), (None, 0));
+    assert_eq!((plan.ring, plan.replicas), (Some(13), 3));
+    assert_eq!(
+        (plan.action, plan.template),
+        (None, crate::plan::Template::Wanted)
+    );
     assert!(matches!(
         ring_state(&scene.cluster, &scene.world, now()),
         RingState::Changing(readstates_operator_api::conditions::Reason::RingLost, _)
     ));
-    let mut scene = scene.set(0).gone("chat-0").gone("chat-1").gone("chat-2");
-    scene.world.cache.as_mut().unwrap().existing = 1;
-    assert_eq!(cache(&scene).ring, None);
-    let scene = scene.set(0);
+    let scene = scene.set(0).gone("chat-0").gone("chat-1").gone("chat-2");
     let plan = cache(&scene);
     assert_eq!((plan.ring, plan.replicas), (Some(13), 3));
 }

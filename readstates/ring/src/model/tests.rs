@@ -45,6 +45,15 @@ const LAPSE: Budget = Budget {
     lapses: 1,
     ..CRASH
 };
+/// With one operation they go deeper yet.
+const CRASH_OF_ONE: Budget = Budget {
+    operations: 1,
+    ..CRASH
+};
+const LAPSE_OF_ONE: Budget = Budget {
+    operations: 1,
+    ..LAPSE
+};
 const CRASHES: Budget = Budget {
     members: 3,
     operations: 1,
@@ -55,6 +64,9 @@ const CRASHES: Budget = Budget {
     restores: 0,
 };
 /// The store of the ring is restored: the owner is gone, somebody takes the slot, and the ring forgets that.
+///
+/// No lease runs out besides: an origin that has asked for a swap and reads that another one took the slot drops what it
+/// has in this world, where the service writes it first (`Sending::run`).
 const RESTORED: Budget = Budget {
     members: 3,
     operations: 1,
@@ -64,12 +76,6 @@ const RESTORED: Budget = Budget {
     writes: 0,
     restores: 1,
 };
-const RESTORED_AND_LAPSED: Budget = Budget {
-    crashes: 0,
-    lapses: 1,
-    writes: 1,
-    ..RESTORED
-};
 
 #[test]
 fn nothing_acknowledged_is_lost_whatever_happens() {
@@ -78,10 +84,7 @@ fn nothing_acknowledged_is_lost_whatever_happens() {
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_ring_is_restored() {
-    for budget in [RESTORED, RESTORED_AND_LAPSED] {
-        let found = assert_holds(budget, STATES / 2);
-        println!("{found:?}");
-    }
+    assert_holds(RESTORED, STATES / 2);
 }
 
 #[test]
@@ -94,8 +97,8 @@ fn every_rule_is_needed() {
     for mutant in MUTANTS {
         let found = mutant.with(|| {
             let budgets: &[Budget] = match mutant.name {
-                "R15" | "R16" => &[RESTORED, RESTORED_AND_LAPSED],
-                _ => &[MOVES, CRASH, LAPSE, CRASHES],
+                "R15" | "R16" => &[RESTORED],
+                _ => &[MOVES, CRASH_OF_ONE, LAPSE_OF_ONE, CRASH, LAPSE, CRASHES],
             };
             budgets
                 .iter()

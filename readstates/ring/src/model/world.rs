@@ -201,6 +201,9 @@ impl World {
             let before = SlotConfig::from_parts(Epoch::mint(None, 0), me, None, None);
             let mut slot = SlotAtMember::at_start(me, before);
             slot.step(Event::Learned(ring));
+            // Everybody has.
+            let epoch = ring.epoch();
+            slot.step(Event::Agreed { epoch });
             Member::new(me, slot)
         };
         Self {
@@ -342,7 +345,8 @@ impl World {
         let member = &self.members[index];
         let taking = matches!(member.slot.state(), State::Taking { .. });
         let mine = member.slot.config() == self.ring && member.lease;
-        let mut living = self.members.iter().filter(|it| it.alive && it.lease);
+        let at_work = &self.members[..self.at_work()];
+        let mut living = at_work.iter().filter(|it| it.alive && it.lease);
         taking && mine && living.all(|it| it.said == self.line)
     }
 

@@ -7,6 +7,9 @@ impl RingTable {
     /// This table, as the store has it, with configs that a member knows of slots that it has at lower epochs.
     /// `None` when there are none. Its number is above this one's and `number`.
     ///
+    /// An epoch that was given twice, to the owner that the member knows and to another one since, is raised by one for the
+    /// one that the store names: what the first one may still write stays below.
+    ///
     /// Members go by epochs, so what the member knows is who really owns these slots: whoever was named at a lower
     /// epoch does not serve any more. What was swapped since the store was restored, at higher epochs, stays. An owner
     /// of whom neither this table nor `members` says how it is reached is left out.
@@ -24,6 +27,11 @@ impl RingTable {
             let owner = config.owner();
             let known = next.member(owner).is_some();
             let listed = members.iter().find(|member| member.incarnation == owner);
+            if let Some(here) = here.filter(|here| here.gives_again(config)) {
+                next.slots[usize::from(slot.number())] = Some(here.raised());
+                changed = true;
+                continue;
+            }
             let is_later = here.is_none_or(|here| here.epoch() < config.epoch());
             if !is_later || (!known && listed.is_none()) {
                 continue;
@@ -123,6 +131,24 @@ mod tests {
         assert_eq!(second.config(at(60)), later.config(at(60)));
         let written = RingTable::from_json(&mended.to_json());
         assert_eq!(written.unwrap(), mended);
+    }
+
+    #[test]
+    fn an_epoch_that_was_given_twice_is_raised_for_whom_the_store_names() {
+        let first = swapped(&RingTable::default(), 0..1024, 1, NOW);
+        let known = swapped(&first, 0..10, 2, NOW);
+        let stored = swapped(&first, 0..5, 3, NOW);
+        let mended = stored.mended(known.configs(), known.members(), 0).unwrap();
+        let at = |slot| Slot::new(slot).unwrap();
+        let (twice, here) = (mended.config(at(0)).unwrap(), stored.config(at(0)).unwrap());
+        assert_eq!(known.config(at(0)).unwrap().epoch(), here.epoch());
+        assert_eq!(
+            (twice.owner(), twice.inherits()),
+            (Incarnation::new(3), Some(here.epoch()))
+        );
+        assert_eq!(twice.epoch().number(), here.epoch().number() + 1);
+        assert_eq!(mended.config(at(7)), known.config(at(7)));
+        assert_eq!(mended.mended(known.configs(), known.members(), 0), None);
     }
 
     #[test]

@@ -86,6 +86,9 @@ pub struct Presence {
     /// does not tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<Line>,
+    /// The highest epoch of a slot that it knows: a ring whose epochs are all lower was restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<i64>,
     /// Whether its clock is wrong, so that it takes no slots.
     #[serde(default, skip_serializing_if = "is_false")]
     pub clock_wrong: bool,

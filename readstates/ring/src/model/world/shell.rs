@@ -308,6 +308,8 @@ impl World {
             && let Ok(kept) = self.ring.kept(me, held, NOW)
         {
             self.put(kept, true);
+        } else if self.ring.gives_again(known) {
+            self.put(self.ring.raised(), true);
         }
         self.hear(index, Event::Learned(self.ring));
         self.members[index].said = self.line;
