@@ -141,8 +141,6 @@ impl SpecFlags {
             policy: Policy {
                 used_before: disk.used_before,
                 fast_leg_optional: *fast_leg == FastLeg::Optional,
-                // Only `resolve` asks for it.
-                give_up_unreadable: false,
                 grow: *grow,
                 rebuild_min_kib: u64::from(*rebuild_min) << 10,
                 rebuild_max_kib: u64::from(*rebuild_max) << 10,

@@ -108,11 +108,6 @@ struct ResolveArgs {
     #[arg(long, value_enum)]
     keep: KeepLeg,
 
-    /// With `--keep fast`: where the local devices cannot be read, keep what the network disk has there. Without it
-    /// nothing is copied before all of it can be read.
-    #[arg(long)]
-    give_up_unreadable: bool,
-
     /// End as if killed after so many steps. For tests.
     #[arg(long, value_name = "N", hide = true)]
     stop_after: Option<u32>,
@@ -298,11 +293,9 @@ fn run_resolve(args: &ResolveArgs) -> Result<ExitCode, Box<dyn Error>> {
     let ResolveArgs {
         flags,
         keep,
-        give_up_unreadable,
         stop_after,
     } = args;
-    let (mut spec, root) = (flags.spec()?, PathBuf::from("/"));
-    spec.policy.give_up_unreadable = *give_up_unreadable;
+    let (spec, root) = (flags.spec()?, PathBuf::from("/"));
     let keep = match keep {
         KeepLeg::Durable => Keep::Durable,
         KeepLeg::Fast => Keep::Fast,

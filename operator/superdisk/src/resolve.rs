@@ -167,7 +167,7 @@ fn start(spec: &Spec, inventory: &Inventory, stripe: Option<&Array>) -> Result<S
     }
     let durable = overruled(spec, inventory)?;
     let chosen = inventory.chosen(spec.local_count);
-    if let Some(read) = stripe.and_then(|stripe| read_through(spec, inventory, stripe, &durable)) {
+    if let Some(read) = stripe.and_then(|stripe| read_through(inventory, stripe)) {
         return Ok(Step::Do(vec![read]));
     }
     Ok(Step::Do(vec![match stripe {
@@ -188,20 +188,11 @@ fn start(spec: &Spec, inventory: &Inventory, stripe: Option<&Array>) -> Result<S
 
 /// Reads what would be copied, unless that is done: md gives up half way where the fast leg cannot be read, and what
 /// it has copied by then cannot be taken back.
-fn read_through(
-    spec: &Spec,
-    inventory: &Inventory,
-    stripe: &Array,
-    durable: &Overruled,
-) -> Option<Action> {
-    let (Seen::Present(content), Seen::Present(fast)) =
-        (&inventory.durable.content, &inventory.fast)
-    else {
+fn read_through(inventory: &Inventory, stripe: &Array) -> Option<Action> {
+    let Seen::Present(fast) = &inventory.fast else {
         return None;
     };
-    let (Seen::Present(own), Seen::Present(inside)) =
-        (&content.superblock, &fast.inside.superblock)
-    else {
+    let Seen::Present(inside) = &fast.inside.superblock else {
         return None;
     };
     if inventory.tried.read_through {
@@ -221,12 +212,9 @@ fn read_through(
     };
     Some(Action::ReadThrough {
         stripe: Idle::prove(inventory, &stripe.name)?,
-        durable: durable.clone(),
         through: Through {
             fast: inside.data_offset * SECTOR,
-            durable: own.data_offset * SECTOR,
             parts,
-            give_up: spec.policy.give_up_unreadable,
         },
     })
 }

@@ -32,8 +32,6 @@ pub struct Policy {
     pub used_before: bool,
     /// Serve from the durable leg alone when the local devices cannot be had.
     pub fast_leg_optional: bool,
-    /// Where the fast leg's data is kept: give up what of it cannot be read.
-    pub give_up_unreadable: bool,
     /// Use the space by which the durable leg has grown. Costs a full copy to the fast leg.
     pub grow: bool,
     /// Rate that a rebuild keeps to even when others want the disks, in KiB/s.
@@ -47,7 +45,6 @@ impl Default for Policy {
         Self {
             used_before: false,
             fast_leg_optional: false,
-            give_up_unreadable: false,
             grow: false,
             // At md's own 1 MB/s a rebuild of 700 GiB takes eight days, and any reader slows it down to that.
             rebuild_min_kib: 64 << 10,

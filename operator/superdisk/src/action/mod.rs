@@ -121,12 +121,10 @@ pub enum Action {
         millis: u64,
     },
     /// Reads all that the fast leg would give to the durable leg: what cannot be read is found before the durable leg
-    /// is touched, or given up by putting there what the durable leg has.
+    /// is touched.
     ReadThrough {
         /// The stripe.
         stripe: Idle,
-        /// The durable leg.
-        durable: Overruled,
         /// What is read.
         through: Through,
     },
@@ -240,17 +238,13 @@ pub enum Action {
     },
 }
 
-/// A part of a mirror's data, as it lies on either leg.
+/// Parts of a mirror's data, as they lie on the stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Through {
     /// Where data begins on the stripe, in bytes.
     pub fast: u64,
-    /// Where it begins on the durable leg.
-    pub durable: u64,
     /// Parts of it, from one byte up to another.
     pub parts: Vec<(u64, u64)>,
-    /// Whether a page that cannot be read is given up, or is a reason to stop.
-    pub give_up: bool,
 }
 
 /// A device that carries our header.

@@ -58,20 +58,11 @@ impl fmt::Display for Action {
             Self::LimitWait { device, millis } => {
                 write!(f, "echo {millis} > /sys/block/{device}/queue/io_timeout")
             }
-            Self::ReadThrough {
-                stripe,
-                durable: _,
-                through,
-            } => {
+            Self::ReadThrough { stripe, through } => {
                 let bytes: u64 = through.parts.iter().map(|(from, to)| to - from).sum();
-                let how = if through.give_up {
-                    "what cannot be read is taken from the durable leg"
-                } else {
-                    "nothing is copied before all of it can be read"
-                };
                 write!(
                     f,
-                    "read {} MiB of {}  # {how}",
+                    "read {} MiB of {}  # nothing is copied before all of it can be read",
                     bytes.div_ceil(1 << 20),
                     dev(stripe.array())
                 )

@@ -167,15 +167,10 @@ impl<'a> Executor<'a> {
                 Ok(()) => String::new(),
                 Err(error) => format!("it is not taken: {error}"),
             }),
-            Action::ReadThrough {
-                stripe,
-                durable,
-                through,
-            } => {
-                let at = |path: &Path| under(&self.root, path);
-                let fast = at(&Path::new("/dev").join(stripe.array()));
-                let durable = at(&durable.device().path);
-                through::read_through(self.blocks, &fast, &durable, through).map_err(failed)
+            Action::ReadThrough { stripe, through } => {
+                let fast = under(&self.root, &Path::new("/dev").join(stripe.array()));
+                through::read_through(self.blocks, &fast, through).map_err(failed)?;
+                Ok(String::new())
             }
             _ => {
                 self.write(action).map_err(failed)?;
