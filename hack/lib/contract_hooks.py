@@ -46,6 +46,9 @@ def is_refused_by_prose(case):
     # A mention count is set together with a position.
     if isinstance(body, dict) and body.get("mention_count") is not None and body.get("manual") is not True:
         return True
+    # There were no pins before 1970. Where that is another year, it began or ended hours ago.
+    if isinstance(body, dict) and str(body.get("last_pin_timestamp", "9"))[:4] <= "1970":
+        return True
     # A version is that of one user.
     several = isinstance(body, dict) and isinstance(body.get("user_ids"), list) and len(body["user_ids"]) > 1
     versions = [str(value) for name, value in headers.items() if name.lower() == "if-match"]

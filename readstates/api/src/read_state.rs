@@ -113,7 +113,7 @@ pub struct AckRequest {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"last_pin_timestamp": "2023-11-19T17:30:00.123Z"}))]
 pub struct PinsAckRequest {
-    /// When the newest pin seen was made, kept to the millisecond. What is before 1970 counts as its beginning.
+    /// When the newest pin seen was made: after 1970-01-01T00:00:00Z; kept to the millisecond.
     #[schema(value_type = String, format = DateTime)]
     pub last_pin_timestamp: Timestamp,
 }

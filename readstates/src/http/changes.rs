@@ -93,10 +93,11 @@ pub(super) async fn ack(app: &App, asked: &Asked<'_>) -> Answer {
 pub(super) async fn ack_pins(app: &App, asked: &Asked<'_>) -> Answer {
     let channel = asked.channel()?.get();
     let PinsAckRequest { last_pin_timestamp } = asked.json()?;
-    // Zero is for no pin at all.
-    let millis = u64::try_from(last_pin_timestamp.as_millisecond())
-        .unwrap_or(0)
-        .max(1);
+    let millis = u64::try_from(last_pin_timestamp.as_millisecond()).unwrap_or(0);
+    if millis == 0 {
+        let detail = "a pin was made after 1970-01-01T00:00:00Z";
+        return Err(wrong(detail, "/last_pin_timestamp"));
+    }
     let operation = Operation::AckPins { channel, millis };
     acknowledge(app, asked, channel, operation).await
 }
