@@ -213,7 +213,7 @@ async fn trouble_with_the_ring(world: &Arc<World>, one: Arc<Process>, beside: &m
                 there.say(|| format!("{one:?} reaches the ring again"));
             });
         }
-        3 => world.restore().await,
+        3 if world.has_restores() => world.restore().await,
         _ => {}
     }
 }
