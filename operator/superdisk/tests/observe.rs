@@ -310,6 +310,6 @@ fn a_good_node_is_reported_to_people_and_programs() {
             .to_owned()
             + r#""durable":{"path":"/dev/sdb","device":{"name":"sdb","number":"8:16","bytes":1073741824,"#
             + r#""read_only":false,"uses":[]}},"local":[{"path":"/dev/nvme0n1","device":{"name":"nvme0n1","#
-            + r#""number":"259:0","bytes":1073741824,"read_only":false,"uses":[]}}],"refusals":[]}"#
+            + r#""number":"259:0","bytes":1073741824,"read_only":false,"uses":[]}}],"assembling_rules":null,"refusals":[]}"#
     );
 }
