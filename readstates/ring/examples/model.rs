@@ -12,7 +12,7 @@
 
 use std::{process::ExitCode, time::Instant};
 
-use readstates_ring::model::{Budget, Found, MUTANTS, Verdict, World, search};
+use readstates_ring::model::{Budget, Found, MUTANTS, SHOWN_ELSEWHERE, Verdict, World, search};
 
 fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).map(|word| {
@@ -44,7 +44,8 @@ fn main() -> ExitCode {
             mutant.does,
             sentence(&found)
         );
-        good &= matches!(found.verdict, Verdict::Violated { .. });
+        let is_shown = matches!(found.verdict, Verdict::Violated { .. });
+        good &= is_shown || SHOWN_ELSEWHERE.contains(&mutant.name);
     }
     if good {
         ExitCode::SUCCESS

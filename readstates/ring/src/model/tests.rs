@@ -94,10 +94,11 @@ fn moves_alone_hold_to_the_end() {
 
 #[test]
 fn every_rule_is_needed() {
-    for mutant in MUTANTS {
+    let searched = |mutant: &Mutant| !SHOWN_ELSEWHERE.contains(&mutant.name);
+    for mutant in MUTANTS.into_iter().filter(searched) {
         let found = mutant.with(|| {
             let budgets: &[Budget] = match mutant.name {
-                "R15" | "R16" => &[RESTORED],
+                "R15" => &[RESTORED],
                 _ => &[MOVES, CRASH_OF_ONE, LAPSE_OF_ONE, CRASH, LAPSE, CRASHES],
             };
             budgets
