@@ -5,19 +5,16 @@
 //! for: what waits for that is in the caller's memory alone. Operations of one user keep their order:
 //! once one of them has to wait, so do those after it.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
-use tokio::{
-    sync::mpsc::{UnboundedReceiver, unbounded_channel},
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 
 use super::{Engine, NotDone};
 use crate::{
     block::{Operation, Outcome},
     cache::{Refused, Touch},
     clock,
-    load::{Item, LoadError},
+    load::{Company, Item, LoadError, Outcomes},
     mixed::BuildMixed,
 };
 
@@ -112,7 +109,7 @@ impl Engine {
     ) {
         self.metrics.misses.increment(cold.len() as u64);
         let deadline = Instant::now() + self.loader.patience(touch);
-        let (sender, mut outcomes) = unbounded_channel();
+        let (company, mut outcomes) = Company::new();
         let window = self.loader.window(touch);
         let (mut left, mut under_way) = (cold.iter(), 0);
         loop {
@@ -122,7 +119,7 @@ impl Engine {
                     operation,
                     touch,
                     place,
-                    outcomes: Some(sender.clone()),
+                    company: Some(Arc::clone(&company)),
                 };
                 self.loader.board(user, touch, Box::new(item));
                 under_way += 1;
@@ -136,25 +133,25 @@ impl Engine {
                     results[place as usize] = outcome;
                     under_way -= 1;
                 }
-                // We hold a sender ourselves: the channel does not end.
+                // We are of the company ourselves: the channel does not end.
                 Ok(None) | Err(_) => break,
             }
         }
         for &place in left {
             results[place as usize] = Err(LoadError::TooManyLoads.into());
         }
-        self.leave(operations, cold, &mut outcomes, results);
+        company.leave();
+        self.settle(operations, cold, &mut outcomes, results);
     }
 
-    /// Waits no longer: what has not been done by now never is, and stays refused.
-    fn leave(
+    /// Nobody waits any longer: what has not been done by now never is, and stays refused.
+    fn settle(
         &self,
         operations: &[(u64, Operation)],
         cold: &[u32],
-        outcomes: &mut UnboundedReceiver<(u32, Done)>,
+        outcomes: &mut Outcomes,
         results: &mut [Done],
     ) {
-        outcomes.close();
         for &place in cold {
             self.loader.settle(operations[place as usize].0);
         }

@@ -35,7 +35,7 @@ use account::Account;
 use flight::Flight;
 use line::{Entered, Line};
 use parking_lot::{Mutex, MutexGuard};
-pub(crate) use passenger::{Answer, Changer, Item, Passenger, Reader};
+pub(crate) use passenger::{Answer, Changer, Company, Item, Outcomes, Passenger, Reader};
 use readstates_ring::Slot;
 use tokio::sync::{Notify, oneshot};
 

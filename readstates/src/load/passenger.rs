@@ -3,6 +3,11 @@
 //! Each is told exactly once what became of it: when the user lands, when the load fails, or, where
 //! its flight ends in neither, by the end of the channel that it holds.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use tokio::sync::{mpsc, oneshot};
 
 use super::LoadError;
@@ -16,8 +21,8 @@ use crate::{
 
 /// Where the answer of a passenger who travels alone goes.
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, NotDone>>;
-/// Where the outcomes of operations that came together go, each with its place among them.
-pub(crate) type Outcomes = mpsc::UnboundedSender<(u32, Result<Outcome, NotDone>)>;
+/// The outcomes of operations that came together, each with its place among them.
+pub(crate) type Outcomes = mpsc::UnboundedReceiver<(u32, Result<Outcome, NotDone>)>;
 
 /// What a heap allocation costs beyond its bytes, about, and a channel for the answer.
 const OVERHEAD: usize = 128;
@@ -107,19 +112,47 @@ impl<T: Send, V: Fn(BlockRef<'_>, &[Outcome]) -> T + Send> Passenger for Changer
     }
 }
 
+/// What operations that came together share: where their outcomes go, and whether anybody waits for them.
+pub(crate) struct Company {
+    outcomes: mpsc::UnboundedSender<(u32, Result<Outcome, NotDone>)>,
+    left: AtomicBool,
+}
+
+impl Company {
+    pub(crate) fn new() -> (Arc<Self>, Outcomes) {
+        let (sender, outcomes) = mpsc::unbounded_channel();
+        let left = AtomicBool::new(false);
+        let company = Self {
+            outcomes: sender,
+            left,
+        };
+        (Arc::new(company), outcomes)
+    }
+
+    /// From now on nothing is begun. What is at work still says what became of it: the channel stays
+    /// open until the last user is settled.
+    pub(crate) fn leave(&self) {
+        self.left.store(true, Ordering::Release);
+    }
+
+    fn gone(&self) -> bool {
+        self.left.load(Ordering::Acquire) || self.outcomes.is_closed()
+    }
+}
+
 /// One of many operations that came together.
 pub(crate) struct Item {
     pub(crate) operation: Operation,
     pub(crate) touch: Touch,
     pub(crate) place: u32,
     /// Taken when it is answered.
-    pub(crate) outcomes: Option<Outcomes>,
+    pub(crate) company: Option<Arc<Company>>,
 }
 
 impl Item {
     fn tell(&mut self, outcome: Result<Outcome, NotDone>) {
-        if let Some(outcomes) = self.outcomes.take() {
-            let _ = outcomes.send((self.place, outcome));
+        if let Some(company) = self.company.take() {
+            let _ = company.outcomes.send((self.place, outcome));
         }
     }
 }
@@ -130,7 +163,7 @@ impl Passenger for Item {
     }
 
     fn gone(&self) -> bool {
-        self.outcomes.as_ref().is_none_or(Outcomes::is_closed)
+        self.company.as_ref().is_none_or(|company| company.gone())
     }
 
     fn land(mut self: Box<Self>, landed: &mut Landed<'_>, metrics: &Metrics) {
@@ -163,4 +196,43 @@ impl Drop for Item {
 /// the cache, so that two users who share a lock there do not share one here.
 pub(super) fn lock_of(user: u64, count: usize) -> usize {
     (mixed::keyed(user) >> 40) as usize % count
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+    use super::*;
+
+    /// An item is at work when those who wait give up: what becomes of it is told to them all the same.
+    #[test]
+    fn what_is_at_work_when_nobody_waits_any_more_still_says_what_became_of_it() {
+        let (company, mut outcomes) = Company::new();
+        let item = |place| {
+            Box::new(Item {
+                operation: Operation::Mention {
+                    channel: 1,
+                    message: 2,
+                    count: 1,
+                },
+                touch: Touch::Mention,
+                place,
+                company: Some(Arc::clone(&company)),
+            })
+        };
+        let (at_work, next) = (item(0), item(1));
+        assert!(!at_work.gone());
+        company.leave();
+        assert!(next.gone());
+        at_work.refuse(LoadError::Unreadable);
+        let told = outcomes.try_recv().unwrap();
+        assert_eq!(told, (0, Err(LoadError::Unreadable.into())));
+    }
+
+    #[test]
+    fn items_of_a_call_that_was_given_up_begin_nothing() {
+        let (company, outcomes) = Company::new();
+        drop(outcomes);
+        assert!(company.gone());
+    }
 }
