@@ -82,24 +82,52 @@ measure_memory() {
         for structure in hash key; do
             bench_target redis --weigh "$structure" --states "$count" >"$to/memory-$count-redis-$structure.json"
         done
+        trap stop_server EXIT
         for structure in go-list go-flat; do
             weigh_server "$structure" "$count" >"$to/memory-$count-$structure.json"
         done
+        weigh_with_store "$count"
     done
+}
+
+# weigh_with_store STATES: ours, with stores that have everything when it is weighed.
+weigh_with_store() {
+    local folder count=$1
+    folder=$(mktemp -d -p "$to")
+    # shellcheck disable=SC2064 # the folder is known now
+    trap "stop_server; stop_cassandra_process; rm -rf '$folder'" EXIT
+    STORE_FOLDER=$folder/embedded
+    weigh_server ours-embedded "$count" >"$to/memory-$count-ours-embedded.json"
+    start_cassandra_process "$folder/cassandra"
+    weigh_server ours-cassandra "$count" >"$to/memory-$count-ours-cassandra.json"
+    stop_cassandra_process
+    rm -rf "$folder"
+    trap - EXIT
 }
 
 # weigh_server NAME STATES: what a state takes in its process, 20 for each user.
 weigh_server() {
-    local before
-    trap stop_server EXIT
+    local before name=${1/go-/Go, }
     start_server "$1" $(($2 * 2)) "$to/$1.log"
     before=$(resident "$SERVER")
     bench --fill --users $(($2 / channels)) --channels "$channels" --rate 100 --duration 1s >&2
-    jq --null-input --arg structure "${1/go-/Go, }" --argjson states "$2" --argjson before "$before" \
+    case $1 in ours-*) everything_is_written ;; esac
+    jq --null-input --arg structure "${name/ours-/ours over the wire, }" --argjson states "$2" --argjson before "$before" \
         --argjson after "$(resident "$SERVER")" --argjson per_user "$channels" \
         '[{structure: $structure, per_user: $per_user, states: $states, bytes_per_state: (($after - $before) / $states)}]'
     stop_server
-    trap - EXIT
+}
+
+# everything_is_written: waits until the member that runs has nothing dirty.
+everything_is_written() {
+    local try dirty=
+    for try in $(seq 1800); do
+        dirty=$(curl --silent --fail "http://127.0.0.1:$WATCH_PORT/metrics" | awk '$1 == "readstates_dirty_users" {print $2}')
+        [ "$dirty" != 0 ] || return 0
+        sleep 1
+    done
+    echo "$dirty users are dirty yet (looked $try times)" >&2
+    return 1
 }
 
 measure_structures() { bench_target cache "${quick_flag[@]}" >"$to/structures.md"; }
@@ -233,6 +261,77 @@ measure_statements() {
             --process "$process" --rate $(($(rate_of "cassandra-$number-$way") / 2)) --duration "${seconds}s"
         number=$((number + 10))
     done
+}
+
+# What the service makes its table with, and what that is compared with: name and options.
+table_options() {
+    local lz4="compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 4}"
+    local unified="'class': 'UnifiedCompactionStrategy', 'scaling_parameters'"
+    cat <<EOF
+ours ours
+defaults
+size-tiered compaction = {'class': 'SizeTieredCompactionStrategy'} AND $lz4
+leveled compaction = {'class': 'LeveledCompactionStrategy'} AND $lz4
+unified-t4 compaction = {$unified: 'T4'} AND $lz4
+unified-n compaction = {$unified: 'N'} AND $lz4
+unified-l4 compaction = {$unified: 'L4'} AND $lz4
+plain compaction = {$unified: 'T4'} AND compression = {'enabled': 'false'}
+lz4-16 compaction = {$unified: 'T4'} AND compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 16}
+zstd-4 compaction = {$unified: 'T4'} AND compression = {'class': 'ZstdCompressor', 'chunk_length_in_kb': 4}
+bloom-0.1 compaction = {$unified: 'T4'} AND $lz4 AND bloom_filter_fp_chance = 0.1
+EOF
+}
+
+# Rows of half a kilobyte; so many that a table of them has several files, overwritten three times over.
+measure_table() {
+    local folder name options rows=$((users / 2)) writes
+    writes=$((seconds * 3))
+    folder=$(mktemp -d -p "$to")
+    # shellcheck disable=SC2064 # the folder is known now
+    trap "stop_cassandra_process; rm -rf '$folder'" EXIT
+    start_cassandra_process "$folder"
+    while read -r name options; do
+        measure_options "$name" "$options" "$rows" "$writes" >"$folder/$name.json"
+    done < <(table_options)
+    for name in $(table_options | cut -d' ' -f1); do cat "$folder/$name.json"; done | table_ratios >"$to/table.md"
+    stop_cassandra_process
+    rm -rf "$folder"
+    trap - EXIT
+}
+
+# measure_options NAME OPTIONS ROWS SECONDS: one line of JSON.
+measure_options() {
+    local name=$1 table=${1//[-.]/_} flags write read before after room
+    flags=(--contact "127.0.0.1:$CASSANDRA_PORT" --process "$CASSANDRA_PROCESS" --table "$table" --users "$3")
+    before=$(cpu_seconds "$CASSANDRA_PROCESS")
+    bench_target table "${flags[@]}" --phase fill --with "$2" >/dev/null
+    write=$(bench_target table "${flags[@]}" --phase overwrite --seconds "$4")
+    node_tool flush bench_table "$table" >&2
+    until node_tool compactionstats | grep -q 'pending tasks: 0'; do sleep 1; done
+    after=$(cpu_seconds "$CASSANDRA_PROCESS")
+    room=$(du --bytes --summarize "$CASSANDRA_FOLDER"/data/bench_table/"$table"-* | cut -f1)
+    read=$(bench_target table "${flags[@]}" --phase read --seconds "$4")
+    jq --null-input --compact-output --arg name "$name" --argjson write "$write" --argjson read "$read" \
+        --argjson room "$room" --argjson rows "$3" --argjson busy "$(jq --null-input "$after - $before")" '
+        {name: $name, writes: $write.per_second, write_cpu: ($busy * 1e6 / ($rows + $write.operations)), write_p99: $write.p99_us,
+            reads: $read.per_second, read_cpu: $read.cpu_us, read_p50: $read.p50_us, read_p99: $read.p99_us,
+            room: ($room / ($rows * $write.block_bytes))}'
+}
+
+# cpu_seconds PID: of all its threads, since it began.
+cpu_seconds() { awk '{sub(/.*\) /, ""); print ($12 + $13) / 100}' "/proc/$1/stat"; }
+
+# Ratios to the first line; room is bytes on disk for each byte of a block.
+table_ratios() {
+    echo "Rows of 504 bytes on one Cassandra, 64 operations at once. Processor of a write with its flushes and compactions. As ratios to"
+    echo "*ours*; room is bytes on disk for each byte of a block, after the last compaction that the options ask for."
+    echo
+    echo "| options | writes/s | processor of a write | p99 of a write | reads/s | processor of a read | p50 of a read | p99 of a read | room |"
+    echo "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+    jq --raw-output --slurp '
+        def ratio($of; $to): if $to == 0 then "" else ($of / $to * 100 | round / 100) end;
+        .[0] as $ours | .[]
+        | "| \(.name) | \(ratio(.writes; $ours.writes)) | \(ratio(.write_cpu; $ours.write_cpu)) | \(ratio(.write_p99; $ours.write_p99)) | \(ratio(.reads; $ours.reads)) | \(ratio(.read_cpu; $ours.read_cpu)) | \(ratio(.read_p50; $ours.read_p50)) | \(ratio(.read_p99; $ours.read_p99)) | \(.room * 100 | round / 100) |"'
 }
 
 measure_ring() { bench_target ownership "${quick_flag[@]}" >"$to/ring.md"; }

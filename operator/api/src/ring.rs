@@ -101,6 +101,15 @@ pub struct ReadStateRingSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), regex(pattern = r"^[0-9a-f]{16}$"))]
     pub line: Option<String>,
+
+    /// The lines before that one, the latest first: whoever says another one has seen a ring that this one does not follow
+    /// from, as after a restore.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 63),
+        inner(length(max = 16), regex(pattern = r"^[0-9a-f]{16}$"))
+    )]
+    pub lines: Vec<String>,
 }
 
 impl ReadStateRingSpec {
@@ -114,6 +123,7 @@ impl ReadStateRingSpec {
             owners: vec![-1; SLOTS],
             inherits: vec![-1; SLOTS],
             line: None,
+            lines: Vec::new(),
         }
     }
 }

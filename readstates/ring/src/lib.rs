@@ -30,7 +30,7 @@ pub use config::{
     Incarnation, MOST_AHEAD_IN_NEED_MICROS, MOST_AHEAD_MICROS, NoIncarnation, Now, SlotConfig,
     Succession, SwapRefused,
 };
-pub use line::Line;
+pub use line::{Line, MOST_LINES};
 pub use record::{RingMember, RingTable};
 pub use ring::{MAX_MEMBERS, Ring, RingError};
 pub use slot::{HASH_NAME, SLOTS, Slot};

@@ -1,5 +1,8 @@
 //! The line of a ring: 64 random bits that tell whether somebody has seen what a process took.
 //!
+//! A ring keeps the last lines that it has been on ([`MOST_LINES`]). A process that says a line that a ring has never been
+//! on has seen a take that the ring has forgotten.
+//!
 //! Every swap in which a process names *itself* draws a new line; one that hands slots on keeps it. A table that bears
 //! a line therefore follows, by swaps alone, from the one that drew it. Whoever says that the table it read last bears
 //! the line has seen what was taken with it, also when the store was restored in between: a table from before does not
@@ -10,6 +13,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{Incarnation, config::NoIncarnation};
+
+/// The most lines that a table keeps, its own and those before it: more than members take slots within the time in which
+/// a dead one is remembered.
+pub const MOST_LINES: usize = 64;
 
 /// Which takes a table has seen. Sixteen hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

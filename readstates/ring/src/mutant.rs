@@ -1,7 +1,8 @@
 //! Switches that drop one rule each, for the tests that must notice.
 //!
-//! R11 to R14 are those of a backup that acknowledges, which is not there yet. The members of the service look at the rules, too. Outside tests and the `model` feature [`drops`] is a constant `false`, and the compiler removes
-//! what it guards.
+//! R11 to R14 are those of a backup that acknowledges, which is not there yet. The members of the service look at the
+//! rules, too. Outside tests and the `model` feature [`drops`] is a constant `false`, and the compiler removes what it
+//! guards.
 
 /// The rules of ownership that a test must be able to break; [`crate::handoff`] says where each is
 /// kept.
@@ -31,6 +32,9 @@ pub enum Rule {
     R15,
     /// Whoever was never out of service keeps its slots, whatever a restored store says.
     R16,
+    /// What another process may have served meanwhile, by a ring that a restored store has forgotten, begins with what is
+    /// in the database, above every epoch that dead processes have said.
+    R17,
 }
 
 #[cfg(any(test, feature = "model"))]

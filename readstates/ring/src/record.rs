@@ -7,7 +7,7 @@
 //! { "number": 12,
 //!   "members": [ { "name": "chat-0", "incarnation": "0123456789abcdef", "url": "http://chat-0:7400", "zone": "a" } ],
 //!   "epochs": [ 106420993, 0, … ], "owners": [ 0, -1, … ], "inherits": [ 106420992, -1, … ],
-//!   "line": "5eed5eed5eed5eed" }
+//!   "line": "5eed5eed5eed5eed", "lines": [ "0123456789abcdef", … ] }
 //! ```
 //! The lists have an entry for each slot; `owners` are indexes into `members`. A member is listed as long
 //! as it owns a slot. A slot that nobody ever owned has epoch 0 and -1 elsewhere; one that has an owner
@@ -30,7 +30,7 @@ use std::collections::{HashMap, HashSet};
 pub use wire::{MemberRecord, READS, RecordError, RingRecord, Unknown};
 
 use crate::{
-    Epoch, Incarnation, Line, Now, SlotConfig, Succession, SwapRefused,
+    Epoch, Incarnation, Line, MOST_LINES, Now, SlotConfig, Succession, SwapRefused,
     slot::{SLOTS, Slot},
 };
 
@@ -100,6 +100,8 @@ pub struct RingTable {
     /// By number, [`SLOTS`] of them.
     slots: Box<[Option<SlotConfig>]>,
     line: Line,
+    /// Those before it, the latest first.
+    lines: Vec<Line>,
     /// The lowest version that may read it.
     reader: u32,
     /// What a later release says besides.
@@ -141,6 +143,7 @@ impl Default for RingTable {
             members: Vec::new(),
             slots: vec![None; usize::from(SLOTS)].into(),
             line: Line::NONE,
+            lines: Vec::new(),
             reader: 1,
             more: Unknown::new(),
         }
@@ -162,8 +165,19 @@ impl RingTable {
 
     /// The same table with another line.
     #[must_use]
-    pub fn on_line(self, line: Line) -> Self {
+    pub fn on_line(mut self, line: Line) -> Self {
+        if self.line != Line::NONE {
+            self.lines.insert(0, self.line);
+            self.lines.truncate(MOST_LINES - 1);
+        }
         Self { line, ..self }
+    }
+
+    /// Whether this table follows from one of that line, as far as is known: one that was on more than [`MOST_LINES`]
+    /// since does not say.
+    #[must_use]
+    pub fn was_on(&self, line: Line) -> bool {
+        self.line == line || self.lines.contains(&line)
     }
 
     /// The table of this number that nobody owns anything of, as whoever makes the first one writes it.

@@ -2,7 +2,8 @@
 //!
 //! A mention may be delivered twice or out of order. The newest eight that were counted are
 //! remembered, so that one of them is not counted again and an acknowledgement in their midst leaves
-//! the exact count.
+//! the exact count. Those that were read are forgotten: nothing at or below the position is counted. A position that goes back
+//! leaves in their place that everything up to where it was may have been counted.
 
 /// How many counted mentions a read state remembers.
 pub const REMEMBERED_MENTIONS: usize = 8;
@@ -54,6 +55,29 @@ impl Counted {
             self.mentions.copy_within(1..index, 0);
             self.mentions[index - 1] = mention;
         }
+    }
+
+    /// Forgets the mentions up to `message`, which are read.
+    pub(crate) fn forget_through(&mut self, message: u64) {
+        let read = self.mentions().partition_point(|it| it.message <= message);
+        self.mentions.copy_within(read..self.len, 0);
+        self.len -= read;
+    }
+
+    /// Remembers, instead of the mentions up to `read`, that all those after `message` and up to `read` may have been counted:
+    /// the last messages there may be, as many as there is room for. Together they counted `count`.
+    pub(crate) fn rewind(&mut self, message: u64, read: u64, count: u32) {
+        self.forget_through(read);
+        let room = (REMEMBERED_MENTIONS - self.len) as u64;
+        let made = room.min(read.saturating_sub(message)) as usize;
+        self.mentions.copy_within(0..self.len, made);
+        let messages = (read - made as u64 + 1)..=read;
+        for (mention, message) in self.mentions.iter_mut().zip(messages) {
+            let is_last = message == read;
+            let count = if is_last { count.max(1) } else { 1 };
+            *mention = Mention { message, count };
+        }
+        self.len += made;
     }
 
     /// The count that is left of `count` once everything up to `message` is read.

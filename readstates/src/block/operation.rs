@@ -127,8 +127,8 @@ pub fn apply(
             message,
             mention_count,
             visit,
-        } => change(room, channel, started, |state, _| {
-            state.manual(message, mention_count, visit)
+        } => change(room, channel, started, |state, counted| {
+            state.manual(counted, message, mention_count, visit)
         }),
         Operation::AckPins { channel, millis } => {
             change(room, channel, started, |state, _| state.ack_pins(millis))
@@ -195,20 +195,32 @@ fn delete_user(room: &mut impl Room, started: u64) -> Outcome {
 }
 
 impl State {
-    fn ack(&mut self, counted: &Counted, message: u64, visit: Visit) -> Outcome {
+    fn ack(&mut self, counted: &mut Counted, message: u64, visit: Visit) -> Outcome {
         if message <= self.last_message {
             return Outcome::Ignored;
         }
         self.mention_count = counted.newer_than(message, self.mention_count);
+        counted.forget_through(message);
         self.last_message = message;
         self.visited(visit);
         Outcome::Applied
     }
 
-    fn manual(&mut self, message: u64, mention_count: u32, visit: Visit) -> Outcome {
+    fn manual(
+        &mut self,
+        counted: &mut Counted,
+        message: u64,
+        mention_count: u32,
+        visit: Visit,
+    ) -> Outcome {
         let same = (self.last_message, self.mention_count) == (message, mention_count);
         if same && !self.is_new() && !self.would_change(visit) {
             return Outcome::Ignored;
+        }
+        if message < self.last_message {
+            counted.rewind(message, self.last_message, mention_count);
+        } else {
+            counted.forget_through(message);
         }
         self.mention_count = mention_count;
         self.last_message = message;

@@ -1,7 +1,7 @@
 //! The naive reference: the same meaning, written a second time with other means, and a property test
 //! that holds the two against each other over reordered, repeated and interleaved operations.
 //!
-//! It keeps every mention ever counted and derives from that list what is remembered.
+//! It keeps every mention that was counted and is not read, and derives from that list what is remembered.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ pub(crate) struct NaiveState {
     flags: u32,
     viewed: u16,
     pin: u64,
-    /// Every (message, n) that was ever counted.
+    /// Every (message, n) that was counted, or may have been, and is not read.
     ever_counted: Vec<(u64, u32)>,
     changed: u64,
 }
@@ -85,6 +85,10 @@ impl NaiveState {
         newest.sort_by_key(|&(message, _)| std::cmp::Reverse(message));
         newest.truncate(8);
         newest
+    }
+
+    fn read_through(&mut self, message: u64) {
+        self.ever_counted.retain(|&(counted, _)| counted > message);
     }
 
     fn visit(&mut self, visit: Visit) {
@@ -162,6 +166,7 @@ impl NaiveUser {
                 } else if !all_newer {
                     state.count = u64::from(state.count).min(newer) as u32;
                 }
+                state.read_through(message);
                 state.last = message;
                 state.visit(visit);
                 true
@@ -173,6 +178,13 @@ impl NaiveUser {
                 ..
             } => {
                 let old = (state.last, state.count, state.flags, state.viewed);
+                state.read_through(message.max(state.last));
+                for back in 0..state.last.saturating_sub(message) {
+                    if state.remembered().len() < 8 {
+                        let n = if back == 0 { mention_count.max(1) } else { 1 };
+                        state.ever_counted.push((state.last - back, n));
+                    }
+                }
                 (state.last, state.count) = (message, mention_count);
                 state.visit(visit);
                 before.is_none() || old != (state.last, state.count, state.flags, state.viewed)

@@ -346,6 +346,103 @@ fn a_rewound_channel_does_not_count_again_what_is_delivered_again() {
     assert_eq!(view(&block).state(1).unwrap().mention_count, 1);
 }
 
+fn mentioned(message: u64, count: u32) -> Operation {
+    Operation::Mention {
+        channel: 1,
+        message,
+        count,
+    }
+}
+
+fn read_to(message: u64) -> Operation {
+    Operation::Ack {
+        channel: 1,
+        message,
+        visit: Visit::default(),
+    }
+}
+
+#[test]
+fn mentions_that_were_read_give_their_bytes_back() {
+    let mut plain = EMPTY.to_vec();
+    apply(&mut plain, &read_to(80), 0).unwrap();
+    let mut block = EMPTY.to_vec();
+    for message in 1..=12 {
+        apply(&mut block, &mentioned(message, 1 + message as u32 % 3), 0).unwrap();
+    }
+    assert!(block.len() > plain.len() + 8 * REMEMBERED_MENTIONS);
+    let full = block.len();
+    // Nine and ten are read: two messages, and a count of two.
+    apply(&mut block, &read_to(10), 0).unwrap();
+    assert_eq!(view(&block).state(1).unwrap().mention_count, 3 + 1);
+    assert!(block.len() < full - 6 * 8);
+    apply(&mut block, &read_to(80), 0).unwrap();
+    assert_eq!(block.len(), plain.len());
+    // So does the position that is put forward by hand.
+    apply(&mut block, &mentioned(90, 1), 0).unwrap();
+    let forward = Operation::Manual {
+        channel: 1,
+        message: 90,
+        mention_count: 0,
+        visit: Visit::default(),
+    };
+    apply(&mut block, &forward, 0).unwrap();
+    assert_eq!(block.len(), plain.len());
+}
+
+#[test]
+fn of_a_deleted_user_no_channel_stays_and_a_bounded_number_of_bytes() {
+    let mut block = EMPTY.to_vec();
+    for channel in 1..=1000 {
+        let mention = Operation::Mention {
+            channel: channel << 32,
+            message: u64::MAX - channel,
+            count: 5000,
+        };
+        apply(&mut block, &mention, 0).unwrap();
+        take_over(&mut block);
+    }
+    for channel in 1..=70 {
+        let channel = channel << 32;
+        apply(&mut block, &Operation::Delete { channel }, 1 << 50).unwrap();
+    }
+    apply(&mut block, &Operation::DeleteUser, 1 << 50).unwrap();
+    assert!(block.len() <= EMPTY.len() + 16, "{} bytes", block.len());
+}
+
+#[test]
+fn a_rewound_channel_counts_nothing_of_what_was_read_before_and_all_that_is_new() {
+    let mut block = EMPTY.to_vec();
+    let all: Vec<u64> = (1..=20).map(|number| 1000 + 7 * number).collect();
+    for &message in &all {
+        apply(&mut block, &mentioned(message, 1), 0).unwrap();
+    }
+    apply(&mut block, &read_to(2000), 0).unwrap();
+    let back = Operation::Manual {
+        channel: 1,
+        message: 1010,
+        mention_count: 19,
+        visit: Visit::default(),
+    };
+    apply(&mut block, &back, 0).unwrap();
+    for &message in &all {
+        assert_eq!(
+            apply(&mut block, &mentioned(message, 1), 0),
+            Ok(Outcome::Ignored)
+        );
+    }
+    let count = |block: &[u8]| view(block).state(1).unwrap().mention_count;
+    apply(&mut block, &mentioned(2001, 1), 0).unwrap();
+    assert_eq!(count(&block), 20);
+    // How many of them are above that is not known any more.
+    apply(&mut block, &read_to(1100), 0).unwrap();
+    assert_eq!(count(&block), 20);
+    apply(&mut block, &read_to(2000), 0).unwrap();
+    assert_eq!(count(&block), 1);
+    apply(&mut block, &read_to(2001), 0).unwrap();
+    assert_eq!((count(&block), block.len()), (0, EMPTY.len() + 24));
+}
+
 /// Prints nanoseconds per operation, of the quickest batch since others use the machine too; worth
 /// reading with `--release -- --ignored --nocapture`.
 #[test]

@@ -226,14 +226,17 @@ impl Cache {
         self.shared.slots.term(Hash::of(user))
     }
 
-    /// Whether a stored block shows that epochs went back (see [`readstates_ring::fence`]): then it is
-    /// noted, and the user must not be served at this epoch.
-    pub fn shows_regression(&self, user: u64, stamp: Stamp) -> bool {
+    /// Whether a stored block shows that epochs went back (see [`readstates_ring::fence`]), or that somebody else has had
+    /// this epoch: then it is noted, and the user must not be served at this epoch. `writer` is the incarnation that wrote
+    /// the block, where it says so.
+    pub fn shows_regression(&self, user: u64, stamp: Stamp, writer: Option<u64>) -> bool {
         let slots = &self.shared.slots;
         let state = slots.of(Hash::of(user));
         let base = state.base.load(Ordering::Acquire);
+        let ours = Stamp::from_database(base).epoch();
+        let is_others = writer.is_some_and(|writer| writer != self.incarnation());
         let later = base != CLOSED
-            && stamp.epoch() > Stamp::from_database(base).epoch()
+            && (stamp.epoch() > ours || (stamp.epoch() == ours && is_others))
             // Of more than 2^24 writes in an epoch, the last ones look like the next one's.
             && !slots.is_above(Hash::of(user), stamp)
             && slots.shared_ring.load(Ordering::Relaxed);

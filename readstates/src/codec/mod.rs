@@ -78,5 +78,13 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded<'_>, DecodeError> {
     })
 }
 
+/// The incarnation of the process that wrote these bytes, if they begin as a block of this format does.
+#[must_use]
+pub fn writer(bytes: &[u8]) -> Option<u64> {
+    let (&format, rest) = bytes.split_first()?;
+    let writer = rest.first_chunk().filter(|_| format == FORMAT)?;
+    Some(u64::from_le_bytes(*writer))
+}
+
 #[cfg(test)]
 mod tests;

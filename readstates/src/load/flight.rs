@@ -192,10 +192,12 @@ impl Loader {
         }
         let stored = loaded.map_err(|error| self.store_failed(user, &error))?;
         if let Some(stored) = &stored
-            && self.cache.shows_regression(user, stored.stamp)
+            && self
+                .cache
+                .shows_regression(user, stored.stamp, codec::writer(&stored.bytes))
         {
             self.metrics.regressed_blocks.increment(1);
-            tracing::warn!(user, stamp = %stored.stamp, "the block is of a later epoch than the ring's");
+            tracing::warn!(user, stamp = %stored.stamp, "the block is of a later epoch than the ring's, or another process had this epoch");
             return Err(LoadError::RingWentBack);
         }
         warn_of_the_future(user, stored.as_ref().map(|stored| stored.stamp));

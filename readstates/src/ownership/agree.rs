@@ -10,6 +10,10 @@
 //! over, while somebody else serves it. Both of them know that they live: so the one that takes asks, and the one that
 //! serves objects. A move needs none of this: its origin serves, and knows that nobody else does.
 //!
+//! Whoever is dead cannot object. What it said last counts: when it has seen a line that this ring was never on, somebody may
+//! have served what the store has forgotten, and what is taken begins with the database, above every epoch that the dead
+//! have said ([`Ownership::forgotten`]).
+//!
 //! What it rests on: a swap that was asked for before the store was restored is not taken after it (the store's own
 //! versions, and its connections, see to that); and a process that lives is in the store's presences, or was within the
 //! time after which it would be taken for dead.
@@ -17,17 +21,22 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
 
 use parking_lot::Mutex;
-use readstates_ring::{Epoch, Incarnation, Line, Slot, handoff::Event};
+use readstates_ring::{
+    Epoch, Incarnation, Line, RingTable, Slot,
+    handoff::Event,
+    mutant::{self, Rule},
+};
 use tokio::{sync::Notify, time::timeout};
 
 use super::{
     Ownership,
+    alive::swaps,
     store::{RingStore, Versioned},
 };
 use crate::clock;
@@ -42,6 +51,8 @@ pub(super) struct Seen {
     /// Something is to be told, or asked.
     news: Notify,
     waits_since: Mutex<Option<Instant>>,
+    /// While slots are sealed or taken: a table was read that does not follow from one that was read before.
+    went_back: AtomicBool,
 }
 
 impl Seen {
@@ -49,10 +60,14 @@ impl Seen {
         Line::new(self.line.load(Ordering::Acquire))
     }
 
-    /// A table of this line was read, and nothing here contradicts it.
-    pub(super) fn saw(&self, line: Line) {
-        let before = self.line.swap(line.bits(), Ordering::AcqRel);
-        if before != line.bits() {
+    /// A table was read, and nothing here contradicts it.
+    pub(super) fn saw(&self, table: &RingTable) {
+        let line = table.line();
+        let before = Line::new(self.line.swap(line.bits(), Ordering::AcqRel));
+        if before != Line::NONE && !table.was_on(before) {
+            self.went_back.store(true, Ordering::Release);
+        }
+        if before != line {
             self.news.notify_one();
         }
     }
@@ -101,11 +116,14 @@ impl Ownership {
     }
 
     /// Serves what was taken here, if everybody who lives has seen it.
-    pub(super) async fn agree(&self) {
+    pub(super) async fn agree(self: &Arc<Self>) {
         let waits_since = {
             let mut since = self.seen.waits_since.lock();
             if self.slots.taking().is_empty() {
                 *since = None;
+                if self.slots.counts().sealed == 0 {
+                    self.seen.went_back.store(false, Ordering::Release);
+                }
                 return;
             }
             *since.get_or_insert_with(clock::now)
@@ -124,6 +142,10 @@ impl Ownership {
         if self.seen.line() != line || !self.lease.is_valid() {
             return;
         }
+        // Others must know of it when this member is dead.
+        if !self.seen.is_told() && !self.renew().await {
+            return;
+        }
         let others = self.watch.lock().not_on(line, asked_at);
         let patience = self.config.timing.dead_after * 2;
         let is_late = asked_at.saturating_duration_since(waits_since) > patience;
@@ -140,9 +162,62 @@ impl Ownership {
         if !others.is_empty() {
             self.report_not_agreed(&others, agreed.len());
         }
-        for (slot, epoch) in agreed {
+        let doubted = self.doubted(&table, &agreed, asked_at);
+        for &(slot, epoch) in agreed.iter().filter(|slot| !doubted.contains(slot)) {
             self.slots.hear(slot, Event::Agreed { epoch });
         }
+        if !doubted.is_empty() {
+            self.take_once_more(doubted);
+        }
+    }
+
+    /// Those of the slots that were taken that must be taken once more: the ring has forgotten something that a dead
+    /// member has seen, or that this one has.
+    fn doubted(
+        &self,
+        table: &RingTable,
+        taking: &[(Slot, Epoch)],
+        now: Instant,
+    ) -> Vec<(Slot, Epoch)> {
+        if mutant::drops(Rule::R17) {
+            return Vec::new();
+        }
+        let (dead, highest) = {
+            let watch = self.watch.lock();
+            (
+                watch.dead_not_on(table, now),
+                watch.highest_of_the_dead(now),
+            )
+        };
+        let highest = highest.filter(|&highest| self.is_near(highest));
+        let forgotten = !dead.is_empty() || self.seen.went_back.load(Ordering::Acquire);
+        let mut doubted = self.slots.cold(taking, forgotten);
+        let is_low = |&(_, epoch): &(Slot, Epoch)| Some(epoch) <= highest;
+        let is_new = |slot: &(Slot, Epoch)| is_low(slot) && !doubted.contains(slot);
+        let low: Vec<(Slot, Epoch)> = taking.iter().copied().filter(is_new).collect();
+        doubted.extend(low);
+        if forgotten && !doubted.is_empty() {
+            let names: Vec<String> = dead.iter().map(ToString::to_string).collect();
+            tracing::error!(
+                slots = doubted.len(),
+                members = names.join(", "),
+                "the ring in the store was restored: somebody has seen what it has forgotten, and may have served these \
+                 slots; they begin with what is in the database"
+            );
+        }
+        doubted
+    }
+
+    fn take_once_more(self: &Arc<Self>, slots: Vec<(Slot, Epoch)>) {
+        let counter = &self.counters.doubted;
+        counter.fetch_add(slots.len() as u64, Ordering::Relaxed);
+        let mut again = Vec::new();
+        for (slot, epoch) in slots {
+            let actions = self.slots.hear(slot, Event::Doubted { epoch });
+            again.extend(actions.into_iter().map(|action| (slot, action)));
+        }
+        let (this, again) = (Arc::clone(self), swaps(&again));
+        self.spawn(async move { this.retake(again).await });
     }
 
     /// A member that renews its lease and cannot read the ring must not keep slots from being served for ever.

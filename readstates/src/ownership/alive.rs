@@ -96,6 +96,8 @@ impl Ownership {
         }
         if may_take && !asked.is_empty() {
             self.take(asked, &table).await;
+        } else if may_take {
+            self.mint_anew().await;
         }
         for incarnation in litter {
             // It is tried again with the next look.
@@ -111,7 +113,11 @@ impl Ownership {
             && self.clock_verdict() == Verdict::Right
     }
 
-    async fn take(&self, asked: Vec<(Slot, Option<Epoch>)>, before: &readstates_ring::RingTable) {
+    async fn take(
+        self: &Arc<Self>,
+        asked: Vec<(Slot, Option<Epoch>)>,
+        before: &readstates_ring::RingTable,
+    ) {
         let dead: Vec<Slot> = asked
             .iter()
             .map(|&(slot, _)| slot)
@@ -180,10 +186,10 @@ impl Ownership {
     }
 }
 
-/// The swaps among some actions: which slots, from which epochs.
-pub(super) fn swaps(actions: &[(Slot, Action)]) -> Vec<(Slot, Epoch)> {
+/// The swaps among some actions: which slots, from which epochs, and how.
+pub(super) fn swaps(actions: &[(Slot, Action)]) -> Vec<(Slot, Epoch, Succession)> {
     let of = |&(slot, action): &(Slot, Action)| match action {
-        Action::Swap { expected, .. } => Some((slot, expected)),
+        Action::Swap { expected, how, .. } => Some((slot, expected, how)),
         Action::Stream { .. }
         | Action::Seal
         | Action::SendLastPart { .. }

@@ -115,6 +115,7 @@ impl Ownership {
             mended,
             kept,
             not_agreed,
+            doubted,
         } = &self.counters;
         let counters = [
             (
@@ -196,6 +197,11 @@ impl Ownership {
                 "readstates_slots_not_agreed_total",
                 "Slots served before every living member had said that it has seen the ring that names the owner.",
                 not_agreed,
+            ),
+            (
+                "readstates_slots_doubted_total",
+                "Slots taken once more, from the database, because the ring had forgotten what a member has seen.",
+                doubted,
             ),
         ];
         for (name, help, counter) in counters {

@@ -31,6 +31,7 @@ mod lease_thread;
 mod metrics;
 mod peers;
 mod receive;
+mod remint;
 mod ring;
 mod routes;
 mod send;
@@ -41,7 +42,7 @@ mod watch;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -95,6 +96,8 @@ pub struct Timing {
     pub look_every: Duration,
     /// How long a request waits for a slot on the move.
     pub queue_patience: Duration,
+    /// How old the epoch of a slot may become until its owner mints another.
+    pub epoch_lasts: Duration,
 }
 
 impl Default for Timing {
@@ -105,6 +108,7 @@ impl Default for Timing {
             dead_after: Duration::from_secs(13),
             look_every: Duration::from_secs(2),
             queue_patience: Duration::from_secs(2),
+            epoch_lasts: Duration::from_secs(24 * 3600),
         }
     }
 }
@@ -161,6 +165,8 @@ pub struct Ownership {
     presence: Mutex<Presence>,
     /// One renewal at a time.
     renewing: Turn<()>,
+    /// The highest epoch that the ring was asked to give to another member.
+    given: AtomicI64,
     lease_thread: LeaseThread,
     /// The last renewal has failed.
     lease_missed: AtomicBool,
@@ -204,6 +210,7 @@ pub(crate) struct Counters {
     pub(crate) mended: AtomicU64,
     pub(crate) kept: AtomicU64,
     pub(crate) not_agreed: AtomicU64,
+    pub(crate) doubted: AtomicU64,
 }
 
 /// Where a request about a slot goes.
@@ -268,6 +275,7 @@ impl Ownership {
             number: channel::Sender::new(0),
             presence: Mutex::new(presence),
             renewing: Turn::new(()),
+            given: AtomicI64::new(0),
             lease_thread,
             lease_missed: AtomicBool::new(false),
             lease_doubted: Notify::new(),

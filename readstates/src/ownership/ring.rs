@@ -18,7 +18,7 @@ use super::{
     Ownership, Routes,
     store::{RingStore, RingStoreError, Swapped, Versioned},
 };
-use crate::store::chain;
+use crate::{clock, store::chain};
 
 /// Between two questions to a ring that does not answer, or whose swaps others win.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
@@ -83,7 +83,7 @@ impl Ownership {
         self.learn(&mut known, table);
         let agrees = self.slots.contradicted(table).is_empty() && !self.slots.holds();
         if is_last && mended.is_none() && agrees {
-            self.seen.saw(table.line());
+            self.seen.saw(table);
         }
         mended
     }
@@ -274,10 +274,17 @@ impl Ownership {
         }
         asked.retain(|&(slot, expected)| epoch(slot) == expected || mutant::drops(Rule::R10));
         let is_mine = owner.incarnation() == self.me.incarnation();
-        if succession == Succession::Handed && !mutant::drops(Rule::R10) {
+        if !mutant::drops(Rule::R10) {
             // A store that was restored may have given the same epoch to somebody else.
-            let me = self.me.incarnation();
-            asked.retain(|&(slot, _)| table.config(slot).is_some_and(|it| it.owner() == me));
+            let watch = self.watch.lock();
+            let may_be_taken = |owner| match succession {
+                Succession::Handed => false,
+                Succession::TakenOver => watch.was_dead(owner),
+            };
+            asked.retain(|&(slot, _)| {
+                let owner = table.config(slot).map(|config| config.owner());
+                owner.is_none_or(|owner| owner == self.me.incarnation() || may_be_taken(owner))
+            });
         }
         if !is_mine && !mutant::drops(Rule::R3) {
             // Whoever has lost its lease since hands nothing on: others may have taken the slots, and a store that was
@@ -286,8 +293,13 @@ impl Ownership {
             let has_lease = self.lease.is_valid();
             asked.retain(|&(slot, _)| has_lease && handing.contains(slot));
         }
+        let is_own = |&(slot, _): &(Slot, Option<Epoch>)| {
+            let config = table.config(slot);
+            config.is_some_and(|config| config.owner() == self.me.incarnation())
+        };
+        let is_cold = succession == Succession::TakenOver && asked.iter().any(is_own);
         let now = match is_mine {
-            true => self.mint_time_above(&table),
+            true => self.mint_time_above(is_cold),
             false => self.mint_time(),
         };
         let incarnation = owner.incarnation();
@@ -306,6 +318,9 @@ impl Ownership {
                     true => next.on_line(self.new_line()),
                     false => next,
                 };
+                if !is_mine {
+                    self.gives(&next, asked);
+                }
                 self.store.compare_and_swap(version, next).await
             }
             Err(NotSwapped::Conflict { .. } | NotSwapped::TooFarAhead { .. }) => {
@@ -314,21 +329,46 @@ impl Ownership {
         }
     }
 
-    /// The time to mint from for what is taken here: above every epoch that anybody has said it knows, when the ring
-    /// knows none as high. Its store was restored, and whoever had that epoch may be over and have writes under way.
-    fn mint_time_above(&self, table: &RingTable) -> Now {
+    /// The time to mint from for what is taken here: above every epoch that those can have known who are dead. If the
+    /// store was restored, the ring need not know of it, and one that had that epoch may have writes under way. What is
+    /// taken from this member itself as from the dead is above what anybody can have known, and what it has asked the
+    /// ring to give to others.
+    fn mint_time_above(&self, is_cold: bool) -> Now {
         let mut now = self.mint_time();
-        let Some(said) = self.watch.lock().highest_epoch() else {
+        if mutant::drops(Rule::R17) {
             return now;
+        }
+        let known = {
+            let watch = self.watch.lock();
+            let of_the_dead = watch.highest_of_the_dead(clock::now());
+            match is_cold {
+                true => of_the_dead.max(watch.highest_of_all()).max(self.given()),
+                false => of_the_dead,
+            }
         };
-        let above = Stamp::new(Epoch::mint(Some(said), 0), 0).as_database();
-        // What a wrong clock has minted must not spread.
-        let is_near = above <= now.latest.saturating_add(MOST_AHEAD_MICROS);
-        if is_near && table.highest_epoch() < Some(said) {
+        if let Some(known) = known.filter(|&known| self.is_near(known)) {
+            let above = Stamp::new(Epoch::mint(Some(known), 0), 0).as_database();
             now.earliest = now.earliest.max(above);
             now.latest = now.latest.max(above);
         }
         now
+    }
+
+    /// Whether an epoch can be one that clocks have minted which are right. What a wrong one has minted must not spread.
+    pub(super) fn is_near(&self, epoch: Epoch) -> bool {
+        let latest = self.mint_time().latest;
+        Stamp::new(epoch, 0).as_database() < latest.saturating_add(MOST_AHEAD_MICROS)
+    }
+
+    /// Remembers what the ring is asked to give to another.
+    fn gives(&self, next: &RingTable, asked: &[(Slot, Option<Epoch>)]) {
+        let epoch = |&(slot, _): &(Slot, Option<Epoch>)| Some(next.config(slot)?.epoch().number());
+        let highest = asked.iter().filter_map(epoch).max().unwrap_or(0);
+        self.given.fetch_max(highest, Ordering::AcqRel);
+    }
+
+    fn given(&self) -> Option<Epoch> {
+        Epoch::new(self.given.load(Ordering::Acquire)).filter(|epoch| epoch.number() > 0)
     }
 
     /// Says which slots are not swapped because of their epochs.
@@ -345,22 +385,26 @@ impl Ownership {
         );
     }
 
-    /// Takes slots that are sealed here under a new epoch, with what is in memory of them. What the ring does not
-    /// name again in time is asked for with the next renewal of the lease.
-    pub(super) async fn retake(&self, slots: Vec<(Slot, Epoch)>) {
-        if slots.is_empty() {
-            return;
-        }
-        tracing::info!(slots = slots.len(), "taking slots again, under a new epoch");
-        let count = slots.len() as u64;
-        self.counters.retaken.fetch_add(count, Ordering::Relaxed);
-        let all: Vec<Slot> = slots.iter().map(|&(slot, _)| slot).collect();
-        let asked = slots.into_iter().map(|(slot, at)| (slot, Some(at)));
-        let done = self
-            .swap(asked.collect(), &self.me, Succession::Handed, None)
-            .await;
-        if !done {
-            self.slots.retake_later(&all);
+    /// Takes slots that are sealed here under a new epoch: with what is in memory of them, or, where somebody else may
+    /// have served, with what is in the database once everything is written. What the ring does not name again in time
+    /// is asked for with the next renewal of the lease.
+    pub(super) async fn retake(&self, slots: Vec<(Slot, Epoch, Succession)>) {
+        for how in [Succession::Handed, Succession::TakenOver] {
+            let of_these = slots.iter().filter(|&&(_, _, of)| of == how);
+            let asked: Vec<(Slot, Option<Epoch>)> =
+                of_these.map(|&(slot, at, _)| (slot, Some(at))).collect();
+            if asked.is_empty() {
+                continue;
+            }
+            let (count, cold) = (asked.len(), how == Succession::TakenOver);
+            tracing::info!(slots = count, cold, "taking slots again, under a new epoch");
+            let counter = &self.counters.retaken;
+            counter.fetch_add(count as u64, Ordering::Relaxed);
+            let all: Vec<Slot> = asked.iter().map(|&(slot, _)| slot).collect();
+            let written = !cold || self.write_all().await;
+            if !written || !self.swap(asked, &self.me, how, None).await {
+                self.slots.retake_later(&all);
+            }
         }
     }
 }

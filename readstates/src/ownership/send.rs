@@ -177,6 +177,19 @@ impl Ownership {
     }
 }
 
+impl Ownership {
+    /// Writes everything that is dirty; returns whether that was possible in the time after which this member would be
+    /// taken for dead.
+    pub(super) async fn write_all(&self) -> bool {
+        let write = async {
+            while self.engine.flush_all().await.failed > 0 {
+                sleep(ATTEMPT_PAUSE).await;
+            }
+        };
+        timeout(self.config.timing.dead_after, write).await.is_ok()
+    }
+}
+
 impl Sending<'_> {
     async fn run(&mut self, slots: &[(Slot, Epoch)]) -> Result<(), NotMoved> {
         let taken = self.offer(slots).await?;
@@ -263,6 +276,7 @@ impl Sending<'_> {
             let swap = Action::Swap {
                 expected: epoch,
                 owner: destination,
+                how: Succession::Handed,
             };
             if actions.contains(&swap) {
                 handed.push((slot, Some(epoch)));
@@ -307,20 +321,12 @@ impl Sending<'_> {
     /// The destination may not know that it owns what it was handed, and cannot write it then. What is written here
     /// under the epoch that has ended is what it was handed, and yields to anything that it writes.
     async fn write_what_was_handed(&self) {
-        let (to, engine) = (self.to.name(), &self.ownership.engine);
+        let to = self.to.name();
         tracing::warn!(
             to,
             "the next owner does not say that it knows: writing what it was handed"
         );
-        let write = async {
-            while engine.flush_all().await.failed > 0 {
-                sleep(ATTEMPT_PAUSE).await;
-            }
-        };
-        if timeout(self.ownership.config.timing.dead_after, write)
-            .await
-            .is_err()
-        {
+        if !self.ownership.write_all().await {
             tracing::error!(
                 to,
                 "what slots were handed on with was not written in time, and their next owner does not say that it \

@@ -235,7 +235,7 @@ impl Slots {
             let retaking = matches!(
                 state,
                 State::Sealed {
-                    stage: Stage::Retaking,
+                    stage: Stage::Retaking { .. },
                     ..
                 }
             );

@@ -6,12 +6,16 @@
 //! Silence counts only while looking works. A store that is away, slow, or takes no renewals lets everybody be silent
 //! and makes nobody dead: the time in which it was so moves everybody's last word forward.
 
+mod said;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
 };
 
-use readstates_ring::{Epoch, Incarnation, Line, RingTable, moves::Live, planner::Candidate};
+use readstates_ring::{Incarnation, RingTable, moves::Live, planner::Candidate};
 
 use super::{clocks::Others, store::Presence};
 
@@ -23,6 +27,9 @@ const MOST_SPREAD: f64 = 4.0;
 /// Another member's clock is compared when it spoke since a look that is at most so long ago: by so much its clock
 /// can look behind.
 const LONGEST_COMPARED: Duration = Duration::from_secs(20);
+
+/// What a process that is over has said is remembered for so many times the time after which it is taken for dead.
+const REMEMBERED: u32 = 10;
 
 #[derive(Debug)]
 pub(super) struct Watch {
@@ -93,10 +100,11 @@ impl Watch {
         for presence in presences {
             words.insert(presence.incarnation, Some(presence));
         }
-        // A store that was restored has forgotten whoever came since: it lives as long as it would without that.
+        // A store that was restored has forgotten whoever came since: it lives as long as it would without that, and what
+        // it said counts for longer.
         let vanished = |seen: &Seen| {
             let since = now.saturating_duration_since(seen.since);
-            seen.presence.is_some() && !seen.is_gone() && since < self.dead_after
+            seen.presence.is_some() && since < self.dead_after * REMEMBERED
         };
         self.seen
             .retain(|incarnation, seen| words.contains_key(incarnation) || vanished(seen));
@@ -178,30 +186,15 @@ impl Watch {
             })
     }
 
+    /// Whether a process was dead when this one looked last. One that was stopped since does not know.
+    pub(super) fn was_dead(&self, incarnation: Incarnation) -> bool {
+        self.looked
+            .is_some_and(|looked| self.is_dead(incarnation, looked))
+    }
+
     /// Whether a process said its last word: nothing of it is lost.
     pub(super) fn is_gone(&self, incarnation: Incarnation) -> bool {
         self.seen.get(&incarnation).is_some_and(Seen::is_gone)
-    }
-
-    /// The highest epoch that anybody has said it knows, also one that is over.
-    pub(super) fn highest_epoch(&self) -> Option<Epoch> {
-        let said = |seen: &Seen| Epoch::new(seen.presence.as_ref()?.epoch?);
-        self.seen.values().filter_map(said).max()
-    }
-
-    /// Those that live, tell which takes they have seen, and have not said that they agree with this line.
-    pub(super) fn not_on(&self, line: Line, now: Instant) -> Vec<Incarnation> {
-        let says_otherwise = |seen: &Seen| match &seen.presence {
-            // A release before tells nothing: it is not waited for.
-            Some(presence) => presence.line.is_some_and(|said| said != line),
-            None => true,
-        };
-        let seen = self.seen.iter().filter(|&(&incarnation, seen)| {
-            incarnation != self.me && !self.is_dead(incarnation, now) && says_otherwise(seen)
-        });
-        let mut others: Vec<Incarnation> = seen.map(|(&incarnation, _)| incarnation).collect();
-        others.sort_unstable();
-        others
     }
 
     /// Who can be given slots, this member included unless it is draining or its clock is wrong.
@@ -262,7 +255,7 @@ impl Watch {
             seen.presence.is_some()
                 && self.is_dead(incarnation, now)
                 && table.member(incarnation).is_none()
-                && now.saturating_duration_since(seen.since) >= self.dead_after * 10
+                && now.saturating_duration_since(seen.since) >= self.dead_after * REMEMBERED
         };
         let over = self.seen.iter().filter(over);
         let mut over: Vec<Incarnation> = over.map(|(&incarnation, _)| incarnation).collect();
@@ -274,250 +267,5 @@ impl Watch {
 impl Seen {
     fn is_gone(&self) -> bool {
         self.presence.as_ref().is_some_and(|presence| presence.gone)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DEAD_AFTER: Duration = Duration::from_secs(13);
-
-    fn says(name: &str, bits: u64, renewals: u64) -> Presence {
-        Presence {
-            name: name.into(),
-            incarnation: Incarnation::new(bits),
-            url: format!("http://{name}"),
-            members: None,
-            admin: None,
-            zone: None,
-            ordinal: None,
-            draining: false,
-            gone: false,
-            renewals,
-            unix_micros: None,
-            line: None,
-            epoch: None,
-            clock_wrong: false,
-        }
-    }
-
-    /// As a process does whose clock is the others', and that was not away before.
-    fn observe(watch: &mut Watch, presences: Vec<Presence>, table: &RingTable, now: Instant) {
-        watch.pause = watch.looked.map_or(Duration::ZERO, |looked| {
-            now.saturating_duration_since(looked)
-        });
-        watch.observe(presences, table, now, 0);
-    }
-
-    #[test]
-    fn who_is_silent_for_long_enough_is_dead_and_who_says_so_is_gone_at_once() {
-        let (a, b) = (Incarnation::new(1), Incarnation::new(2));
-        let (mut watch, start) = (Watch::new(a, DEAD_AFTER), Instant::now());
-        let table = RingTable::default();
-        observe(
-            &mut watch,
-            vec![says("a", 1, 1), says("b", 2, 1)],
-            &table,
-            start,
-        );
-        let later = start + Duration::from_secs(12);
-        observe(
-            &mut watch,
-            vec![says("a", 1, 4), says("b", 2, 1)],
-            &table,
-            later,
-        );
-        assert!(!watch.is_dead(b, later));
-        assert_eq!(watch.live(later).len(), 2);
-        let late = start + DEAD_AFTER;
-        assert!(watch.is_dead(b, late) && !watch.is_gone(b));
-        assert!(!watch.is_dead(a, late), "nobody takes itself for dead");
-        assert_eq!(watch.live(late).len(), 1);
-        observe(&mut watch, vec![says("b", 2, 2)], &table, late);
-        assert!(!watch.is_dead(b, late), "it was only slow");
-        let gone = Presence {
-            gone: true,
-            ..says("b", 2, 3)
-        };
-        observe(&mut watch, vec![gone], &table, late);
-        assert!(watch.is_dead(b, late) && watch.is_gone(b));
-    }
-
-    #[test]
-    fn the_more_there_are_the_rarer_are_looks_unless_somebody_is_silent() {
-        let (me, start, every) = (Incarnation::new(1), Instant::now(), Duration::from_secs(2));
-        let table = RingTable::default();
-        let says = |count: u64, renewals| {
-            let each = (1..=count).map(|bits| says(&format!("chat-{bits}"), bits, renewals));
-            each.collect::<Vec<_>>()
-        };
-        let next = |watch: &mut Watch, now| {
-            [0.0, 0.5, 1.0].map(|share| watch.next_look(&table, now, every, share).as_millis())
-        };
-        let mut watch = Watch::new(me, DEAD_AFTER);
-        observe(&mut watch, says(16, 1), &table, start);
-        assert_eq!(next(&mut watch, start), [2000, 2000, 2000]);
-        observe(&mut watch, says(64, 1), &table, start);
-        assert_eq!(next(&mut watch, start), [6000, 8000, 10000]);
-        observe(&mut watch, says(1000, 1), &table, start);
-        assert_eq!(next(&mut watch, start), [6000, 8000, 10000]);
-        let later = start + DEAD_AFTER / 3;
-        assert_eq!(
-            next(&mut watch, later),
-            [2000, 2000, 2000],
-            "all are silent"
-        );
-        observe(&mut watch, says(1000, 2), &table, later);
-        assert_eq!(next(&mut watch, later), [6000, 8000, 10000]);
-    }
-
-    #[test]
-    fn an_owner_that_never_said_a_word_is_dead_after_the_same_time() {
-        let (a, b) = (Incarnation::new(1), Incarnation::new(2));
-        let (mut watch, start) = (Watch::new(a, DEAD_AFTER), Instant::now());
-        let owner = says("b", 2, 0).member().unwrap();
-        let slots = [(readstates_ring::Slot::of_user(1), None)];
-        let handed = readstates_ring::Succession::TakenOver;
-        let table = RingTable::default().swap(&slots, &owner, handed, 1_i64 << 50);
-        let table = table.unwrap();
-        observe(&mut watch, vec![], &table, start);
-        assert!(!watch.is_dead(b, start));
-        observe(&mut watch, vec![], &table, start + DEAD_AFTER);
-        assert!(watch.is_dead(b, start + DEAD_AFTER));
-        assert!(watch.live(start).is_empty());
-    }
-
-    /// Two members of which the second one is looked at: told when it renews, when looking works, and whether this
-    /// member's own renewals do. Returns when it is dead.
-    fn dead_after(
-        renews: impl Fn(u64) -> bool,
-        looks: impl Fn(u64) -> bool,
-        renewed: impl Fn(u64) -> bool,
-    ) -> Option<u64> {
-        let (me, other, start) = (Incarnation::new(1), Incarnation::new(2), Instant::now());
-        let (mut watch, table) = (Watch::new(me, DEAD_AFTER), RingTable::default());
-        let mut renewals = 0;
-        for second in 0..120 {
-            let now = start + Duration::from_secs(second);
-            renewals += u64::from(second.is_multiple_of(3) && renews(second));
-            if second.is_multiple_of(3) {
-                watch.spoke(renewed(second));
-            }
-            if second.is_multiple_of(2) {
-                if !looks(second) {
-                    watch.missed();
-                    continue;
-                }
-                let words = vec![says("a", 1, second), says("b", 2, renewals)];
-                watch.observe(words, &table, now, 0);
-                watch.next_look(&table, now, Duration::from_secs(2), 0.5);
-                if watch.is_dead(other, now) {
-                    return Some(second);
-                }
-            }
-        }
-        None
-    }
-
-    #[test]
-    fn silence_counts_only_while_looking_works() {
-        let died = |second| second < 20;
-        assert_eq!(dead_after(died, |_| true, |_| true), Some(32));
-        for away in [4, 8, 12, 14, 16, 20, 25, 30, 40, 60] {
-            let there = |second: u64| !(20..20 + away).contains(&second);
-            assert_eq!(dead_after(there, there, there), None, "away for {away} s");
-            // Read, and not written: nobody can renew.
-            let alive = dead_after(there, |_| true, there);
-            assert_eq!(alive, None, "takes nothing for {away} s");
-            // Written, and not read.
-            assert_eq!(dead_after(|_| true, there, |_| true), None);
-            // Whoever does die is dead all the same, some seconds later.
-            let dead = dead_after(died, there, there).unwrap();
-            assert!((32..=20 + away + 16).contains(&dead), "{dead}");
-        }
-    }
-
-    #[test]
-    fn a_store_that_fails_every_now_and_then_makes_nobody_immortal() {
-        let often = |second: u64| !second.is_multiple_of(10);
-        let dead = dead_after(|second| second < 20, often, |_| true).unwrap();
-        assert!(dead <= 50, "{dead}");
-    }
-
-    #[test]
-    fn whoever_was_stopped_itself_takes_nobody_for_dead() {
-        let (me, other, start) = (Incarnation::new(1), Incarnation::new(2), Instant::now());
-        let (mut watch, table) = (Watch::new(me, DEAD_AFTER), RingTable::default());
-        for second in [0, 2, 4, 24, 26, 28] {
-            let now = start + Duration::from_secs(second);
-            watch.observe(vec![says("b", 2, 1)], &table, now, 0);
-            watch.next_look(&table, now, Duration::from_secs(2), 0.5);
-            assert!(!watch.is_dead(other, now), "after {second} s");
-        }
-    }
-
-    #[test]
-    fn whoever_a_restored_store_has_forgotten_lives_on_and_is_asked_what_it_has_seen() {
-        let (me, start) = (Incarnation::new(1), Instant::now());
-        let (mut watch, table) = (Watch::new(me, DEAD_AFTER), RingTable::default());
-        let (line, other) = (Line::new(7), Incarnation::new(2));
-        let on = |renewals, line| Presence {
-            line,
-            ..says("b", 2, renewals)
-        };
-        let old = says("c", 3, 1);
-        let words = vec![on(1, Some(Line::NONE)), old.clone()];
-        observe(&mut watch, words, &table, start);
-        assert_eq!(
-            watch.not_on(line, start),
-            [other],
-            "not of the release before"
-        );
-        let now = start + Duration::from_secs(2);
-        observe(&mut watch, vec![old.clone()], &table, now);
-        assert_eq!(
-            watch.not_on(line, now),
-            [other],
-            "it was forgotten, and lives"
-        );
-        observe(&mut watch, vec![on(2, Some(line)), old], &table, now);
-        assert_eq!(watch.not_on(line, now), []);
-        let late = now + DEAD_AFTER;
-        observe(&mut watch, vec![], &table, late);
-        assert_eq!(watch.not_on(Line::new(8), late), [], "it is dead");
-        assert!(watch.seen.is_empty());
-    }
-
-    #[test]
-    fn clocks_are_compared_when_somebody_has_just_spoken() {
-        let (me, start) = (Incarnation::new(1), Instant::now());
-        let (mut watch, table) = (Watch::new(me, DEAD_AFTER), RingTable::default());
-        let told = |bits, renewals, unix_micros| Presence {
-            unix_micros,
-            ..says("chat", bits, renewals)
-        };
-        let old = told(4, 1, None);
-        let words = vec![told(2, 1, Some(0)), told(3, 1, Some(5_000)), old.clone()];
-        watch.observe(words, &table, start, 100);
-        assert!(watch.clocks(start).unheard, "it may have spoken long ago");
-        let now = start + Duration::from_secs(2);
-        let words = vec![told(2, 1, Some(0)), told(3, 2, Some(7_000)), old.clone()];
-        watch.observe(words, &table, now, 2_000);
-        let clocks = watch.clocks(now);
-        assert_eq!((&*clocks.members, clocks.unheard), (&[5_000][..], true));
-        // Nothing more is heard of 2.
-        let mut later = now;
-        for renewals in 3..10 {
-            later += Duration::from_secs(2);
-            let words = vec![
-                told(2, 1, Some(0)),
-                told(3, renewals, Some(14_000)),
-                old.clone(),
-            ];
-            watch.observe(words, &table, later, 13_000);
-        }
-        let clocks = watch.clocks(later);
-        assert_eq!((&*clocks.members, clocks.unheard), (&[1_000][..], false));
     }
 }

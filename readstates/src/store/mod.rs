@@ -14,8 +14,8 @@ use std::fmt;
 
 pub use cql::{
     Claim, ClaimName, CqlLogin, CqlStore, CqlTarget, CqlTls, Credentials, Other, Replication,
-    SUPERUSER, SchemaError, SchemaWish, SessionError, TakeOver, TlsFile, TlsFileError, TlsRefusal,
-    apply_schema, apply_schema_with_roles,
+    SUPERUSER, SchemaError, SchemaWish, SessionError, TABLE_OPTIONS, TakeOver, TlsFile,
+    TlsFileError, TlsRefusal, apply_schema, apply_schema_with_roles,
 };
 pub use embedded::{EmbeddedStore, OpenError};
 use futures::future::BoxFuture;

@@ -45,6 +45,7 @@ pub const QUICK: Timing = Timing {
     dead_after: Duration::from_secs(3),
     look_every: Duration::from_millis(50),
     queue_patience: Duration::from_secs(2),
+    epoch_lasts: Duration::from_secs(24 * 3600),
 };
 
 pub struct Running {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod clocks;
+mod epochs;
 mod outages;
 mod restores;
 mod severable;

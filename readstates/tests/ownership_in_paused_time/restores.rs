@@ -10,7 +10,10 @@ use readstates::{
 use readstates_ring::{RingTable, SLOTS, Slot};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::world::{Member, Said, World};
+use super::{
+    severable::{Reach, Severable},
+    world::{Member, Said, World},
+};
 
 const USERS: std::ops::RangeInclusive<u64> = 1..=100;
 
@@ -173,4 +176,54 @@ async fn whoever_has_forgotten_a_member_that_lives_waits_for_it() {
     let third = world.member().await;
     settled(&[&second, &third]).await;
     nothing_is_lost(&[&second, &third], 5).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_restored_ring_gives_again_is_above_every_epoch_that_the_dead_have_said() {
+    let (mut world, ring) = with_ring();
+    let (second, past) = heir(&mut world, &ring).await;
+    let before = table(&ring).await;
+    world.kill(&second);
+    // The ring knows of one slot at an epoch as high as those that it has forgotten.
+    let (slot, config) = past.configs().last().unwrap();
+    let owner = past.owner(slot).unwrap().clone();
+    let how = readstates_ring::Succession::TakenOver;
+    let later = world.unix_micros() + (1 << 25);
+    let past = past.swap(&[(slot, Some(config.epoch()))], &owner, how, later);
+    restore(&ring, past.unwrap()).await;
+    let third = world.member().await;
+    settled(&[&third]).await;
+    let now = table(&ring).await;
+    for (slot, config) in now.configs() {
+        let known = before.config(slot).unwrap().epoch();
+        assert!(config.epoch() > known, "slot {slot}: {config:?}, {known}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_was_cut_off_begins_with_the_database_when_the_ring_has_forgotten_who_served_meanwhile()
+ {
+    let (mut world, ring) = with_ring();
+    let reach = Severable::new(&world.ring);
+    world.ring = Arc::clone(&reach) as _;
+    let first = world.member().await;
+    world.ring = Arc::clone(&ring) as _;
+    ack_all(&first, 5).await;
+    let past = table(&ring).await;
+    reach.set(Reach::Away);
+    let second = world.member().await;
+    settled(&[&second]).await;
+    ack_all(&second, 6).await;
+    second.engine.flush_all().await;
+    world.kill(&second);
+    // Exactly what the first one knows: nothing tells it, but for what the dead one has said.
+    restore(&ring, RingTable::clone(&past)).await;
+    reach.set(Reach::There);
+    settled(&[&first]).await;
+    nothing_is_lost(&[&first], 6).await;
+    let (now, known) = (table(&ring).await, second.ownership.routes());
+    for (slot, config) in now.configs() {
+        let given = known.table().config(slot).unwrap().epoch();
+        assert!(config.epoch() > given, "slot {slot}: {config:?}, {given}");
+    }
 }

@@ -94,6 +94,7 @@ pub(crate) struct World {
     pub(crate) ring: Arc<dyn RingStore>,
     /// How far the clocks of those who start from now on are ahead, in microseconds.
     pub(crate) clocks_ahead: i64,
+    pub(crate) timing: Timing,
     began: Instant,
     next: u64,
 }
@@ -122,6 +123,7 @@ impl World {
             store: Arc::new(MemoryStore::default()),
             ring: Arc::new(MemoryRing::default()),
             clocks_ahead: 0,
+            timing: Timing::default(),
             began: Instant::now(),
             next: 1,
         }
@@ -151,7 +153,7 @@ impl World {
             members: Some(format!("http://chat-{incarnation}:7403")),
             zone: None,
             shared: true,
-            timing: Timing::default(),
+            timing: self.timing,
             lease_clock: LeaseClock::Runtime,
             unix_clock: UnixClock::Runtime {
                 at: self.began.into_std(),

@@ -17,9 +17,7 @@
 //! hack/simulate --seeds 5000                # from 0 on
 //! hack/simulate --from 1234 --seeds 1       # that one again, with everything that happened
 //! hack/simulate --without R4                # without a rule: it must fail
-//! hack/simulate --restores                  # the ring store is restored from seconds ago, or deleted, too
 //! ```
-//! A ring that is restored or deleted is no part of an ordinary run: about one seed of some hundred still fails with it.
 //! An ordinary test run takes the first seeds. hack/test takes a quarter of them and as many of a sample of its own:
 //! `READSTATES_TEST_SAMPLE`.
 //! A seed rules everything: what members draw by lot themselves follows from their incarnations.
@@ -77,7 +75,7 @@ fn seeds_to_run() -> Vec<u64> {
 
 fn mutant_of(name: &str) -> Mutant {
     let found = MUTANTS.into_iter().find(|mutant| mutant.name == name);
-    found.unwrap_or_else(|| panic!("{name} is no rule: R1 to R10, R15, R16"))
+    found.unwrap_or_else(|| panic!("{name} is no rule: R1 to R10, R15 to R17"))
 }
 
 #[test]

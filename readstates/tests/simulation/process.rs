@@ -35,6 +35,7 @@ pub(crate) const TIMING: Timing = Timing {
     dead_after: Duration::from_millis(4_300),
     look_every: Duration::from_millis(300),
     queue_patience: Duration::from_millis(700),
+    epoch_lasts: Duration::from_secs(5),
 };
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_secs(2);
 const CAPACITY: u64 = 100_000;

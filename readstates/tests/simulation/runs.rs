@@ -22,15 +22,13 @@ const WORD_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs one seed, without a rule or with all of them.
 pub(crate) fn run(seed: u64, without: Option<Mutant>) -> Ran {
-    let restores = std::env::var_os("SIMULATION_RESTORES").is_some();
     match without {
-        // What R15 says is about rings that went back.
-        Some(mutant) => mutant.with(|| run_here(seed, restores || mutant.name == "R15")),
-        None => run_here(seed, restores),
+        Some(mutant) => mutant.with(|| run_here(seed)),
+        None => run_here(seed),
     }
 }
 
-fn run_here(seed: u64, restores: bool) -> Ran {
+fn run_here(seed: u64) -> Ran {
     // Who shares a lock or a table must not differ between two runs of the program.
     readstates::mixed::use_known_key();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -38,7 +36,7 @@ fn run_here(seed: u64, restores: bool) -> Ran {
         .start_paused(true)
         .build()
         .unwrap();
-    let world = runtime.block_on(async { World::new(seed, restores) });
+    let world = runtime.block_on(async { World::new(seed) });
     let work = || runtime.block_on(Box::pin(events::run(&world)));
     let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

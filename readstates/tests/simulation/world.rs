@@ -36,7 +36,6 @@ const KEPT_LINES: usize = 200_000;
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) seed: u64,
-    restores: bool,
     pub(crate) began: Instant,
     pub(crate) ring: Arc<MemoryRing>,
     pub(crate) blocks: Arc<MemoryStore>,
@@ -127,10 +126,9 @@ pub(crate) fn found(block: BlockRef<'_>) -> Vec<Found> {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, restores: bool) -> Arc<Self> {
+    pub(crate) fn new(seed: u64) -> Arc<Self> {
         Arc::new(Self {
             seed,
-            restores,
             began: Instant::now(),
             ring: Arc::default(),
             blocks: Arc::default(),
@@ -281,9 +279,9 @@ impl World {
         self.seed.is_multiple_of(3)
     }
 
-    /// Whether the ring may be restored from seconds ago, or be deleted.
+    /// In three of four seeds the ring may be restored from seconds ago, or be deleted.
     pub(crate) fn has_restores(&self) -> bool {
-        self.restores
+        !self.seed.is_multiple_of(4)
     }
 
     /// Keeps what the ring is now: it may be restored to that.

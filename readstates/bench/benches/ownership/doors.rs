@@ -43,7 +43,7 @@ pub(crate) fn compare(runtime: &Runtime, rounds: usize) -> Result<String, Box<dy
     let mut out = String::from(
         "An acknowledgement of a random user of 200,000 in memory; ns, median of the rounds. With the door: in, the \
          change, the lease looked at, out.\n\n\
-         | threads | without | with | difference |\n|--:|--:|--:|--:|\n",
+         | threads | without | with | difference | × without |\n|--:|--:|--:|--:|--:|\n",
     );
     for threads in [1, 2] {
         let both = (0..rounds).map(|_| {
@@ -58,7 +58,11 @@ pub(crate) fn compare(runtime: &Runtime, rounds: usize) -> Result<String, Box<dy
         let (without, with): (Vec<f64>, Vec<f64>) = both.unzip();
         let (without, with) = (median(without), median(with));
         let more = with - without;
-        writeln!(out, "| {threads} | {without:.0} | {with:.0} | {more:.0} |")?;
+        let ratio = with / without;
+        writeln!(
+            out,
+            "| {threads} | {without:.0} | {with:.0} | {more:.0} | {ratio:.2} |"
+        )?;
     }
     ownership.end();
     Ok(out)

@@ -21,6 +21,11 @@
 //! ```text
 //!   Away, Sealed ── Learned (e', me), by a swap of its own ──▶ Taking (e') ── Agreed ──▶ Owner (e')
 //! ```
+//! A process that has asked the ring to name another, or that was without its lease, cannot know whether somebody served
+//! meanwhile in a ring that the store has forgotten. When it has asked, or when a dead process has seen what the ring has not
+//! (`Doubted`), it writes what it has, drops it, and takes the slot as from the dead, above every epoch that the dead
+//! have said.
+//!
 //! Whoever serves and was never out of service since its epoch began does not learn of another config that it has not
 //! asked for itself: nobody can have taken the slot. It keeps it, under an epoch above what the store says.
 //!
@@ -37,6 +42,7 @@
 //! | R9 memory is freed only when the new epoch was seen | `learned` |
 //! | R15 what is taken is served when everybody who lives has seen it | `learned`, `agreed` |
 //! | R16 whoever was never out of service keeps its slots | `learned`, [`SlotAtMember::unbroken`] |
+//! | R17 what somebody else may have served begins with the database | `retake`, `doubted` |
 //!
 //! R6 to R8 are in [`crate::fence`], R10 in [`crate::SlotConfig::swap`].
 
@@ -45,7 +51,7 @@ mod step;
 mod tests;
 
 use crate::{
-    Epoch, Incarnation, SlotConfig,
+    Epoch, Incarnation, SlotConfig, Succession,
     mutant::{self, Rule},
 };
 
@@ -75,6 +81,8 @@ pub enum State {
     Taking {
         /// Since this epoch. What is in memory is what it begins with.
         epoch: Epoch,
+        /// The ring was asked to name another before: what is in memory is written and dropped first.
+        cold: bool,
     },
     /// This member's.
     Owner {
@@ -111,9 +119,15 @@ pub enum Stage {
         destination: Incarnation,
     },
     /// The ring is asked to name this member again.
-    Retaking,
+    Retaking {
+        /// Somebody else may have served meanwhile: what is in memory is written and dropped.
+        cold: bool,
+    },
     /// The lease has run out: nothing is asked until it is renewed.
-    WithoutLease,
+    WithoutLease {
+        /// As with [`Stage::Retaking`].
+        cold: bool,
+    },
 }
 
 /// What happened.
@@ -168,6 +182,12 @@ pub enum Event {
         /// The epoch.
         epoch: Epoch,
     },
+    /// A dead process has seen what the ring has forgotten, or has said an epoch that is no lower than the one at which
+    /// this member took the slot.
+    Doubted {
+        /// The epoch.
+        epoch: Epoch,
+    },
     /// The lease of this member has run out.
     LeaseLost,
     /// It is renewed.
@@ -205,6 +225,9 @@ pub enum Action {
         expected: Epoch,
         /// Who is to own the slot.
         owner: Incarnation,
+        /// [`Succession::TakenOver`] by this member itself: only when everything that it has of the slot is written, and
+        /// above every epoch that anybody has said.
+        how: Succession,
     },
     /// Ask the ring (the store itself, not a watch) until it answers.
     AskRing,
@@ -302,7 +325,7 @@ impl SlotAtMember {
             } => Some(epoch),
             // The ring may have taken the swap that was asked for, and others since.
             State::Sealed {
-                stage: Stage::Handing { .. } | Stage::Retaking | Stage::WithoutLease,
+                stage: Stage::Handing { .. } | Stage::Retaking { .. } | Stage::WithoutLease { .. },
                 ..
             }
             | State::Away
@@ -349,9 +372,9 @@ impl SlotAtMember {
     #[must_use]
     pub fn flushes(&self) -> Option<Epoch> {
         match self.state {
-            State::Owner { epoch, .. } | State::Sealed { epoch, .. } | State::Taking { epoch } => {
-                Some(epoch)
-            }
+            State::Owner { epoch, .. }
+            | State::Sealed { epoch, .. }
+            | State::Taking { epoch, .. } => Some(epoch),
             State::Away | State::Receiving { .. } | State::Ready { .. } => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Action, Event, SlotAtMember, Stage, State};
 use crate::{
-    Epoch, Incarnation, SlotConfig,
+    Epoch, Incarnation, SlotConfig, Succession,
     mutant::{self, Rule},
 };
 
@@ -23,6 +23,7 @@ impl SlotAtMember {
             Event::SwapUnknown => vec![Action::AskRing],
             Event::TimedOut => self.timed_out(),
             Event::Agreed { epoch } => self.agreed(epoch),
+            Event::Doubted { epoch } => self.doubted(epoch),
             Event::LeaseLost => self.lease_lost(),
             Event::LeaseRenewed => self.lease_renewed(),
         }
@@ -43,9 +44,9 @@ impl SlotAtMember {
         self.config = config;
         // The epoch whose blocks are here, complete.
         let (held, received) = match self.state {
-            State::Owner { epoch, .. } | State::Sealed { epoch, .. } | State::Taking { epoch } => {
-                (Some(epoch), false)
-            }
+            State::Owner { epoch, .. }
+            | State::Sealed { epoch, .. }
+            | State::Taking { epoch, .. } => (Some(epoch), false),
             State::Ready { epoch, .. } => (Some(epoch), true),
             State::Receiving { .. } => (None, true),
             State::Away => (None, false),
@@ -55,7 +56,8 @@ impl SlotAtMember {
             // Whoever owned the slot in between may have changed what is here.
             let warm = held.is_some() && config.inherits() == held;
             if !goes_on && !mutant::drops(Rule::R15) {
-                self.state = State::Taking { epoch };
+                let cold = warm && self.is_cold();
+                self.state = State::Taking { epoch, cold };
                 return vec![Action::Agree { warm }];
             }
             self.state = State::Owner {
@@ -94,7 +96,7 @@ impl SlotAtMember {
 
     fn agreed(&mut self, agreed: Epoch) -> Vec<Action> {
         match self.state {
-            State::Taking { epoch } if epoch == agreed => {
+            State::Taking { epoch, cold: false } if epoch == agreed => {
                 self.state = State::Owner {
                     epoch,
                     streaming_to: None,
@@ -109,6 +111,43 @@ impl SlotAtMember {
             | State::Receiving { .. }
             | State::Ready { .. } => Vec::new(),
         }
+    }
+
+    fn doubted(&mut self, doubted: Epoch) -> Vec<Action> {
+        match self.state {
+            State::Taking { epoch, .. } if epoch == doubted => {
+                self.state = State::Sealed {
+                    epoch,
+                    stage: Stage::Retaking {
+                        cold: !mutant::drops(Rule::R17),
+                    },
+                };
+                self.ask_again()
+            }
+            State::Taking { .. }
+            | State::Owner { .. }
+            | State::Sealed { .. }
+            | State::Away
+            | State::Receiving { .. }
+            | State::Ready { .. } => Vec::new(),
+        }
+    }
+
+    /// Whether another process may have served what is here: the ring was asked to name it, and what a ring says that
+    /// names this member again is no proof, since its store may have been restored.
+    fn is_cold(&self) -> bool {
+        let asked = match self.state {
+            State::Sealed { stage, .. } => match stage {
+                Stage::Handing { .. } => true,
+                Stage::Retaking { cold } | Stage::WithoutLease { cold } => cold,
+                Stage::Finishing { .. } | Stage::Sent { .. } => false,
+            },
+            State::Taking { cold, .. } => cold,
+            State::Owner { .. } | State::Away | State::Receiving { .. } | State::Ready { .. } => {
+                false
+            }
+        };
+        asked && !mutant::drops(Rule::R17)
     }
 
     fn move_asked(&mut self, asked: Epoch, destination: Incarnation) -> Vec<Action> {
@@ -287,6 +326,7 @@ impl SlotAtMember {
         let swap = Action::Swap {
             expected: epoch,
             owner: destination,
+            how: Succession::Handed,
         };
         if mutant::drops(Rule::R9) {
             let owner = destination;
@@ -309,16 +349,18 @@ impl SlotAtMember {
         let State::Sealed { epoch, stage } = self.state else {
             return Vec::new();
         };
-        let owner = match stage {
-            Stage::Handing { destination } => destination,
-            Stage::Retaking => self.me,
-            Stage::Finishing { .. } | Stage::Sent { .. } | Stage::WithoutLease => {
+        let (owner, how) = match stage {
+            Stage::Handing { destination } => (destination, Succession::Handed),
+            Stage::Retaking { cold: false } => (self.me, Succession::Handed),
+            Stage::Retaking { cold: true } => (self.me, Succession::TakenOver),
+            Stage::Finishing { .. } | Stage::Sent { .. } | Stage::WithoutLease { .. } => {
                 return Vec::new();
             }
         };
         vec![Action::Swap {
             expected: epoch,
             owner,
+            how,
         }]
     }
 
@@ -337,14 +379,15 @@ impl SlotAtMember {
             Stage::Finishing { .. }
             | Stage::Sent { .. }
             | Stage::Handing { .. }
-            | Stage::Retaking => {
+            | Stage::Retaking { .. } => {
+                let cold = self.is_cold();
                 self.state = State::Sealed {
                     epoch,
-                    stage: Stage::Retaking,
+                    stage: Stage::Retaking { cold },
                 };
                 self.ask_again()
             }
-            Stage::WithoutLease => Vec::new(),
+            Stage::WithoutLease { .. } => Vec::new(),
         }
     }
 
@@ -352,10 +395,13 @@ impl SlotAtMember {
     /// one is whoever's the ring says.
     fn lease_lost(&mut self) -> Vec<Action> {
         match self.state {
-            State::Owner { epoch, .. } | State::Sealed { epoch, .. } | State::Taking { epoch } => {
+            State::Owner { epoch, .. }
+            | State::Sealed { epoch, .. }
+            | State::Taking { epoch, .. } => {
+                let cold = self.is_cold();
                 self.state = State::Sealed {
                     epoch,
-                    stage: Stage::WithoutLease,
+                    stage: Stage::WithoutLease { cold },
                 };
                 vec![Action::Seal]
             }
@@ -371,11 +417,11 @@ impl SlotAtMember {
         match self.state {
             State::Sealed {
                 epoch,
-                stage: Stage::WithoutLease,
+                stage: Stage::WithoutLease { cold },
             } => {
                 self.state = State::Sealed {
                     epoch,
-                    stage: Stage::Retaking,
+                    stage: Stage::Retaking { cold },
                 };
                 self.ask_again()
             }

@@ -54,6 +54,7 @@ fn a_lease_that_runs_out_before_everybody_has_seen_it_needs_another_epoch() {
     let swap = Action::Swap {
         expected: epoch,
         owner: ME,
+        how: Succession::Handed,
     };
     assert_eq!(slot.step(Event::LeaseRenewed), [swap]);
     let again = after(config, ME, Succession::Handed);
@@ -115,4 +116,60 @@ fn what_was_handed_on_is_served_at_once_unless_the_lease_has_run_out_since_it_wa
     slot.step(Event::LeaseLost);
     let actions = slot.step(Event::Learned(handed));
     assert_eq!(actions, [Action::Agree { warm: true }]);
+}
+
+#[test]
+fn whoever_asked_the_ring_to_name_another_begins_with_the_database_when_it_is_named_again() {
+    let held = first(ME).epoch();
+    let (destination, epoch) = (OTHER, held);
+    let mut handing = owner();
+    handing.step(Event::MoveAsked { epoch, destination });
+    handing.step(Event::CaughtUp);
+    handing.step(Event::Finished);
+    let sent = handing;
+    handing.step(Event::Confirmed { destination, epoch });
+    let takes = |how| Action::Swap {
+        expected: held,
+        owner: ME,
+        how,
+    };
+    for through in [
+        &[Event::TimedOut][..],
+        &[Event::LeaseLost, Event::LeaseRenewed],
+    ] {
+        for (mut slot, how) in [(sent, Succession::Handed), (handing, Succession::TakenOver)] {
+            let actions: Vec<Action> = through.iter().flat_map(|it| slot.step(*it)).collect();
+            assert_eq!(actions.last(), Some(&takes(how)), "{through:?}");
+            // A ring that names it for what it has, all the same, is no proof.
+            let again = after(first(ME), ME, Succession::Handed);
+            let epoch = again.epoch();
+            slot.step(Event::Learned(again));
+            let cold = how == Succession::TakenOver;
+            assert_eq!(slot.state(), State::Taking { epoch, cold });
+            assert_eq!(slot.step(Event::Agreed { epoch }).is_empty(), cold);
+        }
+    }
+}
+
+#[test]
+fn what_the_dead_have_said_makes_a_slot_be_taken_once_more() {
+    let mut slot = fresh();
+    let config = first(ME);
+    let epoch = config.epoch();
+    slot.step(Event::Learned(config));
+    let swap = Action::Swap {
+        expected: epoch,
+        owner: ME,
+        how: Succession::TakenOver,
+    };
+    let before = Epoch::mint(None, 0);
+    assert_eq!(slot.step(Event::Doubted { epoch: before }), []);
+    assert_eq!(slot.step(Event::Doubted { epoch }), [swap]);
+    assert_eq!(slot.step(Event::Agreed { epoch }), []);
+    let above = after(config, ME, Succession::TakenOver);
+    let actions = slot.step(Event::Learned(above));
+    assert_eq!(actions, [Action::Agree { warm: false }]);
+    let epoch = above.epoch();
+    let actions = slot.step(Event::Agreed { epoch });
+    assert_eq!(actions, [Action::Serve { epoch, warm: true }]);
 }

@@ -48,7 +48,7 @@ pub const SHOWN_ELSEWHERE: [&str; 1] = ["R16"];
 /// A rule of ownership, for working without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mutant {
-    /// `R1` to `R10`, `R15` or `R16`.
+    /// `R1` to `R10`, `R15`, `R16` or `R17`.
     pub name: &'static str,
     /// What the member or the shell does instead.
     pub does: &'static str,
@@ -66,7 +66,7 @@ impl Mutant {
 }
 
 /// Each rule, dropped.
-pub const MUTANTS: [Mutant; 12] = {
+pub const MUTANTS: [Mutant; 13] = {
     use crate::mutant::Rule;
     const fn mutant(name: &'static str, does: &'static str, rule: Rule) -> Mutant {
         Mutant { name, does, rule }
@@ -123,6 +123,11 @@ pub const MUTANTS: [Mutant; 12] = {
             "R16",
             "gives up a slot that it serves when a restored ring names another",
             Rule::R16,
+        ),
+        mutant(
+            "R17",
+            "goes on with what it has, at the next epoch, whatever the dead have said",
+            Rule::R17,
         ),
     ]
 };

@@ -77,6 +77,24 @@ const RESTORED: Budget = Budget {
     restores: 1,
 };
 
+/// The store forgets that a slot was handed on, and the destination's lease runs out.
+const RESTORED_AND_CUT_OFF: Budget = Budget {
+    members: 2,
+    operations: 1,
+    swaps: 2,
+    crashes: 0,
+    lapses: 1,
+    writes: 1,
+    restores: 1,
+};
+/// The destination crashes instead, and its last write lands late.
+const RESTORED_AND_CRASHED: Budget = Budget {
+    crashes: 1,
+    lapses: 0,
+    writes: 2,
+    ..RESTORED_AND_CUT_OFF
+};
+
 #[test]
 fn nothing_acknowledged_is_lost_whatever_happens() {
     assert_holds(WIDE, STATES);
@@ -84,7 +102,10 @@ fn nothing_acknowledged_is_lost_whatever_happens() {
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_ring_is_restored() {
-    assert_holds(RESTORED, STATES / 2);
+    for budget in [RESTORED, RESTORED_AND_CUT_OFF, RESTORED_AND_CRASHED] {
+        let found = assert_holds(budget, STATES / 4);
+        println!("{} states, to depth {}", found.states, found.depth);
+    }
 }
 
 #[test]
@@ -99,6 +120,7 @@ fn every_rule_is_needed() {
         let found = mutant.with(|| {
             let budgets: &[Budget] = match mutant.name {
                 "R15" => &[RESTORED],
+                "R17" => &[RESTORED_AND_CUT_OFF, RESTORED_AND_CRASHED],
                 _ => &[MOVES, CRASH_OF_ONE, LAPSE_OF_ONE, CRASH, LAPSE, CRASHES],
             };
             budgets

@@ -38,9 +38,13 @@ pub struct World {
     ring: SlotConfig,
     /// The line of the ring: see [`crate::Line`].
     line: u8,
+    /// All lines that it has been on, a bit for each.
+    lines: u64,
     next_line: u8,
     /// What the ring was before, while it can be restored to that.
-    past: Vec<(SlotConfig, u8)>,
+    past: Vec<(SlotConfig, u8, u64)>,
+    /// What those said last that have crashed: the line and the epoch that they knew.
+    last_words: Vec<(u8, Epoch)>,
     /// It was restored.
     restored: bool,
     members: [Member; MEMBERS],
@@ -139,6 +143,7 @@ struct Asked {
     by: Option<Incarnation>,
     expected: Epoch,
     owner: Incarnation,
+    taken_over: bool,
 }
 
 /// What may happen next. Members, writes, messages and swaps by their place in the list.
@@ -176,6 +181,8 @@ pub(super) enum Step {
     Learn { member: usize },
     /// A member that took the slot finds that everybody who lives knows the ring.
     Agree { member: usize },
+    /// A member that took the slot finds that one that is dead knew more than the ring does.
+    Doubt { member: usize },
     /// The ring is what it was before.
     Restore { past: usize },
     /// An operator sees the owner gone and names another.
@@ -209,8 +216,10 @@ impl World {
         Self {
             ring,
             line: 0,
+            lines: 1,
             next_line: 1,
             past: Vec::new(),
+            last_words: Vec::new(),
             restored: false,
             members: [member(0), member(1), member(2)],
             database: Cell {
@@ -258,7 +267,7 @@ impl World {
             }
         }
         for asked in 0..self.swaps.len() {
-            if self.left.swaps > 0 {
+            if self.left.swaps > 0 && self.is_written(asked) {
                 steps.extend([
                     Step::Swap {
                         asked,
@@ -314,6 +323,7 @@ impl World {
                 Step::Learn { member: index },
             ),
             (self.agrees(index), Step::Agree { member: index }),
+            (self.doubts(index), Step::Doubt { member: index }),
             (self.left.crashes > 0, Step::Crash { member: index }),
             (
                 member.lease && self.left.lapses > 0,
@@ -340,14 +350,57 @@ impl World {
         }
     }
 
-    /// Whether everybody who lives has seen that a member took the slot.
+    /// Whether everybody who lives has seen that a member took the slot, and nobody who is dead knew more.
     fn agrees(&self, index: usize) -> bool {
+        self.is_seen(index) && !self.is_doubtful(index)
+    }
+
+    fn doubts(&self, index: usize) -> bool {
+        self.is_seen(index) && self.is_doubtful(index)
+    }
+
+    fn is_seen(&self, index: usize) -> bool {
         let member = &self.members[index];
         let taking = matches!(member.slot.state(), State::Taking { .. });
         let mine = member.slot.config() == self.ring && member.lease;
         let at_work = &self.members[..self.at_work()];
         let mut living = at_work.iter().filter(|it| it.alive && it.lease);
         taking && mine && living.all(|it| it.said == self.line)
+    }
+
+    /// Whether the dead knew of another line, and what was here before is what the slot would go on with; or of an epoch
+    /// that is no lower.
+    fn is_doubtful(&self, index: usize) -> bool {
+        if mutant::drops(Rule::R17) {
+            return false;
+        }
+        let member = &self.members[index];
+        let is_warm = self.ring.inherits().is_some();
+        let asked = matches!(member.slot.state(), State::Taking { cold: true, .. });
+        let forgotten = |(line, epoch): (u8, Epoch)| {
+            (is_warm && self.lines & (1 << line) == 0) || epoch >= self.ring.epoch()
+        };
+        asked || self.words_of_the_dead(member.me).any(forgotten)
+    }
+
+    /// What those have said last whom a member takes for dead.
+    fn words_of_the_dead(&self, me: Incarnation) -> impl Iterator<Item = (u8, Epoch)> + '_ {
+        let silent = move |member: &&Member| member.alive && !member.lease && member.me != me;
+        let silent = self.members[..self.at_work()].iter().filter(silent);
+        let said = silent.map(|member| (member.said, member.slot.config().epoch()));
+        said.chain(self.last_words.iter().copied())
+    }
+
+    /// Whoever takes the slot from itself as from the dead has written everything before it asks.
+    fn is_written(&self, asked: usize) -> bool {
+        let Asked { by, taken_over, .. } = self.swaps[asked];
+        match by.filter(|_| taken_over) {
+            None => true,
+            Some(by) => self.place(by).is_some_and(|by| {
+                let member = &self.members[by];
+                member.writing.is_none() && member.block.is_none_or(|block| !block.dirty)
+            }),
+        }
     }
 
     fn at_work(&self) -> usize {
@@ -370,6 +423,10 @@ impl World {
             return Ok(());
         };
         let owner = &self.members[owner];
+        let other_serves = |other: &Member| other.me != owner.me && other.unbroken();
+        if !owner.lease || self.members.iter().any(other_serves) {
+            return Ok(());
+        }
         if owner.slot.admits() != Some(self.ring.epoch()) || owner.loading.is_some() {
             return Ok(());
         }
@@ -439,7 +496,7 @@ impl Member {
     /// Whoever renews the lease tells the state machine first that it had run out.
     fn may_renew(&self) -> bool {
         let noticed = match self.slot.state() {
-            State::Sealed { stage, .. } => stage == Stage::WithoutLease,
+            State::Sealed { stage, .. } => matches!(stage, Stage::WithoutLease { .. }),
             State::Ready { lapsed, .. } => lapsed,
             State::Away | State::Receiving { .. } => true,
             State::Owner { .. } | State::Taking { .. } => false,
@@ -470,7 +527,7 @@ impl Member {
             } => events.push(Event::TimedOut),
             State::Receiving { .. } | State::Ready { .. } => events.push(Event::OriginSilent),
             State::Sealed {
-                stage: Stage::Retaking | Stage::WithoutLease,
+                stage: Stage::Retaking { .. } | Stage::WithoutLease { .. },
                 ..
             }
             | State::Owner { .. }
@@ -486,9 +543,9 @@ impl Member {
 
 /// Whether a swap asked for this way hands over or takes over.
 fn succession(asked: &Asked) -> Succession {
-    match asked.by {
-        Some(_) => Succession::Handed,
-        None => Succession::TakenOver,
+    match asked.taken_over {
+        false => Succession::Handed,
+        true => Succession::TakenOver,
     }
 }
 

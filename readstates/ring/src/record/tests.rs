@@ -151,6 +151,7 @@ fn a_record_that_contradicts_itself_is_refused_with_the_place() {
         owners: vec![0; 1024],
         inherits: vec![4; 1024],
         line: Line::NONE,
+        lines: Vec::new(),
         reader: 1,
         more: Unknown::new(),
     };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{RingMember, RingTable};
 use crate::{
-    Epoch, Incarnation, Line, MAX_MEMBERS, SlotConfig,
+    Epoch, Incarnation, Line, MAX_MEMBERS, MOST_LINES, SlotConfig,
     ring::is_name,
     slot::{SLOTS, Slot},
 };
@@ -41,6 +41,10 @@ pub struct RingRecord {
     /// See [`Line`]. A release before it keeps it as it is.
     #[serde(default = "no_line", skip_serializing_if = "is_no_line")]
     pub line: Line,
+    /// The lines before that one, the latest first; at most [`MOST_LINES`] with it. A release before them keeps them as
+    /// they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<Line>,
     /// The lowest version that may read this: see [`READS`]. Not written while it is 1, which the release before
     /// would not read.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -117,6 +121,9 @@ pub enum RecordError {
     /// Two members are one process.
     #[error("members: {0} is listed twice")]
     DuplicateIncarnation(Incarnation),
+    /// More lines than are kept.
+    #[error("lines: there are {0}, and must be fewer than {MOST_LINES}")]
+    TooManyLines(usize),
     /// A list is not one entry for each slot.
     #[error("{list}: there are {found} entries, and must be {SLOTS}, one for each slot")]
     Length {
@@ -209,6 +216,7 @@ impl TryFrom<RingRecord> for RingTable {
             owners,
             inherits,
             line,
+            lines,
             reader,
             more,
         } = record;
@@ -228,6 +236,9 @@ impl TryFrom<RingRecord> for RingTable {
                 return Err(RecordError::Length { list, found });
             }
         }
+        if lines.len() >= MOST_LINES {
+            return Err(RecordError::TooManyLines(lines.len()));
+        }
         let members = check_members(members)?;
         let slots = Slot::all().zip(epochs).zip(owners).zip(inherits);
         let slots: Result<_, RecordError> = slots
@@ -240,6 +251,7 @@ impl TryFrom<RingRecord> for RingTable {
             slots: slots?,
             members,
             line,
+            lines,
             reader,
             more,
         })
@@ -313,6 +325,7 @@ impl From<&RingTable> for RingRecord {
             members,
             slots,
             line,
+            lines,
             reader,
             more,
         } = table;
@@ -336,6 +349,7 @@ impl From<&RingTable> for RingRecord {
                 .map(|config| config.and_then(inherits).unwrap_or(NONE.into()))
                 .collect(),
             line: *line,
+            lines: lines.clone(),
             reader: *reader,
             more: more.clone(),
         }

@@ -199,17 +199,22 @@ fn a_stamp_of_a_later_epoch_shows_only_where_others_own_slots() {
     cache.close_all(true);
     cache.serve(slot, epoch(7));
     let later = Stamp::new(epoch(8), 0);
-    assert!(!cache.shows_regression(user, Stamp::new(epoch(7), 9)));
-    assert!(!cache.shows_regression(user, Stamp::new(epoch(6), 9)));
+    let (own, other) = (Some(cache.incarnation()), Some(cache.incarnation() ^ 1));
+    assert!(!cache.shows_regression(user, Stamp::new(epoch(7), 9), own));
+    assert!(!cache.shows_regression(user, Stamp::new(epoch(6), 9), other));
     assert_eq!(cache.regressed(), []);
-    assert!(cache.shows_regression(user, later));
+    assert!(cache.shows_regression(user, later, own));
     assert_eq!(cache.regressed(), [slot]);
     cache.serve(slot, epoch(8));
     assert_eq!(cache.regressed(), []);
+    // The ring has given the epoch twice.
+    assert!(!cache.shows_regression(user, later, None));
+    assert!(cache.shows_regression(user, later, other));
+    assert_eq!(cache.regressed(), [slot]);
     cache.close_all(false);
     cache.serve(slot, epoch(7));
     assert!(
-        !cache.shows_regression(user, later),
+        !cache.shows_regression(user, later, own),
         "only a clock went back"
     );
 }

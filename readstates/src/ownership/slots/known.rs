@@ -56,7 +56,7 @@ impl Slots {
     pub(in crate::ownership) fn taking(&self) -> Vec<(Slot, Epoch)> {
         let inner = self.inner.lock();
         let taking = |slot: Slot| match inner.machines[usize::from(slot.number())].state() {
-            State::Taking { epoch } => Some((slot, epoch)),
+            State::Taking { epoch, .. } => Some((slot, epoch)),
             State::Away
             | State::Receiving { .. }
             | State::Ready { .. }
@@ -64,6 +64,43 @@ impl Slots {
             | State::Sealed { .. } => None,
         };
         Slot::all().filter_map(taking).collect()
+    }
+
+    /// The slots that are served here and not sent anywhere, with their epochs.
+    pub(in crate::ownership) fn at_rest(&self) -> Vec<(Slot, Epoch)> {
+        let inner = self.inner.lock();
+        let served = |slot: Slot| match inner.machines[usize::from(slot.number())].state() {
+            State::Owner {
+                epoch,
+                streaming_to: None,
+            } => Some((slot, epoch)),
+            State::Owner { .. }
+            | State::Taking { .. }
+            | State::Away
+            | State::Receiving { .. }
+            | State::Ready { .. }
+            | State::Sealed { .. } => None,
+        };
+        Slot::all().filter_map(served).collect()
+    }
+
+    /// Those of the slots that are to begin with the database though what is in memory of them is kept yet: the ring was
+    /// asked to name another, or `forgotten` says that the store has forgotten something.
+    pub(in crate::ownership) fn cold(
+        &self,
+        taking: &[(Slot, Epoch)],
+        forgotten: bool,
+    ) -> Vec<(Slot, Epoch)> {
+        let inner = self.inner.lock();
+        let is_cold = |&&(slot, at): &&(Slot, Epoch)| {
+            let machine = &inner.machines[usize::from(slot.number())];
+            let State::Taking { epoch, cold } = machine.state() else {
+                return false;
+            };
+            let warm = machine.config().inherits().is_some();
+            epoch == at && (cold || (forgotten && warm))
+        };
+        taking.iter().filter(is_cold).copied().collect()
     }
 
     /// The slots for which the ring is asked to name the destination of a transfer.

@@ -37,7 +37,7 @@ use readstates_api::admin::StoreKind;
 use readstates_ring::Stamp;
 pub use replication::Replication;
 pub use roles::{SUPERUSER, apply_schema_with_roles};
-pub use schema::{SchemaError, SchemaWish, apply_schema};
+pub use schema::{SchemaError, SchemaWish, TABLE_OPTIONS, apply_schema};
 pub use tls::{CqlTls, TlsFile, TlsFileError, TlsRefusal};
 use tokio::task::AbortHandle;
 

@@ -159,15 +159,17 @@ pub(super) async fn make(
     Ok(())
 }
 
-/// The statement that makes the table. Every read is of one small row, so that compressed chunks are small: a read of
-/// a cached file decompresses 4 KiB, not Cassandra's 16. Compaction is the engine's own choice, since the best one
-/// differs between them; `gc_grace_seconds` stays at ten days, the time to repair in after a row was deleted.
+/// What the table is made with, in CQL, but for its comment. Every read is of one small row, so that compressed chunks
+/// are small: a read of a cached file decompresses 4 KiB, not Cassandra's 16. Compaction is the engine's own choice,
+/// since the best one differs between them; `gc_grace_seconds` stays at ten days, the time to repair in after a row was
+/// deleted. `hack/bench --only table` compares options.
+pub const TABLE_OPTIONS: &str = "compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 4} \
+     AND gc_grace_seconds = 864000";
+
 fn create_table(table: &str) -> String {
     format!(
         "CREATE TABLE IF NOT EXISTS {table} (user_id bigint PRIMARY KEY, block blob) \
-         WITH comment = '{COMMENT}' \
-         AND compression = {{'class': 'LZ4Compressor', 'chunk_length_in_kb': 4}} \
-         AND gc_grace_seconds = 864000"
+         WITH comment = '{COMMENT}' AND {TABLE_OPTIONS}"
     )
 }
 

@@ -4,7 +4,7 @@ use super::{
     Answer, Asked, Block, Cell, Message, NOW, Step, What, World, Write, reborn, succession,
 };
 use crate::{
-    SlotConfig, Stamp, Succession, fence,
+    Epoch, SlotConfig, Stamp, Succession, fence,
     handoff::{Action, Event, SlotAtMember, State},
     mutant::{self, Rule},
 };
@@ -43,12 +43,17 @@ impl World {
                 let epoch = self.ring.epoch();
                 self.hear(member, Event::Agreed { epoch });
             }
+            Step::Doubt { member } => {
+                let epoch = self.ring.epoch();
+                self.hear(member, Event::Doubted { epoch });
+            }
             Step::Restore { past } => self.restore(past),
             Step::TakeOver { to } => {
                 let asked = Asked {
                     by: None,
                     expected: self.ring.epoch(),
                     owner: self.members[to].me,
+                    taken_over: true,
                 };
                 insert(&mut self.swaps, asked);
             }
@@ -129,8 +134,10 @@ impl World {
                 answer.epoch
             ));
         }
-        // A ring that was restored does not know of the epoch at which it is right to serve.
-        if answer.epoch != self.ring.epoch() && !self.restored {
+        // A ring that was restored does not know of the epoch at which it is right to serve; and whoever has taken the slot
+        // from one that it took for dead does not serve before that one has agreed.
+        let is_taken = self.ring.inherits().is_none() && answer.epoch < self.ring.epoch();
+        if answer.epoch != self.ring.epoch() && !self.restored && !is_taken {
             return Err(format!(
                 "acknowledged at epoch {} while the ring is at {}",
                 answer.epoch,
@@ -238,7 +245,8 @@ impl World {
     fn swap(&mut self, asked: usize, answered: bool) {
         let asked = self.swaps.remove(asked);
         let (by, succession) = (asked.by, succession(&asked));
-        if let Ok(next) = self.ring.swap(asked.expected, asked.owner, succession, NOW) {
+        let now = self.mints_from(&asked);
+        if let Ok(next) = self.ring.swap(asked.expected, asked.owner, succession, now) {
             self.left.swaps -= 1;
             // A ring that was restored may name somebody who is gone, and somebody else serves.
             let serves = self.members.iter().any(super::Member::unbroken);
@@ -256,6 +264,21 @@ impl World {
         }
     }
 
+    /// The time to mint from: above every epoch that the dead have said, and that the one which asks has asked for.
+    fn mints_from(&self, asked: &Asked) -> i64 {
+        let is_taken = asked.by.is_none_or(|by| by == asked.owner);
+        if !is_taken || mutant::drops(Rule::R17) {
+            return NOW;
+        }
+        let of_the_dead = self.words_of_the_dead(asked.owner).map(|(_, epoch)| epoch);
+        // Time stands still: what it asked for another was one above what it had.
+        let own =
+            (asked.by.is_some() && asked.taken_over).then(|| Epoch::mint(Some(asked.expected), 0));
+        let highest = of_the_dead.chain(own).max();
+        let above = highest.map(|highest| Stamp::new(Epoch::mint(Some(highest), 0), 0));
+        above.map_or(NOW, |above| above.as_database().max(NOW))
+    }
+
     /// The swap was never carried out: whoever asked looks at the ring until it answers, and asks again.
     fn lose(&mut self, asked: Asked) {
         if let Some(by) = asked.by.and_then(|by| self.place(by)) {
@@ -266,13 +289,14 @@ impl World {
     }
 
     fn put(&mut self, ring: SlotConfig, is_taken: bool) {
-        let was = (self.ring, self.line);
+        let was = (self.ring, self.line, self.lines);
         if self.left.restores > 0 && !self.past.contains(&was) {
             self.past.push(was);
         }
         self.ring = ring;
         if is_taken {
             self.line = self.next_line;
+            self.lines |= 1 << self.line;
             self.next_line += 1;
         }
     }
@@ -281,7 +305,7 @@ impl World {
     fn restore(&mut self, past: usize) {
         self.left.restores -= 1;
         self.restored = true;
-        (self.ring, self.line) = self.past[past];
+        (self.ring, self.line, self.lines) = self.past[past];
         if self.left.restores == 0 {
             self.past.clear();
         }
@@ -322,6 +346,12 @@ impl World {
             self.excused |= self.acknowledged & !self.database.operations;
         }
         let member = &mut self.members[index];
+        // Only a ring that went back makes anything of it.
+        if self.left.restores > 0 || self.restored {
+            self.last_words
+                .push((member.said, member.slot.config().epoch()));
+            self.last_words.sort_unstable();
+        }
         let mut gone = super::Member::new(member.me, member.slot);
         gone.alive = false;
         // Nothing of it is left; the state machine stays as a fixed value, so that equal worlds look
@@ -355,16 +385,18 @@ impl World {
                 self.send(me, destination, epoch, What::LastPart(block));
             }
             Action::Confirm { origin, epoch } => self.send(me, origin, epoch, What::Confirm),
-            Action::Swap { expected, owner } => {
-                let by = Some(me);
-                insert(
-                    &mut self.swaps,
-                    Asked {
-                        by,
-                        expected,
-                        owner,
-                    },
-                );
+            Action::Swap {
+                expected,
+                owner,
+                how,
+            } => {
+                let asked = Asked {
+                    by: Some(me),
+                    expected,
+                    owner,
+                    taken_over: how == Succession::TakenOver,
+                };
+                insert(&mut self.swaps, asked);
             }
             Action::Serve { warm, .. } | Action::Agree { warm } => {
                 if let Action::Serve { epoch, .. } = action {

@@ -1,0 +1,68 @@
+//! Slots whose epochs have become old go on under new ones.
+//!
+//! The stamp of a write is its epoch, so a write by somebody else without a timestamp of ours hides what is written here
+//! until the epoch has grown past it. An epoch that never ages by more than a day bounds that to a day.
+//!
+//! The owner is in service all the while: it asks the ring for the next epoch as the one that inherits its own, and goes on
+//! with it. An operation that is under way at that moment is not acknowledged, and is sent again.
+
+use readstates_ring::{Epoch, Slot};
+
+use super::{
+    Ownership,
+    store::{RingStore, Swapped, Versioned},
+};
+use crate::store::chain;
+
+/// Slots that get a new epoch with one swap.
+const MOST_AT_ONCE: usize = 64;
+
+impl Ownership {
+    /// Asks the ring for new epochs for some of the slots that have had theirs for too long. What does not come to pass is
+    /// tried with a later look.
+    pub(super) async fn mint_anew(&self) {
+        // Slots on the move get new epochs anyway.
+        let Ok(_turn) = self.moving.try_lock() else {
+            return;
+        };
+        if self.old_slots().is_empty() {
+            return;
+        }
+        let Ok(Some(Versioned { table, version })) = self.read().await else {
+            return;
+        };
+        let me = self.me.incarnation();
+        let mut held = self.old_slots();
+        held.retain(|&(slot, epoch)| {
+            let config = table.config(slot);
+            config.is_some_and(|config| config.owner() == me && config.epoch() == epoch)
+        });
+        held.truncate(MOST_AT_ONCE);
+        if held.is_empty() || self.is_behind() || !self.lease.is_valid() {
+            return;
+        }
+        let (next, refused) = table.kept(&held, &self.me, table.number(), self.mint_time());
+        self.report_forbidden(&refused);
+        if refused.len() == held.len() {
+            return;
+        }
+        match self.store.compare_and_swap(Some(version), next).await {
+            Ok(Swapped::Taken(taken)) => {
+                tracing::debug!(slots = held.len(), "slots go on under new epochs");
+                self.adopt(&taken.table);
+            }
+            Ok(Swapped::Conflict) => {}
+            Err(error) => tracing::debug!("epochs were not minted anew: {}", chain(&error)),
+        }
+    }
+
+    /// The slots that are served here under an epoch that is too old, and nothing else is under way with.
+    fn old_slots(&self) -> Vec<(Slot, Epoch)> {
+        let lasts = i64::try_from(self.config.timing.epoch_lasts.as_micros()).unwrap_or(i64::MAX);
+        let oldest = self.mint_time().earliest.saturating_sub(lasts);
+        let oldest = Epoch::mint(None, oldest.max(0));
+        let mut slots = self.slots.at_rest();
+        slots.retain(|&(_, epoch)| epoch < oldest);
+        slots
+    }
+}
