@@ -290,9 +290,10 @@ measure_table() {
     # shellcheck disable=SC2064 # the folder is known now
     trap "stop_cassandra_process; rm -rf '$folder'" EXIT
     start_cassandra_process "$folder"
-    while read -r name options; do
+    # What is run may read its standard input.
+    while read -r name options <&3; do
         measure_options "$name" "$options" "$rows" "$writes" >"$folder/$name.json"
-    done < <(table_options)
+    done 3< <(table_options)
     for name in $(table_options | cut -d' ' -f1); do cat "$folder/$name.json"; done | table_ratios >"$to/table.md"
     stop_cassandra_process
     rm -rf "$folder"
@@ -307,7 +308,7 @@ measure_options() {
     bench_target table "${flags[@]}" --phase fill --with "$2" >/dev/null
     write=$(bench_target table "${flags[@]}" --phase overwrite --seconds "$4")
     node_tool flush bench_table "$table" >&2
-    until node_tool compactionstats | grep -q 'pending tasks: 0'; do sleep 1; done
+    until node_tool compactionstats | grep -q '^pending tasks:\? *0$'; do sleep 1; done
     after=$(cpu_seconds "$CASSANDRA_PROCESS")
     room=$(du --bytes --summarize "$CASSANDRA_FOLDER"/data/bench_table/"$table"-* | cut -f1)
     read=$(bench_target table "${flags[@]}" --phase read --seconds "$4")

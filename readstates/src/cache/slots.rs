@@ -233,13 +233,14 @@ impl Cache {
         let slots = &self.shared.slots;
         let state = slots.of(Hash::of(user));
         let base = state.base.load(Ordering::Acquire);
+        if base == CLOSED || !slots.shared_ring.load(Ordering::Relaxed) {
+            return false;
+        }
         let ours = Stamp::from_database(base).epoch();
         let is_others = writer.is_some_and(|writer| writer != self.incarnation());
-        let later = base != CLOSED
-            && (stamp.epoch() > ours || (stamp.epoch() == ours && is_others))
-            // Of more than 2^24 writes in an epoch, the last ones look like the next one's.
-            && !slots.is_above(Hash::of(user), stamp)
-            && slots.shared_ring.load(Ordering::Relaxed);
+        // Of more than 2^24 writes in an epoch, the last ones look like the next one's.
+        let is_later = stamp.epoch() > ours && !slots.is_above(Hash::of(user), stamp);
+        let later = is_later || (stamp.epoch() == ours && is_others);
         if later {
             state.regressed.store(true, Ordering::Relaxed);
         }

@@ -90,6 +90,7 @@ fn write(folder: &Folder) -> Result<(), Box<dyn Error>> {
         table_section(folder, "structures.md", STRUCTURES)?,
         throughput_section(folder)?,
         cassandra_section(folder)?,
+        table_section(folder, "table.md", "## Options of the table\n\n")?,
         table_section(folder, "ring.md", "## Ring and fan-out\n\n")?,
         scaling_section(folder, &machine)?,
         growth_section(folder)?,
@@ -179,7 +180,8 @@ fn memory_section(folder: &Folder, machine: &Machine) -> Result<Option<String>, 
     )?;
     Ok(Some(format!(
         "## Memory per state\n\nWhat the resident set of a process grows by, while so many states come in, allocator and all. \
-         Users have 1 to 39 states; those of the Go servers exactly 20, which suits slabs best. Redis keeps 8 bytes for an \
+         Users have 1 to 39 states; those that came over the wire exactly 20, which suits slabs best. *Over the wire* is a \
+         whole member, when everything is written. Redis keeps 8 bytes for an \
          id and 16 for a state.\n\n{}\n![Bytes per state](memory.svg)\n",
         weight::table(&weights)
     )))
