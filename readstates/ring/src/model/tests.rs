@@ -103,7 +103,7 @@ fn nothing_acknowledged_is_lost_whatever_happens() {
 #[test]
 fn nothing_acknowledged_is_lost_when_the_ring_is_restored() {
     for budget in [RESTORED, RESTORED_AND_CUT_OFF, RESTORED_AND_CRASHED] {
-        let found = assert_holds(budget, STATES / 4);
+        let found = assert_holds(budget, STATES / 6);
         println!("{} states, to depth {}", found.states, found.depth);
     }
 }
