@@ -27,7 +27,7 @@
 //! | R15 | 12 | 294,489 | one of 60 |
 //!
 //! R16 is not there: none of two million states shows that it is needed. A test of the service does
-//! (`readstates/tests/ownership_in_paused_time`).
+//! (`readstates/tests/service/ownership_in_paused_time`).
 //!
 //! The last column is where the simulation of whole members (`readstates/tests/simulation`) shows the same rule dropped
 //! in the service itself; which seed it is changes with the code, that there is one is a test. Its `mutants` say why the
