@@ -158,6 +158,12 @@ pub enum Reason {
     NodeReplacing,
     /// A database node gives its data away.
     NodeLeaving,
+    /// A database node drops what nodes that have joined took over.
+    NodeCleaningUp,
+    /// A database node could not drop what nodes that have joined took over; the message has the database's own words.
+    CleanupFailed,
+    /// A database node should join and cannot safely; the message has the numbers.
+    JoinRefused,
     /// A database node should leave and cannot safely; the message has the numbers.
     ScaleDownRefused,
     /// A database node could not leave; the message has the database's own words.
@@ -357,6 +363,9 @@ impl Reason {
             Self::NodeLeft => "NodeLeft",
             Self::NodeReplacing => "NodeReplacing",
             Self::NodeLeaving => "NodeLeaving",
+            Self::NodeCleaningUp => "NodeCleaningUp",
+            Self::CleanupFailed => "CleanupFailed",
+            Self::JoinRefused => "JoinRefused",
             Self::ScaleDownRefused => "ScaleDownRefused",
             Self::DecommissionFailed => "DecommissionFailed",
             Self::JoinFailed => "JoinFailed",

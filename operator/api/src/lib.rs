@@ -34,8 +34,8 @@ pub use maintenance::{Day, MaintenanceSpec, WindowSpec};
 pub use pod_template::{IpFamilyPolicy, PodTemplate, ServiceSpec, ServiceType, TrafficPolicy};
 pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
 pub use status::{
-    CertificateStatus, DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, SchemaStatus,
-    SuperDiskState, SuperDiskStatus, Takeovers, Waiting,
+    CertificateStatus, DatabaseNode, DatabaseNodeState, PendingCleanup, ReadStateClusterStatus,
+    SchemaStatus, SuperDiskState, SuperDiskStatus, Takeovers, Waiting,
 };
 pub use super_disk::{FastLeg, Filesystem, SuperDiskSpec};
 pub use tls::{ApiTlsSpec, IdentitySpec, IssuerRef, TlsSpec};

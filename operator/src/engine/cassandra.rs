@@ -13,6 +13,8 @@ use crate::words::last_telling_line;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A decommission streams the whole disk.
 const LONGEST_DECOMMISSION: Duration = Duration::from_hours(7 * 24);
+/// A cleanup reads and writes the whole disk.
+const LONGEST_CLEANUP: Duration = Duration::from_hours(3 * 24);
 const TOUCH: Duration = Duration::from_secs(3);
 
 /// Keyspaces of Cassandra's own that hold history, not data: they are made with up to three copies, and
@@ -96,6 +98,10 @@ impl Engine for Cassandra {
         self.nodetool(&["decommission", "--force"], LONGEST_DECOMMISSION)
             .await
             .map(drop)
+    }
+
+    async fn cleanup(&self) -> Result<(), EngineError> {
+        self.nodetool(&["cleanup"], LONGEST_CLEANUP).await.map(drop)
     }
 
     async fn alive(&self) -> bool {

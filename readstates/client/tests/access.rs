@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-#[allow(dead_code, unreachable_pub, reason = "the service's own tests use all of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the service's own tests use all of it"
+)]
 #[path = "../../tests/service/common/mod.rs"]
 mod common;
 

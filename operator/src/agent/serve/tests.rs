@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::*;
 use crate::agent::mutual::tests::Cluster;
@@ -16,6 +16,9 @@ struct Fake {
     /// Its tool cannot be run.
     fails: AtomicBool,
     leave: Mutex<Option<oneshot::Receiver<Result<(), EngineError>>>>,
+    /// Cleanups that were begun, and what ends one.
+    cleaned: AtomicU32,
+    clean: Notify,
 }
 
 impl Engine for Arc<Fake> {
@@ -34,6 +37,12 @@ impl Engine for Arc<Fake> {
     async fn decommission(&self) -> Result<(), EngineError> {
         let end = locked(&self.leave).take().unwrap();
         end.await.unwrap()
+    }
+
+    async fn cleanup(&self) -> Result<(), EngineError> {
+        self.cleaned.fetch_add(1, Ordering::Relaxed);
+        self.clean.notified().await;
+        Ok(())
     }
 
     async fn alive(&self) -> bool {
@@ -78,6 +87,8 @@ async fn world() -> World {
         asked: AtomicU32::new(0),
         fails: AtomicBool::new(false),
         leave: Mutex::new(Some(leave)),
+        cleaned: AtomicU32::new(0),
+        clean: Notify::new(),
     });
     let cql = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let loopback = "127.0.0.1:0".parse().unwrap();
@@ -238,14 +249,11 @@ async fn only_the_node_that_is_meant_leaves_and_its_end_is_told() {
     assert_eq!(world.order("uid-1", HOST).await.0, 202);
     // Again is not twice.
     assert_eq!(world.order("uid-1", HOST).await.0, 202);
-    assert_eq!(
-        world.view(60).await.decommission,
-        Some(Decommission::Running)
-    );
+    assert_eq!(world.view(60).await.decommission, Some(Job::Running));
     let words = "Not enough live nodes".to_owned();
     let end = world.end.take().unwrap();
     end.send(Err(EngineError::Refused(words.clone()))).unwrap();
-    let failed = Some(Decommission::Failed { error: words });
+    let failed = Some(Job::Failed { error: words });
     while world.view(60).await.decommission != failed {
         tokio::task::yield_now().await;
     }
@@ -257,4 +265,45 @@ async fn a_node_that_does_not_serve_is_not_told_to_leave() {
     locked(&world.fake.look).mode = Mode::Joining;
     let (status, words) = world.order("uid-1", HOST).await;
     assert_eq!((status, words.as_str()), (409, "the node is Joining"));
+}
+
+#[tokio::test]
+async fn only_the_node_that_is_meant_cleans_up_once_for_each_request() {
+    let world = world().await;
+    let order = |pod_uid: &str, host_id: &str, request: &str| Cleanup {
+        pod_uid: pod_uid.to_owned(),
+        host_id: host_id.to_owned(),
+        request: request.to_owned(),
+    };
+    let tell = async |order: Cleanup| {
+        let url = format!("{}/v1/cleanup", world.url);
+        let answer = world.operator.post(url).json(&order).send().await.unwrap();
+        answer.status().as_u16()
+    };
+    assert_eq!(tell(order("uid-of-another", HOST, "1")).await, 409);
+    assert_eq!(tell(order("uid-1", "id-of-another", "1")).await, 409);
+    let view = world.view(60).await;
+    assert!(view.cleans_up);
+    assert_eq!(view.cleanup, None);
+
+    assert_eq!(tell(order("uid-1", HOST, "1")).await, 202);
+    assert_eq!(tell(order("uid-1", HOST, "1")).await, 202);
+    // Two at once would do the work twice.
+    assert_eq!(tell(order("uid-1", HOST, "2")).await, 409);
+    let is = |request: &str, job| {
+        let request = request.to_owned();
+        Some(CleanupJob { request, job })
+    };
+    assert_eq!(world.view(60).await.cleanup, is("1", Job::Running));
+    world.fake.clean.notify_one();
+    while world.view(60).await.cleanup != is("1", Job::Done) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(tell(order("uid-1", HOST, "2")).await, 202);
+    assert_eq!(world.view(60).await.cleanup, is("2", Job::Running));
+    assert_eq!(world.fake.cleaned.load(Ordering::Relaxed), 2);
+    // Nor does one who leaves.
+    world.fake.clean.notify_one();
+    assert_eq!(world.order("uid-1", HOST).await.0, 202);
+    assert_eq!(tell(order("uid-1", HOST, "3")).await, 409);
 }

@@ -4,6 +4,7 @@ use super::sim::{Sim, spec, two_and_two};
 use crate::plan::DatabaseTrouble;
 
 mod disks;
+mod joins;
 
 const ALL: [&str; 4] = ["chat-db-a-0", "chat-db-a-1", "chat-db-b-0", "chat-db-b-1"];
 
@@ -465,6 +466,8 @@ fn nodes_of_before_there_were_records_are_taken_over_one_by_one_once_somebody_sa
     let expected = turns
         .map(|pod| [format!("restart {pod}"), format!("start {pod}")])
         .concat();
+    // They are taken for nodes that join: a cleanup that drops nothing.
+    sim.log.retain(|line| !line.starts_with("clean up"));
     assert_eq!(sim.log, expected);
     assert!(
         sim.told().iter().all(|r| r.ends_with("Member")),

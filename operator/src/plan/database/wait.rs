@@ -46,6 +46,20 @@ pub enum DatabaseWait {
         /// How far it is.
         progress: String,
     },
+    /// A node to drop what others have taken over.
+    CleaningUp {
+        /// Its pod.
+        pod: String,
+        /// How far it is.
+        progress: String,
+    },
+    /// A reason why a node may not join to pass.
+    JoinRefused {
+        /// Its pod.
+        pod: String,
+        /// Everything that speaks against it.
+        reasons: Vec<String>,
+    },
     /// A reason why a node may not leave to pass.
     Refused {
         /// Its pod.
@@ -77,6 +91,8 @@ impl DatabaseWait {
             | Self::Joining { pod, .. }
             | Self::Replacing { pod, .. }
             | Self::Leaving { pod, .. }
+            | Self::CleaningUp { pod, .. }
+            | Self::JoinRefused { pod, .. }
             | Self::Refused { pod, .. }
             | Self::FormerClaim { pod, .. } => Some(pod),
         }
@@ -91,6 +107,8 @@ impl DatabaseWait {
             Self::Joining { .. } => Reason::NodeJoining,
             Self::Replacing { .. } => Reason::NodeReplacing,
             Self::Leaving { .. } => Reason::NodeLeaving,
+            Self::CleaningUp { .. } => Reason::NodeCleaningUp,
+            Self::JoinRefused { .. } => Reason::JoinRefused,
             Self::Refused { .. } => Reason::ScaleDownRefused,
             Self::FormerClaim { .. } => Reason::ClaimOfFormerNode,
             Self::Stopping { .. } => Reason::DatabaseStopping,
@@ -129,6 +147,15 @@ impl fmt::Display for DatabaseWait {
                 host_id,
                 progress,
             } => write!(f, "{pod} (node {host_id}) leaves the database: {progress}"),
+            Self::CleaningUp { pod, progress } => write!(
+                f,
+                "{pod} drops what nodes that have joined took over: {progress}"
+            ),
+            Self::JoinRefused { pod, reasons } => write!(
+                f,
+                "{pod} does not join the database, because {}",
+                reasons.join("; and because ")
+            ),
             Self::Refused { pod, reasons } => write!(
                 f,
                 "{pod} does not leave the database, because {}",
@@ -168,6 +195,15 @@ pub enum DatabaseTrouble {
         /// How often it tried.
         attempts: i32,
     },
+    /// A node could not drop what others have taken over, again and again.
+    CleanupFailed {
+        /// Its pod.
+        pod: String,
+        /// How often it was told to.
+        attempts: i32,
+        /// The database's own words.
+        error: String,
+    },
     /// A node that was to leave has lost what it was to give away.
     LeaverLost {
         /// Its pod.
@@ -198,6 +234,7 @@ impl DatabaseTrouble {
         match self {
             Self::DecommissionFailed { .. } => Reason::DecommissionFailed,
             Self::JoinFailed { .. } => Reason::JoinFailed,
+            Self::CleanupFailed { .. } => Reason::CleanupFailed,
             Self::LeaverLost { .. } => Reason::LeaverLost,
             Self::DiskLost { .. } => Reason::DiskLost,
             Self::ReclaimForbidden { .. } => Reason::ReclaimForbidden,
@@ -220,6 +257,15 @@ impl fmt::Display for DatabaseTrouble {
                 f,
                 "{pod} has tried {attempts} times to take over its share of the data and could not: the log of its \
                  container database tells why"
+            ),
+            Self::CleanupFailed {
+                pod,
+                attempts,
+                error,
+            } => write!(
+                f,
+                "{pod} was told {attempts} times to drop what nodes that have joined took over, and could not: {error}. \
+                 It serves, and its disk stays fuller than it need be; no node leaves before"
             ),
             Self::LeaverLost {
                 pod,
