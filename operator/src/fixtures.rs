@@ -74,6 +74,7 @@ pub(crate) fn id() -> Identity {
         name: "chat".to_owned(),
         uid: "uid-of-chat".to_owned(),
         generation: 1,
+        adopts: false,
     }
 }
 

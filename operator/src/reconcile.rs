@@ -64,6 +64,9 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
             .open_until(window)
     });
     let cluster = Box::pin(stop::hold(&ctx, cluster, valid.as_ref().ok())).await?;
+    if valid.as_ref().is_ok_and(|valid| !valid.paused) {
+        apply::adopt(&ctx.client, &id).await?;
+    }
     let (identity, clients) = identity(&ctx, &id, &cluster, valid.as_ref().ok(), now).await?;
     // The largest steps are in boxes, so that the whole stays small.
     let world = observe::observe(&ctx, &id, &cluster, identity, &clients);

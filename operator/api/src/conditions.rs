@@ -140,6 +140,8 @@ pub enum Reason {
     CapacityChanging,
     /// A change that stops cache pods waits, since one could not write what it holds now.
     UnsafeToStop,
+    /// A deleted cluster leaves its objects running, as it was asked to.
+    LeftRunning,
     /// Waiting for an object of an earlier cluster of the same name to be deleted.
     LeftoverObject,
     /// The next step on the database waits until all its nodes see each other up.
@@ -354,6 +356,7 @@ impl Reason {
             Self::CacheNotReady => "CacheNotReady",
             Self::CapacityChanging => "CapacityChanging",
             Self::UnsafeToStop => "UnsafeToStop",
+            Self::LeftRunning => "LeftRunning",
             Self::LeftoverObject => "LeftoverObject",
             Self::DatabaseUnhealthy => "DatabaseUnhealthy",
             Self::DatabaseRolling => "DatabaseRolling",

@@ -433,7 +433,7 @@ where
             what: format!("{} {name}", K::kind(&())),
             source,
         })?;
-        Ok(found.filter(|o| children::belongs_to(o.meta(), id)))
+        Ok(found.filter(|o| id.owns(o.meta())))
     }
 }
 
@@ -469,7 +469,7 @@ async fn read_jobs(
     Ok(found
         .items
         .iter()
-        .filter(|job| children::belongs_to(&job.metadata, id))
+        .filter(|job| id.owns(&job.metadata))
         .filter_map(|job| Some((job.name_any(), children::job(job, pods)?)))
         .collect())
 }

@@ -174,7 +174,7 @@ async fn token(client: &Client, id: &Identity) -> Result<Option<Token>, Error> {
         what: format!("Secret {name}"),
         source,
     })?;
-    let secret = found.filter(|s| super::children::belongs_to(&s.metadata, id));
+    let secret = found.filter(|s| id.owns(&s.metadata));
     Ok(secret
         .and_then(|s| s.data?.remove(TOKEN_KEY))
         .and_then(|bytes| String::from_utf8(bytes.0).ok())
