@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::core::v1::{Container, PodSpec, PodTemplateSpec},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use readstates_api::admin::{IdentityStatus, OwnershipStatus};
 use readstates_operator_api::{ReadStateClusterSpec, labels};
 use readstates_ring::{
@@ -157,6 +160,22 @@ pub(crate) fn template(restarted: Option<&str>) -> PodTemplateSpec {
             ..ObjectMeta::default()
         }),
         spec: None,
+    }
+}
+
+/// The same of a database of this image.
+pub(crate) fn template_of(image: &str, restarted: Option<&str>) -> PodTemplateSpec {
+    let database = Container {
+        name: "database".to_owned(),
+        image: Some(image.to_owned()),
+        ..Container::default()
+    };
+    PodTemplateSpec {
+        spec: Some(PodSpec {
+            containers: vec![database],
+            ..PodSpec::default()
+        }),
+        ..template(restarted)
     }
 }
 

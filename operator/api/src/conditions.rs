@@ -176,6 +176,8 @@ pub enum Reason {
     LeaverLost,
     /// A database node's disk came back empty or with other data, and nobody has a copy that could be trusted.
     DiskLost,
+    /// The image that is wanted for the database is of a release that cannot follow the one that runs.
+    EngineVersionRefused,
     /// The operator has no right to delete the claim of a database node that has left.
     ReclaimForbidden,
     /// A new node waits until the claim of the node that was in its place is gone.
@@ -374,6 +376,7 @@ impl Reason {
             Self::JoinFailed => "JoinFailed",
             Self::LeaverLost => "LeaverLost",
             Self::DiskLost => "DiskLost",
+            Self::EngineVersionRefused => "EngineVersionRefused",
             Self::ReclaimForbidden => "ReclaimForbidden",
             Self::ClaimOfFormerNode => "ClaimOfFormerNode",
             Self::UpdateAvailable => "UpdateAvailable",

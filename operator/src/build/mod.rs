@@ -48,7 +48,7 @@ pub const IDENTITY: &str = "identity";
 pub(crate) use self::api_tls::scheme;
 pub use self::{
     cache::{memory as cache_memory, memory_of, template_hash as cache_template_hash},
-    database::{rack, template_hash, update_name},
+    database::{database_image, rack, template_hash, update_name},
     schema_job::{job_name as schema_job_name, made_by as made_by_job, schema_job, wanted_store},
     token_review::binding as token_review_binding,
 };

@@ -121,6 +121,8 @@ pub struct Consent {
     pub restart_database: Option<String>,
     /// The takeovers that somebody has looked at.
     pub takeover: Option<String>,
+    /// The image of the database that may follow the one that runs, whatever their releases are.
+    pub engine_version: Option<String>,
     /// Host ID of the node that may be lost for good.
     pub data_loss: Option<String>,
     /// Pod UID and leg of the super-disk that is decided about.
@@ -389,6 +391,10 @@ pub async fn observe(
             takeover: cluster
                 .annotations()
                 .get(labels::ACKNOWLEDGE_TAKEOVER)
+                .cloned(),
+            engine_version: cluster
+                .annotations()
+                .get(labels::ACCEPT_ENGINE_VERSION)
                 .cloned(),
             data_loss: cluster.annotations().get(labels::ACCEPT_DATA_LOSS).cloned(),
             keep_leg: cluster.annotations().get(labels::KEEP_LEG).cloned(),

@@ -30,6 +30,7 @@ mod replace;
 mod roll;
 mod room;
 mod super_disks;
+mod version;
 mod wait;
 
 use jiff::Timestamp;
@@ -171,14 +172,8 @@ struct Sight<'a> {
 }
 
 pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Decision {
-    let Store::Managed(database) = &cluster.store else {
+    let Some(sight) = Sight::of(cluster, world, now) else {
         return Decision::default();
-    };
-    let sight = Sight {
-        cluster,
-        database,
-        world,
-        now,
     };
     let mut nodes = NodesStep::default();
     record::seen(&sight, &mut nodes);
@@ -198,14 +193,8 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
 
 /// The database of a cluster whose cache has stopped: its pods go, once no node gives or takes data.
 pub(super) fn stop(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Decision {
-    let Store::Managed(database) = &cluster.store else {
+    let Some(sight) = Sight::of(cluster, world, now) else {
         return Decision::default();
-    };
-    let sight = Sight {
-        cluster,
-        database,
-        world,
-        now,
     };
     let mut nodes = NodesStep::default();
     record::seen(&sight, &mut nodes);
@@ -328,6 +317,19 @@ fn unready(sight: &Sight<'_>, rack: &Rack, ready: i32) -> WaitingOn {
 }
 
 impl<'a> Sight<'a> {
+    /// None where the database is not one that the operator runs.
+    fn of(cluster: &'a ValidatedCluster, world: &'a World, now: Timestamp) -> Option<Self> {
+        match &cluster.store {
+            Store::Managed(database) => Some(Self {
+                cluster,
+                database,
+                world,
+                now,
+            }),
+            Store::External(_) | Store::Embedded(_) => None,
+        }
+    }
+
     /// The rack and ordinal that a pod's name stands for.
     fn place(&self, pod: &str) -> Option<(&'a Rack, i32)> {
         self.database.racks.iter().find_map(|rack| {

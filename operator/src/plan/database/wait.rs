@@ -220,6 +220,11 @@ pub enum DatabaseTrouble {
         /// What was found and what to do.
         words: String,
     },
+    /// The image that is wanted is of a release that cannot follow the one that runs.
+    EngineVersion {
+        /// Which they are, and what to do.
+        words: String,
+    },
     /// The API server does not let the operator delete the volume of a node that has left.
     ReclaimForbidden {
         /// Its claim.
@@ -237,6 +242,7 @@ impl DatabaseTrouble {
             Self::CleanupFailed { .. } => Reason::CleanupFailed,
             Self::LeaverLost { .. } => Reason::LeaverLost,
             Self::DiskLost { .. } => Reason::DiskLost,
+            Self::EngineVersion { .. } => Reason::EngineVersionRefused,
             Self::ReclaimForbidden { .. } => Reason::ReclaimForbidden,
         }
     }
@@ -277,6 +283,7 @@ impl fmt::Display for DatabaseTrouble {
                  removenode {host_id} in the pod of another node, which has the others copy what it held; the rest \
                  goes on by itself"
             ),
+            Self::EngineVersion { words } => f.write_str(words),
             Self::DiskLost { pod, words } => write!(f, "{pod}: {words}"),
             Self::ReclaimForbidden { claim } => write!(
                 f,

@@ -70,6 +70,7 @@ pub(crate) struct Set {
     pub(crate) partition: i32,
     pub(crate) template: String,
     pub(crate) spec: String,
+    image: String,
     /// What somebody else has changed of the template, as `kubectl rollout restart` does.
     touched: String,
     /// The request that its pods are restarted for.

@@ -141,7 +141,10 @@ impl Sim {
             revised: set.old == set.revision(),
             template_hash: Some(set.template.clone()),
             spec_hash: Some(set.spec.clone()),
-            template: Some(Box::new(fixtures::template(set.restarted.as_deref()))),
+            template: Some(Box::new(fixtures::template_of(
+                &set.image,
+                set.restarted.as_deref(),
+            ))),
             version: Some(set.version.to_string()),
             ..StatefulSetSeen::default()
         }

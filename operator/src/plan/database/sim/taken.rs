@@ -172,13 +172,21 @@ impl Sim {
             // Somebody has written meanwhile.
             return;
         }
-        let (hash, spec) = match template {
-            Template::Wanted => (self.wanted(rack), self.spec_hash()),
+        let (hash, spec, image) = match template {
+            Template::Wanted => (
+                self.wanted(rack),
+                self.spec_hash(),
+                self.managed(rack).0.image.clone(),
+            ),
             Template::Held {
+                template,
                 template_hash,
                 spec_hash,
-                ..
-            } => (template_hash.clone().unwrap(), spec_hash.clone().unwrap()),
+            } => (
+                template_hash.clone().unwrap(),
+                spec_hash.clone().unwrap(),
+                build::database_image(template).unwrap().to_owned(),
+            ),
         };
         let before = self.racks.get(rack).cloned();
         for ordinal in *members..before.as_ref().map_or(0, |b| b.replicas) {
@@ -210,6 +218,7 @@ impl Sim {
                 partition: *partition,
                 template: hash,
                 spec,
+                image,
                 touched,
                 restarted: restarted.clone(),
                 old,
