@@ -160,7 +160,7 @@ pub struct ReadStateClusterSpec {
     /// While true nothing runs: cache pods write what they hold and stop, then the database stops, and volumes stay.
     /// A cache pod that cannot write is not told to stop before it can. Taken back, the database starts first. The
     /// condition Stopped tells how far it is.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
 
     /// When pods that serve may be restarted for a change or by request. Default: at any time, one after another.
