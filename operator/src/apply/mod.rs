@@ -14,6 +14,7 @@ mod credentials;
 mod identity;
 mod members;
 mod nodes;
+mod pod_monitors;
 mod token_review;
 mod unchanged;
 
@@ -34,6 +35,7 @@ pub use self::{
     credentials::make_secrets,
     identity::{provide_identity, write_identity},
     nodes::carry_out,
+    pod_monitors::keep_pod_monitors,
     token_review::bind_reviewers,
 };
 use crate::{

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
 
 use tokio::{net::TcpStream, process::Command, time::timeout};
 
-use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState};
+use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools};
 use crate::words::last_telling_line;
 
 /// A JVM on a busy machine takes its time to start.
@@ -96,6 +96,11 @@ impl Engine for Cassandra {
         self.nodetool(&["decommission", "--force"], LONGEST_DECOMMISSION)
             .await
             .map(drop)
+    }
+
+    async fn pools(&self) -> Result<Option<Pools>, EngineError> {
+        let told = self.nodetool(&["tpstats", "--format", "json"], PATIENCE);
+        Pools::of_tpstats(&told.await?).map(Some)
     }
 
     async fn alive(&self) -> bool {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState};
+use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A decommission streams the whole disk, and its call answers when that is done.
@@ -168,6 +168,10 @@ impl Engine for Scylla {
         self.send::<serde_json::Value>(request, LONGEST_DECOMMISSION, path)
             .await
             .map(drop)
+    }
+
+    async fn pools(&self) -> Result<Option<Pools>, EngineError> {
+        Ok(None)
     }
 
     async fn alive(&self) -> bool {

@@ -13,6 +13,7 @@ const HOST: &str = "7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0001";
 struct Fake {
     look: Mutex<Look>,
     asked: AtomicU32,
+    pools: AtomicU32,
     /// Its tool cannot be run.
     fails: AtomicBool,
     leave: Mutex<Option<oneshot::Receiver<Result<(), EngineError>>>>,
@@ -34,6 +35,11 @@ impl Engine for Arc<Fake> {
     async fn decommission(&self) -> Result<(), EngineError> {
         let end = locked(&self.leave).take().unwrap();
         end.await.unwrap()
+    }
+
+    async fn pools(&self) -> Result<Option<Pools>, EngineError> {
+        self.pools.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(Pools::default()))
     }
 
     async fn alive(&self) -> bool {
@@ -76,6 +82,7 @@ async fn world() -> World {
             nodes: vec![own],
         }),
         asked: AtomicU32::new(0),
+        pools: AtomicU32::new(0),
         fails: AtomicBool::new(false),
         leave: Mutex::new(Some(leave)),
     });
@@ -257,4 +264,26 @@ async fn a_node_that_does_not_serve_is_not_told_to_leave() {
     locked(&world.fake.look).mode = Mode::Joining;
     let (status, words) = world.order("uid-1", HOST).await;
     assert_eq!((status, words.as_str()), (409, "the node is Joining"));
+}
+
+#[tokio::test]
+async fn metrics_cost_the_database_one_question_a_minute_and_never_wait_for_it() {
+    let world = world().await;
+    world.view(0).await;
+    let asked = world.fake.asked.load(Ordering::Relaxed);
+    let mut page = String::new();
+    // The first scrapes come without what is asked for because of them.
+    while !page.contains("readstates_database_dropped_messages_total") {
+        let url = format!("{}/metrics", world.probes);
+        page = reqwest::get(url).await.unwrap().text().await.unwrap();
+    }
+    assert!(
+        page.contains("readstates_database_nodes{state=\"up\"} 1\n"),
+        "{page}"
+    );
+    for _ in 0..5 {
+        assert_eq!(world.probe("/metrics").await, 200);
+    }
+    assert_eq!(world.fake.pools.load(Ordering::Relaxed), 1);
+    assert_eq!(world.fake.asked.load(Ordering::Relaxed), asked);
 }
