@@ -193,8 +193,8 @@ class Load:
 
 
 def cassandra(world, jars, options):
-    """One node in `jars`, which has what hack/cassandra's pom.xml names. Its port of CQL."""
-    home, port = world.folder / "cassandra", free_port()
+    """One node out of `jars`, which has what hack/cassandra's pom.xml names, and the agent beside it. Its port of CQL."""
+    home, port, jmx = world.folder / "cassandra", free_port(), free_port()
     (home / "conf").mkdir(parents=True)
     settings = {
         "cluster_name": "monitoring",
@@ -212,7 +212,7 @@ def cassandra(world, jars, options):
     }
     (home / "conf/cassandra.yaml").write_text(json.dumps(settings))
     command = ["java", f"@{options / 'java17.options'}", "-Xss256k", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"]
-    command += [f"-Dcassandra.storagedir={home}", f"-Dcassandra.jmx.local.port={free_port()}", "-Dcassandra-foreground=yes"]
+    command += [f"-Dcassandra.storagedir={home}", f"-Dcassandra.jmx.local.port={jmx}", "-Dcassandra-foreground=yes"]
     command += [f"-Dlogback.configurationFile=file://{options / 'logback.xml'}", "-Djdk.attach.allowAttachSelf=true"]
     command += [f"-javaagent:{next(jars.glob('jamm-*.jar'))}", "-cp", f"{home / 'conf'}:{jars}/*"]
     process = world.process("cassandra", [*command, "org.apache.cassandra.service.CassandraDaemon"])
@@ -222,4 +222,20 @@ def cassandra(world, jars, options):
         return listens(port)
 
     until("Cassandra", answers, 300)
+    tool = home / "nodetool"
+    java = f"java @{options / 'java17.options'} -Xmx64m -XX:TieredStopAtLevel=1 -Dlogback.configurationFile=file://{options / 'logback.xml'}"
+    tool.write_text(f'#!/bin/sh\nexec {java} -cp "{home / "conf"}:{jars}/*" org.apache.cassandra.tools.NodeTool -p {jmx} "$@"\n')
+    tool.chmod(0o755)
+    agent(world, home, tool, jmx, port)
     return process, port
+
+
+def agent(world, home, tool, jmx, cql):
+    """It has no certificate, and so answers no operator: only who asks how the node is."""
+    watch = f"127.0.0.1:{free_port()}"
+    command = [world.programs / "operator", "agent", "serve", "--engine", "cassandra", "--data", home, "--identity", home / "none"]
+    command += ["--pod-name", "database-db-0", "--pod-uid", "1", "--address", "127.0.0.1", "--listen", f"127.0.0.1:{free_port()}"]
+    command += ["--watch-listen", watch, "--nodetool", tool, "--admin", f"127.0.0.1:{jmx}", "--cql-port", cql]
+    world.process("agent", command)
+    labels = {"namespace": "talk", "readstates_cluster": "database", "pod": "database-db-0"}
+    world.targets.append({"targets": [watch], "labels": labels})
