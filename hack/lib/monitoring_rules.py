@@ -294,6 +294,24 @@ def rolling_restart():
     return changes
 
 
+def stopped():
+    """Nobody serves, as the spec says: one member after the other writes what it holds and goes."""
+    changes = {series: value.split("x")[0] + "x20 _x400" for series, value in (member(A) | member(B)).items() if "total" not in series}
+    changes[f"readstates_slots_owned{{{A}}}"] = "512x10 256x10 _x400"
+    changes[f'readstates_cluster_condition{{{OF_OPERATOR},condition="Stopped"}}'] = "_x9 0x12 1x400"
+    changes[f'readstates_cluster_condition{{{OF_OPERATOR},condition="Available"}}'] = "1x9 0x400"
+    return changes
+
+
+def new():
+    """A cluster that waits for its database to start, and has never served."""
+    changes = {series: gone() for series in member(A) | member(B)}
+    changes[f'readstates_cluster_condition{{{OF_OPERATOR},condition="Available"}}'] = steady(0)
+    changes[f"readstates_cluster_ring_number{{{OF_OPERATOR}}}"] = steady(1)
+    changes[f'readstates_cluster_waiting_seconds{{{OF_OPERATOR},reason="DatabaseNotReady"}}'] = growing(60)
+    return changes
+
+
 def test(name, minutes, changes, firing):
     series = world() | changes
     quiet = not firing
@@ -322,6 +340,8 @@ def main(folder):
         for case, (minutes, changes, beside) in CASES.items()
     ]
     tests.append(test("nothing fires in ordinary life, two restarts included", 200, rolling_restart(), []))
+    tests.append(test("nothing fires because a cluster is stopped", 60, stopped(), []))
+    tests.append(test("nothing fires because a cluster is new", 29, new(), []))
     # JSON is YAML.
     document = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}
     (pathlib.Path(folder) / "rules-test.yaml").write_text(json.dumps(document, indent=1))

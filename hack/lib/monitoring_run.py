@@ -180,7 +180,7 @@ class Operator:
         subprocess.run([*self.kubectl, *map(str, words)], input=given, text=True, check=True, capture_output=True, timeout=PATIENCE)
 
     def cluster(self):
-        """One whose pods nobody starts."""
+        """One that has served, by the number of its ring, and whose pods nobody starts any more."""
         cluster = {
             "apiVersion": "readstates.dev/v1alpha1",
             "kind": "ReadStateCluster",
@@ -188,6 +188,8 @@ class Operator:
             "spec": {"replicas": 1, "database": {"embedded": {}}},
         }
         self.run("apply", "-f", "-", given=json.dumps(cluster))
+        self.run("wait", "--for=create", "--timeout=60s", "readstaterings/unstarted", "--namespace", "default")
+        self.run("patch", "readstaterings/unstarted", "--namespace", "default", "--type=merge", "--patch", '{"spec": {"number": 2}}')
 
 
 def fired(world, since):
