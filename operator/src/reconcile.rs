@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use kube::{ResourceExt, runtime::controller::Action};
 use readstates_operator_api::{
-    ReadStateCluster,
+    ReadStateCluster, ReadStateClusterStatus,
     labels::{self, Component},
 };
 
@@ -79,6 +79,7 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
 
     // What a member does not do is said after the status, which tells how far things are.
     let mut asked = Ok(());
+    let mut monitoring = cluster.status.as_ref().and_then(|s| s.monitoring.clone());
     let (plan, applied) = match &valid {
         Ok(valid) => {
             let mut plan = plan(valid, &world, now);
@@ -109,6 +110,10 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
                     let seen = &world.identity;
                     apply::write_identity(&ctx.client, valid, seen, step, now).await?;
                 }
+                let monitors = build::pod_monitors(valid);
+                monitoring =
+                    apply::keep_pod_monitors(&ctx.client, &id, &monitors, monitoring.as_deref())
+                        .await?;
                 applied
             };
             telemetry::stepped(Step::Apply, planned);
@@ -131,7 +136,11 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
         now,
     };
     let told = Instant::now();
-    status::publish(&ctx, &cluster, &status::status(&report)).await?;
+    let status = ReadStateClusterStatus {
+        monitoring,
+        ..status::status(&report)
+    };
+    status::publish(&ctx, &cluster, &status).await?;
     telemetry::stepped(Step::Status, told);
     telemetry::reconciled(status::outcome(&report), started.elapsed());
     asked?;

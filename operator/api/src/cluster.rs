@@ -14,6 +14,7 @@ use crate::{
     access::AccessSpec,
     database::DatabaseSpec,
     maintenance::MaintenanceSpec,
+    monitoring::MonitoringSpec,
     pod_template::{PodTemplate, ServiceSpec},
     status::ReadStateClusterStatus,
     tls::{ApiTlsSpec, IdentitySpec},
@@ -194,6 +195,10 @@ pub struct ReadStateClusterSpec {
     /// they are. Default: the operator, with a certificate authority for this cluster alone. Cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentitySpec>,
+
+    /// How Prometheus finds the pods. Default: it is not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monitoring: Option<MonitoringSpec>,
 }
 
 /// When an image is pulled.

@@ -93,6 +93,10 @@ pub struct ReadStateClusterStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["role".to_owned()]))]
     pub certificates: Vec<CertificateStatus>,
 
+    /// What there is of what `spec.monitoring` asks for: PodMonitors, or why there are none. Absent: it is not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monitoring: Option<String>,
+
     /// What the next step waits for. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_on: Option<Waiting>,

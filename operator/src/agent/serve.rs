@@ -26,13 +26,13 @@ use tokio::{
 };
 
 use super::{
-    Common, EngineName, ServeArgs, disk, mutual,
+    Common, EngineName, ServeArgs, disk, metrics, mutual,
     order::{self, Refusal},
     sockets,
 };
 use crate::engine::{
-    Cassandra, Cleanup, CleanupJob, Engine, EngineError, Facts, Job, Look, Mode, Phase, Report,
-    Scylla, Target, View,
+    Cassandra, Cleanup, CleanupJob, Engine, EngineError, Facts, Job, Look, Mode, Phase, Pools,
+    Report, Scylla, Target, View,
 };
 
 /// How old what the probes go by may become.
@@ -40,6 +40,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const AT_REST: Duration = Duration::from_secs(30);
 /// A node that said it serves is taken at its word for so long, however busy it is.
 const STALE: Duration = Duration::from_secs(150);
+/// Thread pools are asked for once in so long, while somebody collects metrics.
+const POOLS_EVERY: Duration = Duration::from_secs(60);
 /// No question from outside is answered by one to the engine sooner after the last one: each may start a JVM.
 const FRESH: Duration = Duration::from_secs(2);
 
@@ -118,6 +120,10 @@ struct Agent<E> {
     served: Mutex<Option<Instant>>,
     decommission: Mutex<Option<Job>>,
     cleanup: Mutex<Option<CleanupJob>>,
+    /// The last ones, and when they were asked for.
+    pools: Mutex<Option<Pools>>,
+    /// Held by whoever asks for them.
+    pools_asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 #[derive(Clone)]
@@ -156,6 +162,8 @@ impl<E: Engine> Agent<E> {
             served: Mutex::default(),
             decommission: Mutex::default(),
             cleanup: Mutex::default(),
+            pools: Mutex::default(),
+            pools_asked: tokio::sync::Mutex::default(),
         }
     }
 
@@ -212,6 +220,24 @@ impl<E: Engine> Agent<E> {
 
     fn ordered(&self) -> MutexGuard<'_, Option<Job>> {
         locked(&self.decommission)
+    }
+
+    /// Asks for thread pools, unless that was done a moment ago, or is being done.
+    async fn refresh_pools(&self) {
+        let Ok(mut asked) = self.pools_asked.try_lock() else {
+            return;
+        };
+        if asked.is_some_and(|at| at.elapsed() < POOLS_EVERY) {
+            return;
+        }
+        *asked = Some(Instant::now());
+        match self.engine.pools().await {
+            Ok(pools) => *locked(&self.pools) = pools,
+            Err(error) => {
+                tracing::warn!(%error, "failed to ask for thread pools");
+                *locked(&self.pools) = None;
+            }
+        }
     }
 
     async fn report(&self, max_age: Duration) -> Report {
@@ -338,6 +364,7 @@ fn probed<E: Engine>(agent: Arc<Agent<E>>) -> Router {
     Router::new()
         .route("/livez", get(livez::<E>))
         .route("/readyz", get(readyz::<E>))
+        .route("/metrics", get(metrics_page::<E>))
         .with_state(agent)
 }
 
@@ -413,6 +440,27 @@ async fn cleanup<E: Engine>(
         *locked(&agent.cleanup) = Some(CleanupJob { request, job });
     });
     Ok(StatusCode::ACCEPTED)
+}
+
+/// What is known; what has to be asked for is in the next one.
+async fn metrics_page<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> String {
+    let refreshed = agent.clone();
+    // Joined by nobody: it ends with its one question.
+    tokio::spawn(async move { refreshed.refresh_pools().await });
+    let seen = agent.seen();
+    let look = seen.as_ref().and_then(|seen| {
+        let look = seen.look.as_ref().ok()?;
+        Some((look, seen.at.elapsed()))
+    });
+    let data = &agent.common.data;
+    let disk_bytes = disk::free_bytes(data).ok().zip(disk::size_bytes(data).ok());
+    let pools = locked(&agent.pools).clone();
+    metrics::page(&metrics::Told {
+        look,
+        cql: agent.cql_open(),
+        disk_bytes,
+        pools: pools.as_ref(),
+    })
 }
 
 async fn livez<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> (StatusCode, &'static str) {

@@ -15,6 +15,7 @@ mod credentials;
 mod identity;
 mod members;
 mod nodes;
+mod pod_monitors;
 mod token_review;
 mod unchanged;
 
@@ -36,6 +37,7 @@ pub use self::{
     credentials::make_secrets,
     identity::{provide_identity, write_identity},
     nodes::carry_out,
+    pod_monitors::keep_pod_monitors,
     token_review::bind_reviewers,
 };
 use crate::{

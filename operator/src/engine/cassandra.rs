@@ -6,7 +6,7 @@ use std::{net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
 
 use tokio::{net::TcpStream, process::Command, time::timeout};
 
-use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState};
+use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools};
 use crate::words::last_telling_line;
 
 /// A JVM on a busy machine takes its time to start.
@@ -102,6 +102,11 @@ impl Engine for Cassandra {
 
     async fn cleanup(&self) -> Result<(), EngineError> {
         self.nodetool(&["cleanup"], LONGEST_CLEANUP).await.map(drop)
+    }
+
+    async fn pools(&self) -> Result<Option<Pools>, EngineError> {
+        let told = self.nodetool(&["tpstats", "--format", "json"], PATIENCE);
+        Pools::of_tpstats(&told.await?).map(Some)
     }
 
     async fn alive(&self) -> bool {

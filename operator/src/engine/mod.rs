@@ -3,6 +3,7 @@
 //! `build::database`, one module each as well.
 
 mod cassandra;
+mod pools;
 mod report;
 mod scylla;
 
@@ -12,6 +13,7 @@ use thiserror::Error;
 
 pub use self::{
     cassandra::Cassandra,
+    pools::{Pool, Pools},
     report::{
         Cleanup, CleanupJob, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Report,
         Start, Target, View,
@@ -32,6 +34,9 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Drops the data of ranges that other nodes have taken over. Returns when it is done, perhaps hours later.
     fn cleanup(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    /// What it has under way; nothing where the engine tells Prometheus itself.
+    fn pools(&self) -> impl Future<Output = Result<Option<Pools>, EngineError>> + Send;
 
     /// Whether the process answers at all, however busy it is.
     fn alive(&self) -> impl Future<Output = bool> + Send;

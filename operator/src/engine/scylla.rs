@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState};
+use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A decommission streams the whole disk, and its call answers when that is done.
@@ -184,6 +184,10 @@ impl Engine for Scylla {
                 .await?;
         }
         Ok(())
+    }
+
+    async fn pools(&self) -> Result<Option<Pools>, EngineError> {
+        Ok(None)
     }
 
     async fn alive(&self) -> bool {

@@ -33,6 +33,7 @@ mod killed;
 mod mutual;
 mod overlays;
 mod ownership;
+mod pod_monitors;
 mod policy;
 mod process;
 mod reconciling;

@@ -13,6 +13,7 @@ const HOST: &str = "7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0001";
 struct Fake {
     look: Mutex<Look>,
     asked: AtomicU32,
+    pools: AtomicU32,
     /// Its tool cannot be run.
     fails: AtomicBool,
     leave: Mutex<Option<oneshot::Receiver<Result<(), EngineError>>>>,
@@ -43,6 +44,11 @@ impl Engine for Arc<Fake> {
         self.cleaned.fetch_add(1, Ordering::Relaxed);
         self.clean.notified().await;
         Ok(())
+    }
+
+    async fn pools(&self) -> Result<Option<Pools>, EngineError> {
+        self.pools.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(Pools::default()))
     }
 
     async fn alive(&self) -> bool {
@@ -85,6 +91,7 @@ async fn world() -> World {
             nodes: vec![own],
         }),
         asked: AtomicU32::new(0),
+        pools: AtomicU32::new(0),
         fails: AtomicBool::new(false),
         leave: Mutex::new(Some(leave)),
         cleaned: AtomicU32::new(0),
@@ -306,4 +313,26 @@ async fn only_the_node_that_is_meant_cleans_up_once_for_each_request() {
     world.fake.clean.notify_one();
     assert_eq!(world.order("uid-1", HOST).await.0, 202);
     assert_eq!(tell(order("uid-1", HOST, "3")).await, 409);
+}
+
+#[tokio::test]
+async fn metrics_cost_the_database_one_question_a_minute_and_never_wait_for_it() {
+    let world = world().await;
+    world.view(0).await;
+    let asked = world.fake.asked.load(Ordering::Relaxed);
+    let mut page = String::new();
+    // The first scrapes come without what is asked for because of them.
+    while !page.contains("readstates_database_dropped_messages_total") {
+        let url = format!("{}/metrics", world.probes);
+        page = reqwest::get(url).await.unwrap().text().await.unwrap();
+    }
+    assert!(
+        page.contains("readstates_database_nodes{state=\"up\"} 1\n"),
+        "{page}"
+    );
+    for _ in 0..5 {
+        assert_eq!(world.probe("/metrics").await, 200);
+    }
+    assert_eq!(world.fake.pools.load(Ordering::Relaxed), 1);
+    assert_eq!(world.fake.asked.load(Ordering::Relaxed), asked);
 }

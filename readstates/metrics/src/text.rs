@@ -1,8 +1,8 @@
 //! Prometheus' text format.
 
-use std::fmt::Write;
+use std::fmt::{Arguments, Write};
 
-use super::Histogram;
+use crate::{Histogram, histogram::Reading};
 
 /// A page of metrics in the making.
 #[derive(Debug, Default)]
@@ -10,8 +10,8 @@ pub struct Text {
     page: String,
 }
 
-/// Label names and values. Values are our own words or names of members: nothing to escape.
-pub(crate) type Labels<'a> = &'a [(&'a str, &'a str)];
+/// Label names and values.
+pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Text {
     /// The page.
@@ -21,62 +21,74 @@ impl Text {
     }
 
     /// A number that only grows.
-    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
+    pub fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.family(name, help, "counter");
         self.sample(name, &[], value as f64);
     }
 
     /// A number that is what it is now.
-    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: f64) {
+    pub fn gauge(&mut self, name: &str, help: &str, value: f64) {
         self.family(name, help, "gauge");
         self.sample(name, &[], value);
     }
 
-    /// Begins a family: what follows are its samples.
-    pub(crate) fn family(&mut self, name: &str, help: &str, kind: &str) {
+    /// Always 1: which build this is.
+    pub fn build_info(&mut self, name: &str, version: &str) {
+        let help = "Always 1; the labels say which build this is.";
+        self.family(name, help, "gauge");
+        self.sample(name, &[("version", version)], 1.0);
+    }
+
+    /// Begins a family: what follows are its samples. `kind` is `counter`, `gauge` or `histogram`.
+    pub fn family(&mut self, name: &str, help: &str, kind: &str) {
+        debug_assert!(is_name(name), "{name} is no name of a metric");
+        debug_assert!(!help.contains(['\n', '\\']), "{help:?} is not one line");
         self.line(format_args!("# HELP {name} {help}"));
         self.line(format_args!("# TYPE {name} {kind}"));
     }
 
     /// One number of a family.
-    pub(crate) fn sample(&mut self, name: &str, labels: Labels<'_>, value: f64) {
+    pub fn sample(&mut self, name: &str, labels: Labels<'_>, value: f64) {
         self.page.push_str(name);
         self.labels(labels, None);
         self.line(format_args!(" {value}"));
     }
 
     /// The samples of one histogram of a family.
-    pub(crate) fn histogram(&mut self, name: &str, labels: Labels<'_>, histogram: &Histogram) {
-        self.histogram_in(1.0, name, labels, histogram);
+    pub fn histogram(&mut self, name: &str, labels: Labels<'_>, histogram: &Histogram) {
+        let Reading {
+            buckets,
+            count,
+            sum,
+        } = histogram.read();
+        for (bound, below) in buckets {
+            self.bucket(name, labels, format_args!("{bound}"), below);
+        }
+        self.end(name, labels, count, sum);
     }
 
     /// As [`Text::histogram`], of sizes in bytes.
-    pub(crate) fn histogram_of_bytes(&mut self, name: &str, histogram: &Histogram) {
-        self.histogram_in(1e6, name, &[], histogram);
+    pub fn histogram_of_bytes(&mut self, name: &str, histogram: &Histogram) {
+        let Reading {
+            buckets,
+            count,
+            sum,
+        } = histogram.read();
+        // Whole bytes: they were counted as microseconds.
+        let bytes = |seconds: f64| (seconds * 1e6).round();
+        for (bound, below) in buckets {
+            self.bucket(name, &[], format_args!("{}", bytes(bound)), below);
+        }
+        self.end(name, &[], count, bytes(sum));
     }
 
-    /// `unit` is what a second stands for.
-    fn histogram_in(&mut self, unit: f64, name: &str, labels: Labels<'_>, histogram: &Histogram) {
-        let (buckets, count, sum) = histogram.read();
-        // Rounded to what a bound is: whole microseconds, or whole bytes.
-        let in_unit = |seconds: f64| (seconds * 1e6).round() / (1e6 / unit);
-        let sum = if unit > 1.0 { in_unit(sum) } else { sum };
-        for (bound, below) in buckets {
-            let bound = if unit > 1.0 { in_unit(bound) } else { bound };
-            self.bucket(name, labels, format_args!("{bound}"), below);
-        }
+    fn end(&mut self, name: &str, labels: Labels<'_>, count: u64, sum: f64) {
         self.bucket(name, labels, format_args!("+Inf"), count);
         self.part(name, "_sum", labels, sum);
         self.part(name, "_count", labels, count as f64);
     }
 
-    fn bucket(
-        &mut self,
-        name: &str,
-        labels: Labels<'_>,
-        bound: std::fmt::Arguments<'_>,
-        below: u64,
-    ) {
+    fn bucket(&mut self, name: &str, labels: Labels<'_>, bound: Arguments<'_>, below: u64) {
         self.page.push_str(name);
         self.page.push_str("_bucket");
         self.labels(labels, Some(bound));
@@ -90,13 +102,16 @@ impl Text {
         self.line(format_args!(" {value}"));
     }
 
-    fn labels(&mut self, labels: Labels<'_>, bound: Option<std::fmt::Arguments<'_>>) {
+    fn labels(&mut self, labels: Labels<'_>, bound: Option<Arguments<'_>>) {
         if labels.is_empty() && bound.is_none() {
             return;
         }
         let mut separator = '{';
         for (name, value) in labels {
-            self.write(format_args!("{separator}{name}=\"{value}\""));
+            debug_assert!(is_name(name), "{name} is no name of a label");
+            self.write(format_args!("{separator}{name}=\""));
+            self.escaped(value);
+            self.page.push('"');
             separator = ',';
         }
         if let Some(bound) = bound {
@@ -105,15 +120,31 @@ impl Text {
         self.page.push('}');
     }
 
-    fn line(&mut self, text: std::fmt::Arguments<'_>) {
+    fn escaped(&mut self, value: &str) {
+        for character in value.chars() {
+            match character {
+                '\\' => self.page.push_str("\\\\"),
+                '"' => self.page.push_str("\\\""),
+                '\n' => self.page.push_str("\\n"),
+                other => self.page.push(other),
+            }
+        }
+    }
+
+    fn line(&mut self, text: Arguments<'_>) {
         self.write(text);
         self.page.push('\n');
     }
 
-    fn write(&mut self, text: std::fmt::Arguments<'_>) {
+    fn write(&mut self, text: Arguments<'_>) {
         // A string takes everything.
         let _ = self.page.write_fmt(text);
     }
+}
+
+fn is_name(name: &str) -> bool {
+    let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -130,9 +161,9 @@ mod tests {
         text.histogram_of_bytes("d_bytes", &histogram);
         let page = text.finish();
         for line in [
-            "d_bytes_bucket{le=\"24\"} 0\n",
-            "d_bytes_bucket{le=\"28\"} 1\n",
-            "d_bytes_bucket{le=\"33554432\"} 2\n",
+            "d_bytes_bucket{le=\"20\"} 0\n",
+            "d_bytes_bucket{le=\"50\"} 1\n",
+            "d_bytes_bucket{le=\"30000000\"} 2\n",
             "d_bytes_sum 14680088\n",
         ] {
             assert!(page.contains(line), "{line} in {page}");
@@ -153,12 +184,20 @@ mod tests {
             "# HELP a_total How many.\n# TYPE a_total counter\na_total 3\n\
              # HELP b How much.\n# TYPE b gauge\nb 0.5\n\
              # HELP c_seconds How long.\n# TYPE c_seconds histogram\n\
-             c_seconds_bucket{route=\"/x\",le=\"0.000001\"} 0\n"
+             c_seconds_bucket{route=\"/x\",le=\"0.00001\"} 0\n"
         ));
         assert!(page.ends_with(
-            "c_seconds_bucket{route=\"/x\",le=\"33.554432\"} 1\n\
+            "c_seconds_bucket{route=\"/x\",le=\"30\"} 1\n\
              c_seconds_bucket{route=\"/x\",le=\"+Inf\"} 1\n\
              c_seconds_sum{route=\"/x\"} 1\nc_seconds_count{route=\"/x\"} 1\n"
         ));
+    }
+
+    #[test]
+    fn what_would_end_a_label_is_escaped() {
+        let mut text = Text::default();
+        text.sample("a", &[("why", "\"C:\\\"\nand more")], 1.0);
+        let wanted = "a{why=\"\\\"C:\\\\\\\"\\nand more\"} 1\n";
+        assert_eq!(text.finish(), wanted);
     }
 }
