@@ -1,7 +1,8 @@
 """Draws the dashboards as SVG, by asking Prometheus for every panel's expressions.
 
-In: what ran under hack/monitoring, a folder, and when it began. Out: NAME.svg for each dashboard. These are not Grafana's
-pages: the same panels in the same places with the same answers, drawn with lines and nothing else.
+In: what ran under hack/monitoring, a folder, and when it began. Out: NAME.svg for each dashboard but that of super-disks,
+of which none runs there. These are not Grafana's pages: the same panels in the same places with the same answers, drawn
+with lines and nothing else.
 """
 
 import html
@@ -10,7 +11,7 @@ import pathlib
 import time
 
 # Whose: of everything at once nothing can be seen.
-CLUSTERS = {"cluster": "database|unstarted", "ring": "calm|killed", "super-disks": "database"}
+CLUSTERS = {"cluster": "database|unstarted", "ring": "calm|killed"}
 DASHBOARDS = pathlib.Path(__file__).parents[2] / "charts/readstates-operator/files/monitoring/dashboards"
 COLOURS = ["#3b6fb6", "#d9822b", "#4a9d5b", "#b0413e", "#7d5ba6", "#8c6d46", "#c85a9e", "#6b7280", "#a3a02b", "#2b9aa3"]
 COLUMN, ROW, GAP = 50, 30, 10
@@ -93,7 +94,7 @@ def lines(world, panel, width, height, began):
             across, down = place % 3, place // 3
             at = left + across * (right - left) / 3
             out.append(f'<rect x="{at}" y="{bottom + 21 + 13 * down}" width="9" height="3" fill="{colour}"/>')
-            out.append(f'<text x="{at + 13}" y="{bottom + 26 + 13 * down}" font-size="9" fill="#3e4c59">{html.escape(name[:38])}</text>')
+            out.append(f'<text x="{at + 13}" y="{bottom + 26 + 13 * down}" font-size="9" fill="#3e4c59">{html.escape(name if len(name) < 30 else name[:28] + "…")}</text>')
     if len(series) > MOST_LEGENDS:
         out.append(f'<text x="{right}" y="18" text-anchor="end" font-size="9" fill="#616e7c">and {len(series) - MOST_LEGENDS} more</text>')
     return "".join(out)

@@ -79,19 +79,23 @@ fn pods_are_monitored_once_there_is_such_a_kind_and_no_more_when_nobody_asks() {
         // Established a moment before it is served everywhere, and a while before on a busy machine: nothing tells.
         let mut said = monitored(&world).await;
         for _ in 0..600 {
-            if said.as_deref() == Some("PodMonitors: 1") {
+            if said.as_deref() == Some("PodMonitors: 2") {
                 break;
             }
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             said = monitored(&world).await;
         }
-        assert_eq!(said.as_deref(), Some("PodMonitors: 1"));
-        let made: PodMonitor = world.get("chat").await;
-        assert_eq!(made.labels()["release"], "prometheus");
+        assert_eq!(said.as_deref(), Some("PodMonitors: 2"));
+        for name in ["chat", "chat-db"] {
+            let made: PodMonitor = world.get(name).await;
+            assert_eq!(made.labels()["release"], "prometheus");
+        }
 
         assert_eq!(ask(&world, Value::Null).await, None);
-        let left = world.api::<PodMonitor>().get_opt("chat").await.unwrap();
-        assert_eq!(left, None);
+        for name in ["chat", "chat-db"] {
+            let left = world.api::<PodMonitor>().get_opt(name).await.unwrap();
+            assert_eq!(left, None);
+        }
         forget_the_kind(&crds).await;
     });
 }
