@@ -111,9 +111,10 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
                     apply::write_identity(&ctx.client, valid, seen, step, now).await?;
                 }
                 let monitors = build::pod_monitors(valid);
-                monitoring =
-                    apply::keep_pod_monitors(&ctx.client, &id, &monitors, monitoring.as_deref())
-                        .await?;
+                let before = monitoring.as_deref();
+                let kept = apply::keep_pod_monitors(&ctx.client, &id, &monitors, before);
+                let kept = Box::pin(kept).await?;
+                monitoring = kept;
                 applied
             };
             telemetry::stepped(Step::Apply, planned);
