@@ -15,7 +15,7 @@ enum Next {
     /// It has nothing more to drop.
     Done,
     /// It is told, and that is on record.
-    Tell(Order),
+    Tell(Box<Order>),
     /// It gave up.
     Failed(String),
     /// It is not its turn yet, or on its way.
@@ -59,7 +59,7 @@ pub(super) fn decide(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Databas
         }
         Next::Wait(progress) => wait(progress),
         Next::Tell(order) => {
-            nodes.orders.push(order);
+            nodes.orders.push(*order);
             change(nodes, &record.name, |cleanup| {
                 if let Some(cleanup) = cleanup {
                     cleanup.attempts += 1;
@@ -149,14 +149,14 @@ fn next(
     if !recorded(sight, record) {
         return Next::Wait("it is its turn".to_owned());
     }
-    Next::Tell(Order::Cleanup {
+    Next::Tell(Box::new(Order::Cleanup {
         pod,
         order: Cleanup {
             pod_uid,
             host_id,
             request,
         },
-    })
+    }))
 }
 
 /// Whether the cleanup was in the status already: only then may it be told.
