@@ -276,6 +276,7 @@ async fn a_new_certificate_is_shown_and_broken_files_change_nothing() {
         })
         .await;
     assert_eq!(world.read(&client, Some("good")).await.unwrap().0, 200);
+    let of_before = world.client(None);
     let before = std::mem::replace(&mut world.servers, Authority::new());
     let (certificate, key) = world.servers.issue("localhost");
     world.replace("tls.key", &key);
@@ -293,9 +294,14 @@ async fn a_new_certificate_is_shown_and_broken_files_change_nothing() {
             page.contains("readstates_tls_files_current 1\n")
         })
         .await;
-    let page = world.member.get("/metrics").await.text;
-    let failures = "readstates_tls_handshake_failures_total 0\n";
-    assert!(!page.contains(failures), "{page}");
+    // Who trusts the authority of before alone turns away, which is counted.
+    assert!(world.read(&of_before, Some("good")).await.is_err());
+    world
+        .until("counted as failed", async || {
+            let page = world.member.get("/metrics").await.text;
+            !page.contains("readstates_tls_handshake_failures_total 0\n")
+        })
+        .await;
 }
 
 #[tokio::test]
