@@ -27,6 +27,7 @@ pub fn cassandra_spec() -> ReadStateClusterSpec {
         replicas: 3,
         paused: false,
         stopped: false,
+        monitoring: None,
         maintenance: None,
         image: None,
         image_pull_policy: None,

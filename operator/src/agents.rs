@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     build::ports,
     connections::{Peer, PodClients},
-    engine::{Facts, Report, Start, Target},
+    engine::{Cleanup, Facts, Report, Start, Target},
     observe::PodSeen,
     super_disk::Answer,
 };
@@ -39,7 +39,7 @@ pub trait Agents: Send + Sync {
         pod: &'a PodSeen,
     ) -> BoxFuture<'a, Result<Answer, String>>;
 
-    /// What must be known before a node leaves.
+    /// What must be known before a node joins or leaves.
     fn facts<'a>(
         &'a self,
         clients: &'a PodClients,
@@ -62,6 +62,14 @@ pub trait Agents: Send + Sync {
         pod: &'a PodSeen,
         token: Option<&'a str>,
         order: &'a Target,
+    ) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Drop what other nodes have taken over. Agents of the release before cannot, and say so.
+    fn cleanup<'a>(
+        &'a self,
+        clients: &'a PodClients,
+        pod: &'a PodSeen,
+        order: &'a Cleanup,
     ) -> BoxFuture<'a, Result<(), String>>;
 }
 
@@ -149,6 +157,15 @@ impl Agents for HttpAgents {
         order: &'a Target,
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(post(clients, pod, "/v1/decommission", token, order))
+    }
+
+    fn cleanup<'a>(
+        &'a self,
+        clients: &'a PodClients,
+        pod: &'a PodSeen,
+        order: &'a Cleanup,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(post(clients, pod, "/v1/cleanup", None, order))
     }
 }
 

@@ -44,7 +44,7 @@ pub struct RunArgs {
         long,
         env = "CASSANDRA_IMAGE",
         value_name = "IMAGE",
-        default_value = "cassandra:5.0"
+        default_value = "cassandra:5.0.9"
     )]
     pub cassandra_image: String,
 
@@ -53,7 +53,7 @@ pub struct RunArgs {
         long,
         env = "SCYLLA_IMAGE",
         value_name = "IMAGE",
-        default_value = "scylladb/scylla:2025.1"
+        default_value = "scylladb/scylla:2025.1.13"
     )]
     pub scylla_image: String,
 

@@ -127,6 +127,18 @@ impl Error {
         }
     }
 
+    /// All that [`Error::label`] says.
+    pub const LABELS: [&'static str; 8] = [
+        "read",
+        "write",
+        "encode",
+        "random",
+        "member",
+        "unreachable",
+        "issue",
+        "nameless",
+    ];
+
     /// A word for metrics.
     #[must_use]
     pub fn label(&self) -> &'static str {

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::core::v1::{Container, PodSpec, PodTemplateSpec},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use readstates_api::admin::{IdentityStatus, OwnershipStatus};
 use readstates_operator_api::{ReadStateClusterSpec, labels};
 use readstates_ring::{
@@ -74,6 +77,7 @@ pub(crate) fn id() -> Identity {
         name: "chat".to_owned(),
         uid: "uid-of-chat".to_owned(),
         generation: 1,
+        adopts: false,
     }
 }
 
@@ -156,6 +160,22 @@ pub(crate) fn template(restarted: Option<&str>) -> PodTemplateSpec {
             ..ObjectMeta::default()
         }),
         spec: None,
+    }
+}
+
+/// The same of a database of this image.
+pub(crate) fn template_of(image: &str, restarted: Option<&str>) -> PodTemplateSpec {
+    let database = Container {
+        name: "database".to_owned(),
+        image: Some(image.to_owned()),
+        ..Container::default()
+    };
+    PodTemplateSpec {
+        spec: Some(PodSpec {
+            containers: vec![database],
+            ..PodSpec::default()
+        }),
+        ..template(restarted)
     }
 }
 

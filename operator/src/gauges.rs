@@ -3,12 +3,12 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use jiff::Timestamp;
 use kube::{ResourceExt, runtime::reflector::Store};
+use readstates_metrics::Text;
 use readstates_operator_api::{
     DatabaseNodeState, ReadStateCluster, ReadStateClusterStatus, SuperDiskState,
 };
@@ -77,112 +77,93 @@ const GAUGES: [Gauge; 6] = [
 ];
 
 fn render(clusters: &[Arc<ReadStateCluster>], now: Timestamp) -> String {
-    let mut out = String::new();
+    let mut text = Text::default();
     let named: Vec<_> = clusters
         .iter()
         .filter_map(|cluster| {
             let namespace = cluster.namespace()?;
-            let name = cluster.name_any();
-            // Neither has a character that would have to be escaped.
-            let labels = format!("namespace=\"{namespace}\",name=\"{name}\"");
-            Some((labels, cluster.status.as_ref()?))
+            Some((namespace, cluster.name_any(), cluster.status.as_ref()?))
         })
         .collect();
+    // A family of gauges: of each cluster its samples, of which each may have one label more.
+    let mut family = |name: &str, help: &str, of: &dyn Fn(&ReadStateClusterStatus) -> Samples| {
+        text.family(name, help, "gauge");
+        for (namespace, cluster, status) in &named {
+            for (label, value) in of(status) {
+                let mut labels = vec![("namespace", namespace.as_str()), ("name", cluster)];
+                labels.extend(label.as_ref().map(|(key, word)| (*key, word.as_str())));
+                text.sample(name, &labels, value as f64);
+            }
+        }
+    };
     family(
-        &mut out,
         "readstates_cluster_condition",
         "Conditions: 1 is True, 0 is False, -1 is Unknown.",
-        named.iter().flat_map(|(labels, status)| {
+        &|status| {
             let each = status.conditions.iter();
-            each.map(move |condition| {
-                let labels = format!("{labels},condition=\"{}\"", condition.type_);
-                (labels, truth(&condition.status))
-            })
-        }),
+            each.map(|c| (Some(("condition", c.type_.clone())), truth(&c.status)))
+                .collect()
+        },
     );
     family(
-        &mut out,
         "readstates_cluster_waiting_seconds",
         "Since when the next step has waited, by what for.",
-        named.iter().filter_map(|(labels, status)| {
-            let waiting = status.waiting_on.as_ref()?;
-            let seconds = now.duration_since(waiting.since.0).as_secs();
-            Some((format!("{labels},reason=\"{}\"", waiting.reason), seconds))
-        }),
+        &|status| {
+            let waiting = status.waiting_on.iter();
+            waiting
+                .map(|waiting| {
+                    let seconds = now.duration_since(waiting.since.0).as_secs();
+                    (Some(("reason", waiting.reason.clone())), seconds)
+                })
+                .collect()
+        },
     );
     family(
-        &mut out,
         "readstates_cluster_database_nodes",
         "Nodes of the database that the operator runs, by state.",
-        named.iter().flat_map(|(labels, status)| {
-            let nodes = status.database_nodes.iter();
-            by_state(labels, nodes.map(|node| node_state(node.state)))
-        }),
+        &|status| by_state(status.database_nodes.iter().map(|n| node_state(n.state))),
     );
     family(
-        &mut out,
         "readstates_cluster_super_disks",
         "Super-disks of database pods, by state.",
-        named.iter().flat_map(|(labels, status)| {
-            let disks = status.super_disks.iter();
-            by_state(labels, disks.map(|disk| disk_state(disk.state)))
-        }),
+        &|status| by_state(status.super_disks.iter().map(|d| disk_state(d.state))),
     );
-    family(
-        &mut out,
-        "readstates_operator_certificate_expiry_timestamp_seconds",
-        "When a certificate expires, in seconds after 1970, by what it is for.",
-        clusters.iter().flat_map(|cluster| expiries(cluster)),
-    );
-    for Gauge { name, help, of } in GAUGES {
-        let known = named
-            .iter()
-            .filter_map(|(labels, status)| Some((labels.clone(), of(status)?)));
-        family(&mut out, name, help, known);
+    for Gauge { name, help, of } in &GAUGES {
+        family(name, help, &|status| {
+            of(status).map(|value| (None, value)).into_iter().collect()
+        });
     }
-    out
+    expiries(&mut text, clusters);
+    text.finish()
 }
 
-fn expiries(cluster: &ReadStateCluster) -> Vec<(String, i64)> {
-    let name = cluster.name_any();
-    let namespace = cluster.namespace().unwrap_or_default();
-    let status = cluster.status.iter().flat_map(|s| &s.certificates);
-    let labelled = status.map(|certificate| {
-        let labels = format!(
-            "cluster=\"{name}.{namespace}\",role=\"{}\"",
-            certificate.role
-        );
-        (labels, certificate.expires.0.as_second())
-    });
-    labelled.collect()
-}
-
-/// A family of gauges: labels and value of each.
-fn family(
-    out: &mut String,
-    name: &str,
-    help: &str,
-    gauges: impl IntoIterator<Item = (String, i64)>,
-) {
-    // Writing to a string cannot fail.
-    let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n");
-    for (labels, value) in gauges {
-        let _ = writeln!(out, "{name}{{{labels}}} {value}");
+fn expiries(text: &mut Text, clusters: &[Arc<ReadStateCluster>]) {
+    let name = "readstates_operator_certificate_expiry_timestamp_seconds";
+    let help = "When a certificate expires, in seconds after 1970, by what it is for.";
+    text.family(name, help, "gauge");
+    for cluster in clusters {
+        let namespace = cluster.namespace().unwrap_or_default();
+        let full_name = format!("{}.{namespace}", cluster.name_any());
+        for certificate in cluster.status.iter().flat_map(|s| &s.certificates) {
+            let labels = [("cluster", full_name.as_str()), ("role", &certificate.role)];
+            text.sample(name, &labels, certificate.expires.0.as_second() as f64);
+        }
     }
 }
+
+/// Samples of one family and cluster: each with its own label, if any.
+type Samples = Vec<(Option<(&'static str, String)>, i64)>;
 
 /// How many are in each state.
-fn by_state(
-    labels: &str,
-    states: impl Iterator<Item = &'static str>,
-) -> impl Iterator<Item = (String, i64)> {
+fn by_state(states: impl Iterator<Item = &'static str>) -> Samples {
     let mut counts = BTreeMap::new();
     for state in states {
         *counts.entry(state).or_insert(0) += 1;
     }
-    let labels = labels.to_owned();
     let gauges = counts.into_iter();
-    gauges.map(move |(state, count)| (format!("{labels},state=\"{state}\""), count))
+    gauges
+        .map(|(state, count)| (Some(("state", state.to_owned())), count))
+        .collect()
 }
 
 fn node_state(state: DatabaseNodeState) -> &'static str {
@@ -264,10 +245,10 @@ mod tests {
                 r#"readstates_cluster_database_nodes{namespace="ns",name="chat",state="Joining"} 1"#,
                 r#"readstates_cluster_database_nodes{namespace="ns",name="chat",state="Member"} 2"#,
                 r#"readstates_cluster_super_disks{namespace="ns",name="chat",state="FastLost"} 1"#,
-                r#"readstates_operator_certificate_expiry_timestamp_seconds{cluster="chat.ns",role="member"} 1772323200"#,
                 r#"readstates_cluster_states{namespace="ns",name="chat"} 7"#,
                 r#"readstates_cluster_slots_moving{namespace="ns",name="chat"} 0"#,
                 r#"readstates_cluster_database_free_bytes{namespace="ns",name="chat"} 3221225472"#,
+                r#"readstates_operator_certificate_expiry_timestamp_seconds{cluster="chat.ns",role="member"} 1772323200"#,
             ]
         );
     }

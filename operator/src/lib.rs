@@ -29,6 +29,7 @@ pub mod known;
 pub mod lease;
 pub mod observe;
 pub mod plan;
+pub mod pod_monitor;
 pub mod reconcile;
 pub mod requests;
 pub mod reviews;

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use kube::{ResourceExt, runtime::controller::Action};
 use readstates_operator_api::{
-    ReadStateCluster,
+    ReadStateCluster, ReadStateClusterStatus,
     labels::{self, Component},
 };
 
@@ -64,6 +64,9 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
             .open_until(window)
     });
     let cluster = Box::pin(stop::hold(&ctx, cluster, valid.as_ref().ok())).await?;
+    if valid.as_ref().is_ok_and(|valid| !valid.paused) {
+        apply::adopt(&ctx.client, &id).await?;
+    }
     let (identity, clients) = identity(&ctx, &id, &cluster, valid.as_ref().ok(), now).await?;
     // The largest steps are in boxes, so that the whole stays small.
     let world = observe::observe(&ctx, &id, &cluster, identity, &clients);
@@ -76,6 +79,7 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
 
     // What a member does not do is said after the status, which tells how far things are.
     let mut asked = Ok(());
+    let mut monitoring = cluster.status.as_ref().and_then(|s| s.monitoring.clone());
     let (plan, applied) = match &valid {
         Ok(valid) => {
             let mut plan = plan(valid, &world, now);
@@ -106,6 +110,11 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
                     let seen = &world.identity;
                     apply::write_identity(&ctx.client, valid, seen, step, now).await?;
                 }
+                let monitors = build::pod_monitors(valid);
+                let before = monitoring.as_deref();
+                let kept = apply::keep_pod_monitors(&ctx.client, &id, &monitors, before);
+                let kept = Box::pin(kept).await?;
+                monitoring = kept;
                 applied
             };
             telemetry::stepped(Step::Apply, planned);
@@ -128,7 +137,11 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
         now,
     };
     let told = Instant::now();
-    status::publish(&ctx, &cluster, &status::status(&report)).await?;
+    let status = ReadStateClusterStatus {
+        monitoring,
+        ..status::status(&report)
+    };
+    status::publish(&ctx, &cluster, &status).await?;
     telemetry::stepped(Step::Status, told);
     telemetry::reconciled(status::outcome(&report), started.elapsed());
     asked?;

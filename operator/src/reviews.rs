@@ -81,6 +81,7 @@ fn cluster_of<'a>(binding: &'a ClusterRoleBinding, role: &str) -> Option<(&'a st
         name: subject.name.clone(),
         uid: String::new(),
         generation: 0,
+        adopts: false,
     };
     let ours = binding.role_ref.name == role
         && binding.metadata.name.as_ref() == Some(&id.token_review_binding());

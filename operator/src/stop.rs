@@ -25,6 +25,9 @@ use crate::{
     validate::{Identity, Store, ValidatedCluster, validate},
 };
 
+/// Kubernetes' finalizer of an object whose dependents are to stay.
+const ORPHANS: &str = "orphan";
+
 /// Has the cluster held when it is deleted, if it has a database that would go with it. The cluster as it is then.
 ///
 /// # Errors
@@ -56,6 +59,12 @@ pub async fn go_on(ctx: &Context, cluster: &ReadStateCluster) -> Result<Action, 
         // Owner references take the children; the volumes stay.
         return Ok(Action::await_change());
     };
+    if cluster.finalizers().iter().any(|one| one == ORPHANS) {
+        let words = "deleted without its objects (--cascade=orphan): nothing is stopped, and everything stays";
+        let reason = Reason::LeftRunning;
+        let_go(ctx, cluster, EventType::Normal, reason, words).await?;
+        return Ok(Action::await_change());
+    }
     let id = Identity::of(cluster)?;
     let before = cluster.status.as_ref().and_then(|s| s.waiting_on.as_ref());
     let elapsed = Elapsed {

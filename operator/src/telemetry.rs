@@ -10,6 +10,8 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use readstates_operator_api::conditions::Reason;
 use tracing_subscriber::EnvFilter;
 
+use crate::error::Error;
+
 const RECONCILES: &str = "readstates_operator_reconciles_total";
 const ERRORS: &str = "readstates_operator_reconcile_errors_total";
 const DURATION: &str = "readstates_operator_reconcile_duration_seconds";
@@ -22,6 +24,7 @@ const REQUESTS: &str = "readstates_operator_api_requests_total";
 const STEP: &str = "readstates_operator_reconcile_step_seconds";
 const UNREADABLE: &str = "readstates_operator_unreadable_clusters_total";
 const LEADER: &str = "readstates_operator_leader";
+const BUILD: &str = "readstates_operator_build_info";
 
 /// Starts logging: for people on a terminal, JSON otherwise.
 ///
@@ -87,7 +90,26 @@ pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
     );
     metrics::describe_gauge!(LEADER, "1 while this process leads.");
     metrics::gauge!(LEADER).set(0.0);
+    metrics::describe_gauge!(BUILD, "Always 1; the labels say which build this is.");
+    metrics::gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    begin_at_zero();
     Ok(handle)
+}
+
+/// What never happened is 0 and not absent: the increase to the first one is seen. Left out is what has too many values
+/// (requests by verb and kind, waits by reason, which are a gauge of each cluster anyway).
+fn begin_at_zero() {
+    for outcome in ["done", "waiting", "degraded", "error"] {
+        metrics::counter!(RECONCILES, "outcome" => outcome).increment(0);
+    }
+    for error in Error::LABELS {
+        metrics::counter!(ERRORS, "error" => error).increment(0);
+    }
+    for action in Action::ALL {
+        metrics::counter!(ACTIONS, "action" => action.as_str()).increment(0);
+    }
+    metrics::counter!(TAKEN_OVER).increment(0);
+    metrics::counter!(UNREADABLE).increment(0);
 }
 
 /// How a reconcile ended.
@@ -116,7 +138,8 @@ pub fn reconciled(outcome: Outcome, took: Duration) {
 }
 
 /// Counts a reconcile that failed.
-pub fn failed(error: &crate::error::Error) {
+pub fn failed(error: &Error) {
+    debug_assert!(Error::LABELS.contains(&error.label()), "{}", error.label());
     metrics::counter!(RECONCILES, "outcome" => "error").increment(1);
     metrics::counter!(ERRORS, "error" => error.label()).increment(1);
 }
@@ -162,9 +185,44 @@ pub fn wrote(kind: &'static str) {
     metrics::counter!(WRITES, "kind" => kind).increment(1);
 }
 
-/// Counts what a member was asked, or what was done to its pod.
-pub fn acted(action: &'static str) {
-    metrics::counter!(ACTIONS, "action" => action).increment(1);
+/// What a member is asked, or what is done to its pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// To hand on what it owns.
+    Drain,
+    /// To hand on some slots.
+    Move,
+    /// To keep so many states.
+    Capacity,
+    /// To write what is dirty.
+    Flush,
+    /// Its pod was deleted.
+    Delete,
+}
+
+impl Action {
+    const ALL: [Self; 5] = [
+        Self::Drain,
+        Self::Move,
+        Self::Capacity,
+        Self::Flush,
+        Self::Delete,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Drain => "drain",
+            Self::Move => "move",
+            Self::Capacity => "capacity",
+            Self::Flush => "flush",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// Counts it.
+pub fn acted(action: Action) {
+    metrics::counter!(ACTIONS, "action" => action.as_str()).increment(1);
 }
 
 /// Counts slots that were taken over from a process that had not handed them on.

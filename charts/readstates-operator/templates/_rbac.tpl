@@ -73,4 +73,10 @@ pods it deletes hold nothing any more; each by its UID.
   resources: [certificates]
   verbs: [get, create, patch]
 {{- end }}
+{{- if .Values.rbac.podMonitors }}
+# Asked for by spec.monitoring, and deleted when it is taken back.
+- apiGroups: [monitoring.coreos.com]
+  resources: [podmonitors]
+  verbs: [get, create, patch, delete]
+{{- end }}
 {{- end }}

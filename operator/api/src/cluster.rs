@@ -14,6 +14,7 @@ use crate::{
     access::AccessSpec,
     database::DatabaseSpec,
     maintenance::MaintenanceSpec,
+    monitoring::MonitoringSpec,
     pod_template::{PodTemplate, ServiceSpec},
     status::ReadStateClusterStatus,
     tls::{ApiTlsSpec, IdentitySpec},
@@ -160,7 +161,7 @@ pub struct ReadStateClusterSpec {
     /// While true nothing runs: cache pods write what they hold and stop, then the database stops, and volumes stay.
     /// A cache pod that cannot write is not told to stop before it can. Taken back, the database starts first. The
     /// condition Stopped tells how far it is.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
 
     /// When pods that serve may be restarted for a change or by request. Default: at any time, one after another.
@@ -194,6 +195,10 @@ pub struct ReadStateClusterSpec {
     /// they are. Default: the operator, with a certificate authority for this cluster alone. Cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentitySpec>,
+
+    /// How Prometheus finds the pods. Default: it is not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monitoring: Option<MonitoringSpec>,
 }
 
 /// When an image is pulled.

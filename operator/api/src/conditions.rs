@@ -140,6 +140,8 @@ pub enum Reason {
     CapacityChanging,
     /// A change that stops cache pods waits, since one could not write what it holds now.
     UnsafeToStop,
+    /// A deleted cluster leaves its objects running, as it was asked to.
+    LeftRunning,
     /// Waiting for an object of an earlier cluster of the same name to be deleted.
     LeftoverObject,
     /// The next step on the database waits until all its nodes see each other up.
@@ -158,6 +160,12 @@ pub enum Reason {
     NodeReplacing,
     /// A database node gives its data away.
     NodeLeaving,
+    /// A database node drops what nodes that have joined took over.
+    NodeCleaningUp,
+    /// A database node could not drop what nodes that have joined took over; the message has the database's own words.
+    CleanupFailed,
+    /// A database node should join and cannot safely; the message has the numbers.
+    JoinRefused,
     /// A database node should leave and cannot safely; the message has the numbers.
     ScaleDownRefused,
     /// A database node could not leave; the message has the database's own words.
@@ -168,6 +176,8 @@ pub enum Reason {
     LeaverLost,
     /// A database node's disk came back empty or with other data, and nobody has a copy that could be trusted.
     DiskLost,
+    /// The image that is wanted for the database is of a release that cannot follow the one that runs.
+    EngineVersionRefused,
     /// The operator has no right to delete the claim of a database node that has left.
     ReclaimForbidden,
     /// A new node waits until the claim of the node that was in its place is gone.
@@ -348,6 +358,7 @@ impl Reason {
             Self::CacheNotReady => "CacheNotReady",
             Self::CapacityChanging => "CapacityChanging",
             Self::UnsafeToStop => "UnsafeToStop",
+            Self::LeftRunning => "LeftRunning",
             Self::LeftoverObject => "LeftoverObject",
             Self::DatabaseUnhealthy => "DatabaseUnhealthy",
             Self::DatabaseRolling => "DatabaseRolling",
@@ -357,11 +368,15 @@ impl Reason {
             Self::NodeLeft => "NodeLeft",
             Self::NodeReplacing => "NodeReplacing",
             Self::NodeLeaving => "NodeLeaving",
+            Self::NodeCleaningUp => "NodeCleaningUp",
+            Self::CleanupFailed => "CleanupFailed",
+            Self::JoinRefused => "JoinRefused",
             Self::ScaleDownRefused => "ScaleDownRefused",
             Self::DecommissionFailed => "DecommissionFailed",
             Self::JoinFailed => "JoinFailed",
             Self::LeaverLost => "LeaverLost",
             Self::DiskLost => "DiskLost",
+            Self::EngineVersionRefused => "EngineVersionRefused",
             Self::ReclaimForbidden => "ReclaimForbidden",
             Self::ClaimOfFormerNode => "ClaimOfFormerNode",
             Self::UpdateAvailable => "UpdateAvailable",

@@ -49,6 +49,12 @@ pub const OPEN_WINDOW_UNTIL: &str = "readstates.dev/open-window-until";
 /// On a `ReadStateCluster`: the name of the claim on the keyspace of an external database that is taken over, since
 /// the cluster of that name is gone for good (annotation).
 pub const TAKE_OVER_CLAIM: &str = "readstates.dev/take-over-claim";
+/// On a `ReadStateCluster`: the image of the database that may follow the one that runs, although its release should
+/// not (annotation).
+pub const ACCEPT_ENGINE_VERSION: &str = "readstates.dev/accept-engine-version";
+/// On a `ReadStateCluster`: its own UID, to have it take over objects of its name that nobody owns, as
+/// `kubectl delete --cascade=orphan` leaves them (annotation).
+pub const ADOPT: &str = "readstates.dev/adopt";
 /// On a `ReadStateCluster`: the host ID of the node whose loss may be accepted although no copy of its data
 /// exists (annotation).
 pub const ACCEPT_DATA_LOSS: &str = "readstates.dev/accept-data-loss";

@@ -18,6 +18,7 @@ mod cluster;
 mod crds;
 mod database;
 mod maintenance;
+mod monitoring;
 mod pod_template;
 mod ring;
 mod status;
@@ -31,11 +32,12 @@ pub use database::{
     DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, Reclaim, SettingValue, Storage,
 };
 pub use maintenance::{Day, MaintenanceSpec, WindowSpec};
+pub use monitoring::MonitoringSpec;
 pub use pod_template::{IpFamilyPolicy, PodTemplate, ServiceSpec, ServiceType, TrafficPolicy};
 pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
 pub use status::{
-    CertificateStatus, DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, SchemaStatus,
-    SuperDiskState, SuperDiskStatus, Takeovers, Waiting,
+    CertificateStatus, DatabaseNode, DatabaseNodeState, PendingCleanup, ReadStateClusterStatus,
+    SchemaStatus, SuperDiskState, SuperDiskStatus, Takeovers, Waiting,
 };
 pub use super_disk::{FastLeg, Filesystem, SuperDiskSpec};
 pub use tls::{ApiTlsSpec, IdentitySpec, IssuerRef, TlsSpec};

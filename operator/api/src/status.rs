@@ -93,6 +93,10 @@ pub struct ReadStateClusterStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["role".to_owned()]))]
     pub certificates: Vec<CertificateStatus>,
 
+    /// What there is of what `spec.monitoring` asks for: PodMonitors, or why there are none. Absent: it is not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monitoring: Option<String>,
+
     /// What the next step waits for. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_on: Option<Waiting>,
@@ -181,6 +185,30 @@ pub struct DatabaseNode {
     /// How often it was told to leave, or tried to join in vain.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: i32,
+
+    /// What the database said when that failed, in its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+
+    /// That it is to drop what nodes which have joined since took over. Absent: it holds nothing of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<PendingCleanup>,
+}
+
+/// What a database node is to drop (`nodetool cleanup`).
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingCleanup {
+    /// When the last node joined that took something over.
+    pub since: Time,
+
+    /// How often it was told to.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempts: i32,
+
+    /// When it was last told to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Time>,
 
     /// What the database said when that failed, in its own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -106,6 +106,12 @@ pub(super) fn free_bytes(data: &Path) -> io::Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
+/// And how many it has.
+pub(super) fn size_bytes(data: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(data)?;
+    Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

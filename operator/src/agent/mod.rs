@@ -16,6 +16,7 @@
 mod disk;
 mod keystore;
 mod layout;
+mod metrics;
 mod mutual;
 mod order;
 mod prepare;

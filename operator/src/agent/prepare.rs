@@ -155,6 +155,7 @@ async fn report(State(state): State<Arc<Waiting>>) -> Json<Report> {
         identity: Some(mutual::status(&state.identity)),
         phase: Phase::Waiting {
             disk: state.disk.clone(),
+            free_bytes: disk::free_bytes(&state.args.common.data).ok(),
         },
     })
 }

@@ -26,12 +26,13 @@ use tokio::{
 };
 
 use super::{
-    Common, EngineName, ServeArgs, disk, mutual,
+    Common, EngineName, ServeArgs, disk, metrics, mutual,
     order::{self, Refusal},
     sockets,
 };
 use crate::engine::{
-    Cassandra, Decommission, Engine, Facts, Look, Mode, Phase, Report, Scylla, Target, View,
+    Cassandra, Cleanup, CleanupJob, Engine, EngineError, Facts, Job, Look, Mode, Phase, Pools,
+    Report, Scylla, Target, View,
 };
 
 /// How old what the probes go by may become.
@@ -39,6 +40,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const AT_REST: Duration = Duration::from_secs(30);
 /// A node that said it serves is taken at its word for so long, however busy it is.
 const STALE: Duration = Duration::from_secs(150);
+/// Thread pools are asked for once in so long, while somebody collects metrics.
+const POOLS_EVERY: Duration = Duration::from_secs(60);
 /// No question from outside is answered by one to the engine sooner after the last one: each may start a JVM.
 const FRESH: Duration = Duration::from_secs(2);
 
@@ -115,7 +118,12 @@ struct Agent<E> {
     /// When the question was asked that the engine last answered with "this node serves", if it has not said otherwise
     /// since.
     served: Mutex<Option<Instant>>,
-    decommission: Mutex<Option<Decommission>>,
+    decommission: Mutex<Option<Job>>,
+    cleanup: Mutex<Option<CleanupJob>>,
+    /// The last ones, and when they were asked for.
+    pools: Mutex<Option<Pools>>,
+    /// Held by whoever asks for them.
+    pools_asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 #[derive(Clone)]
@@ -153,6 +161,9 @@ impl<E: Engine> Agent<E> {
             seen: Mutex::default(),
             served: Mutex::default(),
             decommission: Mutex::default(),
+            cleanup: Mutex::default(),
+            pools: Mutex::default(),
+            pools_asked: tokio::sync::Mutex::default(),
         }
     }
 
@@ -207,8 +218,26 @@ impl<E: Engine> Agent<E> {
         sockets::listens(self.cql_port)
     }
 
-    fn ordered(&self) -> MutexGuard<'_, Option<Decommission>> {
+    fn ordered(&self) -> MutexGuard<'_, Option<Job>> {
         locked(&self.decommission)
+    }
+
+    /// Asks for thread pools, unless that was done a moment ago, or is being done.
+    async fn refresh_pools(&self) {
+        let Ok(mut asked) = self.pools_asked.try_lock() else {
+            return;
+        };
+        if asked.is_some_and(|at| at.elapsed() < POOLS_EVERY) {
+            return;
+        }
+        *asked = Some(Instant::now());
+        match self.engine.pools().await {
+            Ok(pools) => *locked(&self.pools) = pools,
+            Err(error) => {
+                tracing::warn!(%error, "failed to ask for thread pools");
+                *locked(&self.pools) = None;
+            }
+        }
     }
 
     async fn report(&self, max_age: Duration) -> Report {
@@ -231,6 +260,8 @@ impl<E: Engine> Agent<E> {
                     free_bytes: disk::free_bytes(&self.common.data).unwrap_or_default(),
                     age_seconds: seen.at.elapsed().as_secs(),
                     decommission: self.ordered().clone(),
+                    cleans_up: true,
+                    cleanup: locked(&self.cleanup).clone(),
                 })
             }
         };
@@ -241,26 +272,76 @@ impl<E: Engine> Agent<E> {
         }
     }
 
-    /// Whether this node may be told to leave: it is the one that is meant, and serves.
-    async fn may_leave(&self, target: &Target) -> Result<(), Refusal> {
-        let conflict = |words: String| order::refuse(StatusCode::CONFLICT, words);
+    /// What this node is doing, if it is the one that is meant.
+    async fn mode_of(&self, host_id: &str) -> Result<Mode, Refusal> {
         let look = self.look(Duration::ZERO).await.look;
         let look = look.map_err(|e| order::refuse(StatusCode::SERVICE_UNAVAILABLE, e))?;
-        if look.host_id.as_deref() != Some(target.host_id.as_str()) {
+        if look.host_id.as_deref() != Some(host_id) {
             let own = look.host_id.as_deref().unwrap_or("none yet");
             return Err(conflict(format!(
-                "the order is for the node {}, this one is {own}",
-                target.host_id
+                "the order is for the node {host_id}, this one is {own}"
             )));
         }
+        Ok(look.mode)
+    }
+
+    /// Whether this node may be told to leave: it is the one that is meant, and serves.
+    async fn may_leave(&self, target: &Target) -> Result<(), Refusal> {
+        let mode = self.mode_of(&target.host_id).await?;
         // A node that is told to leave while it still starts fails for ever.
         if !self.cql_open() {
             return Err(conflict("the node does not accept CQL yet".to_owned()));
         }
-        match look.mode {
+        match mode {
             Mode::Normal | Mode::DecommissionFailed => Ok(()),
             mode => Err(conflict(format!("the node is {mode:?}"))),
         }
+    }
+
+    /// Whether this node may be told to clean up: it is the one that is meant, serves, and stays.
+    async fn may_clean_up(&self, order: &Cleanup) -> Result<(), Refusal> {
+        let mode = self.mode_of(&order.host_id).await?;
+        if *self.ordered() == Some(Job::Running) {
+            return Err(conflict("the node leaves".to_owned()));
+        }
+        match mode {
+            Mode::Normal => Ok(()),
+            mode => Err(conflict(format!("the node is {mode:?}"))),
+        }
+    }
+
+    /// Notes that this cleanup begins; whether it is one that runs already.
+    fn begin_cleanup(&self, order: &Cleanup) -> Result<bool, Refusal> {
+        let mut cleanup = locked(&self.cleanup);
+        if let Some(CleanupJob {
+            request,
+            job: Job::Running,
+        }) = &*cleanup
+        {
+            if *request == order.request {
+                return Ok(true);
+            }
+            return Err(conflict(format!("the cleanup {request} still runs")));
+        }
+        *cleanup = Some(CleanupJob {
+            request: order.request.clone(),
+            job: Job::Running,
+        });
+        Ok(false)
+    }
+}
+
+fn conflict(words: String) -> Refusal {
+    order::refuse(StatusCode::CONFLICT, words)
+}
+
+/// How something that the engine was told to do ended.
+fn ended(result: Result<(), EngineError>) -> Job {
+    match result {
+        Ok(()) => Job::Done,
+        Err(error) => Job::Failed {
+            error: error.to_string(),
+        },
     }
 }
 
@@ -274,6 +355,7 @@ fn router<E: Engine>(agent: Arc<Agent<E>>) -> Router {
         .route("/v1/node", get(node::<E>))
         .route("/v1/facts", get(facts::<E>))
         .route("/v1/decommission", post(decommission::<E>))
+        .route("/v1/cleanup", post(cleanup::<E>))
         .with_state(agent)
 }
 
@@ -282,6 +364,7 @@ fn probed<E: Engine>(agent: Arc<Agent<E>>) -> Router {
     Router::new()
         .route("/livez", get(livez::<E>))
         .route("/readyz", get(readyz::<E>))
+        .route("/metrics", get(metrics_page::<E>))
         .with_state(agent)
 }
 
@@ -318,30 +401,66 @@ async fn decommission<E: Engine>(
 ) -> Result<StatusCode, Refusal> {
     let common = &agent.common;
     order::check(&target.pod_uid, &common.pod_uid)?;
-    if *agent.ordered() == Some(Decommission::Running) {
+    if *agent.ordered() == Some(Job::Running) {
         return Ok(StatusCode::ACCEPTED);
     }
     agent.may_leave(&target).await?;
     {
         let mut ordered = agent.ordered();
-        if *ordered == Some(Decommission::Running) {
+        if *ordered == Some(Job::Running) {
             return Ok(StatusCode::ACCEPTED);
         }
-        *ordered = Some(Decommission::Running);
+        *ordered = Some(Job::Running);
     }
     tracing::info!(host_id = target.host_id, "leaving the cluster");
     // How it ends is told by every report after it.
     tokio::spawn(async move {
-        let ended = match agent.engine.decommission().await {
-            Ok(()) => Decommission::Done,
-            Err(error) => Decommission::Failed {
-                error: error.to_string(),
-            },
-        };
+        let ended = ended(agent.engine.decommission().await);
         tracing::info!(?ended, "the decommission ended");
         *agent.ordered() = Some(ended);
     });
     Ok(StatusCode::ACCEPTED)
+}
+
+async fn cleanup<E: Engine>(
+    State(agent): State<Arc<Agent<E>>>,
+    Json(order): Json<Cleanup>,
+) -> Result<StatusCode, Refusal> {
+    order::check(&order.pod_uid, &agent.common.pod_uid)?;
+    agent.may_clean_up(&order).await?;
+    if agent.begin_cleanup(&order)? {
+        return Ok(StatusCode::ACCEPTED);
+    }
+    let request = order.request;
+    tracing::info!(request, "dropping what other nodes have taken over");
+    // How it ends is told by every report after it.
+    tokio::spawn(async move {
+        let job = ended(agent.engine.cleanup().await);
+        tracing::info!(request, ?job, "the cleanup ended");
+        *locked(&agent.cleanup) = Some(CleanupJob { request, job });
+    });
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// What is known; what has to be asked for is in the next one.
+async fn metrics_page<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> String {
+    let refreshed = agent.clone();
+    // Joined by nobody: it ends with its one question.
+    tokio::spawn(async move { refreshed.refresh_pools().await });
+    let seen = agent.seen();
+    let look = seen.as_ref().and_then(|seen| {
+        let look = seen.look.as_ref().ok()?;
+        Some((look, seen.at.elapsed()))
+    });
+    let data = &agent.common.data;
+    let disk_bytes = disk::free_bytes(data).ok().zip(disk::size_bytes(data).ok());
+    let pools = locked(&agent.pools).clone();
+    metrics::page(&metrics::Told {
+        look,
+        cql: agent.cql_open(),
+        disk_bytes,
+        pools: pools.as_ref(),
+    })
 }
 
 async fn livez<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> (StatusCode, &'static str) {

@@ -15,7 +15,7 @@ use crate::{
     context::Context,
     error::Error,
     plan::{MemberAction, PodRef},
-    telemetry,
+    telemetry::{self, Action},
     validate::Identity,
 };
 
@@ -36,7 +36,7 @@ pub async fn act(
             let asked = admin.drain(peer(pod, "drain")?, incarnation).await;
             asked.map_err(|source| refused(pod, "drain", source))?;
             tracing::info!(pod = pod.name, namespace, incarnation, "asked to drain");
-            telemetry::acted("drain");
+            telemetry::acted(Action::Drain);
         }
         MemberAction::Move { pod, request } => {
             let asked = admin.moves(peer(pod, "move slots")?, request).await;
@@ -49,7 +49,7 @@ pub async fn act(
                 ignored = answer.ignored,
                 "asked to move slots"
             );
-            telemetry::acted("move");
+            telemetry::acted(Action::Move);
         }
         MemberAction::Capacity { pod, states } => {
             let asked = admin
@@ -57,13 +57,13 @@ pub async fn act(
                 .await;
             asked.map_err(|source| refused(pod, "keep more or fewer states", source))?;
             tracing::info!(pod = pod.name, namespace, states, "told of its capacity");
-            telemetry::acted("capacity");
+            telemetry::acted(Action::Capacity);
         }
         MemberAction::Delete { pod } => delete(ctx, id, pod).await?,
         MemberAction::FlushAndDelete { pod } => {
             let flushed = admin.flush(peer(pod, "flush")?).await;
             let flushed = flushed.map_err(|source| refused(pod, "flush", source))?;
-            telemetry::acted("flush");
+            telemetry::acted(Action::Flush);
             if flushed.failed_users == 0 {
                 delete(ctx, id, pod).await?;
             } else {
@@ -85,7 +85,7 @@ async fn delete(ctx: &Context, id: &Identity, pod: &PodRef) -> Result<(), Error>
     match api.delete(&pod.name, &params).await {
         Ok(_) => {
             tracing::info!(pod = pod.name, namespace = id.namespace, "deleted");
-            telemetry::acted("delete");
+            telemetry::acted(Action::Delete);
             Ok(())
         }
         // Gone, or another one by now: either way not the one that was meant.

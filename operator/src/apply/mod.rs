@@ -10,10 +10,12 @@
 //! but where anything is to be done after it, everything is.
 
 mod access;
+mod adopt;
 mod credentials;
 mod identity;
 mod members;
 mod nodes;
+mod pod_monitors;
 mod token_review;
 mod unchanged;
 
@@ -31,9 +33,11 @@ use readstates_operator_api::{
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
+    adopt::adopt,
     credentials::make_secrets,
     identity::{provide_identity, write_identity},
     nodes::carry_out,
+    pod_monitors::keep_pod_monitors,
     token_review::bind_reviewers,
 };
 use crate::{
@@ -286,13 +290,15 @@ where
 }
 
 fn foreign<K: Resource>(live: &K, id: &Identity, what: &str) -> Option<Blocked> {
+    if id.owns(live.meta()) {
+        return None;
+    }
     let owner = live
         .owner_references()
         .iter()
         .find(|o| o.controller == Some(true));
     let object = what.to_owned();
     match owner {
-        Some(owner) if owner.uid == id.uid => None,
         Some(owner) if owner.kind == ReadStateCluster::kind(&()) && owner.name == id.name => {
             Some(Blocked::Leftover { object })
         }

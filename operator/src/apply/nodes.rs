@@ -74,6 +74,10 @@ async fn give((agents, clients): (&dyn Agents, &PodClients), token: Option<&str>
             let taken = agents.decommission(clients, pod, token, target).await;
             (pod, "leave", taken)
         }
+        Order::Cleanup { pod, order } => {
+            let taken = agents.cleanup(clients, pod, order).await;
+            (pod, "clean up", taken)
+        }
     };
     match taken {
         Ok(()) => tracing::info!(pod = pod.name, what, "told"),

@@ -12,6 +12,7 @@ mod network_policy;
 mod overlay;
 mod pod;
 mod pod_disruption_budget;
+mod pod_monitor;
 pub mod ports;
 mod ring;
 mod role;
@@ -48,7 +49,8 @@ pub const IDENTITY: &str = "identity";
 pub(crate) use self::api_tls::scheme;
 pub use self::{
     cache::{memory as cache_memory, memory_of, template_hash as cache_template_hash},
-    database::{rack, template_hash, update_name},
+    database::{database_image, rack, template_hash, update_name},
+    pod_monitor::pod_monitors,
     schema_job::{job_name as schema_job_name, made_by as made_by_job, schema_job, wanted_store},
     token_review::binding as token_review_binding,
 };

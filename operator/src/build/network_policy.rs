@@ -11,6 +11,7 @@
 //! | database | 9042, 19042: CQL | cache pods and the schema Job, `spec.database.clients` |
 //! | database | 7402: agent | the operator, from its own namespace |
 //! | database | 7405: probes | any pod of the Kubernetes cluster |
+//! | database | 9180: metrics (`ScyllaDB`) | `spec.monitoring.metricsFrom` |
 //! | schema Job | none | nobody |
 
 use std::collections::BTreeMap;
@@ -22,7 +23,10 @@ use k8s_openapi::{
     },
     apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
-use readstates_operator_api::labels::{self, Component};
+use readstates_operator_api::{
+    Engine,
+    labels::{self, Component},
+};
 
 use super::{pod, ports};
 use crate::validate::{Database, ValidatedCluster};
@@ -61,6 +65,11 @@ pub(super) fn database(cluster: &ValidatedCluster, database: &Database) -> Netwo
     if database.super_disk.is_some() {
         // It tells, and does nothing: whoever collects metrics may ask.
         ingress.push(rule(&[ports::DISK], None));
+    }
+    let watchers = cluster.monitoring.as_ref().map(|m| m.from.clone());
+    let watchers = watchers.filter(|from| !from.is_empty() && database.engine == Engine::Scylla);
+    if watchers.is_some() {
+        ingress.push(rule(&[ports::SCYLLA_METRICS], watchers));
     }
     policy(cluster, cluster.id.database(), Component::Database, ingress)
 }

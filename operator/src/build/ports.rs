@@ -21,6 +21,9 @@ pub const CQL: u16 = 9042;
 /// Traffic between database members.
 pub(super) const INTERNODE: u16 = 7000;
 
+/// Metrics of `ScyllaDB`.
+pub(super) const SCYLLA_METRICS: u16 = 9180;
+
 /// CQL port on which the driver reaches the shard that owns a row (`ScyllaDB` only).
 pub(super) const SHARD_AWARE: u16 = 19042;
 

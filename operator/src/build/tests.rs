@@ -19,6 +19,7 @@ mod flush_mode;
 mod logins;
 mod network_policies;
 mod overlay;
+mod pod_monitors;
 
 pub(in crate::build) const SCYLLA: &str = "
 replicas: 3

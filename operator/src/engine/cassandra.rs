@@ -6,13 +6,15 @@ use std::{net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
 
 use tokio::{net::TcpStream, process::Command, time::timeout};
 
-use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState};
+use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools};
 use crate::words::last_telling_line;
 
 /// A JVM on a busy machine takes its time to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A decommission streams the whole disk.
 const LONGEST_DECOMMISSION: Duration = Duration::from_hours(7 * 24);
+/// A cleanup reads and writes the whole disk.
+const LONGEST_CLEANUP: Duration = Duration::from_hours(3 * 24);
 const TOUCH: Duration = Duration::from_secs(3);
 
 /// Keyspaces of Cassandra's own that hold history, not data: they are made with up to three copies, and
@@ -96,6 +98,15 @@ impl Engine for Cassandra {
         self.nodetool(&["decommission", "--force"], LONGEST_DECOMMISSION)
             .await
             .map(drop)
+    }
+
+    async fn cleanup(&self) -> Result<(), EngineError> {
+        self.nodetool(&["cleanup"], LONGEST_CLEANUP).await.map(drop)
+    }
+
+    async fn pools(&self) -> Result<Option<Pools>, EngineError> {
+        let told = self.nodetool(&["tpstats", "--format", "json"], PATIENCE);
+        Pools::of_tpstats(&told.await?).map(Some)
     }
 
     async fn alive(&self) -> bool {

@@ -3,6 +3,7 @@
 //! `build::database`, one module each as well.
 
 mod cassandra;
+mod pools;
 mod report;
 mod scylla;
 
@@ -12,9 +13,10 @@ use thiserror::Error;
 
 pub use self::{
     cassandra::Cassandra,
+    pools::{Pool, Pools},
     report::{
-        Decommission, Disk, Facts, Keyspace, Mode, Node, NodeState, Phase, Report, Start, Target,
-        View,
+        Cleanup, CleanupJob, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Report,
+        Start, Target, View,
     },
     scylla::Scylla,
 };
@@ -24,11 +26,17 @@ pub trait Engine: Send + Sync + 'static {
     /// This node, and the others as it sees them.
     fn look(&self) -> impl Future<Output = Result<Look, EngineError>> + Send;
 
-    /// What must be known of the whole cluster before a node may leave it.
+    /// What must be known of the whole cluster before a node may join or leave it.
     fn facts(&self) -> impl Future<Output = Result<Facts, EngineError>> + Send;
 
     /// Gives this node's data to the others and leaves. Returns when it is done, hours later.
     fn decommission(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    /// Drops the data of ranges that other nodes have taken over. Returns when it is done, perhaps hours later.
+    fn cleanup(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    /// What it has under way; nothing where the engine tells Prometheus itself.
+    fn pools(&self) -> impl Future<Output = Result<Option<Pools>, EngineError>> + Send;
 
     /// Whether the process answers at all, however busy it is.
     fn alive(&self) -> impl Future<Output = bool> + Send;

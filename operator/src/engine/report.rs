@@ -26,6 +26,9 @@ pub enum Phase {
     Waiting {
         /// What is on the disk.
         disk: Disk,
+        /// Bytes free on it; agents of the release before do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        free_bytes: Option<u64>,
     },
     /// The database was started and cannot be asked.
     Unreachable {
@@ -77,7 +80,13 @@ pub struct View {
     pub age_seconds: u64,
     /// How the decommission is, if one was ordered since the agent started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decommission: Option<Decommission>,
+    pub decommission: Option<Job>,
+    /// Whether the agent can be told to clean up; agents of the release before cannot.
+    #[serde(default)]
+    pub cleans_up: bool,
+    /// How the cleanup is, if one was ordered since the agent started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<CleanupJob>,
 }
 
 impl View {
@@ -172,10 +181,10 @@ pub enum NodeState {
     Moving,
 }
 
-/// How the decommission that was ordered is.
+/// How something long that was ordered is.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(tag = "state", rename_all_fields = "camelCase")]
-pub enum Decommission {
+pub enum Job {
     /// On the way.
     Running,
     /// The engine says that it is done.
@@ -185,6 +194,17 @@ pub enum Decommission {
         /// Its words.
         error: String,
     },
+}
+
+/// How the cleanup that was last ordered is.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct CleanupJob {
+    /// Which one, as the order said.
+    pub request: String,
+    /// How it is.
+    #[serde(flatten)]
+    pub job: Job,
 }
 
 /// Answer of `GET /v1/facts`.
@@ -231,6 +251,18 @@ pub struct Target {
     pub pod_uid: String,
     /// The node.
     pub host_id: String,
+}
+
+/// Body of `POST /v1/cleanup`: drop what other nodes have taken over.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cleanup {
+    /// The pod.
+    pub pod_uid: String,
+    /// The node.
+    pub host_id: String,
+    /// Which cleanup this is: the same order again begins no second one.
+    pub request: String,
 }
 
 #[cfg(test)]

@@ -5,11 +5,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState};
+use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A decommission streams the whole disk, and its call answers when that is done.
 const LONGEST_DECOMMISSION: Duration = Duration::from_hours(7 * 24);
+/// A cleanup reads and writes the whole disk.
+const LONGEST_CLEANUP: Duration = Duration::from_hours(3 * 24);
 
 /// `ScyllaDB` in this pod.
 #[derive(Clone, Debug)]
@@ -168,6 +170,24 @@ impl Engine for Scylla {
         self.send::<serde_json::Value>(request, LONGEST_DECOMMISSION, path)
             .await
             .map(drop)
+    }
+
+    /// Of keyspaces of vnodes: of tablets, each is dropped as it moves.
+    async fn cleanup(&self) -> Result<(), EngineError> {
+        let keyspaces: Vec<String> = self
+            .get("/storage_service/keyspaces?type=user&replication=vnodes")
+            .await?;
+        let path = "/storage_service/keyspace_cleanup";
+        for keyspace in keyspaces {
+            let request = self.http.post(format!("{}{path}/{keyspace}", self.base));
+            self.send::<serde_json::Value>(request, LONGEST_CLEANUP, path)
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn pools(&self) -> Result<Option<Pools>, EngineError> {
+        Ok(None)
     }
 
     async fn alive(&self) -> bool {

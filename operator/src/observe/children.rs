@@ -1,29 +1,18 @@
 //! Kubernetes objects into the few values that matter.
 
-use k8s_openapi::{
-    api::{
-        apps::v1::{StatefulSet, StatefulSetSpec},
-        batch::v1::Job,
-        core::v1::{ContainerStatus, Pod, PodSpec, PodStatus},
-    },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+use k8s_openapi::api::{
+    apps::v1::{StatefulSet, StatefulSetSpec},
+    batch::v1::Job,
+    core::v1::{ContainerStatus, Pod, PodSpec, PodStatus},
 };
 use kube::ResourceExt;
 use readstates_operator_api::labels;
 
 use super::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen, super_disks};
-use crate::{build, validate::Identity, words::last_telling_line};
+use crate::{build, words::last_telling_line};
 
 /// The label in which a StatefulSet's pod says which template it was made from.
 const REVISION: &str = "controller-revision-hash";
-
-/// Whether the object is controlled by exactly this cluster.
-pub(super) fn belongs_to(meta: &ObjectMeta, id: &Identity) -> bool {
-    meta.owner_references
-        .iter()
-        .flatten()
-        .any(|owner| owner.controller == Some(true) && owner.uid == id.uid)
-}
 
 pub(super) fn stateful_set(set: &StatefulSet) -> StatefulSetSeen {
     let spec = set.spec.as_ref();

@@ -13,7 +13,7 @@ use readstates_operator_api::{AccessSpec, ClientCaSource};
 
 use super::{
     certificates::{self, Which},
-    children, credentials,
+    credentials,
 };
 use crate::{certificates::check_ca, error::Error, validate::Identity};
 
@@ -128,7 +128,7 @@ async fn given_before(client: &Client, id: &Identity) -> Result<Option<String>, 
         what: format!("Secret {name}"),
         source,
     })?;
-    let ours = found.filter(|secret| children::belongs_to(&secret.metadata, id));
+    let ours = found.filter(|secret| id.owns(&secret.metadata));
     let bytes = ours.and_then(|secret| secret.data?.remove(CLIENT_CA_FILE));
     let value = Value::of(bytes.map(|ByteString(bytes)| bytes));
     Ok(judge(&name, CLIENT_CA_FILE, value).ok())

@@ -9,7 +9,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use readstates_identity::{CA_FILE, CERTIFICATE_FILE, ClusterName, KEY_FILE, Pems, Role, details};
 use readstates_operator_api::{ReadStateCluster, labels};
 
-use super::{certificates, children};
+use super::certificates;
 use crate::{error::Error, validate::Identity};
 
 /// The certificate of the authority that issues; its key.
@@ -232,7 +232,7 @@ fn found<T>(
     let Some(secret) = secret else {
         return Found::default();
     };
-    if !children::belongs_to(&secret.metadata, id) {
+    if !id.owns(&secret.metadata) {
         let mut owners = secret.owner_references().iter();
         let owner = owners.find(|o| o.controller == Some(true));
         return match owner {

@@ -121,6 +121,8 @@ pub struct Consent {
     pub restart_database: Option<String>,
     /// The takeovers that somebody has looked at.
     pub takeover: Option<String>,
+    /// The image of the database that may follow the one that runs, whatever their releases are.
+    pub engine_version: Option<String>,
     /// Host ID of the node that may be lost for good.
     pub data_loss: Option<String>,
     /// Pod UID and leg of the super-disk that is decided about.
@@ -390,6 +392,10 @@ pub async fn observe(
                 .annotations()
                 .get(labels::ACKNOWLEDGE_TAKEOVER)
                 .cloned(),
+            engine_version: cluster
+                .annotations()
+                .get(labels::ACCEPT_ENGINE_VERSION)
+                .cloned(),
             data_loss: cluster.annotations().get(labels::ACCEPT_DATA_LOSS).cloned(),
             keep_leg: cluster.annotations().get(labels::KEEP_LEG).cloned(),
         },
@@ -433,7 +439,7 @@ where
             what: format!("{} {name}", K::kind(&())),
             source,
         })?;
-        Ok(found.filter(|o| children::belongs_to(o.meta(), id)))
+        Ok(found.filter(|o| id.owns(o.meta())))
     }
 }
 
@@ -469,7 +475,7 @@ async fn read_jobs(
     Ok(found
         .items
         .iter()
-        .filter(|job| children::belongs_to(&job.metadata, id))
+        .filter(|job| id.owns(&job.metadata))
         .filter_map(|job| Some((job.name_any(), children::job(job, pods)?)))
         .collect())
 }

@@ -30,7 +30,8 @@ const BUSY: Duration = Duration::from_secs(3);
 pub struct Nodes {
     /// What the agents said, by pod name. A pod that is missing here was not asked.
     pub reports: BTreeMap<String, Seen<Report>>,
-    /// What is known for a node to leave, by pod name; asked only where one may have to.
+    /// What must be known for a node to join or leave, by the name of the pod that was asked; asked only where one may
+    /// have to.
     pub facts: BTreeMap<String, Seen<Facts>>,
     /// Claims of database pods, by name.
     pub claims: BTreeMap<String, ClaimSeen>,
@@ -80,7 +81,8 @@ pub(super) async fn nodes(
     });
     let reports: BTreeMap<_, _> = join_all(reports).await.into_iter().collect();
     let mut facts = BTreeMap::new();
-    for pod in leavers(id, cluster, pods, racks) {
+    let witness = joins(&reports).then(|| running(pods, &reports)).flatten();
+    for pod in leavers(id, cluster, pods, racks).into_iter().chain(witness) {
         if let Some(Seen::Known(Report {
             phase: Phase::Running(_),
             ..
@@ -120,6 +122,35 @@ fn at_rest(
         && racks.values().all(|r| r.settled)
 }
 
+/// Whether a pod waits to be told how to start.
+fn joins(reports: &BTreeMap<String, Seen<Report>>) -> bool {
+    reports.values().any(|seen| {
+        matches!(
+            seen,
+            Seen::Known(Report {
+                phase: Phase::Waiting { .. },
+                ..
+            })
+        )
+    })
+}
+
+/// The first pod whose database runs.
+fn running<'a>(
+    pods: &'a [PodSeen],
+    reports: &BTreeMap<String, Seen<Report>>,
+) -> Option<&'a PodSeen> {
+    pods.iter().find(|pod| {
+        matches!(
+            reports.get(&pod.name),
+            Some(Seen::Known(Report {
+                phase: Phase::Running(_),
+                ..
+            }))
+        )
+    })
+}
+
 /// The last pods of racks that should become smaller.
 fn leavers<'a>(
     id: &Identity,
@@ -143,7 +174,7 @@ async fn token(client: &Client, id: &Identity) -> Result<Option<Token>, Error> {
         what: format!("Secret {name}"),
         source,
     })?;
-    let secret = found.filter(|s| super::children::belongs_to(&s.metadata, id));
+    let secret = found.filter(|s| id.owns(&s.metadata));
     Ok(secret
         .and_then(|s| s.data?.remove(TOKEN_KEY))
         .and_then(|bytes| String::from_utf8(bytes.0).ok())

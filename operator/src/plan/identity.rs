@@ -20,7 +20,7 @@ use crate::{
     observe::{
         AuthoritySeen, CertificateSeen, Found, IdentitySeen, LeafSeen, PodSeen, Seen, World,
     },
-    validate::{Issuing, Store, ValidatedCluster},
+    validate::{Identity, Issuing, Store, ValidatedCluster},
 };
 
 /// How long the certificate of a process is valid: short enough that a stolen one ends by itself, and long
@@ -217,16 +217,17 @@ fn blocked(cluster: &ValidatedCluster, seen: &IdentitySeen) -> Option<WaitingOn>
     }
     let authority = (!managed).then(|| {
         let name = id.identity_authority();
-        unusable(name, &seen.authority, managed, seen.clock.as_ref())
+        unusable(id, name, &seen.authority, managed, seen.clock.as_ref())
     });
     let leaves = roles(cluster).iter().map(|role| {
         let name = id.identity_secret(*role);
-        unusable(name, seen.leaf(*role), managed, seen.clock.as_ref())
+        unusable(id, name, seen.leaf(*role), managed, seen.clock.as_ref())
     });
     authority.into_iter().chain(leaves).flatten().next()
 }
 
 fn unusable<T>(
+    id: &Identity,
     name: String,
     found: &Found<T>,
     managed: bool,
@@ -235,8 +236,7 @@ fn unusable<T>(
     Some(match found {
         Found::Known { .. } => return None,
         Found::Foreign { owner } => WaitingOn::IdentityTaken {
-            name,
-            owner: owner.clone(),
+            words: id.conflict(&format!("Secret {name}"), owner.as_deref()),
         },
         Found::Leftover => WaitingOn::Leftover {
             object: format!("Secret {name}"),

@@ -182,6 +182,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         .or(schema.waiting)
         .or(members_wait)
         .or(racks.restart)
+        .or(racks.cleanup)
         .or(identity.waiting);
     plan
 }

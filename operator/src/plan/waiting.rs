@@ -38,10 +38,8 @@ pub enum WaitingOn {
     },
     /// A Secret by which processes prove what they are, whose name is somebody else's.
     IdentityTaken {
-        /// Its name.
-        name: String,
-        /// Who controls it.
-        owner: Option<String>,
+        /// What a person can do about it.
+        words: String,
     },
     /// A process to use or trust what the present stage of a rotation gives it.
     IdentityRotating {
@@ -279,12 +277,7 @@ impl fmt::Display for WaitingOn {
             Self::CertificateUsable { name, why } => write!(f, "Secret {name}: {why}"),
             Self::CertManager { why } => f.write_str(why),
             Self::IdentityMade { name } => write!(f, "Secret {name} is not made yet"),
-            Self::IdentityTaken { name, owner } => write!(
-                f,
-                "Secret {name} exists already and belongs to {}: delete or rename it, or give this cluster another \
-                 name",
-                owner.as_deref().unwrap_or("nobody we know")
-            ),
+            Self::IdentityTaken { words } => f.write_str(words),
             Self::IdentityRotating { who, what, why } => {
                 write!(f, "{who} is to {what}: {why}")
             }

@@ -178,11 +178,7 @@ fn blocked(decided: &Decided<'_>) -> Option<(Reason, String)> {
     let said = |refusal: &Refusal| match &refusal.why {
         Blocked::Leftover { .. } => None,
         Blocked::Conflict { object, owner } => {
-            let owner = owner.as_deref().unwrap_or("nobody we know");
-            let message = format!(
-                "{object} exists already and belongs to {owner}: delete or rename it, or give this \
-                 cluster another name"
-            );
+            let message = decided.cluster.id.conflict(object, owner.as_deref());
             Some((Reason::NameConflict, message))
         }
         Blocked::Rejected { object, message } => Some((

@@ -141,6 +141,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         slots_taken_over: takeovers.as_deref().map(takeovers::slots),
         takeovers: takeovers.unwrap_or_default(),
         certificates: certificates::entries(world),
+        monitoring: before.and_then(|b| b.monitoring.clone()),
         waiting_on: waiting.map(|w| waiting_entry(&w, *before, now)),
     }
 }

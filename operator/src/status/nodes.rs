@@ -110,6 +110,7 @@ mod tests {
             since: Time(now()),
             attempts: 0,
             error: None,
+            cleanup: None,
         };
         ReadStateClusterStatus {
             database_nodes: nodes.iter().map(node).collect(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use readstates_identity::{ClusterName, Role};
 use readstates_operator_api::{
     ReadStateCluster,
@@ -26,6 +26,8 @@ pub struct Identity {
     pub uid: String,
     /// Generation of the spec at hand.
     pub generation: i64,
+    /// Whether it takes over objects of its name that nobody owns: somebody has said so of this very cluster.
+    pub adopts: bool,
 }
 
 impl Identity {
@@ -41,7 +43,41 @@ impl Identity {
             name: need(&meta.name, "name")?,
             uid: need(&meta.uid, "uid")?,
             generation: meta.generation.unwrap_or_default(),
+            adopts: meta.uid.is_some()
+                && cluster.annotations().get(labels::ADOPT) == meta.uid.as_ref(),
         })
+    }
+
+    /// Whether an object is this cluster's, or its to take over.
+    #[must_use]
+    pub fn owns(&self, object: &ObjectMeta) -> bool {
+        let mut owners = object.owner_references.iter().flatten();
+        match owners.find(|owner| owner.controller == Some(true)) {
+            Some(owner) => owner.uid == self.uid,
+            None => self.adopts && self.is_of_its_name(object),
+        }
+    }
+
+    /// What a person can do about an object of a name that it needs, and which is not its own.
+    #[must_use]
+    pub fn conflict(&self, object: &str, owner: Option<&str>) -> String {
+        let Some(owner) = owner else {
+            return format!(
+                "{object} exists already and belongs to nobody we know: delete or rename it, give this cluster another \
+                 name, or, where an earlier cluster of this name has left it, have it taken over with the annotation \
+                 {}={}",
+                labels::ADOPT,
+                self.uid
+            );
+        };
+        format!(
+            "{object} exists already and belongs to {owner}: delete or rename it, or give this cluster another name"
+        )
+    }
+
+    fn is_of_its_name(&self, object: &ObjectMeta) -> bool {
+        let labels = object.labels.as_ref();
+        labels.and_then(|labels| labels.get(labels::CLUSTER)) == Some(&self.name)
     }
 
     /// Metadata of a child.

@@ -20,7 +20,7 @@ use k8s_openapi::{
     api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_operator_api::{
-    CacheSpec, DEFAULT_KEYSPACE, DatabaseSpec, Engine, ExternalSpec, IssuerRef,
+    CacheSpec, DEFAULT_KEYSPACE, DatabaseSpec, Engine, ExternalSpec, IssuerRef, MonitoringSpec,
     ReadStateClusterSpec, Storage, TlsSpec,
 };
 
@@ -30,8 +30,8 @@ pub use self::{
     maintenance::Maintenance,
     quantity::Amount,
     spec::{
-        Cache, Certificates, Database, External, Issuing, Login, Placement, Rack, Store, Tls,
-        ValidatedCluster, Volume,
+        Cache, Certificates, Database, External, Issuing, Login, Monitoring, Placement, Rack,
+        Store, Tls, ValidatedCluster, Volume,
     },
     super_disk::SuperDisk,
 };
@@ -84,6 +84,7 @@ pub fn validate(
         cache,
         database,
         identity,
+        monitoring,
     } = spec;
     let mut check = Checker::default();
     let cache_spec_hash = said_of_cache(spec);
@@ -148,6 +149,7 @@ pub fn validate(
             pull_policy: image_pull_policy.map(|p| p.as_str().to_owned()),
             pull_secrets: image_pull_secrets.clone().unwrap_or_default(),
             agent_image: images.agent.clone(),
+            monitoring: monitoring.as_ref().map(monitored),
             cache,
             store,
             issuing: identity.as_ref().map_or(Issuing::Operator, |identity| {
@@ -168,6 +170,19 @@ pub fn validate(
     }
 }
 
+fn monitored(spec: &MonitoringSpec) -> Monitoring {
+    let MonitoringSpec {
+        pod_monitor_labels,
+        interval,
+        metrics_from,
+    } = spec;
+    Monitoring {
+        labels: pod_monitor_labels.clone().unwrap_or_default(),
+        interval: interval.clone(),
+        from: metrics_from.clone().unwrap_or_default(),
+    }
+}
+
 /// Hash of what a spec says of the cache pods themselves: not who may reach or call them, and how many they are.
 fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
     let ReadStateClusterSpec {
@@ -181,6 +196,7 @@ fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
         cache,
         database,
         identity: _,
+        monitoring: _,
     } = spec;
     let pods = CacheSpec {
         clients: None,

@@ -35,6 +35,8 @@ pub struct ValidatedCluster {
     pub pull_secrets: Vec<LocalObjectReference>,
     /// Image of the agent in database pods.
     pub agent_image: String,
+    /// How Prometheus finds the pods; none: it is not told.
+    pub monitoring: Option<Monitoring>,
     /// The cache pods.
     pub cache: Cache,
     /// Where read states are kept.
@@ -57,6 +59,17 @@ pub struct ValidatedCluster {
     pub certificates: Certificates,
     /// Whether there are CAs to check clients' certificates by.
     pub client_ca: bool,
+}
+
+/// How Prometheus finds the pods.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Monitoring {
+    /// Labels of PodMonitors.
+    pub labels: BTreeMap<String, String>,
+    /// How often pods are asked.
+    pub interval: Option<String>,
+    /// Who may reach the metrics of `ScyllaDB`.
+    pub from: Vec<NetworkPolicyPeer>,
 }
 
 impl ValidatedCluster {

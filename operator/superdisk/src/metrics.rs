@@ -2,7 +2,7 @@
 //!
 //! Names and labels never change; the device names, which do, are not among them.
 
-use std::fmt::Write;
+use readstates_metrics::{Labels, Text};
 
 use crate::{
     heal::{
@@ -18,6 +18,8 @@ use crate::{
 #[must_use]
 pub fn text(report: &Report) -> String {
     let mut page = Page::default();
+    page.text
+        .build_info("superdisk_build_info", env!("CARGO_PKG_VERSION"));
     state(&mut page, report);
     let mirror = report
         .facts
@@ -38,7 +40,7 @@ pub fn text(report: &Report) -> String {
     );
     page.value(&[], u64::from(broken));
     past(&mut page, report);
-    page.0
+    page.text.finish()
 }
 
 fn state(page: &mut Page, report: &Report) {
@@ -100,55 +102,54 @@ fn state(page: &mut Page, report: &Report) {
 fn legs(page: &mut Page, mirror: &Mirror) {
     let durable = ("durable", mirror.durable.as_ref());
     let fast = ("fast", mirror.fast.as_ref());
-    let mut each = |name, kind, help, value: &dyn Fn(&Leg) -> Value| {
+    let mut each = |name, kind, help, value: &dyn Fn(&Leg) -> f64| {
         page.head(name, kind, help);
         for (leg, facts) in [durable, fast] {
             // A leg that is away is not in sync, and counts nothing.
-            let value = facts.map_or(Value::Whole(0), value);
-            page.line(&[("leg", leg)], value);
+            page.number(&[("leg", leg)], facts.map_or(0.0, value));
         }
     };
     each(
         "superdisk_leg_in_sync",
         "gauge",
         "Whether the leg has everything.",
-        &|leg| Value::Whole(u64::from(leg.in_sync())),
+        &|leg| f64::from(u8::from(leg.in_sync())),
     );
     each(
         "superdisk_leg_read_errors_total",
         "counter",
         "Sectors of 512 bytes that could not be read and were healed from the other leg.",
-        &|leg| Value::Whole(leg.healed_sectors),
+        &|leg| leg.healed_sectors as f64,
     );
     each(
         "superdisk_leg_bad_blocks",
         "gauge",
         "Sectors of 512 bytes that could not be healed.",
-        &|leg| Value::Whole(leg.bad_sectors),
+        &|leg| leg.bad_sectors as f64,
     );
     each(
         "superdisk_leg_reads_total",
         "counter",
         "Reads that the leg completed since its device appeared.",
-        &|leg| Value::Whole(leg.traffic.reads),
+        &|leg| leg.traffic.reads as f64,
     );
     each(
         "superdisk_leg_read_seconds_total",
         "counter",
         "Time that they took together: its rate over the rate of reads is the latency.",
-        &|leg| Value::Millis(leg.traffic.read_ms),
+        &|leg| leg.traffic.read_ms as f64 / 1e3,
     );
     each(
         "superdisk_leg_writes_total",
         "counter",
         "Writes that the leg completed since its device appeared.",
-        &|leg| Value::Whole(leg.traffic.writes),
+        &|leg| leg.traffic.writes as f64,
     );
     each(
         "superdisk_leg_write_seconds_total",
         "counter",
         "Time that they took together.",
-        &|leg| Value::Millis(leg.traffic.write_ms),
+        &|leg| leg.traffic.write_ms as f64 / 1e3,
     );
     if let Some(durable) = &mirror.durable {
         page.head(
@@ -172,7 +173,7 @@ fn background(page: &mut Page, mirror: &Mirror) {
         "superdisk_recovery_ratio",
         "How much of the fast leg is filled: 1 when it is in sync.",
     );
-    page.line(&[], Value::Ratio(ratio));
+    page.number(&[], ratio);
     page.gauge(
         "superdisk_recovery_bytes_per_second",
         "How fast it is being filled.",
@@ -235,52 +236,29 @@ fn past(page: &mut Page, report: &Report) {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Value {
-    Whole(u64),
-    Millis(u64),
-    Ratio(f64),
+/// A page whose samples stand below the head of their family.
+#[derive(Default)]
+struct Page {
+    text: Text,
+    family: &'static str,
 }
 
-#[derive(Default)]
-struct Page(String);
-
 impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a String cannot fail. The name is taken up again by `line`.
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    fn head(&mut self, name: &'static str, kind: &str, help: &str) {
+        self.text.family(name, help, kind);
+        self.family = name;
     }
 
-    fn gauge(&mut self, name: &str, help: &str) {
+    fn gauge(&mut self, name: &'static str, help: &str) {
         self.head(name, "gauge", help);
     }
 
-    fn value(&mut self, labels: &[(&str, &str)], value: u64) {
-        self.line(labels, Value::Whole(value));
+    fn value(&mut self, labels: Labels<'_>, value: u64) {
+        self.number(labels, value as f64);
     }
 
-    fn line(&mut self, labels: &[(&str, &str)], value: Value) {
-        let name = self.0.rsplit("# TYPE ").next().unwrap_or_default();
-        let name = name.split(' ').next().unwrap_or_default().to_owned();
-        let labels: Vec<String> = labels
-            .iter()
-            .map(|(key, value)| format!("{key}=\"{value}\""))
-            .collect();
-        let labels = if labels.is_empty() {
-            String::new()
-        } else {
-            format!("{{{}}}", labels.join(","))
-        };
-        let _ = match value {
-            Value::Whole(value) => writeln!(self.0, "{name}{labels} {value}"),
-            Value::Millis(value) => writeln!(
-                self.0,
-                "{name}{labels} {}.{:03}",
-                value / 1000,
-                value % 1000
-            ),
-            Value::Ratio(value) => writeln!(self.0, "{name}{labels} {value:.4}"),
-        };
+    fn number(&mut self, labels: Labels<'_>, value: f64) {
+        self.text.sample(self.family, labels, value);
     }
 }
 
@@ -325,16 +303,29 @@ mod tests {
                 "superdisk_leg_in_sync{leg=\"fast\"} 1",
                 "superdisk_leg_read_errors_total{leg=\"fast\"} 24",
                 "superdisk_leg_bad_blocks{leg=\"durable\"} 0",
-                "superdisk_leg_read_seconds_total{leg=\"fast\"} 0.000",
+                "superdisk_leg_read_seconds_total{leg=\"fast\"} 0",
                 "superdisk_durable_reads_total 12",
-                "superdisk_recovery_ratio 1.0000",
+                "superdisk_recovery_ratio 1",
                 "superdisk_fast_array_broken 0",
                 "superdisk_refused{code=\"E_PD_LOST\"} 0",
                 "superdisk_write_behind_requests 0",
                 "superdisk_waiting_on{on=\"durable-unreadable\"} 0",
                 "superdisk_generation 7",
+                concat!(
+                    "superdisk_build_info{version=\"",
+                    env!("CARGO_PKG_VERSION"),
+                    "\"} 1"
+                ),
             ],
         );
+    }
+
+    /// What `promtool check metrics` is given.
+    #[test]
+    fn the_page_is_as_it_was() {
+        let version = concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}");
+        let page = text(&sample(&Memory::default())).replace(version, "{version=\"1\"}");
+        assert_eq!(page, include_str!("metrics.prom"), "it is now: {page}");
     }
 
     #[test]

@@ -12,8 +12,8 @@ use readstates_operator::{
     agents::Agents,
     connections::PodClients,
     engine::{
-        Decommission, Disk, Facts, Keyspace, Mode, Node, NodeState, Phase, Report, Start, Target,
-        View,
+        Cleanup, CleanupJob, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Report,
+        Start, Target, View,
     },
     observe::PodSeen,
     super_disk::{Answer, Condition},
@@ -37,6 +37,8 @@ pub(crate) struct Ring {
     /// What a decommission ends with.
     pub(crate) refuses: Option<String>,
     failed: BTreeMap<String, String>,
+    /// The cleanup that a node has done last, by pod name.
+    cleaned: BTreeMap<String, String>,
     /// How super-disks are that are not healthy, by pod name.
     disks: BTreeMap<String, Condition>,
     /// Nodes whose disk was lost, by pod name: the others see them down.
@@ -154,7 +156,10 @@ impl Ring {
             .filter(|_| !self.lost.contains_key(&pod.name));
         let left = pod.uid.as_ref().and_then(|uid| self.left.get(uid));
         let phase = match (node, left) {
-            (None, None) => Phase::Waiting { disk: Disk::Blank },
+            (None, None) => Phase::Waiting {
+                disk: Disk::Blank,
+                free_bytes: Some(1 << 40),
+            },
             (node, left) => Phase::Running(View {
                 mode: match node.map(|n| n.state) {
                     Some(NodeState::Joining) => Mode::Joining,
@@ -168,12 +173,14 @@ impl Ring {
                 nodes: self.nodes.values().cloned().collect(),
                 free_bytes: 1 << 40,
                 age_seconds: 0,
-                decommission: self
-                    .failed
-                    .get(&pod.name)
-                    .map(|error| Decommission::Failed {
-                        error: error.clone(),
-                    }),
+                decommission: self.failed.get(&pod.name).map(|error| Job::Failed {
+                    error: error.clone(),
+                }),
+                cleans_up: true,
+                cleanup: self.cleaned.get(&pod.name).map(|request| CleanupJob {
+                    request: request.clone(),
+                    job: Job::Done,
+                }),
             }),
         };
         Report {
@@ -267,6 +274,20 @@ impl Agents for FakeAgents {
                 ring.nodes.insert(pod.name.clone(), goes);
             }
         }
+        Box::pin(async { Ok(()) })
+    }
+
+    fn cleanup<'a>(
+        &'a self,
+        _: &'a PodClients,
+        pod: &'a PodSeen,
+        order: &'a Cleanup,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        assert_eq!(Some(&order.pod_uid), pod.uid.as_ref());
+        let mut ring = self.ring();
+        ring.nobody_moves_but(&pod.name);
+        ring.orders.push(format!("clean up {}", pod.name));
+        ring.cleaned.insert(pod.name.clone(), order.request.clone());
         Box::pin(async { Ok(()) })
     }
 }

@@ -48,7 +48,7 @@ enum Wish {
 fn ends_as_in_a_calm_world(test: &str, operators: usize, few: Range<u64>, course: &Course) {
     with_world(async |world| {
         hasten(Box::pin(async {
-            let calm = course.end(&world, 0, &[Gate::open_wide()]).await;
+            let calm = Box::pin(course.end(&world, 0, &[Gate::open_wide()])).await;
             for seed in seeds_to_try(few) {
                 let gates: Vec<_> = (0..operators)
                     .map(|nth| Gate::with(Faults::seeded((seed << 8) + nth as u64)))
@@ -59,7 +59,7 @@ fn ends_as_in_a_calm_world(test: &str, operators: usize, few: Range<u64>, course
                     gates: &gates,
                 };
                 let world = world.another().await;
-                let end = course.end(&world, seed, &gates).await;
+                let end = Box::pin(course.end(&world, seed, &gates)).await;
                 let differences = end.differences(&calm);
                 assert!(differences.is_empty(), "{}", differences.join("\n"));
                 drop(replay);

@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, reason = "a step that fails is a failed test")]
 
 mod access;
+mod adopt;
 mod agents;
 mod callers;
 mod capacity;
@@ -32,6 +33,7 @@ mod killed;
 mod mutual;
 mod overlays;
 mod ownership;
+mod pod_monitors;
 mod policy;
 mod process;
 mod reconciling;

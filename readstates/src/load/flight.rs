@@ -212,7 +212,10 @@ impl Loader {
             let mut flight = flights.remove(&user).unwrap_or_default();
             self.cache.land(user, block, term, now, |landed| {
                 for (passenger, _ticket) in flight.passengers.drain(..) {
-                    if !passenger.gone() {
+                    if passenger.gone() {
+                        // Nothing is begun; who has just left may still be told so.
+                        passenger.refuse(LoadError::StoreAway);
+                    } else {
                         passenger.land(landed, &self.metrics);
                     }
                 }

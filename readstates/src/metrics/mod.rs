@@ -5,9 +5,7 @@
 //! in memory that never grows; totals that the cache and the limits keep anyway are read when
 //! somebody asks, not counted twice.
 
-mod histogram;
 pub(crate) mod process;
-mod text;
 
 use std::{
     sync::OnceLock,
@@ -16,11 +14,8 @@ use std::{
 
 use http::StatusCode;
 use readstates_api::ProblemType;
+pub use readstates_metrics::{Counter, Gauge, Histogram, Text};
 
-pub use self::{
-    histogram::{Counter, Gauge, Histogram},
-    text::Text,
-};
 use crate::{
     block::Outcome,
     cache::{FlushMode, Flushing, Totals},
@@ -480,29 +475,32 @@ fn each<T: Default, A>(all: &[A]) -> Box<[T]> {
 /// Of an operation about users these are there from the start, beside its success: what alerts are about.
 const FROM_THE_START: [&str; 4] = ["429", "500", "503", "504"];
 
+/// Whether it is about users: what is measured of those is there before the first of them.
+fn about_users(operation: Operation) -> bool {
+    match operation.class() {
+        Class::Reads | Class::Changes | Class::Batches | Class::Mentions => true,
+        Class::RingWaiters | Class::Open => false,
+    }
+}
+
 /// Whether a counter is shown that counts nothing yet. Most of them never count anything.
 fn from_the_start(operation: Operation, status: &str) -> bool {
     let success = match operation {
         Operation::DeleteUser => "204",
         _ => "200",
     };
-    match operation.class() {
-        Class::Reads | Class::Changes | Class::Batches | Class::Mentions => {
-            status == success || FROM_THE_START.contains(&status)
-        }
-        Class::RingWaiters | Class::Open => false,
-    }
+    about_users(operation) && (status == success || FROM_THE_START.contains(&status))
 }
 
 fn write_requests(text: &mut Text, requests: &[Requests]) {
     let name = "readstates_request_seconds";
     let help = "Time from a request's head to its answer.";
     text.family(name, help, "histogram");
-    for (operation, requests) in Operation::ALL.iter().zip(requests) {
+    // The others are asked for by machines at their own pace: how long they take is nobody's objective.
+    let users = |(operation, _): &(&Operation, _)| about_users(**operation);
+    for (operation, requests) in Operation::ALL.iter().zip(requests).filter(users) {
         let labels = [("route", operation.route()), ("method", operation.method())];
-        if !requests.seconds.is_empty() {
-            text.histogram(name, &labels, &requests.seconds);
-        }
+        text.histogram(name, &labels, &requests.seconds);
     }
     let name = "readstates_requests_total";
     text.family(name, "Requests answered, by status.", "counter");

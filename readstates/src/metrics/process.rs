@@ -15,13 +15,7 @@ use super::Text;
 
 /// Writes what the process takes.
 pub(crate) fn write(text: &mut Text) {
-    text.family(
-        "readstates_build_info",
-        "Always 1; the labels say which build this is.",
-        "gauge",
-    );
-    let version = env!("CARGO_PKG_VERSION");
-    text.sample("readstates_build_info", &[("version", version)], 1.0);
+    text.build_info("readstates_build_info", env!("CARGO_PKG_VERSION"));
     if let Some(stat) = Stat::read() {
         stat.write(text);
     }

@@ -76,12 +76,28 @@ async fn report(pod: &Pod) -> Report {
         if let Ok(answer) = http.get(format!("{}/node", pod.url)).send().await {
             let report: Report = answer.json().await.unwrap();
             assert!(report.identity.is_some());
+            // What is free changes meanwhile: here it counts that it is told.
+            let phase = match report.phase {
+                Phase::Waiting {
+                    disk,
+                    free_bytes: Some(_),
+                } => waits(disk),
+                phase => phase,
+            };
             return Report {
                 identity: None,
+                phase,
                 ..report
             };
         }
         tokio::task::yield_now().await;
+    }
+}
+
+fn waits(disk: Disk) -> Phase {
+    Phase::Waiting {
+        disk,
+        free_bytes: Some(0),
     }
 }
 
@@ -94,7 +110,7 @@ async fn a_blank_disk_waits_for_the_order_that_is_meant_for_its_pod() {
         Report {
             pod_uid: "uid-1".to_owned(),
             identity: None,
-            phase: Phase::Waiting { disk: Disk::Blank },
+            phase: waits(Disk::Blank),
         }
     );
     assert_eq!(send(&pod, &start("uid-of-another")).await, 409);
@@ -113,10 +129,7 @@ async fn a_blank_disk_waits_for_the_order_that_is_meant_for_its_pod() {
 async fn a_disk_with_unsigned_data_waits_too() {
     let pod = pod(&["data"]);
     let prepared = tokio::spawn(prepare(pod.args.clone()));
-    let waits = Phase::Waiting {
-        disk: Disk::Unmarked,
-    };
-    assert_eq!(report(&pod).await.phase, waits);
+    assert_eq!(report(&pod).await.phase, waits(Disk::Unmarked));
     assert_eq!(send(&pod, &start("uid-1")).await, 202);
     prepared.await.unwrap().unwrap();
     // What was not ours before is not signed before it is known whose it is.
@@ -143,13 +156,11 @@ async fn a_signed_disk_of_another_node_is_not_started() {
             fs::write(&pod.args.node, own).unwrap();
         }
         let prepared = tokio::spawn(prepare(pod.args.clone()));
-        let waits = Phase::Waiting {
-            disk: Disk::Known {
-                host_id: "id-1".to_owned(),
-                pod: Some("b-0".to_owned()),
-            },
+        let known = Disk::Known {
+            host_id: "id-1".to_owned(),
+            pod: Some("b-0".to_owned()),
         };
-        assert_eq!(report(&pod).await.phase, waits);
+        assert_eq!(report(&pod).await.phase, waits(known));
         assert!(!pod.args.shared.join(START).exists());
         // It may be started as what it is, and never over what it holds.
         let mut over = start("uid-1");

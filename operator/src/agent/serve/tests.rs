@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::*;
 use crate::agent::mutual::tests::Cluster;
@@ -13,9 +13,13 @@ const HOST: &str = "7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0001";
 struct Fake {
     look: Mutex<Look>,
     asked: AtomicU32,
+    pools: AtomicU32,
     /// Its tool cannot be run.
     fails: AtomicBool,
     leave: Mutex<Option<oneshot::Receiver<Result<(), EngineError>>>>,
+    /// Cleanups that were begun, and what ends one.
+    cleaned: AtomicU32,
+    clean: Notify,
 }
 
 impl Engine for Arc<Fake> {
@@ -34,6 +38,17 @@ impl Engine for Arc<Fake> {
     async fn decommission(&self) -> Result<(), EngineError> {
         let end = locked(&self.leave).take().unwrap();
         end.await.unwrap()
+    }
+
+    async fn cleanup(&self) -> Result<(), EngineError> {
+        self.cleaned.fetch_add(1, Ordering::Relaxed);
+        self.clean.notified().await;
+        Ok(())
+    }
+
+    async fn pools(&self) -> Result<Option<Pools>, EngineError> {
+        self.pools.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(Pools::default()))
     }
 
     async fn alive(&self) -> bool {
@@ -76,8 +91,11 @@ async fn world() -> World {
             nodes: vec![own],
         }),
         asked: AtomicU32::new(0),
+        pools: AtomicU32::new(0),
         fails: AtomicBool::new(false),
         leave: Mutex::new(Some(leave)),
+        cleaned: AtomicU32::new(0),
+        clean: Notify::new(),
     });
     let cql = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let loopback = "127.0.0.1:0".parse().unwrap();
@@ -238,14 +256,11 @@ async fn only_the_node_that_is_meant_leaves_and_its_end_is_told() {
     assert_eq!(world.order("uid-1", HOST).await.0, 202);
     // Again is not twice.
     assert_eq!(world.order("uid-1", HOST).await.0, 202);
-    assert_eq!(
-        world.view(60).await.decommission,
-        Some(Decommission::Running)
-    );
+    assert_eq!(world.view(60).await.decommission, Some(Job::Running));
     let words = "Not enough live nodes".to_owned();
     let end = world.end.take().unwrap();
     end.send(Err(EngineError::Refused(words.clone()))).unwrap();
-    let failed = Some(Decommission::Failed { error: words });
+    let failed = Some(Job::Failed { error: words });
     while world.view(60).await.decommission != failed {
         tokio::task::yield_now().await;
     }
@@ -257,4 +272,67 @@ async fn a_node_that_does_not_serve_is_not_told_to_leave() {
     locked(&world.fake.look).mode = Mode::Joining;
     let (status, words) = world.order("uid-1", HOST).await;
     assert_eq!((status, words.as_str()), (409, "the node is Joining"));
+}
+
+#[tokio::test]
+async fn only_the_node_that_is_meant_cleans_up_once_for_each_request() {
+    let world = world().await;
+    let order = |pod_uid: &str, host_id: &str, request: &str| Cleanup {
+        pod_uid: pod_uid.to_owned(),
+        host_id: host_id.to_owned(),
+        request: request.to_owned(),
+    };
+    let tell = async |order: Cleanup| {
+        let url = format!("{}/v1/cleanup", world.url);
+        let answer = world.operator.post(url).json(&order).send().await.unwrap();
+        answer.status().as_u16()
+    };
+    assert_eq!(tell(order("uid-of-another", HOST, "1")).await, 409);
+    assert_eq!(tell(order("uid-1", "id-of-another", "1")).await, 409);
+    let view = world.view(60).await;
+    assert!(view.cleans_up);
+    assert_eq!(view.cleanup, None);
+
+    assert_eq!(tell(order("uid-1", HOST, "1")).await, 202);
+    assert_eq!(tell(order("uid-1", HOST, "1")).await, 202);
+    // Two at once would do the work twice.
+    assert_eq!(tell(order("uid-1", HOST, "2")).await, 409);
+    let is = |request: &str, job| {
+        let request = request.to_owned();
+        Some(CleanupJob { request, job })
+    };
+    assert_eq!(world.view(60).await.cleanup, is("1", Job::Running));
+    world.fake.clean.notify_one();
+    while world.view(60).await.cleanup != is("1", Job::Done) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(tell(order("uid-1", HOST, "2")).await, 202);
+    assert_eq!(world.view(60).await.cleanup, is("2", Job::Running));
+    assert_eq!(world.fake.cleaned.load(Ordering::Relaxed), 2);
+    // Nor does one who leaves.
+    world.fake.clean.notify_one();
+    assert_eq!(world.order("uid-1", HOST).await.0, 202);
+    assert_eq!(tell(order("uid-1", HOST, "3")).await, 409);
+}
+
+#[tokio::test]
+async fn metrics_cost_the_database_one_question_a_minute_and_never_wait_for_it() {
+    let world = world().await;
+    world.view(0).await;
+    let asked = world.fake.asked.load(Ordering::Relaxed);
+    let mut page = String::new();
+    // The first scrapes come without what is asked for because of them.
+    while !page.contains("readstates_database_dropped_messages_total") {
+        let url = format!("{}/metrics", world.probes);
+        page = reqwest::get(url).await.unwrap().text().await.unwrap();
+    }
+    assert!(
+        page.contains("readstates_database_nodes{state=\"up\"} 1\n"),
+        "{page}"
+    );
+    for _ in 0..5 {
+        assert_eq!(world.probe("/metrics").await, 200);
+    }
+    assert_eq!(world.fake.pools.load(Ordering::Relaxed), 1);
+    assert_eq!(world.fake.asked.load(Ordering::Relaxed), asked);
 }

@@ -47,6 +47,16 @@ const GRACE_SECONDS: i64 = 900;
 /// Name of the container that runs a member.
 const CONTAINER: &str = "database";
 
+/// The image of the engine in pods that are made from this template.
+#[must_use]
+pub fn database_image(template: &PodTemplateSpec) -> Option<&str> {
+    let mut containers = template.spec.as_ref()?.containers.iter();
+    containers
+        .find(|one| one.name == CONTAINER)?
+        .image
+        .as_deref()
+}
+
 /// Writes all that is in memory, while word of it reaches those who would still connect.
 const DRAIN: &str = "nodetool drain & sleep 5; wait";
 

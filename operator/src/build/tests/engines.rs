@@ -83,6 +83,7 @@ fn each_pod_is_told_which_node_it_is_as_long_as_it_is_one() {
         since: Time(now()),
         attempts: 0,
         error: None,
+        cleanup: None,
     };
     let records = [
         record("a-0", DatabaseNodeState::Member),

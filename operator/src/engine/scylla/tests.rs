@@ -166,3 +166,24 @@ async fn a_node_is_alive_while_its_uptime_answers() {
     assert!(!scylla(Router::new()).await.alive().await);
     assert!(!Scylla::new("http://127.0.0.1:9").unwrap().alive().await);
 }
+
+#[tokio::test]
+async fn a_cleanup_goes_through_the_keyspaces_of_vnodes() {
+    let cleaned = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let keyspaces = async |query: Query| {
+        assert_eq!(query["replication"], "vnodes");
+        Json(json!(["theirs", "others"]))
+    };
+    let clean = {
+        let cleaned = cleaned.clone();
+        async move |axum::extract::Path(keyspace): axum::extract::Path<String>| {
+            cleaned.lock().unwrap().push(keyspace);
+            Json(0)
+        }
+    };
+    let router = Router::new()
+        .route("/storage_service/keyspaces", get(keyspaces))
+        .route("/storage_service/keyspace_cleanup/{keyspace}", post(clean));
+    scylla(router).await.cleanup().await.unwrap();
+    assert_eq!(*cleaned.lock().unwrap(), ["theirs", "others"]);
+}

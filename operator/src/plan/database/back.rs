@@ -20,6 +20,7 @@ pub(super) fn decide(sight: &Sight<'_>, nodes: &mut NodesStep) {
                 host_id,
                 pod: signed,
             },
+            ..
         }) = health::phase(sight, pod)
         else {
             continue;

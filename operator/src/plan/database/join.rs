@@ -4,8 +4,8 @@
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{
-    DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, adopt, attempts, health, record,
-    replace, super_disks,
+    DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, adopt, attempts, health,
+    preflight, record, replace, super_disks,
 };
 use crate::{
     engine::{Disk, Mode, Phase, Start},
@@ -25,8 +25,9 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
             // Whose data is known comes back, or does not: see `back`.
             Ok(Phase::Waiting {
                 disk: Disk::Known { .. },
+                ..
             }) => None,
-            Ok(Phase::Waiting { disk }) if !pod.terminating => Some((rack, pod, disk)),
+            Ok(Phase::Waiting { disk, .. }) if !pod.terminating => Some((rack, pod, disk)),
             _ => None,
         })
         .collect();
@@ -83,6 +84,11 @@ fn begin_new(
         let at_risk = super_disks::member_at_risk(sight, nodes, &pod.name);
         if let Some(why) = ready.err().or(at_risk) {
             return Some(DatabaseWait::Health { step: step(), why });
+        }
+        let reasons = preflight::against_joining(sight, nodes, rack, pod);
+        if !reasons.is_empty() {
+            let pod = pod.name.clone();
+            return Some(DatabaseWait::JoinRefused { pod, reasons });
         }
     }
     let joining = record::new(sight, &pod.name, rack, DatabaseNodeState::Joining);
@@ -146,9 +152,11 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
                 .unwrap_or_else(|| format!("it is {}", health::mode(view.mode))),
             Ok(Phase::Waiting {
                 disk: Disk::Known { host_id, .. },
+                ..
             }) => format!("its disk holds node {host_id}, which is let start if it is this one"),
             Ok(Phase::Waiting {
                 disk: Disk::Blank | Disk::Begun | Disk::Unmarked,
+                ..
             }) => {
                 if let Err(why) = may_still_join(sight, nodes, &record) {
                     nodes.records.retain(|r| r.name != name);

@@ -16,7 +16,7 @@ struct Change {
 }
 
 /// Turns in which something may go wrong, which is longer than any of the changes takes.
-const TURNS: usize = 22;
+const TURNS: usize = 34;
 
 fn delete(spec: &str) -> String {
     format!("{spec}  reclaim: Delete\n")

@@ -9,7 +9,7 @@ use super::{
     DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, attempts, health,
     preflight::reasons_against,
 };
-use crate::engine::{Decommission, Disk, Mode, NodeState, Phase, Target, View};
+use crate::engine::{Disk, Job, Mode, NodeState, Phase, Target, View};
 
 /// How long a pod may lack a machine before it is taken for lost.
 const LOST: Duration = Duration::from_mins(5);
@@ -57,7 +57,9 @@ pub(super) fn never_started(sight: &Sight<'_>, name: &str) -> Result<(), String>
         Some(pod) if !pod.scheduled && no_volume => Ok(()),
         None => Err("it has a volume and no pod, so that nobody can tell what is on it".to_owned()),
         Some(pod) => match health::phase(sight, pod) {
-            Ok(Phase::Waiting { disk: Disk::Blank }) => Ok(()),
+            Ok(Phase::Waiting {
+                disk: Disk::Blank, ..
+            }) => Ok(()),
             Ok(_) => Err("it is not on record and its disk is not blank".to_owned()),
             Err(why) => Err(format!("it is not on record and cannot be asked: {why}")),
         },
@@ -107,7 +109,7 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
         let progress = view.progress.clone();
         return wait(progress.unwrap_or_else(|| "it gives its data away".to_owned()));
     }
-    if view.decommission == Some(Decommission::Running) {
+    if view.decommission == Some(Job::Running) {
         return wait("it has been told to".to_owned());
     }
     let taken_back = sight
@@ -136,9 +138,11 @@ fn lost(sight: &Sight<'_>, name: &str) -> Option<String> {
     match health::phase(sight, pod) {
         Ok(Phase::Waiting {
             disk: Disk::Blank | Disk::Begun | Disk::Unmarked,
+            ..
         }) => Some("its disk came back without its data".to_owned()),
         Ok(Phase::Waiting {
             disk: Disk::Known { .. },
+            ..
         }) => None,
         Ok(Phase::Unreachable { .. } | Phase::Running(_)) | Err(_) => {
             let stuck = |at: Option<Timestamp>| at.is_some_and(|at| since(at) >= LOST);
@@ -320,8 +324,8 @@ fn change(nodes: &mut NodesStep, name: &str, change: impl FnOnce(&mut DatabaseNo
 impl View {
     fn decommission_error(&self) -> Option<String> {
         match &self.decommission {
-            Some(Decommission::Failed { error }) => Some(error.clone()),
-            Some(Decommission::Running | Decommission::Done) | None => None,
+            Some(Job::Failed { error }) => Some(error.clone()),
+            Some(Job::Running | Job::Done) | None => None,
         }
     }
 }

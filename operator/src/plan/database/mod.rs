@@ -10,12 +10,16 @@
 //!    └── claim gone ── Left ◀──────────┐       Replacing                            (Left)
 //!                       └──────────────┴────────────────────────────────────────────┘
 //! ```
+//! Members hold the data of ranges that a node which has joined took over until they are told to drop it: one after
+//! another, when all are in.
+//!
 //! At most one node is Joining, Replacing or Leaving, and pods are changed only while none is: so whatever
 //! happens in between, at most one member's copies are away.
 
 mod adopt;
 mod attempts;
 mod back;
+mod cleanup;
 mod halt;
 mod health;
 mod join;
@@ -26,6 +30,7 @@ mod replace;
 mod roll;
 mod room;
 mod super_disks;
+mod version;
 mod wait;
 
 use jiff::Timestamp;
@@ -39,7 +44,7 @@ pub use self::{
 use super::WaitingOn;
 use crate::{
     build,
-    engine::{Start, Target},
+    engine::{Cleanup, Start, Target},
     observe::{PodSeen, StatefulSetSeen, World},
     validate::{Database, Rack, Store, ValidatedCluster},
 };
@@ -136,6 +141,13 @@ pub enum Order {
         /// Who exactly.
         target: Target,
     },
+    /// Drop what other nodes have taken over.
+    Cleanup {
+        /// The pod.
+        pod: PodSeen,
+        /// Who exactly, and which cleanup it is.
+        order: Cleanup,
+    },
 }
 
 /// Everything about the database.
@@ -147,6 +159,8 @@ pub(super) struct Decision {
     pub(super) waiting: Option<WaitingOn>,
     /// What the next restart of a pod that serves waits for, which nothing else has to wait for.
     pub(super) restart: Option<WaitingOn>,
+    /// What the cleanup after joins waits for, which nothing else has to wait for but nodes that leave.
+    pub(super) cleanup: Option<WaitingOn>,
 }
 
 /// What all parts look at.
@@ -158,19 +172,13 @@ struct Sight<'a> {
 }
 
 pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Decision {
-    let Store::Managed(database) = &cluster.store else {
+    let Some(sight) = Sight::of(cluster, world, now) else {
         return Decision::default();
-    };
-    let sight = Sight {
-        cluster,
-        database,
-        world,
-        now,
     };
     let mut nodes = NodesStep::default();
     record::seen(&sight, &mut nodes);
     back::decide(&sight, &mut nodes);
-    let mut waiting = topology(&sight, &mut nodes);
+    let (mut waiting, cleanup) = topology(&sight, &mut nodes);
     let mut turns = roll::Turns::default();
     let racks = racks(&sight, &mut nodes, &mut turns, &mut waiting);
     Decision {
@@ -179,19 +187,14 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
         super_disks: super_disks::decide(&sight),
         waiting,
         restart: turns.waits,
+        cleanup,
     }
 }
 
 /// The database of a cluster whose cache has stopped: its pods go, once no node gives or takes data.
 pub(super) fn stop(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Decision {
-    let Store::Managed(database) = &cluster.store else {
+    let Some(sight) = Sight::of(cluster, world, now) else {
         return Decision::default();
-    };
-    let sight = Sight {
-        cluster,
-        database,
-        world,
-        now,
     };
     let mut nodes = NodesStep::default();
     record::seen(&sight, &mut nodes);
@@ -205,22 +208,29 @@ pub(super) fn stop(cluster: &ValidatedCluster, world: &World, now: Timestamp) ->
         super_disks: super_disks::decide(&sight),
         waiting,
         restart: None,
+        cleanup: None,
     }
 }
 
-/// One step of one node: what was begun goes on before anything else begins.
-fn topology(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<WaitingOn> {
+/// One step of one node: what was begun goes on before anything else begins. What is waited for, and what only the
+/// cleanup waits for.
+fn topology(sight: &Sight<'_>, nodes: &mut NodesStep) -> (Option<WaitingOn>, Option<WaitingOn>) {
+    let mut cleanup = None;
     let wait = match on_its_way(&nodes.records).map(|r| (r.state, r.name.clone())) {
         Some((DatabaseNodeState::Leaving, name)) => leave::go_on(sight, nodes, &name),
         Some((_, name)) => join::go_on(sight, nodes, &name),
         None => leave::pod_goes(sight, nodes).or_else(|| {
             let volume = leave::volume_goes(sight, nodes);
             join::begin(sight, nodes)
-                .or_else(|| leave::begin(sight, nodes))
+                .or_else(|| {
+                    cleanup = cleanup::decide(sight, nodes);
+                    leave::begin(sight, nodes)
+                })
                 .or(volume)
         }),
     };
-    wait.map(WaitingOn::Database)
+    let database = |wait: Option<DatabaseWait>| wait.map(WaitingOn::Database);
+    (database(wait), database(cleanup))
 }
 
 /// The node that is neither in nor out.
@@ -307,6 +317,19 @@ fn unready(sight: &Sight<'_>, rack: &Rack, ready: i32) -> WaitingOn {
 }
 
 impl<'a> Sight<'a> {
+    /// None where the database is not one that the operator runs.
+    fn of(cluster: &'a ValidatedCluster, world: &'a World, now: Timestamp) -> Option<Self> {
+        match &cluster.store {
+            Store::Managed(database) => Some(Self {
+                cluster,
+                database,
+                world,
+                now,
+            }),
+            Store::External(_) | Store::Embedded(_) => None,
+        }
+    }
+
     /// The rack and ordinal that a pod's name stands for.
     fn place(&self, pod: &str) -> Option<(&'a Rack, i32)> {
         self.database.racks.iter().find_map(|rack| {

@@ -3,12 +3,13 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
-use super::{DatabaseTrouble, NodesStep, Sight, health};
+use super::{DatabaseTrouble, NodesStep, Sight, cleanup, health};
 use crate::engine::Phase;
 
 /// Fills `nodes.records` with the records as they are after this look.
 pub(super) fn seen(sight: &Sight<'_>, nodes: &mut NodesStep) {
     nodes.records.clone_from(&sight.world.records);
+    let mut joined = Vec::new();
     for pod in &sight.world.database_pods {
         let (Some((rack, _)), Ok(Phase::Running(view))) =
             (sight.place(&pod.name), health::phase(sight, pod))
@@ -34,7 +35,12 @@ pub(super) fn seen(sight: &Sight<'_>, nodes: &mut NodesStep) {
             // It came up on data that was there before this cluster was: its owner's.
             None => nodes.records.push(member),
             Some(record) => match record.state {
-                DatabaseNodeState::Joining | DatabaseNodeState::Replacing => *record = member,
+                DatabaseNodeState::Joining => {
+                    joined.push(member.name.clone());
+                    *record = member;
+                }
+                // It has what it had, and so do the others.
+                DatabaseNodeState::Replacing => *record = member,
                 DatabaseNodeState::Member if record.host_id == member.host_id => {
                     record.claim_uid = member.claim_uid.or_else(|| record.claim_uid.take());
                 }
@@ -45,6 +51,7 @@ pub(super) fn seen(sight: &Sight<'_>, nodes: &mut NodesStep) {
             },
         }
     }
+    cleanup::note(sight, &mut nodes.records, &joined);
     nodes.records.sort_by(|a, b| a.name.cmp(&b.name));
 }
 
@@ -64,6 +71,7 @@ pub(super) fn new(
         since: Time(sight.now),
         attempts: 0,
         error: None,
+        cleanup: None,
     }
 }
 

@@ -196,7 +196,13 @@ fn copies_away(sight: &Sight<'_>, away: &[&DatabaseNode]) -> i32 {
 /// Whether its disk, too, came back empty.
 fn is_blank(sight: &Sight<'_>, name: &str) -> bool {
     let phase = sight.pod(name).map(|pod| health::phase(sight, pod));
-    matches!(phase, Some(Ok(Phase::Waiting { disk: Disk::Blank })))
+    matches!(
+        phase,
+        Some(Ok(Phase::Waiting {
+            disk: Disk::Blank,
+            ..
+        }))
+    )
 }
 
 /// Whether its pod is young enough to be on its way up, with its disk.

@@ -6,7 +6,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{
     DatabaseWait, Named, NodesStep, Sight, Template, as_wanted, health, on_its_way, outdated,
-    super_disks,
+    super_disks, version,
 };
 use crate::{
     build,
@@ -61,6 +61,10 @@ pub(super) fn decide(
     if ours && sight.world.consent.update.as_ref() != Some(&name) {
         nodes.update = Some(name);
         // A restart that was asked for brings no other template.
+        return go_on(sight, nodes, (rack, seen), turns, Template::as_seen(seen));
+    }
+    if let Some(trouble) = version::against(sight, seen) {
+        nodes.trouble.get_or_insert(trouble);
         return go_on(sight, nodes, (rack, seen), turns, Template::as_seen(seen));
     }
     begin(sight, nodes, rack, seen, turns)

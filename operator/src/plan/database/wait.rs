@@ -46,6 +46,20 @@ pub enum DatabaseWait {
         /// How far it is.
         progress: String,
     },
+    /// A node to drop what others have taken over.
+    CleaningUp {
+        /// Its pod.
+        pod: String,
+        /// How far it is.
+        progress: String,
+    },
+    /// A reason why a node may not join to pass.
+    JoinRefused {
+        /// Its pod.
+        pod: String,
+        /// Everything that speaks against it.
+        reasons: Vec<String>,
+    },
     /// A reason why a node may not leave to pass.
     Refused {
         /// Its pod.
@@ -77,6 +91,8 @@ impl DatabaseWait {
             | Self::Joining { pod, .. }
             | Self::Replacing { pod, .. }
             | Self::Leaving { pod, .. }
+            | Self::CleaningUp { pod, .. }
+            | Self::JoinRefused { pod, .. }
             | Self::Refused { pod, .. }
             | Self::FormerClaim { pod, .. } => Some(pod),
         }
@@ -91,6 +107,8 @@ impl DatabaseWait {
             Self::Joining { .. } => Reason::NodeJoining,
             Self::Replacing { .. } => Reason::NodeReplacing,
             Self::Leaving { .. } => Reason::NodeLeaving,
+            Self::CleaningUp { .. } => Reason::NodeCleaningUp,
+            Self::JoinRefused { .. } => Reason::JoinRefused,
             Self::Refused { .. } => Reason::ScaleDownRefused,
             Self::FormerClaim { .. } => Reason::ClaimOfFormerNode,
             Self::Stopping { .. } => Reason::DatabaseStopping,
@@ -129,6 +147,15 @@ impl fmt::Display for DatabaseWait {
                 host_id,
                 progress,
             } => write!(f, "{pod} (node {host_id}) leaves the database: {progress}"),
+            Self::CleaningUp { pod, progress } => write!(
+                f,
+                "{pod} drops what nodes that have joined took over: {progress}"
+            ),
+            Self::JoinRefused { pod, reasons } => write!(
+                f,
+                "{pod} does not join the database, because {}",
+                reasons.join("; and because ")
+            ),
             Self::Refused { pod, reasons } => write!(
                 f,
                 "{pod} does not leave the database, because {}",
@@ -168,6 +195,15 @@ pub enum DatabaseTrouble {
         /// How often it tried.
         attempts: i32,
     },
+    /// A node could not drop what others have taken over, again and again.
+    CleanupFailed {
+        /// Its pod.
+        pod: String,
+        /// How often it was told to.
+        attempts: i32,
+        /// The database's own words.
+        error: String,
+    },
     /// A node that was to leave has lost what it was to give away.
     LeaverLost {
         /// Its pod.
@@ -184,6 +220,11 @@ pub enum DatabaseTrouble {
         /// What was found and what to do.
         words: String,
     },
+    /// The image that is wanted is of a release that cannot follow the one that runs.
+    EngineVersion {
+        /// Which they are, and what to do.
+        words: String,
+    },
     /// The API server does not let the operator delete the volume of a node that has left.
     ReclaimForbidden {
         /// Its claim.
@@ -198,8 +239,10 @@ impl DatabaseTrouble {
         match self {
             Self::DecommissionFailed { .. } => Reason::DecommissionFailed,
             Self::JoinFailed { .. } => Reason::JoinFailed,
+            Self::CleanupFailed { .. } => Reason::CleanupFailed,
             Self::LeaverLost { .. } => Reason::LeaverLost,
             Self::DiskLost { .. } => Reason::DiskLost,
+            Self::EngineVersion { .. } => Reason::EngineVersionRefused,
             Self::ReclaimForbidden { .. } => Reason::ReclaimForbidden,
         }
     }
@@ -221,6 +264,15 @@ impl fmt::Display for DatabaseTrouble {
                 "{pod} has tried {attempts} times to take over its share of the data and could not: the log of its \
                  container database tells why"
             ),
+            Self::CleanupFailed {
+                pod,
+                attempts,
+                error,
+            } => write!(
+                f,
+                "{pod} was told {attempts} times to drop what nodes that have joined took over, and could not: {error}. \
+                 It serves, and its disk stays fuller than it need be; no node leaves before"
+            ),
             Self::LeaverLost {
                 pod,
                 host_id,
@@ -231,6 +283,7 @@ impl fmt::Display for DatabaseTrouble {
                  removenode {host_id} in the pod of another node, which has the others copy what it held; the rest \
                  goes on by itself"
             ),
+            Self::EngineVersion { words } => f.write_str(words),
             Self::DiskLost { pod, words } => write!(f, "{pod}: {words}"),
             Self::ReclaimForbidden { claim } => write!(
                 f,

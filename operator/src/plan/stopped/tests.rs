@@ -199,6 +199,7 @@ fn a_cache_that_was_stopped_starts_when_a_majority_of_copies_can_answer() {
         since: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now()),
         attempts: 0,
         error: None,
+        cleanup: None,
     };
     let nodes = ["chat-db-a-0", "chat-db-b-0", "chat-db-b-1"];
     let racks = ["a", "b", "b"];

@@ -28,7 +28,7 @@
 //! | R17 | 16 | 191,967 | |
 //!
 //! R15 and R17 are about a ring that is restored, while a member dies or is cut off. R16 is not there: none of two million
-//! states shows that it is needed. A test of the service does (`readstates/tests/ownership_in_paused_time`).
+//! states shows that it is needed. A test of the service does (`readstates/tests/service/ownership_in_paused_time`).
 //!
 //! The last column is where the simulation of whole members (`readstates/tests/simulation`) shows the same rule dropped
 //! in the service itself; which seed it is changes with the code, that there is one is a test. Its `mutants` say why the

@@ -8,7 +8,7 @@ use readstates_operator_api::DatabaseNode;
 
 use crate::{
     build,
-    engine::{Decommission, Disk, Node, NodeState},
+    engine::{CleanupJob, Disk, Job, Node, NodeState},
     fixtures,
     plan::{Plan, plan},
     validate::{Store, ValidatedCluster},
@@ -37,6 +37,11 @@ pub(crate) struct Sim {
     pub(crate) free_bytes: u64,
     pub(crate) decommission_fails: bool,
     pub(crate) join_fails: bool,
+    pub(crate) cleanup_fails: bool,
+    /// There is a keyspace, and data.
+    pub(crate) has_schema: bool,
+    /// Versions of the schema among the nodes.
+    pub(crate) schema_versions: usize,
     /// As many nodes are down at once, at most.
     pub(crate) may_be_down: usize,
     /// Pods whose volume is on a machine that is lost.
@@ -65,6 +70,7 @@ pub(crate) struct Set {
     pub(crate) partition: i32,
     pub(crate) template: String,
     pub(crate) spec: String,
+    image: String,
     /// What somebody else has changed of the template, as `kubectl rollout restart` does.
     touched: String,
     /// The request that its pods are restarted for.
@@ -89,7 +95,8 @@ pub(crate) struct Pod {
     pub(crate) revision: String,
     pub(crate) ip: String,
     host_id: Option<String>,
-    decommission: Option<Decommission>,
+    decommission: Option<Job>,
+    cleanup: Option<CleanupJob>,
     left: bool,
 }
 
@@ -136,6 +143,9 @@ impl Sim {
             free_bytes: 1 << 40,
             decommission_fails: false,
             join_fails: false,
+            cleanup_fails: false,
+            has_schema: false,
+            schema_versions: 1,
             may_be_down: 1,
             stranded: BTreeSet::new(),
             keeps_claims: false,
@@ -159,6 +169,7 @@ impl Sim {
             sim.plan().waiting.map(|w| w.reason().as_str()),
             Some("SchemaPending")
         );
+        sim.has_schema = true;
         sim
     }
 

@@ -1,7 +1,7 @@
 //! What goes on by itself: controllers, kubelets, nodes, disks.
 
 use super::{Pod, Set, Sim, Volume};
-use crate::engine::{Decommission, Disk, NodeState};
+use crate::engine::{CleanupJob, Disk, Job, NodeState};
 
 impl Sim {
     /// Controllers, kubelets and databases do what they would within a while.
@@ -36,8 +36,19 @@ impl Sim {
         let replaced: Vec<_> = replaced.map(|(_, old)| old.clone()).collect();
         self.ring.retain(|n| !replaced.contains(&n.host_id));
         for pod in self.pods.values_mut() {
-            if pod.decommission == Some(Decommission::Running) {
-                pod.decommission = Some(Decommission::Done);
+            if let Some(CleanupJob { job, .. }) = &mut pod.cleanup
+                && *job == Job::Running
+            {
+                *job = if self.cleanup_fails {
+                    Job::Failed {
+                        error: "No space left on device".to_owned(),
+                    }
+                } else {
+                    Job::Done
+                };
+            }
+            if pod.decommission == Some(Job::Running) {
+                pod.decommission = Some(Job::Done);
                 pod.left = true;
                 self.gone.extend(pod.host_id.clone());
                 self.ring
@@ -102,6 +113,7 @@ impl Sim {
             ip: ip.clone(),
             host_id: None,
             decommission: None,
+            cleanup: None,
             left: false,
         };
         // It finds the data that it is told is its own, and starts by itself; without an agent it starts on whatever

@@ -21,6 +21,7 @@ impl Sim {
             },
             None => Phase::Waiting {
                 disk: self.disk(name),
+                free_bytes: Some(self.free_bytes),
             },
             Some(host_id) => {
                 let own = self.ring.iter().find(|n| n.host_id == *host_id);
@@ -41,6 +42,8 @@ impl Sim {
                     free_bytes: self.free_bytes,
                     age_seconds: 1,
                     decommission: pod.decommission.clone(),
+                    cleans_up: true,
+                    cleanup: pod.cleanup.clone(),
                 })
             }
         };
@@ -65,7 +68,7 @@ impl Sim {
         };
         let factor = self.managed("a").0.replication_factor;
         let facts = Facts {
-            schema_versions: vec!["v1".to_owned()],
+            schema_versions: (0..self.schema_versions).map(|v| format!("v{v}")).collect(),
             keyspaces: vec![Keyspace {
                 name: "readstates".to_owned(),
                 replication_factor: factor,
@@ -111,6 +114,10 @@ impl Sim {
             secret: Some(SecretSeen::Complete),
             superuser: Some(SecretSeen::Complete),
             identity: fixtures::identity(),
+            schema: self
+                .has_schema
+                .then(|| crate::build::wanted_store(&self.cluster))
+                .flatten(),
             ..World::default()
         }
     }
@@ -134,7 +141,10 @@ impl Sim {
             revised: set.old == set.revision(),
             template_hash: Some(set.template.clone()),
             spec_hash: Some(set.spec.clone()),
-            template: Some(Box::new(fixtures::template(set.restarted.as_deref()))),
+            template: Some(Box::new(fixtures::template_of(
+                &set.image,
+                set.restarted.as_deref(),
+            ))),
             version: Some(set.version.to_string()),
             ..StatefulSetSeen::default()
         }

@@ -3,7 +3,7 @@
 use super::{Set, Sim, turns::Decided};
 use crate::{
     build,
-    engine::{Decommission, Disk, Node, NodeState},
+    engine::{CleanupJob, Disk, Job, Node, NodeState},
     plan::database::{Order, RackStep, Template},
 };
 
@@ -110,18 +110,46 @@ impl Sim {
                     return;
                 }
                 // It leaves already, or has left.
-                if live.decommission == Some(Decommission::Running) || live.left {
+                if live.decommission == Some(Job::Running) || live.left {
                     return;
                 }
                 self.log.push(format!("leave {}", pod.name));
                 if fails {
                     let error = "Unable to find new replica".to_owned();
-                    live.decommission = Some(Decommission::Failed { error });
+                    live.decommission = Some(Job::Failed { error });
                     return;
                 }
-                live.decommission = Some(Decommission::Running);
+                live.decommission = Some(Job::Running);
                 let node = self.ring.iter_mut().find(|n| n.host_id == target.host_id);
                 node.unwrap().state = NodeState::Leaving;
+            }
+            Order::Cleanup { pod, order } => {
+                let moving = self.ring.iter().any(|n| n.state != NodeState::Normal);
+                let Some(live) = self.pods.get_mut(&pod.name) else {
+                    return;
+                };
+                if live.uid != order.pod_uid || live.host_id.as_ref() != Some(&order.host_id) {
+                    return;
+                }
+                if matches!(
+                    &live.cleanup,
+                    Some(CleanupJob {
+                        job: Job::Running,
+                        ..
+                    })
+                ) {
+                    return;
+                }
+                // The engine refuses it while ranges move.
+                let job = if moving {
+                    let error = "there are pending ranges".to_owned();
+                    Job::Failed { error }
+                } else {
+                    self.log.push(format!("clean up {}", pod.name));
+                    Job::Running
+                };
+                let request = order.request.clone();
+                live.cleanup = Some(CleanupJob { request, job });
             }
         }
     }
@@ -144,13 +172,21 @@ impl Sim {
             // Somebody has written meanwhile.
             return;
         }
-        let (hash, spec) = match template {
-            Template::Wanted => (self.wanted(rack), self.spec_hash()),
+        let (hash, spec, image) = match template {
+            Template::Wanted => (
+                self.wanted(rack),
+                self.spec_hash(),
+                self.managed(rack).0.image.clone(),
+            ),
             Template::Held {
+                template,
                 template_hash,
                 spec_hash,
-                ..
-            } => (template_hash.clone().unwrap(), spec_hash.clone().unwrap()),
+            } => (
+                template_hash.clone().unwrap(),
+                spec_hash.clone().unwrap(),
+                build::database_image(template).unwrap().to_owned(),
+            ),
         };
         let before = self.racks.get(rack).cloned();
         for ordinal in *members..before.as_ref().map_or(0, |b| b.replicas) {
@@ -182,6 +218,7 @@ impl Sim {
                 partition: *partition,
                 template: hash,
                 spec,
+                image,
                 touched,
                 restarted: restarted.clone(),
                 old,

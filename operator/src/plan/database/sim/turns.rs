@@ -61,7 +61,7 @@ impl Sim {
         let pods: Vec<_> = self
             .pods
             .values()
-            .map(|p| (&p.uid, &p.decommission))
+            .map(|p| (&p.uid, &p.decommission, &p.cleanup))
             .collect();
         format!(
             "{sets:?} {pods:?} {:?} {:?} {:?}",
@@ -121,6 +121,7 @@ impl Sim {
         let moves = |order: &&Order| match order {
             Order::Start { pod, .. } => !matches!(self.disk(&pod.name), Disk::Known { .. }),
             Order::Decommission { .. } => true,
+            Order::Cleanup { .. } => false,
         };
         let moves: Vec<_> = step.orders.iter().filter(moves).collect();
         assert!(moves.len() <= 1, "{moves:?}");

@@ -1,0 +1,3 @@
+module readstates.dev/generated-client
+
+go 1.26.0

@@ -1,0 +1,146 @@
+//! Which release of an engine may follow which, by the tags of their images: nothing else is known of an image before a
+//! pod runs it. A tag that tells no release (a digest, `latest`) is not judged.
+
+use readstates_operator_api::{Engine, labels};
+
+use super::{DatabaseTrouble, Sight};
+use crate::{build, observe::StatefulSetSeen};
+
+/// A line of releases whose members read each other's disks: `5.0` of `5.0.9`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Line {
+    major: u32,
+    minor: u32,
+}
+
+/// Why the pods of a rack may not get the image that is wanted, and nobody has said that they shall.
+pub(super) fn against(sight: &Sight<'_>, seen: &StatefulSetSeen) -> Option<DatabaseTrouble> {
+    let from = build::database_image(seen.template.as_deref()?)?;
+    let to = &sight.database.image;
+    if sight.world.consent.engine_version.as_ref() == Some(to) {
+        return None;
+    }
+    let why = refused(sight.database.engine, from, to)?;
+    Some(DatabaseTrouble::EngineVersion {
+        words: format!(
+            "the pods run {from}, and {to} was asked for: {why}; or have it done all the same with the annotation {}={to}",
+            labels::ACCEPT_ENGINE_VERSION
+        ),
+    })
+}
+
+/// What speaks against the second image after the first one, and what to do instead.
+fn refused(engine: Engine, from: &str, to: &str) -> Option<String> {
+    let (old, new) = (line(from)?, line(to)?);
+    if new < old {
+        return Some(format!(
+            "no node of {new} reads what one of {old} has written; restore a backup instead"
+        ));
+    }
+    let allowed = match engine {
+        // Each major release upgrades from any of the one before it.
+        Engine::Cassandra => new.major <= old.major + 1,
+        Engine::Scylla => scylla(old, new),
+    };
+    (!allowed).then(|| {
+        format!("{new} cannot follow {old} at once; go by every release that its upgrade guide names in between")
+    })
+}
+
+/// Releases are named by years since 2025, and the last one before was 6.2: a year begins with its first release, which
+/// follows any of the year before.
+fn scylla(old: Line, new: Line) -> bool {
+    const FIRST: u32 = 2025;
+    const LAST_BEFORE: Line = Line { major: 6, minor: 2 };
+    let begins = new.minor == 1;
+    match (old.major >= 2024, new.major >= FIRST) {
+        (true, _) => new.major == old.major || (new.major == old.major + 1 && begins),
+        (false, true) => old == LAST_BEFORE && new.major == FIRST && begins,
+        (false, false) => {
+            let next_minor = new.major == old.major && new.minor <= old.minor + 1;
+            next_minor || (new.major == old.major + 1 && new.minor == 0)
+        }
+    }
+}
+
+/// `5.0` of `registry:5000/cassandra:5.0.9-jre17@sha256:…`.
+fn line(image: &str) -> Option<Line> {
+    let name = image.split_once('@').map_or(image, |(name, _)| name);
+    let (_, tag) = name
+        .rsplit_once('/')
+        .map_or(name, |(_, last)| last)
+        .split_once(':')?;
+    let mut numbers = tag.trim_start_matches('v').splitn(3, '.');
+    let major = numbers.next()?.parse().ok()?;
+    let minor = numbers.next()?;
+    let digits = minor
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(minor.len());
+    Some(Line {
+        major,
+        minor: minor[..digits].parse().ok()?,
+    })
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { major, minor } = self;
+        write!(f, "{major}.{minor}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_is_read_from_the_tag_and_from_nothing_else() {
+        for (image, wanted) in [
+            ("cassandra:5.0.9", Some((5, 0))),
+            ("registry:5000/mirror/cassandra:4.1", Some((4, 1))),
+            ("cassandra:5.0-jre17@sha256:ab", Some((5, 0))),
+            ("scylladb/scylla:2025.1.13", Some((2025, 1))),
+            ("mine:v5.1-rc1", Some((5, 1))),
+            ("registry:5000/cassandra", None),
+            ("cassandra@sha256:5.0", None),
+            ("cassandra:5", None),
+            ("cassandra:latest", None),
+        ] {
+            let found = line(image).map(|line| (line.major, line.minor));
+            assert_eq!(found, wanted, "{image}");
+        }
+    }
+
+    #[test]
+    fn a_release_follows_those_that_its_guide_names() {
+        use Engine::{Cassandra, Scylla};
+        for (engine, from, to, allowed) in [
+            (Cassandra, "4.1.3", "5.0.9", true),
+            (Cassandra, "4.0.1", "5.0.9", true),
+            (Cassandra, "3.11.9", "5.0.9", false),
+            (Cassandra, "3.11.9", "4.0.1", true),
+            (Cassandra, "5.0.9", "5.0.8", true),
+            (Cassandra, "5.0.9", "4.1.3", false),
+            (Cassandra, "5.0.9", "latest", true),
+            (Scylla, "6.2.3", "2025.1.13", true),
+            (Scylla, "6.1.5", "2025.1.13", false),
+            (Scylla, "6.1.5", "6.2.3", true),
+            (Scylla, "5.4.1", "6.0.2", true),
+            (Scylla, "5.2.1", "5.4.1", false),
+            (Scylla, "2024.2.1", "2025.1.13", true),
+            (Scylla, "2025.1.13", "2025.4.1", true),
+            (Scylla, "2025.1.13", "2026.1.0", true),
+            (Scylla, "2025.1.13", "2026.2.0", false),
+            (Scylla, "2025.1.13", "2027.1.0", false),
+            (Scylla, "2025.2.1", "2025.1.13", false),
+        ] {
+            let image = |tag: &str| format!("image:{tag}");
+            let refused = refused(engine, &image(from), &image(to));
+            assert_eq!(
+                refused.is_none(),
+                allowed,
+                "{engine:?} {from} to {to}: {refused:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Audit lines: what is written about deletions, orders and refusals, and what never is.
+//!
+//! One test in a process of its own: what is logged is logged for all of it.
+
+use std::{
+    fs, io,
+    sync::{Arc, Mutex},
+};
+
+use crate::common::{NEVER, config, on};
+use readstates::{
+    access::{AccessConfig, token},
+    config::ServeConfig,
+    store::MemoryStore,
+};
+use reqwest::Method;
+use serde_json::Value;
+
+/// What was logged, as JSON, a line each.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    fn read(&self) -> Vec<Value> {
+        let text = self.text();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect()
+    }
+}
+
+#[tokio::test]
+async fn deletions_orders_and_refusals_have_a_line_each_and_a_flood_has_few() {
+    let lines = Lines::default();
+    let written = lines.clone();
+    tracing_subscriber::fmt()
+        .with_env_filter("audit=info")
+        .with_writer(move || written.clone())
+        .json()
+        .flatten_event(true)
+        .init();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("access.yaml");
+    let entry = |name: &str, verb: &str, of: &str| {
+        format!(
+            "- {{name: {name}, verbs: [{verb}], tokens: [\"{}\"]}}\n",
+            token::hash(of)
+        )
+    };
+    let reader = entry("reader", "read", "secret-of-reader");
+    let janitor = entry("janitor", "delete", "secret-of-janitor");
+    fs::write(&file, format!("callers:\n{reader}{janitor}")).unwrap();
+    let config = ServeConfig {
+        access: Some(AccessConfig::new(file)),
+        ..config(NEVER)
+    };
+    let member = on(Arc::new(MemoryStore::default()), config).await;
+    let delete = async |token: &str| {
+        let header = format!("Bearer {token}");
+        let headers = [("authorization", &*header)];
+        let answer = member.send(Method::DELETE, "/v1/users/7", &headers, None);
+        answer.await.status.as_u16()
+    };
+    assert_eq!(delete("secret-of-janitor").await, 204);
+    assert_eq!(delete("secret-of-reader").await, 403);
+    assert_eq!(delete("secret-of-nobody").await, 401);
+    member
+        .send(Method::POST, "/admin/v1/flush", &[], None)
+        .await;
+    let of = |line: &Value| {
+        let text = |field: &str| line[field].as_str().unwrap_or_default().to_owned();
+        assert_eq!(line["target"], "audit");
+        assert!(!text("timestamp").is_empty());
+        let status = line["status"].as_u64().unwrap();
+        (text("message"), text("who"), text("user"), status)
+    };
+    let about = |message: &str, who: &str, user: &str, status: u64| {
+        (message.to_owned(), who.to_owned(), user.to_owned(), status)
+    };
+    let found: Vec<_> = lines.read().iter().map(of).collect();
+    let expected = [
+        about("deletion of a user", "janitor", "7", 204),
+        about("refused", "reader", "", 403),
+        about("refused", "anonymous", "", 401),
+        about("admin order", "operator", "", 200),
+    ];
+    assert_eq!(found, expected);
+    for line in lines.read() {
+        assert_eq!(line["request_id"].as_str().unwrap().len(), 32, "{line}");
+    }
+    assert!(
+        lines.read()[1]["from"]
+            .as_str()
+            .unwrap()
+            .starts_with("127.0.0.1:")
+    );
+    for _ in 0..200 {
+        assert_eq!(delete("secret-of-nobody").await, 401);
+    }
+    let more = lines.read().len() - found.len();
+    assert!((1..100).contains(&more), "{more} lines");
+    assert!(!lines.text().contains("secret"), "{}", lines.text());
+}

@@ -1,0 +1,303 @@
+//! The program as a person or a kubelet runs it: flags, output, signals, exit status.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, ChildStderr, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program itself is what is tested here"
+)]
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_readstates"));
+    command.args(arguments).env_clear();
+    command
+}
+
+/// (succeeded, standard output, standard error)
+fn output(arguments: &[&str]) -> (bool, String, String) {
+    let output = program(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.success(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// A program that serves, and where.
+struct Serving {
+    child: Child,
+    log: BufReader<ChildStderr>,
+    url: String,
+    admin: String,
+}
+
+fn serve(store: &str) -> Serving {
+    serve_with(&["--store", store])
+}
+
+/// On free ports. It ends with this thread, however that ends: also when the test is killed.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program itself is what is tested here"
+)]
+fn serve_with(more: &[&str]) -> Serving {
+    let any = "127.0.0.1:0";
+    let mut command = Command::new("setpriv");
+    command.env_clear().args(["--pdeathsig", "KILL", "--"]);
+    command.args([env!("CARGO_BIN_EXE_readstates"), "serve"]);
+    command.args(["--listen", any, "--admin-listen", any]);
+    let mut child = command.args(more).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let event = loop {
+        let mut line = String::new();
+        assert_ne!(log.read_line(&mut line).unwrap(), 0, "it serves");
+        let event: Value = serde_json::from_str(&line).expect("a log that is no terminal is JSON");
+        if event["message"] == "serving" {
+            break event;
+        }
+    };
+    let url = |of: &str| format!("http://{}", event[of].as_str().unwrap());
+    Serving {
+        child,
+        log,
+        url: url("listen"),
+        admin: url("admin"),
+    }
+}
+
+impl Serving {
+    /// SIGTERM; returns whether the program succeeded.
+    fn terminate(mut self) -> bool {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).unwrap();
+        let status = self.child.wait().unwrap();
+        let rest: Vec<String> = self.log.lines().map(Result::unwrap).collect();
+        assert!(
+            rest.iter().any(|line| line.contains("\"stopped\"")),
+            "{rest:?}"
+        );
+        status.success()
+    }
+}
+
+#[tokio::test]
+async fn sigterm_writes_everything_and_the_next_start_finds_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", folder.path().display());
+    let started = Instant::now();
+    let first = serve(&store);
+    let client = reqwest::Client::builder()
+        .tls_certs_only([])
+        .build()
+        .unwrap();
+    let ack = format!("{}/v1/users/1/read-states/10/ack", first.url);
+    let body = serde_json::json!({"message_id": "100"});
+    let answer = client.post(ack).json(&body).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert!(
+        started.elapsed() < Duration::from_secs(30),
+        "it answers soon after its start"
+    );
+    assert!(first.terminate());
+
+    let second = serve(&store);
+    let state = format!("{}/v1/users/1/read-states/10", second.url);
+    let state: Value = client
+        .get(state)
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    assert_eq!(state["last_message_id"], "100");
+    let (succeeded, _, error) = output(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--admin-listen",
+        "127.0.0.1:0",
+        "--store",
+        &store,
+    ]);
+    assert!(
+        !succeeded && error.contains("in use by another process"),
+        "{error}"
+    );
+    assert!(second.terminate());
+}
+
+#[tokio::test]
+async fn what_was_flushed_survives_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", folder.path().display());
+    let mut first = serve(&store);
+    let client = reqwest::Client::builder()
+        .tls_certs_only([])
+        .build()
+        .unwrap();
+    for user in 1..=50 {
+        let ack = format!("{}/v1/users/{user}/read-states/10/ack", first.url);
+        let body = serde_json::json!({"message_id": user});
+        let answer = client.post(ack).json(&body).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+    }
+    let flush = format!("{}/admin/v1/flush", first.admin);
+    let answer = client.post(flush).send().await.unwrap();
+    let flushed: Value = answer.json().await.unwrap();
+    assert_eq!(flushed["flushed_users"], 50);
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+
+    let second = serve(&store);
+    for user in 1..=50_u64 {
+        let state = format!("{}/v1/users/{user}/read-states/10", second.url);
+        let answer = client.get(state).send().await.unwrap();
+        let state: Value = answer.json().await.unwrap();
+        assert_eq!(state["last_message_id"], user.to_string());
+    }
+    assert!(second.terminate());
+}
+
+#[test]
+fn wrong_flags_end_with_one_line_that_names_the_flag() {
+    for (arguments, part) in [
+        (
+            &["serve", "--capacity-states", "0"][..],
+            "--capacity-states: 0 keeps nothing",
+        ),
+        (
+            &["serve", "--listen", "203.0.113.1:1"],
+            "--listen: failed to listen on 203.0.113.1:1",
+        ),
+        (&["serve", "--log-level", "a=b=c"], "--log-level"),
+        (
+            &["schema", "--store", "memory", "--replication", "dc1=1"],
+            "--store: memory has no schema",
+        ),
+        (
+            &["schema", "--store", "cql://db/ks", "--replication", "dc1"],
+            "--replication",
+        ),
+    ] {
+        let (succeeded, _, error) = output(arguments);
+        assert!(!succeeded, "{arguments:?}");
+        assert!(error.contains(part), "{arguments:?}: {error}");
+        assert!(!error.contains("panicked"), "{error}");
+    }
+}
+
+#[test]
+fn a_schema_without_a_database_fails_in_time_and_says_why() {
+    let store = "cql://127.0.0.1:1/readstates";
+    let flags = [
+        "schema",
+        "--store",
+        store,
+        "--replication",
+        "dc1=1",
+        "--timeout",
+        "0s",
+    ];
+    let (succeeded, _, error) = output(&flags);
+    assert!(
+        !succeeded && error.contains("failed to open a session"),
+        "{error}"
+    );
+}
+
+#[test]
+fn help_teaches_with_examples_and_openapi_prints_json() {
+    let (succeeded, help, _) = output(&["serve", "--help"]);
+    assert!(succeeded);
+    for part in [
+        "Examples:",
+        "curl",
+        "READSTATES_STORE",
+        "embedded:readstates-data",
+    ] {
+        assert!(help.contains(part), "{part} is missing in\n{help}");
+    }
+    let (succeeded, document, _) = output(&["openapi"]);
+    assert!(succeeded);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(document["info"]["title"], "Readstates");
+    let (succeeded, document, _) = output(&["openapi", "--admin"]);
+    assert!(succeeded);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert!(document["paths"]["/admin/v1/drain"].is_object());
+}
+
+#[tokio::test]
+async fn members_of_a_folder_are_one_cluster_and_rebalance_gives_a_newcomer_its_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let ring = format!("file:{}", folder.path().display());
+    let member = |name| serve_with(&["--store", "memory", "--ring", &ring, "--member", name]);
+    // A rebalance may take longer than a member keeps a connection that nobody uses.
+    let client = reqwest::Client::builder()
+        .tls_certs_only([])
+        .pool_max_idle_per_host(0)
+        .build()
+        .unwrap();
+    let owned = async |of: &Serving| -> u64 {
+        let status = client.get(format!("{}/admin/v1/status", of.admin)).send();
+        let status: Value = status.await.unwrap().json().await.unwrap();
+        status["ownership"]["owned"].as_u64().unwrap()
+    };
+    let (first, second) = (member("a"), member("b"));
+    assert_eq!(owned(&first).await, 1024, "the first took everything");
+    for user in 1..=50 {
+        let ack = format!("{}/v1/users/{user}/read-states/10/ack", first.url);
+        let body = serde_json::json!({"message_id": "100"});
+        let answer = client.post(ack).json(&body).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+    }
+    let (succeeded, said, error) = output(&["rebalance", "--ring", &ring]);
+    assert!(succeeded, "{said}{error}");
+    assert!(said.contains("64 slots from a to b"), "{said}");
+    assert!(said.ends_with("balanced: a 512, b 512\n"), "{said}");
+    assert_eq!((owned(&first).await, owned(&second).await), (512, 512));
+    // The blocks came along: each member has a store of its own, which the other cannot read.
+    for (user, via) in (1..=50).zip([&first, &second].into_iter().cycle()) {
+        let state = format!("{}/v1/users/{user}/read-states/10", via.url);
+        let state: Value = client
+            .get(state)
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
+        assert_eq!(state["last_message_id"], "100", "user {user}");
+    }
+    let (succeeded, said, _) = output(&["rebalance", "--ring", &ring]);
+    assert!(
+        succeeded && said.lines().count() == 1,
+        "again there is nothing to do: {said}"
+    );
+    // Whoever leaves hands on everything.
+    assert!(first.terminate());
+    assert_eq!(owned(&second).await, 1024);
+    assert!(second.terminate());
+}
+
+#[test]
+fn a_ring_that_cannot_be_balanced_is_refused_with_the_next_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let ring = format!("file:{}", folder.path().display());
+    for (ring, words) in [
+        ("memory", "give file:DIR"),
+        ("kubernetes", "the operator does this"),
+        (ring.as_str(), "give the folder that the members were given"),
+    ] {
+        let (succeeded, _, error) = output(&["rebalance", "--ring", ring]);
+        assert!(!succeeded && error.contains(words), "{error}");
+    }
+}

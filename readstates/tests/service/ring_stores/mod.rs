@@ -1,0 +1,68 @@
+//! What every ring store must do, run on each of them.
+
+mod conformance;
+mod kubernetes;
+
+use std::{fs, sync::Arc};
+
+use conformance::conforms;
+use readstates::{
+    ownership::store::{FileRing, MemoryRing, RingStore},
+    store::chain,
+};
+use readstates_ring::RingTable;
+use tempfile::tempdir;
+
+#[tokio::test]
+async fn the_memory_ring_conforms() {
+    let ring = Arc::new(MemoryRing::default());
+    conforms(async || ring.clone()).await;
+}
+
+#[tokio::test]
+async fn the_ring_in_a_folder_conforms() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("made/when/missing");
+    conforms(async || Arc::new(FileRing::open(&path).unwrap())).await;
+}
+
+#[tokio::test]
+async fn a_swap_in_a_folder_ends_when_somebody_keeps_the_lock() {
+    let folder = tempdir().unwrap();
+    let ring = FileRing::open(folder.path()).unwrap();
+    let lock = fs::File::open(folder.path().join("lock")).unwrap();
+    lock.lock().unwrap();
+    let error = ring.compare_and_swap(None, RingTable::default()).await;
+    let error = chain(&error.unwrap_err());
+    assert!(error.contains("another process holds it"), "{error}");
+    assert!(!folder.path().join("ring.json").exists());
+    // Whoever reads does not wait for who writes.
+    assert_eq!(ring.get().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_file_that_somebody_edited_is_named_with_its_place() {
+    let folder = tempdir().unwrap();
+    let ring = FileRing::open(folder.path()).unwrap();
+    let json = r#"{"number":1,"members":[],"epochs":[1],"owners":[0],"inherits":[-1]}"#;
+    fs::write(folder.path().join("ring.json"), json).unwrap();
+    let error = chain(&ring.get().await.unwrap_err());
+    for part in [
+        &*folder.path().to_string_lossy(),
+        "ring.json",
+        "epochs: there are 1 entries",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    fs::write(folder.path().join("members/x.json"), "{").unwrap();
+    let error = chain(&ring.presences().await.unwrap_err());
+    assert!(error.contains("x.json"), "{error}");
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_made_is_refused_by_name() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().join("ring");
+    let error = chain(&FileRing::open(&path).unwrap_err());
+    assert!(error.contains(&*path.to_string_lossy()), "{error}");
+}
