@@ -1,6 +1,6 @@
 //! Rules dropped one at a time, and what of that the simulation notices.
 //!
-//! The exhaustive search of `readstates-ring` notices each of them but R16 (its module has the table). Here it is the
+//! The exhaustive search of `readstates-ring` notices each of them (its module has the table). Here it is the
 //! service itself that works without a rule. Of R2, R4, R8 and R9 none of two dozen seeds showed anything: the service
 //! has a second fence where the state machine alone has one (a transfer has a number of its own, a member waits until
 //! it knows what became of a swap, and its doors stay closed meanwhile), and what R8 guards against takes two owners

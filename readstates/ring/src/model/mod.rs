@@ -10,25 +10,26 @@
 //! at the first violation, when there is nothing left to see, or at a number of states.
 //!
 //! A search that finds nothing proves as much as it would have found: each rule is dropped once, and
-//! the search must notice. With the budgets of this crate's tests it does so at
+//! the search must notice. In the worlds of [`budgets`] it does so at
 //!
 //! | without | depth | after states | in the service, simulated |
 //! |---|---|---|---|
 //! | R1 | 8 | 226 | seed 1 |
-//! | R2 | 20 | 22,274 | |
-//! | R3 | 10 | 633 | seed 1 |
+//! | R2 | 20 | 22,580 | |
+//! | R3 | 10 | 651 | seed 1 |
 //! | R4 | 12 | 898 | |
 //! | R5 | 4 | 107 | |
-//! | R6 | 16 | 100,912 | seed 4 |
-//! | R7 | 16 | 92,279 | seed 17 |
-//! | R8 | 16 | 93,655 | |
-//! | R9 | 16 | 4,379 | |
-//! | R10 | 14 | 2,566 | one of 60 |
-//! | R15 | 12 | 343,515 | one of 60 |
-//! | R17 | 16 | 191,967 | |
+//! | R6 | 17 | 61,800 | seed 4 |
+//! | R7 | 13 | 76,643 | seed 17 |
+//! | R8 | 15 | 347,948 | |
+//! | R9 | 16 | 4,425 | |
+//! | R10 | 16 | 5,467 | one of 60 |
+//! | R15 | 12 | 52,194 | one of 60 |
+//! | R16 | 16 | 287,218 | |
+//! | R17 | 19 | 955,765 | |
 //!
-//! R15 and R17 are about a ring that is restored, while a member dies or is cut off. R16 is not there: none of two million
-//! states shows that it is needed. A test of the service does (`readstates/tests/service/ownership_in_paused_time`).
+//! R15 to R17 are about a ring that is restored, while a member dies or is cut off. What is found is found in worlds in
+//! which nothing is violated when the rule is kept: a test looks there, too.
 //!
 //! The last column is where the simulation of whole members (`readstates/tests/simulation`) shows the same rule dropped
 //! in the service itself; which seed it is changes with the code, that there is one is a test. Its `mutants` say why the
@@ -37,14 +38,12 @@
 //! It found one fault in the first draft of the state machine itself, at depth 13: an offer that
 //! arrived a second time, after the last part, put a member that was ready back to receiving.
 
+pub mod budgets;
 mod search;
 mod world;
 
 pub use search::{Found, Verdict, search};
 pub use world::{Budget, World};
-
-/// Rules that the search does not show to be needed; tests of the service do.
-pub const SHOWN_ELSEWHERE: [&str; 1] = ["R16"];
 
 /// A rule of ownership, for working without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

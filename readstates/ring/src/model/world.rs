@@ -3,7 +3,7 @@
 mod shell;
 
 use crate::{
-    Epoch, Incarnation, SlotConfig, Stamp, Succession,
+    Epoch, Incarnation, SlotConfig, Stamp, Succession, fence,
     handoff::{Event, SlotAtMember, Stage, State},
     mutant::{self, Rule},
 };
@@ -12,6 +12,8 @@ use crate::{
 const MEMBERS: usize = 3;
 /// 2026-11-18; time stands still, which is the worst it can do to epochs.
 const NOW: i64 = 1_795_000_000_000_000;
+/// A process that was there before the first of these.
+const NOBODY: Incarnation = Incarnation::new(u64::MAX);
 
 /// How much may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,6 +32,8 @@ pub struct Budget {
     pub writes: u8,
     /// How often the store of the ring is restored to what it was before.
     pub restores: u8,
+    /// Writes of an owner before the first, which is dead, that are still on their way: 0 or 1, of the first operation.
+    pub late_writes: u8,
 }
 
 /// Everything there is.
@@ -202,16 +206,27 @@ impl World {
     #[must_use]
     pub fn new(left: Budget) -> Self {
         let ring = SlotConfig::first(Incarnation::new(0), NOW);
+        let epoch_before = Epoch::mint(None, 0);
+        let late = Write {
+            by: NOBODY,
+            stamp: Stamp::new(epoch_before, 0),
+            operations: 1,
+            version: fence::first_version(0, epoch_before),
+        };
         let member = |number: u64| {
             let me = Incarnation::new(number);
             // The ring was empty before: everybody learns its first config.
-            let before = SlotConfig::from_parts(Epoch::mint(None, 0), me, None, None);
+            let before = SlotConfig::from_parts(epoch_before, me, None, None);
             let mut slot = SlotAtMember::at_start(me, before);
             slot.step(Event::Learned(ring));
             // Everybody has.
             let epoch = ring.epoch();
             slot.step(Event::Agreed { epoch });
-            Member::new(me, slot)
+            let term = slot.admits();
+            Member {
+                term,
+                ..Member::new(me, slot)
+            }
         };
         Self {
             ring,
@@ -227,7 +242,7 @@ impl World {
                 version: 0,
                 stamp: None,
             },
-            writes: Vec::new(),
+            writes: vec![late; usize::from(left.late_writes.min(1))],
             messages: Vec::new(),
             swaps: Vec::new(),
             acknowledged: 0,

@@ -40,6 +40,12 @@ impl World {
             }
             Step::Learn { member } => self.read(member),
             Step::Agree { member } => {
+                // Whoever is cut off may have served, and not have written everything.
+                let holds =
+                    |it: &super::Member| it.alive && !it.lease && it.slot.flushes().is_some();
+                if self.members.iter().any(holds) {
+                    self.excuse();
+                }
                 let epoch = self.ring.epoch();
                 self.hear(member, Event::Agreed { epoch });
             }
@@ -248,10 +254,11 @@ impl World {
         let now = self.mints_from(&asked);
         if let Ok(next) = self.ring.swap(asked.expected, asked.owner, succession, now) {
             self.left.swaps -= 1;
-            // A ring that was restored may name somebody who is gone, and somebody else serves.
+            // A ring that was restored may name somebody who is gone, and somebody else serves. Whoever takes the slot from
+            // itself has written everything before.
             let serves = self.members.iter().any(super::Member::unbroken);
-            if succession == Succession::TakenOver && !serves {
-                self.excused |= self.acknowledged & !self.database.operations;
+            if by.is_none() && !serves {
+                self.excuse();
             }
             self.put(next, by.is_none_or(|by| by == asked.owner));
         }
@@ -262,6 +269,16 @@ impl World {
                 self.hear(by, Event::SwapUnknown);
             }
         }
+    }
+
+    /// What was acknowledged and may not be in the database in the end goes with whoever has it in memory.
+    fn excuse(&mut self) {
+        let above = |write: &&Write| Some(write.stamp) > self.database.stamp;
+        let pending = self.writes.iter().filter(above);
+        let surely = pending.fold(self.database.operations, |surely, write| {
+            surely & write.operations
+        });
+        self.excused |= self.acknowledged & !surely;
     }
 
     /// The time to mint from: above every epoch that the dead have said, and that the one which asks has asked for.
@@ -343,7 +360,7 @@ impl World {
         self.left.crashes -= 1;
         let held = self.members[index].slot.flushes().is_some() && self.restored;
         if self.members[index].me == self.ring.owner() || held {
-            self.excused |= self.acknowledged & !self.database.operations;
+            self.excuse();
         }
         let member = &mut self.members[index];
         // Only a ring that went back makes anything of it.
@@ -412,6 +429,11 @@ impl World {
                 }
             }
             Action::Release { .. } => {
+                let is_dirty = block.is_some_and(|block| block.dirty);
+                if is_dirty && !member.lease {
+                    self.excuse();
+                }
+                let member = &mut self.members[index];
                 if mutant::drops(Rule::R6)
                     && let Some(block) = block.filter(|block| block.dirty)
                 {

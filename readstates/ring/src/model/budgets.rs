@@ -1,0 +1,123 @@
+//! Worlds to search: how much may happen in each. What a world leaves out lets the search go deeper.
+
+use super::{Budget, Mutant};
+use crate::mutant::Rule;
+
+/// Wide: everything may happen, a little.
+pub const WIDE: Budget = Budget {
+    members: 3,
+    operations: 2,
+    swaps: 2,
+    crashes: 1,
+    lapses: 1,
+    writes: 2,
+    restores: 0,
+    late_writes: 1,
+};
+/// A slot moves there and back, and nothing goes wrong.
+pub const MOVES: Budget = Budget {
+    members: 2,
+    operations: 1,
+    swaps: 2,
+    crashes: 0,
+    lapses: 0,
+    writes: 0,
+    restores: 0,
+    late_writes: 0,
+};
+/// A slot moves, and its new owner writes.
+pub const MOVE: Budget = Budget {
+    operations: 2,
+    swaps: 1,
+    writes: 1,
+    ..MOVES
+};
+/// An owner crashes.
+pub const CRASH: Budget = Budget {
+    operations: 2,
+    crashes: 1,
+    writes: 2,
+    ..MOVES
+};
+/// An owner's lease runs out.
+pub const LAPSE: Budget = Budget {
+    crashes: 0,
+    lapses: 1,
+    ..CRASH
+};
+/// It runs out, is renewed, and runs out again.
+pub const LAPSES: Budget = Budget {
+    operations: 1,
+    lapses: 2,
+    ..LAPSE
+};
+/// Two owners crash.
+pub const CRASHES: Budget = Budget {
+    members: 3,
+    operations: 1,
+    crashes: 2,
+    writes: 3,
+    ..MOVES
+};
+/// An owner crashes that had not seen what the one before has written.
+pub const LATE: Budget = Budget {
+    operations: 2,
+    swaps: 1,
+    crashes: 1,
+    writes: 1,
+    late_writes: 1,
+    ..MOVES
+};
+/// The owner is gone, somebody takes the slot, and the ring forgets that.
+///
+/// No lease runs out besides: an origin that has asked for a swap and reads that another one took the slot drops what it
+/// has in this world, where the service writes it first (`Sending::run`).
+pub const RESTORED: Budget = Budget {
+    members: 3,
+    crashes: 1,
+    restores: 1,
+    ..MOVES
+};
+/// The ring forgets that a slot was handed on, and the destination's lease runs out.
+pub const RESTORED_AND_CUT_OFF: Budget = Budget {
+    lapses: 1,
+    writes: 1,
+    restores: 1,
+    ..MOVES
+};
+/// The destination crashes instead.
+pub const RESTORED_AND_CRASHED: Budget = Budget {
+    crashes: 1,
+    lapses: 0,
+    ..RESTORED_AND_CUT_OFF
+};
+
+/// All of them, with their names.
+pub const ALL: [(&str, Budget); 11] = [
+    ("everything, a little", WIDE),
+    ("moves", MOVES),
+    ("a move", MOVE),
+    ("a crash", CRASH),
+    ("a lapse", LAPSE),
+    ("two lapses", LAPSES),
+    ("two crashes", CRASHES),
+    ("a late write", LATE),
+    ("a restored ring", RESTORED),
+    ("a restored ring, cut off", RESTORED_AND_CUT_OFF),
+    ("a restored ring, crashed", RESTORED_AND_CRASHED),
+];
+
+impl Mutant {
+    /// The world that shows soonest that the rule is needed.
+    #[must_use]
+    pub fn budget(self) -> Budget {
+        match self.rule {
+            Rule::R1 | Rule::R2 | Rule::R3 | Rule::R4 | Rule::R5 | Rule::R9 | Rule::R10 => MOVES,
+            Rule::R6 => MOVE,
+            Rule::R7 => CRASH,
+            Rule::R8 => LATE,
+            Rule::R15 => RESTORED_AND_CUT_OFF,
+            Rule::R16 | Rule::R17 => RESTORED_AND_CRASHED,
+        }
+    }
+}
