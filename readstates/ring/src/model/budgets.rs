@@ -1,7 +1,28 @@
 //! Worlds to search: how much may happen in each. What a world leaves out lets the search go deeper.
 
-use super::{Budget, Mutant};
+use super::Mutant;
 use crate::mutant::Rule;
+
+/// How much may happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// Members at work: 2 or 3.
+    pub members: u8,
+    /// Operations that the client sends until they are acknowledged: 1 or 2.
+    pub operations: u8,
+    /// Changes of the ring.
+    pub swaps: u8,
+    /// Crashes.
+    pub crashes: u8,
+    /// Leases that run out.
+    pub lapses: u8,
+    /// Writes to the database.
+    pub writes: u8,
+    /// How often the store of the ring is restored to what it was before.
+    pub restores: u8,
+    /// Writes of an owner before the first, which is dead, that are still on their way: 0 or 1, of the first operation.
+    pub late_writes: u8,
+}
 
 /// Wide: everything may happen, a little.
 pub const WIDE: Budget = Budget {

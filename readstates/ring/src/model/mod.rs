@@ -42,8 +42,9 @@ pub mod budgets;
 mod search;
 mod world;
 
+pub use budgets::Budget;
 pub use search::{Found, Verdict, search};
-pub use world::{Budget, World};
+pub use world::World;
 
 /// A rule of ownership, for working without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

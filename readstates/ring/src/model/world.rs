@@ -1,10 +1,16 @@
 //! The world of the search: its state, the steps it may take, and what must hold.
 
+mod member;
 mod shell;
+mod step;
 
+use member::Member;
+pub(super) use step::Step;
+
+use super::Budget;
 use crate::{
     Epoch, Incarnation, SlotConfig, Stamp, Succession, fence,
-    handoff::{Event, SlotAtMember, Stage, State},
+    handoff::{Event, SlotAtMember, State},
     mutant::{self, Rule},
 };
 
@@ -14,27 +20,6 @@ const MEMBERS: usize = 3;
 const NOW: i64 = 1_795_000_000_000_000;
 /// A process that was there before the first of these.
 const NOBODY: Incarnation = Incarnation::new(u64::MAX);
-
-/// How much may happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Budget {
-    /// Members at work: 2 or 3.
-    pub members: u8,
-    /// Operations that the client sends until they are acknowledged: 1 or 2.
-    pub operations: u8,
-    /// Changes of the ring.
-    pub swaps: u8,
-    /// Crashes.
-    pub crashes: u8,
-    /// Leases that run out.
-    pub lapses: u8,
-    /// Writes to the database.
-    pub writes: u8,
-    /// How often the store of the ring is restored to what it was before.
-    pub restores: u8,
-    /// Writes of an owner before the first, which is dead, that are still on their way: 0 or 1, of the first operation.
-    pub late_writes: u8,
-}
 
 /// Everything there is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -67,30 +52,6 @@ pub struct World {
     versions: Vec<(u64, u8)>,
     next_incarnation: u64,
     left: Budget,
-}
-
-/// One member: the state machine as it is, and the shell around it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Member {
-    alive: bool,
-    me: Incarnation,
-    lease: bool,
-    slot: SlotAtMember,
-    block: Option<Block>,
-    /// What an origin sent: its block, if it has one.
-    received: Option<Option<Block>>,
-    /// Read from the database, on its way into memory, for an epoch.
-    loading: Option<(Epoch, Cell)>,
-    /// Applied, not acknowledged yet.
-    answer: Option<Answer>,
-    writing: Option<Stamp>,
-    /// Changed since the write began.
-    rearmed: bool,
-    seq: u32,
-    /// The epoch at which it served last: what it writes was acknowledged then.
-    term: Option<Epoch>,
-    /// The line of the ring that it has said it knows.
-    said: u8,
 }
 
 /// A user's block in memory.
@@ -150,57 +111,6 @@ struct Asked {
     taken_over: bool,
 }
 
-/// What may happen next. Members, writes, messages and swaps by their place in the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    /// A client's operation arrives at a member.
-    Arrive { member: usize, operation: u8 },
-    /// A member reads the user's cell.
-    Load { member: usize },
-    /// What it read goes into its memory.
-    Loaded { member: usize },
-    /// It answers the client.
-    Answer { member: usize },
-    /// It sends a write.
-    Flush { member: usize },
-    /// A write lands, and its answer arrives or not.
-    Land { write: usize, answered: bool },
-    /// A write is given up by who sent it; it may still land.
-    GiveUp { member: usize },
-    /// A write never lands.
-    Vanish { write: usize },
-    /// A clean block is evicted.
-    Evict { member: usize },
-    /// The operator asks for a move.
-    Move { member: usize, to: usize },
-    /// The state machine hears of something that concerns this member alone.
-    Hear { member: usize, event: Event },
-    /// A message arrives.
-    Receive { message: usize },
-    /// The ring carries out a swap, and the answer arrives or not.
-    Swap { asked: usize, answered: bool },
-    /// A swap is never carried out.
-    LoseSwap { asked: usize },
-    /// A member reads the ring, tells it what it has forgotten, and says which line it knows.
-    Learn { member: usize },
-    /// A member that took the slot finds that everybody who lives knows the ring.
-    Agree { member: usize },
-    /// A member that took the slot finds that one that is dead knew more than the ring does.
-    Doubt { member: usize },
-    /// The ring is what it was before.
-    Restore { past: usize },
-    /// An operator sees the owner gone and names another.
-    TakeOver { to: usize },
-    /// A lease runs out.
-    Lapse { member: usize },
-    /// It is renewed, after the member has noticed.
-    Renew { member: usize },
-    /// A process ends.
-    Crash { member: usize },
-    /// Another starts in its place.
-    Restart { member: usize },
-}
-
 impl World {
     /// Members that have just started, the first of which owns the slot.
     #[must_use]
@@ -250,118 +160,6 @@ impl World {
             versions: Vec::new(),
             next_incarnation: MEMBERS as u64,
             left,
-        }
-    }
-
-    /// Everything that may happen next.
-    pub(super) fn steps(&self) -> Vec<Step> {
-        let mut steps = Vec::with_capacity(32);
-        for index in 0..self.at_work() {
-            if self.members[index].alive {
-                self.steps_of(index, &mut steps);
-            } else {
-                steps.push(Step::Restart { member: index });
-            }
-        }
-        for write in 0..self.writes.len() {
-            steps.extend([
-                Step::Land {
-                    write,
-                    answered: true,
-                },
-                Step::Land {
-                    write,
-                    answered: false,
-                },
-                Step::Vanish { write },
-            ]);
-        }
-        for (message, sent) in self.messages.iter().enumerate() {
-            if self.place(sent.to).is_some() {
-                steps.push(Step::Receive { message });
-            }
-        }
-        for asked in 0..self.swaps.len() {
-            if self.left.swaps > 0 && self.is_written(asked) {
-                steps.extend([
-                    Step::Swap {
-                        asked,
-                        answered: true,
-                    },
-                    Step::Swap {
-                        asked,
-                        answered: false,
-                    },
-                ]);
-            }
-            steps.push(Step::LoseSwap { asked });
-        }
-        if self.left.restores > 0 {
-            steps.extend((0..self.past.len()).map(|past| Step::Restore { past }));
-        }
-        let gone = self
-            .place(self.ring.owner())
-            .is_none_or(|owner| !self.members[owner].lease);
-        if gone && self.left.swaps > 0 {
-            let able = (0..self.at_work()).filter(|&to| self.members[to].may_take(self.ring));
-            steps.extend(able.map(|to| Step::TakeOver { to }));
-        }
-        steps
-    }
-
-    fn steps_of(&self, index: usize, steps: &mut Vec<Step>) {
-        let member = &self.members[index];
-        let admits = member.slot.admits();
-        if admits.is_some() && member.answer.is_none() {
-            if member.block.is_some() {
-                let open =
-                    (0..self.left.operations).filter(|bit| self.acknowledged & (1 << bit) == 0);
-                steps.extend(open.map(|operation| Step::Arrive {
-                    member: index,
-                    operation,
-                }));
-            } else if member.loading.is_none() {
-                steps.push(Step::Load { member: index });
-            }
-        }
-        let may = [
-            (member.loading.is_some(), Step::Loaded { member: index }),
-            (member.answer.is_some(), Step::Answer { member: index }),
-            (
-                member.may_flush() && self.left.writes > 0,
-                Step::Flush { member: index },
-            ),
-            (member.writing.is_some(), Step::GiveUp { member: index }),
-            (member.may_evict(), Step::Evict { member: index }),
-            (
-                member.slot.config() != self.ring || member.said != self.line,
-                Step::Learn { member: index },
-            ),
-            (self.agrees(index), Step::Agree { member: index }),
-            (self.doubts(index), Step::Doubt { member: index }),
-            (self.left.crashes > 0, Step::Crash { member: index }),
-            (
-                member.lease && self.left.lapses > 0,
-                Step::Lapse { member: index },
-            ),
-            (member.may_renew(), Step::Renew { member: index }),
-        ];
-        steps.extend(
-            may.into_iter()
-                .filter(|(may, _)| *may)
-                .map(|(_, step)| step),
-        );
-        steps.extend(member.hears().into_iter().map(|event| Step::Hear {
-            member: index,
-            event,
-        }));
-        if let State::Owner {
-            streaming_to: None, ..
-        } = member.slot.state()
-            && self.left.swaps > 0
-        {
-            let others = (0..self.at_work()).filter(|&to| to != index && self.members[to].alive);
-            steps.extend(others.map(|to| Step::Move { member: index, to }));
         }
     }
 
@@ -462,97 +260,6 @@ impl World {
             ));
         }
         Ok(())
-    }
-}
-
-impl Member {
-    fn new(me: Incarnation, slot: SlotAtMember) -> Self {
-        Self {
-            alive: true,
-            me,
-            lease: true,
-            slot,
-            block: None,
-            received: None,
-            loading: None,
-            answer: None,
-            writing: None,
-            rearmed: false,
-            seq: 0,
-            term: None,
-            said: 0,
-        }
-    }
-
-    /// Whether it takes the slot when it finds this ring, and the owner gone: not when it knows more than the ring.
-    fn may_take(&self, ring: SlotConfig) -> bool {
-        let knows_more = self.slot.config().epoch() > ring.epoch() || self.unbroken();
-        self.alive && self.lease && !knows_more
-    }
-
-    /// Whether it serves, and nobody can have taken the slot from it.
-    fn unbroken(&self) -> bool {
-        self.alive && self.lease && self.slot.unbroken().is_some()
-    }
-
-    fn may_flush(&self) -> bool {
-        self.block.is_some_and(|block| block.dirty)
-            && self.writing.is_none()
-            && self.slot.flushes().is_some()
-    }
-
-    fn may_evict(&self) -> bool {
-        self.block.is_some_and(|block| !block.dirty)
-            && self.writing.is_none()
-            && self.slot.admits().is_some()
-            && self.answer.is_none()
-    }
-
-    /// Whoever renews the lease tells the state machine first that it had run out.
-    fn may_renew(&self) -> bool {
-        let noticed = match self.slot.state() {
-            State::Sealed { stage, .. } => matches!(stage, Stage::WithoutLease { .. }),
-            State::Ready { lapsed, .. } => lapsed,
-            State::Away | State::Receiving { .. } => true,
-            State::Owner { .. } | State::Taking { .. } => false,
-        };
-        !self.lease && noticed
-    }
-
-    /// What the shell of this member may report now.
-    fn hears(&self) -> Vec<Event> {
-        let mut events = Vec::new();
-        match self.slot.state() {
-            State::Owner {
-                streaming_to: Some(_),
-                ..
-            } => events.extend([Event::CaughtUp, Event::StreamFailed]),
-            State::Sealed {
-                stage: Stage::Finishing { .. },
-                ..
-            } => {
-                events.push(Event::TimedOut);
-                if self.answer.is_none() {
-                    events.push(Event::Finished);
-                }
-            }
-            State::Sealed {
-                stage: Stage::Sent { .. } | Stage::Handing { .. },
-                ..
-            } => events.push(Event::TimedOut),
-            State::Receiving { .. } | State::Ready { .. } => events.push(Event::OriginSilent),
-            State::Sealed {
-                stage: Stage::Retaking { .. } | Stage::WithoutLease { .. },
-                ..
-            }
-            | State::Owner { .. }
-            | State::Taking { .. }
-            | State::Away => {}
-        }
-        if !self.lease && !self.may_renew() {
-            events.push(Event::LeaseLost);
-        }
-        events
     }
 }
 
