@@ -37,6 +37,7 @@ mod routes;
 mod send;
 mod slots;
 pub mod store;
+mod swap;
 mod watch;
 
 use std::{

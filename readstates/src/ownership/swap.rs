@@ -1,0 +1,232 @@
+//! Changing the ring: slots are handed on, taken, and taken again.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use readstates_ring::{
+    Epoch, MOST_AHEAD_MICROS, Now, RingMember, RingTable, Slot, Stamp, Succession,
+    mutant::{self, Rule},
+    record::NotSwapped,
+};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{
+    Ownership,
+    store::{RingStore, RingStoreError, Swapped, Versioned},
+};
+use crate::{clock, store::chain};
+
+/// Between two questions to a ring that does not answer, or whose swaps others win.
+const FIRST_RETRY: Duration = Duration::from_millis(20);
+const LAST_RETRY: Duration = Duration::from_secs(1);
+
+impl Ownership {
+    /// Asks the ring to name `owner` for those of the slots that are still at the epochs given, until it is known for
+    /// each of them what the ring says, or it is too late. `ahead` is the ring as it was read when the slots were at
+    /// these epochs already: most often nobody has swapped since, and it need not be read.
+    ///
+    /// A slot that the clock forbids to swap is left out, and the others go on. Returns whether the ring has said of
+    /// all of them what they are at: if not, some may or may not be swapped yet.
+    pub(super) async fn swap(
+        &self,
+        mut asked: Vec<(Slot, Option<Epoch>)>,
+        owner: &RingMember,
+        succession: Succession,
+        mut ahead: Option<Versioned>,
+    ) -> bool {
+        let deadline = Instant::now() + self.config.timing.held;
+        let (mut wait, mut forbidden) = (FIRST_RETRY, 0);
+        while !asked.is_empty() {
+            let ahead = ahead.take();
+            let guessed = ahead.is_some();
+            let try_swap = self.try_swap(&mut asked, &mut forbidden, owner, succession, ahead);
+            // Not cancel-safe: the swap may be taken. Whoever goes on after that asks by the epochs.
+            match timeout_at(deadline, try_swap).await {
+                Ok(Ok(Swapped::Taken(taken))) => {
+                    self.adopt(&taken.table);
+                    break;
+                }
+                Ok(Ok(Swapped::Conflict)) => {
+                    let conflicts = &self.counters.swap_conflicts;
+                    conflicts.fetch_add(1, Ordering::Relaxed);
+                    if guessed {
+                        continue;
+                    }
+                }
+                Ok(Err(error)) => {
+                    let slots = asked.len();
+                    tracing::warn!(slots, "the ring was not swapped: {}", chain(&error));
+                }
+                Err(_) => {}
+            }
+            if Instant::now() + wait >= deadline {
+                tracing::warn!(
+                    slots = asked.len(),
+                    after = ?self.config.timing.held,
+                    "the ring did not say in time who owns these slots: they are asked for again later"
+                );
+                return false;
+            }
+            let share = 1.0 - self.lots.share() / 2.0;
+            sleep(wait.mul_f64(share)).await;
+            wait = (wait * 2).min(LAST_RETRY);
+        }
+        forbidden == 0
+    }
+
+    async fn try_swap(
+        &self,
+        asked: &mut Vec<(Slot, Option<Epoch>)>,
+        forbidden: &mut usize,
+        owner: &RingMember,
+        succession: Succession,
+        ahead: Option<Versioned>,
+    ) -> Result<Swapped, RingStoreError> {
+        let current = match ahead {
+            Some(read) => Some(read),
+            None => self.read().await?,
+        };
+        let (table, version) = match current {
+            Some(Versioned { table, version }) => (table, Some(version)),
+            None => (Arc::default(), None),
+        };
+        let epoch = |slot| table.config(slot).map(|config| config.epoch());
+        if asked.iter().any(|&(slot, expected)| epoch(slot) < expected) {
+            // It was restored, and does not know yet what is known here: it has said nothing of these slots.
+            return Ok(Swapped::Conflict);
+        }
+        asked.retain(|&(slot, expected)| epoch(slot) == expected || mutant::drops(Rule::R10));
+        let is_mine = owner.incarnation() == self.me.incarnation();
+        if !mutant::drops(Rule::R10) {
+            // A store that was restored may have given the same epoch to somebody else.
+            let watch = self.watch.lock();
+            let may_be_taken = |owner| match succession {
+                Succession::Handed => false,
+                Succession::TakenOver => watch.was_dead(owner),
+            };
+            asked.retain(|&(slot, _)| {
+                let owner = table.config(slot).map(|config| config.owner());
+                owner.is_none_or(|owner| owner == self.me.incarnation() || may_be_taken(owner))
+            });
+        }
+        if !is_mine && !mutant::drops(Rule::R3) {
+            // Whoever has lost its lease since hands nothing on: others may have taken the slots, and a store that was
+            // restored does not know.
+            let handing = self.slots.handing();
+            let has_lease = self.lease.is_valid();
+            asked.retain(|&(slot, _)| has_lease && handing.contains(slot));
+        }
+        let is_own = |&(slot, _): &(Slot, Option<Epoch>)| {
+            let config = table.config(slot);
+            config.is_some_and(|config| config.owner() == self.me.incarnation())
+        };
+        let is_cold = succession == Succession::TakenOver && asked.iter().any(is_own);
+        let now = match is_mine {
+            true => self.mint_time_above(is_cold),
+            false => self.mint_time(),
+        };
+        let incarnation = owner.incarnation();
+        let (swappable, refused) = table.swappable(asked, incarnation, succession, now);
+        if !refused.is_empty() {
+            self.report_forbidden(&refused);
+            *forbidden += refused.len();
+            *asked = swappable;
+        }
+        if asked.is_empty() {
+            return Ok(Swapped::Conflict);
+        }
+        match table.swap(asked, owner, succession, now) {
+            Ok(next) => {
+                let next = match is_mine {
+                    true => next.on_line(self.new_line()),
+                    false => next,
+                };
+                if !is_mine {
+                    self.gives(&next, asked);
+                }
+                self.store.compare_and_swap(version, next).await
+            }
+            Err(NotSwapped::Conflict { .. } | NotSwapped::TooFarAhead { .. }) => {
+                Ok(Swapped::Conflict)
+            }
+        }
+    }
+
+    /// The time to mint from for what is taken here: above every epoch that those can have known who are dead. If the
+    /// store was restored, the ring need not know of it, and one that had that epoch may have writes under way. What is
+    /// taken from this member itself as from the dead is above what anybody can have known, and what it has asked the
+    /// ring to give to others.
+    fn mint_time_above(&self, is_cold: bool) -> Now {
+        let mut now = self.mint_time();
+        if mutant::drops(Rule::R17) {
+            return now;
+        }
+        let known = {
+            let watch = self.watch.lock();
+            let of_the_dead = watch.highest_of_the_dead(clock::now());
+            match is_cold {
+                true => of_the_dead.max(watch.highest_of_all()).max(self.given()),
+                false => of_the_dead,
+            }
+        };
+        if let Some(known) = known.filter(|&known| self.is_near(known)) {
+            let above = Stamp::new(Epoch::mint(Some(known), 0), 0).as_database();
+            now.earliest = now.earliest.max(above);
+            now.latest = now.latest.max(above);
+        }
+        now
+    }
+
+    /// Whether an epoch can be one that clocks have minted which are right. What a wrong one has minted must not spread.
+    pub(super) fn is_near(&self, epoch: Epoch) -> bool {
+        let latest = self.mint_time().latest;
+        Stamp::new(epoch, 0).as_database() < latest.saturating_add(MOST_AHEAD_MICROS)
+    }
+
+    /// Remembers what the ring is asked to give to another.
+    fn gives(&self, next: &RingTable, asked: &[(Slot, Option<Epoch>)]) {
+        let epoch = |&(slot, _): &(Slot, Option<Epoch>)| Some(next.config(slot)?.epoch().number());
+        let highest = asked.iter().filter_map(epoch).max().unwrap_or(0);
+        self.given.fetch_max(highest, Ordering::AcqRel);
+    }
+
+    fn given(&self) -> Option<Epoch> {
+        Epoch::new(self.given.load(Ordering::Acquire)).filter(|epoch| epoch.number() > 0)
+    }
+
+    /// Says which slots are not swapped because of their epochs.
+    pub(super) fn report_forbidden(&self, refused: &[NotSwapped]) {
+        let Some(first) = refused.first() else {
+            return;
+        };
+        let counter = &self.counters.swaps_forbidden;
+        counter.fetch_add(refused.len() as u64, Ordering::Relaxed);
+        tracing::error!(
+            slots = refused.len(),
+            "slots stay where they are, because a wrong clock has minted their epochs; they move again once the \
+             clocks have come that far: {first}"
+        );
+    }
+
+    /// Takes slots that are sealed here under a new epoch: with what is in memory of them, or, where somebody else may
+    /// have served, with what is in the database once everything is written. What the ring does not name again in time
+    /// is asked for with the next renewal of the lease.
+    pub(super) async fn retake(&self, slots: Vec<(Slot, Epoch, Succession)>) {
+        for how in [Succession::Handed, Succession::TakenOver] {
+            let of_these = slots.iter().filter(|&&(_, _, of)| of == how);
+            let asked: Vec<(Slot, Option<Epoch>)> =
+                of_these.map(|&(slot, at, _)| (slot, Some(at))).collect();
+            if asked.is_empty() {
+                continue;
+            }
+            let (count, cold) = (asked.len(), how == Succession::TakenOver);
+            tracing::info!(slots = count, cold, "taking slots again, under a new epoch");
+            let counter = &self.counters.retaken;
+            counter.fetch_add(count as u64, Ordering::Relaxed);
+            let all: Vec<Slot> = asked.iter().map(|&(slot, _)| slot).collect();
+            let written = !cold || self.write_all().await;
+            if !written || !self.swap(asked, &self.me, how, None).await {
+                self.slots.retake_later(&all);
+            }
+        }
+    }
+}
