@@ -3,6 +3,7 @@
 mod callers;
 mod chaos;
 mod database;
+mod day_two;
 mod disk_node;
 mod installation;
 mod refusals;

@@ -1,0 +1,120 @@
+//! What is done to a cluster that serves: stopped and started, restarted by request, given more room.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::{Result, ensure};
+use e2e::{Cluster, Look, Told, World, until};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{ResourceExt, api::ListParams};
+use readstates_operator_api::labels::{self, Component};
+
+/// A cache pod hands on what it owns and another takes its place, one after another; a database comes up.
+const REPLACED: Duration = Duration::from_mins(8);
+
+/// The pods of a tier, each by its UID.
+async fn pods(cluster: &Cluster, tier: Component) -> Result<BTreeSet<String>> {
+    let selector = labels::selector_text(&cluster.get().await?.name_any(), tier);
+    let found = cluster
+        .api::<Pod>()
+        .list(&ListParams::default().labels(&selector))
+        .await?;
+    Ok(found.iter().filter_map(ResourceExt::uid).collect())
+}
+
+async fn patch(cluster: &Cluster, spec: &str) -> Result<()> {
+    let name = format!("readstatecluster/{}", cluster.get().await?.name_any());
+    let patch = format!("{{\"spec\": {spec}}}");
+    cluster
+        .kubectl(&["patch", &name, "--type=merge", "--patch", &patch])
+        .await?;
+    Ok(())
+}
+
+/// Waits until none of these pods is there and as many others serve.
+async fn replaced(cluster: &Cluster, tier: Component, old: &BTreeSet<String>) -> Result<()> {
+    until("every pod is another one", REPLACED, async || {
+        let now = pods(cluster, tier).await?;
+        Ok(if now.len() == old.len() && now.is_disjoint(old) {
+            Look::Done(())
+        } else {
+            let left = now.intersection(old).count();
+            Look::NotYet(format!("{left} of {} are the old ones", now.len()))
+        })
+    })
+    .await?;
+    cluster.at_rest().await
+}
+
+#[tokio::test]
+async fn a_stopped_cluster_writes_everything_and_finds_it_when_it_is_started() -> Result<()> {
+    let cluster = World::chat().await?;
+    let told = Told::by(&cluster.service()?, 60).await?;
+    let claims = cluster.claims().await?;
+
+    patch(&cluster, r#"{"stopped": true}"#).await?;
+    cluster.wait_for("Stopped", REPLACED).await?;
+    let stopped = cluster.condition("Stopped").await?;
+    ensure!(stopped.reason == "StoppedInOrder", "{stopped:?}");
+    for tier in [Component::Cache, Component::Database] {
+        let left = pods(&cluster, tier).await?;
+        ensure!(left.is_empty(), "{left:?}");
+    }
+    ensure!(cluster.claims().await? == claims, "volumes stay");
+
+    patch(&cluster, r#"{"stopped": null}"#).await?;
+    cluster.available().await?;
+    cluster.has_members(3).await?;
+    told.holds(&cluster.service()?).await
+}
+
+#[tokio::test]
+async fn a_restart_by_request_replaces_each_pod_once_and_refuses_and_loses_nothing() -> Result<()> {
+    let cluster = World::chat().await?;
+    let service = cluster.service()?;
+    let before = Told::by(&service, 60).await?;
+    let (cache, database) = (
+        pods(&cluster, Component::Cache).await?,
+        pods(&cluster, Component::Database).await?,
+    );
+
+    let restart = Box::pin(async {
+        cluster.annotate(labels::RESTART_CACHE, "once-more").await?;
+        replaced(&cluster, Component::Cache, &cache).await?;
+        cluster.has_members(3).await
+    });
+    let meanwhile = Told::during(&service, restart).await?;
+    before.holds(&service).await?;
+    meanwhile.holds(&service).await?;
+    let untouched = pods(&cluster, Component::Database).await?;
+    ensure!(untouched == database, "the database restarted, too");
+
+    // With its only node away, users who are not in memory are refused: nobody is asked for meanwhile.
+    let cache = pods(&cluster, Component::Cache).await?;
+    cluster
+        .annotate(labels::RESTART_DATABASE, "once-more")
+        .await?;
+    replaced(&cluster, Component::Database, &database).await?;
+    cluster.available().await?;
+    ensure!(
+        pods(&cluster, Component::Cache).await? == cache,
+        "cache pods were replaced, too"
+    );
+    before.holds(&service).await?;
+    meanwhile.holds(&service).await
+}
+
+#[tokio::test]
+async fn a_cache_is_given_more_room_without_another_pod() -> Result<()> {
+    let cluster = World::chat().await?;
+    let before = pods(&cluster, Component::Cache).await?;
+    let meanwhile = Told::during(&cluster.service()?, async {
+        patch(&cluster, r#"{"cache": {"capacityStates": 120000}}"#).await?;
+        cluster.at_rest().await
+    })
+    .await?;
+    ensure!(
+        pods(&cluster, Component::Cache).await? == before,
+        "a pod was replaced"
+    );
+    meanwhile.holds(&cluster.service()?).await
+}
