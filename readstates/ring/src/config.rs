@@ -17,7 +17,7 @@ pub const MOST_AHEAD_MICROS: i64 = 3_600_000_000;
 /// not leave slots without an owner.
 pub const MOST_AHEAD_IN_NEED_MICROS: i64 = 48 * MOST_AHEAD_MICROS;
 
-/// What time it is, where not everybody agrees: Unix times in microseconds. Where everybody does it is one number.
+/// The time, as Unix times in microseconds. The two differ where members' clocks do not agree.
 ///
 /// An epoch too low does no harm, since it grows by one all the same; one too high keeps its slot from moving until the
 /// clocks have come that far. So epochs are minted from the earlier time, and refused by the later one.
@@ -111,7 +111,7 @@ pub struct SlotConfig {
 /// Why a swap did not happen. Nothing changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SwapRefused {
-    /// Somebody was faster.
+    /// Another swap came first.
     #[error("the slot is at epoch {current}, not at {expected}")]
     Conflict {
         /// What was expected.
@@ -194,7 +194,7 @@ impl SlotConfig {
     /// The config after this one.
     ///
     /// # Errors
-    /// When this is not the config that whoever asks has seen, or the clock forbids another epoch.
+    /// When this is not the config that the caller has seen, or the clock forbids another epoch.
     pub fn swap(
         &self,
         expected: Epoch,
@@ -230,7 +230,7 @@ impl SlotConfig {
         })
     }
 
-    /// Whether this gives away an epoch that another config has given to somebody else: a store was restored.
+    /// Whether this config has the epoch of the other and another owner: a store was restored.
     #[must_use]
     pub fn gives_again(&self, other: Self) -> bool {
         self.epoch == other.epoch && self.owner != other.owner
@@ -246,8 +246,8 @@ impl SlotConfig {
         }
     }
 
-    /// The config in which `owner` goes on, which serves at epoch `held` and was never out of service, where a store
-    /// that was restored has this config. Its epoch is above both.
+    /// The config under which `owner`, which serves at epoch `held` and was never out of service, goes on when a
+    /// restored store has this config. Its epoch is above both.
     ///
     /// # Errors
     /// When the clock forbids such an epoch.
@@ -351,7 +351,7 @@ mod tests {
         let how = Succession::Handed;
         let next = first.swap(first.epoch(), b, how, now).unwrap();
         assert_eq!(next.epoch().number(), first.epoch().number() + 1);
-        // One that was minted by whoever is right, when the others are days behind, can be moved.
+        // A slot whose epoch the one right clock minted can be moved, though the other clocks are days behind.
         let ahead = SlotConfig::first(a, NOW + 19 * DAY);
         assert!(ahead.swap(ahead.epoch(), b, how, NOW).is_err());
         assert!(ahead.swap(ahead.epoch(), b, how, now).is_ok());

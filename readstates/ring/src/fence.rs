@@ -26,8 +26,8 @@ pub fn shows_regression(loaded: Option<Stamp>, owner: Epoch) -> bool {
 }
 
 /// The version that a user's first change at `owner` gets, when the block was last changed under
-/// another epoch: at least the first of the epoch, so that it is above everything that an owner
-/// before can have handed out and not written (R7).
+/// another epoch: at least the first of the epoch, so that it is above every version that an earlier
+/// owner can have handed out and not written (R7).
 ///
 /// Versions are as wide as stamps: an epoch has 2^24 of them for each user.
 #[must_use]

@@ -1,12 +1,12 @@
-//! The line of a ring: 64 random bits that tell whether somebody has seen what a process took.
+//! The line of a ring: 64 random bits that tell whether a process has seen a take.
 //!
-//! A ring keeps the last lines that it has been on ([`MOST_LINES`]). A process that says a line that a ring has never been
-//! on has seen a take that the ring has forgotten.
+//! A ring keeps the last lines that it has been on ([`MOST_LINES`]). A process that says a line that a ring has never
+//! been on has seen a take that the ring has forgotten.
 //!
-//! Every swap in which a process names *itself* draws a new line; one that hands slots on keeps it. A table that bears
-//! a line therefore follows, by swaps alone, from the one that drew it. Whoever says that the table it read last bears
-//! the line has seen what was taken with it, also when the store was restored in between: a table from before does not
-//! bear it, and no number of a table proves as much.
+//! Every swap in which a process names *itself* draws a new line; one that hands slots on keeps the line. A table that
+//! bears a line therefore follows, by swaps alone, from the one that drew it. A process that last read a table with
+//! that line has seen what was taken with it, even if the store was restored in between: an earlier table does not bear
+//! the line. The number of a table proves no such thing.
 
 use std::fmt;
 
@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Incarnation, config::NoIncarnation};
 
-/// The most lines that a table keeps, its own and those before it: more than members take slots within the time in which
-/// a dead one is remembered.
+/// The most lines that a table keeps, its own and those before it: more than the number of times that members take
+/// slots while a dead one is remembered.
 pub const MOST_LINES: usize = 64;
 
 /// Which takes a table has seen. Sixteen hexadecimal digits.
@@ -24,7 +24,7 @@ pub const MOST_LINES: usize = 64;
 pub struct Line(u64);
 
 impl Line {
-    /// The line of a table that nobody has drawn one for, and of a process that has read no table.
+    /// The line of a table for which none was drawn, and of a process that has read no table.
     pub const NONE: Self = Self(0);
 
     /// The line with these bits, which are random.

@@ -1,8 +1,8 @@
 //! What should move now: the plan, cut into batches that one member hands to one other.
 //!
 //! Comes in: the ring, and who can own slots (live, and not draining). Goes out: the next batch for
-//! balance, for a member that leaves, or for one that takes what is nobody's. Everybody who asks with
-//! the same ring and the same members gets the same answer; where they differ, the swap decides.
+//! balance, for a member that leaves, or for one that takes slots without an owner. The same ring and the
+//! same members always give the same answer; where members see different ones, the swap decides.
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ pub struct Move {
     pub slots: Vec<(Slot, Epoch)>,
 }
 
-/// Who should own each slot, in order; empty when nobody can.
+/// Who should own each slot, in order; empty when no member can.
 #[must_use]
 pub fn planned(table: &RingTable, live: &[Live]) -> Vec<Incarnation> {
     let places: HashMap<Incarnation, u16> =
@@ -59,7 +59,7 @@ pub fn next_batch(table: &RingTable, live: &[Live], most: usize) -> Option<Move>
 }
 
 /// The next batch, of `most` slots at most, that a member which leaves should hand on; `None` when it
-/// owns nothing, or nobody is there to hand it to. `live` does not list it.
+/// owns nothing, or no member is there to hand it to. `live` does not list it.
 #[must_use]
 pub fn next_handover(
     table: &RingTable,
@@ -70,7 +70,7 @@ pub fn next_handover(
     largest(table, live, |owner| owner == leaving, most)
 }
 
-/// What `me` should take: slots that are planned for it, and that nobody ever owned or whose owner is
+/// What `me` should take: slots that are planned for it, and that were never owned or whose owner is
 /// `dead`; each with the epoch to expect.
 pub fn to_take(
     table: &RingTable,

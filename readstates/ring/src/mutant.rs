@@ -28,12 +28,12 @@ pub enum Rule {
     R9,
     /// The ring changes by comparison alone.
     R10,
-    /// What a process took it serves once everybody who lives has seen that.
+    /// A process serves a slot that it took once every living member has seen the take.
     R15,
-    /// Whoever was never out of service keeps its slots, whatever a restored store says.
+    /// A member that was never out of service keeps its slots, whatever a restored store says.
     R16,
-    /// What another process may have served meanwhile, by a ring that a restored store has forgotten, begins with what is
-    /// in the database, above every epoch that dead processes have said.
+    /// A slot that another process may have served meanwhile, by a ring that a restored store has forgotten, begins
+    /// with what is in the database, at an epoch above every one that dead processes have said.
     R17,
 }
 

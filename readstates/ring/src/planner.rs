@@ -16,7 +16,7 @@ use crate::{
     slot::{SLOTS, Slot, mix64},
 };
 
-/// Somebody who can own slots.
+/// A member that can own slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     /// The pod's name.

@@ -1,7 +1,7 @@
 //! The ring as it is kept: which member owns which slot, at which epoch.
 //!
-//! Comes in: the record (JSON), or a [`RingTable`] and the swap that somebody asks of it. Goes out: a
-//! checked table, or the next one. Never here: where the record is kept, and who may ask for what.
+//! Comes in: the record (JSON), or a [`RingTable`] and a swap to apply to it. Goes out: a checked table,
+//! or the next one. Never here: where the record is kept, and who may ask for what.
 //!
 //! ```json
 //! { "number": 12,
@@ -10,8 +10,8 @@
 //!   "line": "5eed5eed5eed5eed", "lines": [ "0123456789abcdef", … ] }
 //! ```
 //! The lists have an entry for each slot; `owners` are indexes into `members`. A member is listed as long
-//! as it owns a slot. A slot that nobody ever owned has epoch 0 and -1 elsewhere; one that has an owner
-//! keeps having one, and its epoch only grows. `number` grows with each change and serves those who
+//! as it owns a slot. A slot that was never owned has epoch 0 and -1 elsewhere; once a slot has an owner
+//! it always has one, and its epoch only grows. `number` grows with each change and serves those who
 //! cached an older table; safety rests on the epochs, and on the [`Line`] where the store may be restored.
 //!
 //! A release may add fields to the record and to its members. Older ones keep what they do not know and write it
@@ -111,12 +111,12 @@ pub struct RingTable {
 /// Why a table is not followed by another. Nothing changed, for none of the slots asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotSwapped {
-    /// Somebody was faster, or whoever asks has an old table.
+    /// Another swap came first, or the caller has an old table.
     #[error("slot {slot} is at {}, not at {}", at(*.current), at(*.expected))]
     Conflict {
         /// The first such slot.
         slot: Slot,
-        /// What was expected; `None`: that nobody ever owned it.
+        /// What was expected; `None`: that it was never owned.
         expected: Option<Epoch>,
         /// What is.
         current: Option<Epoch>,
@@ -136,7 +136,7 @@ fn at(epoch: Option<Epoch>) -> String {
 }
 
 impl Default for RingTable {
-    /// The table before the first: number 0, nobody owns anything. It is never kept.
+    /// The table before the first: number 0, no slot has an owner. It is never kept.
     fn default() -> Self {
         Self {
             number: 0,
@@ -180,7 +180,7 @@ impl RingTable {
         self.line == line || self.lines.contains(&line)
     }
 
-    /// The table of this number that nobody owns anything of, as whoever makes the first one writes it.
+    /// The table of this number without any owner, as it is written when a ring is created.
     #[must_use]
     pub fn empty(number: u64) -> Self {
         Self {
@@ -189,7 +189,7 @@ impl RingTable {
         }
     }
 
-    /// Everybody who owns a slot.
+    /// The members that own a slot.
     #[must_use]
     pub fn members(&self) -> &[RingMember] {
         &self.members
@@ -203,13 +203,13 @@ impl RingTable {
             .find(|member| member.incarnation == incarnation)
     }
 
-    /// The config of a slot; `None` when nobody ever owned it.
+    /// The config of a slot; `None` when it was never owned.
     #[must_use]
     pub fn config(&self, slot: Slot) -> Option<SlotConfig> {
         self.slots[usize::from(slot.number())]
     }
 
-    /// The owner of a slot; `None` when nobody ever owned it.
+    /// The owner of a slot; `None` when it was never owned.
     #[must_use]
     pub fn owner(&self, slot: Slot) -> Option<&RingMember> {
         self.member(self.config(slot)?.owner())
@@ -251,12 +251,12 @@ impl RingTable {
     }
 
     /// The table in which `owner` owns the slots asked for, each of which must be at the epoch given
-    /// with it (`None`: nobody ever owned it). All of them or none. Its number is higher by one; the
-    /// new owner is listed, and whoever owns nothing any more is not. When nothing is asked, it is this
-    /// table.
+    /// with it (`None`: it was never owned). All of them or none. Its number is higher by one; the new
+    /// owner is listed, and members that own nothing any more are not. When no slot is asked for, it is
+    /// this table.
     ///
     /// # Errors
-    /// When a slot is at another epoch, or the clock (Unix time in microseconds) forbids another one.
+    /// When a slot is at another epoch, or the clock (Unix time in microseconds) forbids the next one.
     pub fn swap(
         &self,
         asked: &[(Slot, Option<Epoch>)],
@@ -322,7 +322,7 @@ impl RingTable {
         }
     }
 
-    /// Lists those who own a slot, `owner` as it is now, and nobody else.
+    /// Lists the members that own a slot, `owner` as it is now, and no others.
     fn list(&mut self, owner: &RingMember) {
         let known = |member: &&mut RingMember| member.incarnation == owner.incarnation;
         match self.members.iter_mut().find(known) {

@@ -2,9 +2,9 @@
 //!
 //! Every write of a block carries a [`Stamp`], `(epoch << 24) | seq`, as its CQL timestamp, and the
 //! database keeps the higher one. An epoch is about 16.8 seconds of Unix time, so a stamp read as a
-//! number is microseconds. The owner of a slot counts the writes of its epoch: whoever owns the slot at
-//! a later one stamps above everything that was written before, and above everything that may still be
-//! under way, as long as no more than one block of a slot is written each microsecond.
+//! number is microseconds. The owner of a slot counts the writes of its epoch: the owner at a later epoch
+//! stamps above everything that was written before, and above everything that may still be under way, as
+//! long as no more than one block of a slot is written each microsecond.
 
 use std::fmt;
 

@@ -2,32 +2,33 @@
 //!
 //! Comes in: [`Event`]s (what the member learned, was asked, or was answered). Goes out: [`Action`]s
 //! for the shell to carry out. Never here: IO, a clock, blocks; the shell moves the blocks and
-//! reports. Whoever carries out the actions may be slow, may be killed between any two, and may carry
-//! out an old one late: the rules below hold all the same, because ownership changes only by the swap.
+//! reports. The shell may be slow, may be killed between any two actions, and may carry out an old one
+//! late: the rules below hold all the same, because ownership changes only by the swap.
 //!
 //! ```text
 //!           Offered          Final            Learned (e', me)
 //!   Away ───────────▶ Receiving ───▶ Ready ────────────────────▶ Owner (e') ◀──────────────┐
 //!    ▲                    │            │                           │  CaughtUp, LeaseLost  │ Learned
-//!    │   Learned (e', somebody else)   │                           ▼                       │ (e'', me)
+//!    │   Learned (e', another member)  │                           ▼                       │ (e'', me)
 //!    └────────────────────┴────────────┴───────────────────────  Sealed ───────────────────┘
 //! ```
-//! A member that receives goes back to `Away` by itself when the owner is silent for long. One that is `Ready` never
+//! A receiving member goes back to `Away` by itself when the owner is silent for long. One that is `Ready` never
 //! does: it has confirmed, and the ring may name it at any time.
 //!
-//! What a process takes for itself (from the dead, or from itself after a lease or a move that failed) it serves only when
-//! every living member has said that it has seen that: the store may have been restored, and somebody may serve at an
-//! epoch that the store has forgotten. Until then it is `Taking`:
+//! A process may take a slot for itself: from a dead process, or from itself after a lost lease or a failed move. It
+//! serves the slot only when every living member has said that it has seen the take: the store may have been restored,
+//! and another member may be serving at an epoch that the store has forgotten. Until then the slot is `Taking`:
 //! ```text
 //!   Away, Sealed ── Learned (e', me), by a swap of its own ──▶ Taking (e') ── Agreed ──▶ Owner (e')
 //! ```
-//! A process that has asked the ring to name another, or that was without its lease, cannot know whether somebody served
-//! meanwhile in a ring that the store has forgotten. When it has asked, or when a dead process has seen what the ring has not
-//! (`Doubted`), it writes what it has, drops it, and takes the slot as from the dead, above every epoch that the dead
-//! have said.
+//! A process that has asked the ring to name another, or that was without its lease, cannot know whether another
+//! process served meanwhile in a ring that the store has forgotten. If it has asked, or if a dead process has seen what
+//! the ring has not (`Doubted`), it writes what it has, drops it, and takes the slot as from a dead process, above
+//! every epoch that dead processes have said.
 //!
-//! Whoever serves and was never out of service since its epoch began does not learn of another config that it has not
-//! asked for itself: nobody can have taken the slot. It keeps it, under an epoch above what the store says.
+//! A member that serves, and has done so without a break since its epoch began, does not accept a config that it has
+//! not asked for itself: no other member can have taken the slot. It keeps the slot, under an epoch above what the
+//! store says.
 //!
 //! A seal is final: no event leads from `Sealed` to `Owner` of the same epoch. When the destination
 //! does not answer, the owner goes forward: it swaps itself in under a new epoch.
@@ -40,9 +41,9 @@
 //! | R4 a seal is final | `timed_out` |
 //! | R5 a process acts only as the exact incarnation named | `learned` |
 //! | R9 memory is freed only when the new epoch was seen | `learned` |
-//! | R15 what is taken is served when everybody who lives has seen it | `learned`, `agreed` |
-//! | R16 whoever was never out of service keeps its slots | `learned`, [`SlotAtMember::unbroken`] |
-//! | R17 what somebody else may have served begins with the database | `retake`, `doubted` |
+//! | R15 a taken slot is served once every living member has seen the take | `learned`, `agreed` |
+//! | R16 a member that was never out of service keeps its slots | `learned`, [`SlotAtMember::unbroken`] |
+//! | R17 a slot that another process may have served is loaded from the database | `is_cold`, `doubted` |
 //!
 //! R6 to R8 are in [`crate::fence`], R10 in [`crate::SlotConfig::swap`].
 
@@ -77,7 +78,7 @@ pub enum State {
         /// owns it.
         lapsed: bool,
     },
-    /// This member's by the ring, which not everybody has seen yet: nothing is admitted.
+    /// This member's by the ring, but not every living member has seen that yet: nothing is admitted.
     Taking {
         /// Since this epoch. What is in memory is what it begins with.
         epoch: Epoch,
@@ -120,7 +121,7 @@ pub enum Stage {
     },
     /// The ring is asked to name this member again.
     Retaking {
-        /// Somebody else may have served meanwhile: what is in memory is written and dropped.
+        /// Another process may have served meanwhile: what is in memory is written and dropped.
         cold: bool,
     },
     /// The lease has run out: nothing is asked until it is renewed.
@@ -133,7 +134,7 @@ pub enum Stage {
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A config of the slot, from the ring itself or from somebody who had it from there.
+    /// A config of the slot, from the ring itself or from a member that read it there.
     Learned(SlotConfig),
     /// The operator would like the slot to move. A hint: it is checked against what is known.
     MoveAsked {
@@ -142,20 +143,20 @@ pub enum Event {
         /// Where to.
         destination: Incarnation,
     },
-    /// What the destination lacks is little.
+    /// The destination lacks little.
     CaughtUp,
     /// The destination cannot be reached, or refuses.
     StreamFailed,
     /// No operation that was admitted before the seal is under way any more.
     Finished,
-    /// Somebody begins to stream the slot's blocks here.
+    /// The owner begins to stream the slot's blocks here.
     Offered {
         /// Who.
         origin: Incarnation,
         /// As the owner at this epoch.
         epoch: Epoch,
     },
-    /// Nothing has come of a transfer for long: whoever sends may have given up, and need not say so.
+    /// A transfer has made no progress for long: its origin may have given up, and need not say so.
     OriginSilent,
     /// The last part has come, and the digest of the whole is right.
     LastPart {
@@ -171,13 +172,13 @@ pub enum Event {
         /// Sealed at this epoch.
         epoch: Epoch,
     },
-    /// The ring took the swap, or did not: then this is what it says now.
+    /// What the ring says now, whether it accepted the swap or not.
     SwapAnswered(SlotConfig),
-    /// It is not known whether the ring took the swap.
+    /// It is not known whether the ring accepted the swap.
     SwapUnknown,
     /// The destination takes too long.
     TimedOut,
-    /// Everybody who lives has seen that this member took the slot at this epoch, and the ring names it.
+    /// Every living member has seen that this member took the slot at this epoch, and the ring names it.
     Agreed {
         /// The epoch.
         epoch: Epoch,
@@ -225,13 +226,13 @@ pub enum Action {
         expected: Epoch,
         /// Who is to own the slot.
         owner: Incarnation,
-        /// [`Succession::TakenOver`] by this member itself: only when everything that it has of the slot is written, and
-        /// above every epoch that anybody has said.
+        /// [`Succession::TakenOver`] by this member itself: only when everything that it has of the slot is written,
+        /// and above every epoch that any process has said.
         how: Succession,
     },
     /// Ask the ring (the store itself, not a watch) until it answers.
     AskRing,
-    /// Ask whether everybody who lives has seen that this member took the slot, and serve nothing until
+    /// Ask whether every living member has seen that this member took the slot, and serve nothing until
     /// [`Event::Agreed`].
     Agree {
         /// With the blocks that are here; otherwise they are dropped now.
@@ -313,8 +314,8 @@ impl SlotAtMember {
         }
     }
 
-    /// The epoch since which this member has been in service without a break, as long as its lease is valid now: then
-    /// nobody can have taken the slot, and it has asked nobody to.
+    /// The epoch since which this member has been in service without a break, provided that its lease is valid now:
+    /// then no other member can have taken the slot, and it has not asked the ring to name another.
     #[must_use]
     pub fn unbroken(&self) -> Option<Epoch> {
         match self.state {
@@ -335,8 +336,8 @@ impl SlotAtMember {
         }
     }
 
-    /// The epoch at which this member serves, where a config contradicts that and its lease is valid: it asked for no
-    /// other one, so the store was restored. Lower epochs are those that the store is told anyway.
+    /// The epoch at which this member serves, if a config contradicts that while the lease is valid: the member has not
+    /// asked for another owner, so the store was restored. A config at a lower epoch is corrected in the store anyway.
     #[must_use]
     pub fn keeps(&self, config: SlotConfig) -> Option<Epoch> {
         let held = self.unbroken()?;

@@ -33,7 +33,7 @@ impl SlotAtMember {
         if let Some(held) = self.keeps(config) {
             return vec![Action::Keep { held }];
         }
-        // A store that was restored has given away the epoch that this member took, and has not served at.
+        // A restored store has given another member the epoch that this member took and has not served at.
         let given_twice = config.epoch() == self.config.epoch()
             && config.owner() != self.config.owner()
             && matches!(self.state, State::Taking { .. });
@@ -53,7 +53,7 @@ impl SlotAtMember {
         };
         if config.owner() == self.me {
             let epoch = config.epoch();
-            // Whoever owned the slot in between may have changed what is here.
+            // If another member owned the slot in between, what is here may be out of date.
             let warm = held.is_some() && config.inherits() == held;
             if !goes_on && !mutant::drops(Rule::R15) {
                 let cold = warm && self.is_cold();
@@ -76,7 +76,7 @@ impl SlotAtMember {
         }
     }
 
-    /// Whether a config names this member for what is here without a break: it was handed that, or it kept it.
+    /// Whether a config continues what is here without a break: this member was handed the slot, or kept it.
     pub(super) fn goes_on_with(&self, config: SlotConfig) -> bool {
         let held = match self.state {
             State::Ready {
@@ -133,8 +133,8 @@ impl SlotAtMember {
         }
     }
 
-    /// Whether another process may have served what is here: the ring was asked to name it, and what a ring says that
-    /// names this member again is no proof, since its store may have been restored.
+    /// Whether another process may have served what is here: the ring was asked to name it. A ring that names this
+    /// member again proves nothing, since its store may have been restored.
     fn is_cold(&self) -> bool {
         let asked = match self.state {
             State::Sealed { stage, .. } => match stage {
@@ -289,7 +289,7 @@ impl SlotAtMember {
         }
     }
 
-    /// What to do with a message about `epoch` when this is not the epoch that is known here.
+    /// What to do with a message about `epoch` when that is not the epoch known here.
     fn behind_or_ahead(&self, origin: Incarnation, epoch: Epoch) -> Option<Vec<Action>> {
         if epoch > self.config.epoch() {
             // The sender sends again.
@@ -343,8 +343,8 @@ impl SlotAtMember {
         self.ask_again()
     }
 
-    /// The swap of the stage, once more. Two of them under way are one too many, not one too bad: only
-    /// one can find the epoch it expects.
+    /// The swap of the stage, once more. Two of them under way do no harm: only one can find the epoch it
+    /// expects.
     fn ask_again(&self) -> Vec<Action> {
         let State::Sealed { epoch, stage } = self.state else {
             return Vec::new();
@@ -391,8 +391,8 @@ impl SlotAtMember {
         }
     }
 
-    /// Somebody else may be on the way to take over: this epoch is over for this member, and the next
-    /// one is whoever's the ring says.
+    /// Another member may be about to take over: this epoch is over for this member, and the ring says who
+    /// owns the next one.
     fn lease_lost(&mut self) -> Vec<Action> {
         match self.state {
             State::Owner { epoch, .. }

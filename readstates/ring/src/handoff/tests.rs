@@ -18,7 +18,7 @@ fn after(config: SlotConfig, owner: Incarnation, how: Succession) -> SlotConfig 
     config.swap(config.epoch(), owner, how, NOW).unwrap()
 }
 
-/// A slot that this member took, and that everybody has seen.
+/// A slot that this member took, and every member has seen it.
 fn owner() -> SlotAtMember {
     let mut slot = fresh();
     slot.step(Event::Learned(first(ME)));

@@ -80,7 +80,7 @@ pub const CRASHES: Budget = Budget {
     writes: 3,
     ..MOVES
 };
-/// An owner crashes that had not seen what the one before has written.
+/// An owner crashes that had not seen what the owner before it wrote.
 pub const LATE: Budget = Budget {
     operations: 2,
     swaps: 1,
@@ -89,10 +89,10 @@ pub const LATE: Budget = Budget {
     late_writes: 1,
     ..MOVES
 };
-/// The owner is gone, somebody takes the slot, and the ring forgets that.
+/// The owner is gone, another member takes the slot, and the ring forgets that.
 ///
-/// No lease runs out besides: an origin that has asked for a swap and reads that another one took the slot drops what it
-/// has in this world, where the service writes it first (`Sending::run`).
+/// No lease runs out as well: in this world, an origin that has asked for a swap and then reads that another member
+/// took the slot drops what it has; the service writes it first (`Sending::run`).
 pub const RESTORED: Budget = Budget {
     members: 3,
     crashes: 1,

@@ -28,8 +28,8 @@
 //! | R16 | 16 | 287,218 | |
 //! | R17 | 19 | 955,765 | |
 //!
-//! R15 to R17 are about a ring that is restored, while a member dies or is cut off. What is found is found in worlds in
-//! which nothing is violated when the rule is kept: a test looks there, too.
+//! R15 to R17 are about a ring that is restored, while a member dies or is cut off. Each violation is found in a world
+//! in which nothing is violated when the rule is kept: a test searches that, too.
 //!
 //! The last column is where the simulation of whole members (`readstates/tests/simulation`) shows the same rule dropped
 //! in the service itself; which seed it is changes with the code, that there is one is a test. Its `mutants` say why the

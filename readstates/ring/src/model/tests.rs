@@ -34,8 +34,8 @@ fn moves_alone_hold_to_the_end() {
     assert_eq!(holds(MOVES, STATES).verdict, Verdict::Complete);
 }
 
-/// Each in a world in which nothing is violated as far as the search has to look, when the rule is kept: what is found
-/// is the rule's.
+/// Each rule in a world in which the search, as deep as it has to go, finds no violation when the rule is kept: so what
+/// it finds is the fault of the dropped rule.
 #[test]
 fn every_rule_is_needed() {
     for mutant in MUTANTS {

@@ -125,11 +125,11 @@ impl World {
         };
         let member = |number: u64| {
             let me = Incarnation::new(number);
-            // The ring was empty before: everybody learns its first config.
+            // The ring was empty before: every member learns its first config.
             let before = SlotConfig::from_parts(epoch_before, me, None, None);
             let mut slot = SlotAtMember::at_start(me, before);
             slot.step(Event::Learned(ring));
-            // Everybody has.
+            // Every member has seen it.
             let epoch = ring.epoch();
             slot.step(Event::Agreed { epoch });
             let term = slot.admits();
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// Whether everybody who lives has seen that a member took the slot, and nobody who is dead knew more.
+    /// Whether every living member has seen that a member took the slot, and no dead one knew more.
     fn agrees(&self, index: usize) -> bool {
         self.is_seen(index) && !self.is_doubtful(index)
     }
@@ -181,8 +181,8 @@ impl World {
         taking && mine && living.all(|it| it.said == self.line)
     }
 
-    /// Whether the dead knew of another line, and what was here before is what the slot would go on with; or of an epoch
-    /// that is no lower.
+    /// Whether the slot would go on with what is in memory though a dead process knew of a line that the ring has never
+    /// been on; or a dead process knew of an epoch that is no lower; or the ring was asked to name another before.
     fn is_doubtful(&self, index: usize) -> bool {
         if mutant::drops(Rule::R17) {
             return false;
@@ -196,7 +196,7 @@ impl World {
         asked || self.words_of_the_dead(member.me).any(forgotten)
     }
 
-    /// What those have said last whom a member takes for dead.
+    /// The last words of the processes that a member takes for dead.
     fn words_of_the_dead(&self, me: Incarnation) -> impl Iterator<Item = (u8, Epoch)> + '_ {
         let silent = move |member: &&Member| member.alive && !member.lease && member.me != me;
         let silent = self.members[..self.at_work()].iter().filter(silent);
@@ -204,7 +204,7 @@ impl World {
         said.chain(self.last_words.iter().copied())
     }
 
-    /// Whoever takes the slot from itself as from the dead has written everything before it asks.
+    /// A member that takes the slot from itself as from a dead process has written everything before it asks.
     fn is_written(&self, asked: usize) -> bool {
         let Asked { by, taken_over, .. } = self.swaps[asked];
         match by.filter(|_| taken_over) {

@@ -35,8 +35,8 @@ fn swap(
     table.swap(asked, &member, how, NOW).unwrap()
 }
 
-/// Everybody takes what is theirs to take, one after the other, until there is nothing left: what is
-/// planned for the last of them may change with what the others have taken.
+/// The members take what they should, one after the other, until there is nothing left: what is planned
+/// for the last of them may change with what the others have taken.
 fn taken(mut table: RingTable, live: &[Live], dead: impl Fn(Incarnation) -> bool) -> RingTable {
     loop {
         let before = table.number();

@@ -7,12 +7,12 @@ impl RingTable {
     /// This table, as the store has it, with configs that a member knows of slots that it has at lower epochs.
     /// `None` when there are none. Its number is above this one's and `number`.
     ///
-    /// An epoch that was given twice, to the owner that the member knows and to another one since, is raised by one for the
-    /// one that the store names: what the first one may still write stays below.
+    /// If an epoch was given twice, to the owner that the member knows and later to another, the owner that the store
+    /// names gets the next epoch: what the first one may still write stays below.
     ///
-    /// Members go by epochs, so what the member knows is who really owns these slots: whoever was named at a lower
-    /// epoch does not serve any more. What was swapped since the store was restored, at higher epochs, stays. An owner
-    /// of whom neither this table nor `members` says how it is reached is left out.
+    /// Members go by epochs, so what the member knows is who really owns these slots: an owner that was named at a
+    /// lower epoch does not serve any more. What was swapped since the store was restored, at higher epochs, stays. An
+    /// owner is left out if neither this table nor `members` says how to reach it.
     #[must_use]
     pub fn mended(
         &self,
@@ -50,9 +50,9 @@ impl RingTable {
         Some(next)
     }
 
-    /// This table, as the store has it, with slots that `owner` serves at the epochs given and was never out of
-    /// service for, though this table names somebody else, or an epoch that the owner never asked for. Its number is
-    /// above this one's and `number`. Slots that the clock forbids are left as they are; these are returned, too.
+    /// This table, as the store has it, with the slots that `owner` has served without a break at the epochs given,
+    /// though this table names another member, or an epoch that the owner never asked for. Its number is above this
+    /// one's and `number`. Slots for which the clock forbids an epoch are left as they are, and returned as well.
     #[must_use]
     pub fn kept(
         &self,

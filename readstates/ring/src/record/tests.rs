@@ -21,7 +21,7 @@ fn slot(number: u16) -> Slot {
     Slot::new(number).unwrap()
 }
 
-/// What somebody who knows the table asks for.
+/// What a member that knows the table asks for.
 fn known(table: &RingTable, slots: &[u16]) -> Vec<(Slot, Option<Epoch>)> {
     let at = |&number: &u16| (slot(number), table.config(slot(number)).map(|c| c.epoch()));
     slots.iter().map(at).collect()
@@ -218,7 +218,7 @@ fn json_of_another_form_is_refused() {
     assert!(refused.contains("sixteen hexadecimal digits"), "{refused}");
 }
 
-/// A swap that somebody asks: slots, owner, how, and whether the table it has is an old one.
+/// A swap that a member asks for: slots, owner, how, and whether its table is an old one.
 type Asked = (Vec<u16>, u64, bool, bool);
 
 fn asked() -> impl Strategy<Value = Asked> {
@@ -307,7 +307,7 @@ fn what_a_later_release_says_is_kept_and_only_what_it_forbids_is_not_read() {
     later["backups"] = serde_json::json!([1, 2]);
     later["members"][0]["reads"] = 2.into();
     let read = RingTable::from_json(later.to_string().as_bytes()).unwrap();
-    // Whoever owns a slot more, or is listed again, loses nothing of it.
+    // A member that owns one slot more, or is listed again, loses none of its unknown fields.
     for next in [
         swap(&read, &[1], 2, Succession::TakenOver),
         swap(&read, &[1], 1, Succession::TakenOver),

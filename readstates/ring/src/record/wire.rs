@@ -32,9 +32,9 @@ pub struct RingRecord {
     pub number: u64,
     /// Who is referred to by index.
     pub members: Vec<MemberRecord>,
-    /// The epoch of each slot; 0 where nobody ever owned it.
+    /// The epoch of each slot; 0 where it was never owned.
     pub epochs: Vec<i64>,
-    /// The owner of each slot, an index into the members; -1 where nobody ever owned it.
+    /// The owner of each slot, an index into the members; -1 where it was never owned.
     pub owners: Vec<i32>,
     /// See [`SlotConfig::inherits`]; -1 where it inherits from none.
     pub inherits: Vec<i64>,
@@ -142,7 +142,7 @@ pub enum RecordError {
         /// How many there are.
         members: usize,
     },
-    /// A slot that nobody ever owned has a past.
+    /// A slot that was never owned has a past.
     #[error("slot {0} has no owner, and yet an epoch, or something to inherit")]
     Ownerless(Slot),
     /// An epoch that no clock has reached.

@@ -55,7 +55,7 @@ impl Member {
         self.alive && self.lease && !knows_more
     }
 
-    /// Whether it serves, and nobody can have taken the slot from it.
+    /// Whether it serves, and no other member can have taken the slot from it.
     pub(super) fn unbroken(&self) -> bool {
         self.alive && self.lease && self.slot.unbroken().is_some()
     }
@@ -73,7 +73,7 @@ impl Member {
             && self.answer.is_none()
     }
 
-    /// Whoever renews the lease tells the state machine first that it had run out.
+    /// Before it renews the lease, it tells the state machine that the lease had run out.
     pub(super) fn may_renew(&self) -> bool {
         let noticed = match self.slot.state() {
             State::Sealed { stage, .. } => matches!(stage, Stage::WithoutLease { .. }),

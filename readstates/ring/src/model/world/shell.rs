@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl World {
-    /// Takes a step; an error when somebody breaks a promise with it.
+    /// Takes a step; an error when that breaks a promise.
     pub(in super::super) fn take(&mut self, step: &Step) -> Result<(), String> {
         match *step {
             Step::Arrive { member, operation } => self.arrive(member, operation),
@@ -40,7 +40,7 @@ impl World {
             }
             Step::Learn { member } => self.read(member),
             Step::Agree { member } => {
-                // Whoever is cut off may have served, and not have written everything.
+                // A member that is cut off may have served, and not have written everything.
                 let holds =
                     |it: &super::Member| it.alive && !it.lease && it.slot.flushes().is_some();
                 if self.members.iter().any(holds) {
@@ -140,8 +140,8 @@ impl World {
                 answer.epoch
             ));
         }
-        // A ring that was restored does not know of the epoch at which it is right to serve; and whoever has taken the slot
-        // from one that it took for dead does not serve before that one has agreed.
+        // A restored ring does not know of the epoch at which it is right to serve; and a member that has taken the
+        // slot from one that it took for dead does not serve before that one has agreed.
         let is_taken = self.ring.inherits().is_none() && answer.epoch < self.ring.epoch();
         if answer.epoch != self.ring.epoch() && !self.restored && !is_taken {
             return Err(format!(
@@ -254,7 +254,7 @@ impl World {
         let now = self.mints_from(&asked);
         if let Ok(next) = self.ring.swap(asked.expected, asked.owner, succession, now) {
             self.left.swaps -= 1;
-            // A ring that was restored may name somebody who is gone, and somebody else serves. Whoever takes the slot from
+            // A restored ring may name a member that is gone while another serves. A member that takes the slot from
             // itself has written everything before.
             let serves = self.members.iter().any(super::Member::unbroken);
             if by.is_none() && !serves {
@@ -271,7 +271,8 @@ impl World {
         }
     }
 
-    /// What was acknowledged and may not be in the database in the end goes with whoever has it in memory.
+    /// Excuses what was acknowledged and may never reach the database: it is lost with the member that has it in
+    /// memory.
     fn excuse(&mut self) {
         let above = |write: &&Write| Some(write.stamp) > self.database.stamp;
         let pending = self.writes.iter().filter(above);
@@ -281,7 +282,7 @@ impl World {
         self.excused |= self.acknowledged & !surely;
     }
 
-    /// The time to mint from: above every epoch that the dead have said, and that the one which asks has asked for.
+    /// The time to mint from: above every epoch that the dead have said or that the member which asks has asked for.
     fn mints_from(&self, asked: &Asked) -> i64 {
         let is_taken = asked.by.is_none_or(|by| by == asked.owner);
         if !is_taken || mutant::drops(Rule::R17) {
@@ -296,7 +297,7 @@ impl World {
         above.map_or(NOW, |above| above.as_database().max(NOW))
     }
 
-    /// The swap was never carried out: whoever asked looks at the ring until it answers, and asks again.
+    /// The swap was never carried out: the member that asked reads the ring until it answers, and asks again.
     fn lose(&mut self, asked: Asked) {
         if let Some(by) = asked.by.and_then(|by| self.place(by)) {
             self.hear(by, Event::SwapUnknown);
@@ -337,8 +338,8 @@ impl World {
         }
     }
 
-    /// A member reads the ring. One that was restored is told at the same moment what it has forgotten: whoever is too
-    /// late with that reads it again.
+    /// A member reads the ring. If the ring was restored, the member tells it at the same moment what it has forgotten;
+    /// a member that is too late with that reads the ring again.
     fn read(&mut self, index: usize) {
         self.notice_lapse(index);
         let (me, slot) = (self.members[index].me, self.members[index].slot);
