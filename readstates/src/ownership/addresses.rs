@@ -1,6 +1,6 @@
-//! Where each other member takes what members say to each other, as its presence says it.
+//! The address of each other member's port for members, as its presence says it.
 //!
-//! Looked up for every request that is forwarded, without a lock; taken anew from the presences that are
+//! Looked up for every request that is forwarded, without a lock; updated from the presences that are
 //! read anyway, and read again when one is missing.
 
 use std::{collections::HashMap, sync::Arc};
@@ -95,7 +95,7 @@ impl Ownership {
         self.addresses.of(member.incarnation)
     }
 
-    /// A process that lives, is in this ring's store by its own word, and takes slots.
+    /// A live process that has a presence in this ring's store and takes slots.
     pub(super) async fn destination(&self, to: Incarnation) -> Result<Destination, NoDestination> {
         if let Some(known) = self.known_destination(to) {
             return Ok(known);
@@ -112,7 +112,7 @@ impl Ownership {
         Destination::of(presence)
     }
 
-    /// Reads the presences because somebody is in doubt.
+    /// Reads the presences because a caller is in doubt.
     pub(super) async fn see_the_others(&self) {
         let read = async {
             match self.store.presences().await {
@@ -126,7 +126,7 @@ impl Ownership {
         self.unseen.settle(read).await;
     }
 
-    /// Takes in everybody's last word.
+    /// Takes in the presences of all members.
     pub(super) fn observe(&self, presences: Vec<Presence>) {
         let mine = self.config.members.as_deref();
         let proven = mine.is_some_and(|url| url.starts_with("https://"));

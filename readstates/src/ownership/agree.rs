@@ -1,4 +1,4 @@
-//! Whether everybody who lives has seen what was taken: until then nothing of it is served.
+//! Agreement on takes: a slot is served only when every living member has seen that it was taken.
 //!
 //! ```text
 //! a process takes slots (a swap, a new line) ──▶ the others read the ring, and say its line with their presence
@@ -6,17 +6,17 @@
 //!                                                   │ and it writes back what the store has forgotten
 //!         all who live have said it ──▶ served      └─▶ the slot is not the taker's any more
 //! ```
-//! A store that is restored forgets who owns what. Whoever reads it then may take a slot from an owner that is long
-//! over, while somebody else serves it. Both of them know that they live: so the one that takes asks, and the one that
-//! serves objects. A move needs none of this: its origin serves, and knows that nobody else does.
+//! A store that is restored forgets who owns what. A member that reads it then may take a slot from an owner that is
+//! long gone, while another member serves the slot. Both are alive: so the one that takes asks, and the one that serves
+//! objects. A move needs none of this: its origin serves, and knows that no other member does.
 //!
-//! Whoever is dead cannot object. What it said last counts: when it has seen a line that this ring was never on, somebody may
-//! have served what the store has forgotten, and what is taken begins with the database, above every epoch that the dead
-//! have said ([`Ownership::forgotten`]).
+//! A dead process cannot object, so its last word counts: if it has seen a line that this ring was never on, a process
+//! may have served what the store has forgotten. Then a taken slot begins with what is in the database, above every
+//! epoch that dead processes have said ([`Ownership::doubted`]).
 //!
-//! What it rests on: a swap that was asked for before the store was restored is not taken after it (the store's own
-//! versions, and its connections, see to that); and a process that lives is in the store's presences, or was within the
-//! time after which it would be taken for dead.
+//! This rests on two things: a swap that was asked for before the store was restored is not carried out after it (the
+//! store's own versions, and its connections, see to that); and a living process is in the store's presences, or was
+//! there within the time after which it would be taken for dead.
 
 use std::{
     sync::{
@@ -88,7 +88,7 @@ impl Seen {
 }
 
 impl Ownership {
-    /// Another line than all that were before.
+    /// A line that was never used before.
     pub(super) fn new_line(&self) -> Line {
         Line::new(self.lots.bits().max(1))
     }
@@ -99,7 +99,7 @@ impl Ownership {
         loop {
             let is_settled = self.has_seen_all() && self.slots.taking().is_empty();
             let wait = if is_settled { every } else { every / 12 };
-            // Cancel-safe: whoever is not told looks by itself.
+            // Cancel-safe: without a notification, the next round looks by itself.
             let _ = timeout(wait, self.seen.news.notified()).await;
             if self.routes.load().table().line() != self.seen.line() {
                 self.refresh().await;
@@ -115,7 +115,7 @@ impl Ownership {
         self.routes.load().table().line() == self.seen.line() && self.seen.is_told()
     }
 
-    /// Serves what was taken here, if everybody who lives has seen it.
+    /// Serves what was taken here, if every living member has seen it.
     pub(super) async fn agree(self: &Arc<Self>) {
         let waits_since = {
             let mut since = self.seen.waits_since.lock();
@@ -131,7 +131,7 @@ impl Ownership {
         let Ok(Some(Versioned { table, .. })) = self.read().await else {
             return;
         };
-        // Whoever is silent was so until here.
+        // Silence is measured up to here.
         let asked_at = clock::now();
         let Ok(presences) = self.store.presences().await else {
             self.watch.lock().missed();
@@ -142,7 +142,7 @@ impl Ownership {
         if self.seen.line() != line || !self.lease.is_valid() {
             return;
         }
-        // Others must know of it when this member is dead.
+        // The others must know of this line in case this member dies.
         if !self.seen.is_told() && !self.renew().await {
             return;
         }
@@ -171,8 +171,8 @@ impl Ownership {
         }
     }
 
-    /// Those of the slots that were taken that must be taken once more: the ring has forgotten something that a dead
-    /// member has seen, or that this one has.
+    /// The taken slots that must be taken once more: the ring has forgotten something that a dead member or this one
+    /// has seen, or a dead member has said an epoch that is no lower.
     fn doubted(
         &self,
         table: &RingTable,
@@ -201,7 +201,7 @@ impl Ownership {
             tracing::error!(
                 slots = doubted.len(),
                 members = names.join(", "),
-                "the ring in the store was restored: somebody has seen what it has forgotten, and may have served these \
+                "the ring in the store was restored: a member has seen what it has forgotten, and may have served these \
                  slots; they begin with what is in the database"
             );
         }
@@ -228,9 +228,9 @@ impl Ownership {
         tracing::error!(
             slots,
             members = names.join(", "),
-            "slots that were taken are served though members that live have not said that they have seen that: they \
-             renew their leases and do not read the ring. If the ring store was restored just now and one of them \
-             serves these slots, what it acknowledges is lost"
+            "taken slots are served although some live members have not said that they saw the take: they renew \
+             their leases and do not read the ring. If the ring store was restored just now and one of them serves \
+             these slots, what it acknowledges is lost"
         );
     }
 }

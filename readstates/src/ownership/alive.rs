@@ -1,4 +1,4 @@
-//! Seeing who is alive and who is not: the looks around, and what is taken from the dead.
+//! Liveness: looks for live and dead members, and takes slots from the dead ones.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -28,7 +28,7 @@ impl Ownership {
     }
 
     async fn look_around(self: Arc<Self>) {
-        // Whoever looks before it has a lease has nothing to take.
+        // Without a lease there is nothing to take.
         self.renew().await;
         let mut looks = 0_u32;
         loop {
@@ -56,11 +56,11 @@ impl Ownership {
         } else {
             self.read().await.map(drop)
         };
-        // Before anybody's last word is asked for: a member that was silent for long and has come back may own slots
-        // in a ring of after that word, and it lives.
+        // Taken before the presences are read: otherwise a member that was silent for long and came back could own
+        // slots in this table while its presence, read earlier, still made it dead.
         let table = Arc::clone(self.routes.load().table());
-        // Whoever is silent was so until here. An answer may be old when it is looked at: this process may
-        // have been stopped meanwhile, and everybody else have gone on.
+        // Silence is measured up to here. An answer may be old when it is looked at: this process may have been
+        // stopped meanwhile while all others went on.
         let asked_at = clock::now();
         let presences = match read {
             Ok(()) => self.store.presences().await,
@@ -77,7 +77,7 @@ impl Ownership {
         self.observe(presences);
         let may_take = self.may_take();
         if self.is_behind() {
-            // Whoever the ring in the store names may have handed the slots on since.
+            // An owner that the ring in the store names may have handed its slots on since.
             return may_take;
         }
         let (asked, litter) = {
@@ -91,7 +91,7 @@ impl Ownership {
         if silent > 0 {
             tracing::info!(
                 slots = silent,
-                "their owner stopped sending: they are not received any more"
+                "gave up receiving slots: their owner stopped sending"
             );
         }
         if may_take && !asked.is_empty() {
@@ -106,7 +106,7 @@ impl Ownership {
         may_take && self.slots.taking().is_empty()
     }
 
-    /// Whether this process takes slots now, from the dead or from whoever offers them.
+    /// Whether this process takes slots now, from dead members or from one that offers them.
     pub(super) fn may_take(&self) -> bool {
         self.lease.is_valid()
             && !self.draining.load(Ordering::Relaxed)
@@ -127,7 +127,7 @@ impl Ownership {
             })
             .collect();
         let slots: Vec<Slot> = asked.iter().map(|&(slot, _)| slot).collect();
-        // What is left is looked at anew the next time.
+        // The next look takes care of what is left.
         self.swap(asked, &self.me, Succession::TakenOver, None)
             .await;
         self.agree().await;
@@ -153,7 +153,7 @@ impl Ownership {
         }
     }
 
-    /// Slots of which the store has blocks of a later epoch go to one above it: the ring went back.
+    /// Takes slots again under a higher epoch if the database has blocks of a later one: the ring went back.
     fn mint_above(self: &Arc<Self>) {
         let regressed = self.engine.cache().regressed();
         if regressed.is_empty() || !self.lease.is_valid() {
@@ -181,7 +181,7 @@ impl Ownership {
     pub async fn wait_until_joined(&self, deadline: Instant) {
         let mut joined = self.joined.subscribe();
         let wait = joined.wait_for(|&joined| joined);
-        // An error means that nobody is there to wait for.
+        // Joined or too late: the caller goes on either way.
         let _ = tokio::time::timeout_at(deadline, wait).await;
     }
 }

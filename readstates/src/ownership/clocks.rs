@@ -1,8 +1,8 @@
 //! Whether this process's clock can be believed, by the other members' clocks and the store's.
 //!
 //! Epochs are minted from the clock, and a slot that a clock hours ahead has minted cannot be moved for hours. So a
-//! process whose clock nobody confirms takes nothing, and what it must mint anyway (a new epoch for slots that
-//! it owns) it mints from the time that the others agree on.
+//! process takes nothing while no member and no store confirms its clock; what it must mint anyway (a new epoch
+//! for slots that it owns) it mints from the time that the others agree on.
 
 use std::time::Instant;
 
@@ -18,12 +18,12 @@ pub(super) const MOST_APART: i64 = 60_000_000;
 /// What is known of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Members are there of whose clocks nothing is known yet.
+    /// There are members whose clocks are not known yet.
     Unheard,
-    /// Somebody confirms this clock, or there is nobody to compare it with.
+    /// A member or the store confirms this clock, or there is none to compare it with.
     Right,
-    /// Everybody there is to compare it with contradicts. It is so many microseconds ahead of them, or behind
-    /// when negative.
+    /// All that it can be compared with contradict it. It is so many microseconds ahead of them, or behind when
+    /// negative.
     Wrong {
         /// The difference.
         ahead: i64,
@@ -37,13 +37,13 @@ pub(super) struct Others {
     pub(super) members: Vec<i64>,
     /// The store.
     pub(super) store: Option<i64>,
-    /// Live members that tell their time, of whom it was not compared yet.
+    /// Whether there are live members that tell their time and were not compared with yet.
     pub(super) unheard: bool,
 }
 
 impl Others {
-    /// One witness is enough: the median of the members, or the store. Of two members without a store that tells the
-    /// time nobody can say which is right; then neither is believed.
+    /// One witness is enough: the median of the members, or the store. With two members and no store that tells the
+    /// time, there is no telling which is right; then neither is believed.
     pub(super) fn judge(mut self) -> Verdict {
         self.members.sort_unstable();
         let apart = match self.members.len() {
@@ -59,7 +59,7 @@ impl Others {
         if witnesses.into_iter().flatten().any(confirms) {
             return Verdict::Right;
         }
-        // The store's time is everybody's.
+        // All members see the same store's time.
         match self.store.or(apart) {
             Some(apart) if !self.unheard || self.store.is_some() => Verdict::Wrong {
                 ahead: apart.saturating_neg(),
@@ -89,7 +89,7 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    /// What time it may be. Members that agree may all be wrong, and so may the store: nobody can say who is.
+    /// What time it may be. Members that agree may all be wrong, and so may the store: there is no telling which.
     pub(super) fn now(self, now: Instant, own_micros: i64) -> Now {
         let agreed = self.mint(now, own_micros);
         let since = now.saturating_duration_since(self.at).as_micros();

@@ -1,6 +1,6 @@
-//! Reads of the ring store that somebody in doubt asks for: shared, and bounded in number.
+//! Reads of the ring store by callers in doubt: shared, and bounded in number.
 //!
-//! Whoever asks gets what a read found that began after it asked. However many ask, reads begin at
+//! A caller gets the result of a read that began after it asked. However many callers ask, reads begin at
 //! [`A_SECOND`] a second at most, so that nothing that arrives from outside becomes a load on the store.
 
 use std::time::Duration;
@@ -31,7 +31,7 @@ struct Reads {
 }
 
 impl Doubt {
-    /// Reads, unless a read that began since was asked for by somebody else.
+    /// Reads, unless another caller's read began since.
     pub(super) async fn settle(&self, read: impl Future<Output = ()>) {
         let asked = Instant::now();
         let mut reads = self.turn.lock().await;
@@ -40,7 +40,7 @@ impl Doubt {
         }
         let now = Instant::now();
         let due = reads.due.map_or(now, |due| due.max(now));
-        // Those who ask during the wait share the read.
+        // Callers that ask during the wait share the read.
         sleep_until(due - EVERY * (AT_ONCE - 1)).await;
         reads.due = Some(due + EVERY);
         reads.began = Some(Instant::now());

@@ -15,14 +15,14 @@ use crate::clock;
 const BATCH: usize = 64;
 /// After a batch of which nothing was taken.
 const PAUSE: Duration = Duration::from_millis(200);
-/// So many batches of which nothing was taken, one after the other, mean that nobody takes any.
+/// After so many batches in a row of which nothing was taken, no member takes any.
 const VAIN_BATCHES: usize = 5;
 /// How often the last word is tried.
 const LAST_WORDS: usize = 3;
 
 impl Ownership {
-    /// Takes nothing more, and hands on what is owned, for as long as the process runs; what nobody
-    /// takes is written and served on.
+    /// Takes nothing more, and hands on what is owned, for as long as the process runs; what no member
+    /// takes is written and still served.
     pub fn begin_drain(self: &Arc<Self>) {
         if self.draining.swap(true, Ordering::Relaxed) {
             return;
@@ -41,7 +41,7 @@ impl Ownership {
         });
     }
 
-    /// Takes nothing more, and hands on what is owned until nothing is left, nobody is there to take
+    /// Takes nothing more, and hands on what is owned until nothing is left, no member is there to take
     /// it, or it is too late; returns whether nothing is left.
     pub async fn drain(self: &Arc<Self>, deadline: Instant) -> bool {
         self.draining.store(true, Ordering::Relaxed);
@@ -51,11 +51,11 @@ impl Ownership {
             self.hear_of_confirmed().await;
             self.hand_over().await
         };
-        // A batch that is cut off stays sealed: whoever gives up here writes everything and ends.
+        // A batch that is cut off stays sealed: after giving up here, the process writes everything and ends.
         tokio::select! {
             done = timeout_at(deadline, work) => done.unwrap_or(false),
             () = self.is_cut_off() => {
-                tracing::warn!("the ring has not answered for long: nobody can be named for what is owned here");
+                tracing::warn!("the ring has not answered for long: it cannot name new owners for the slots owned here");
                 false
             }
         }
@@ -72,8 +72,8 @@ impl Ownership {
         }
     }
 
-    /// Waits for the ring to name somebody for what this member has confirmed: it may be this one, and
-    /// then it hands that on, too. Whoever has its confirmation swaps, or takes the slot back.
+    /// Waits until the ring names an owner for each slot that this member has confirmed: if that is this
+    /// member, it hands the slot on, too. The origin, which has the confirmation, swaps or takes the slot back.
     async fn hear_of_confirmed(self: &Arc<Self>) {
         while self.slots.counts().ready > 0 {
             self.refresh().await;

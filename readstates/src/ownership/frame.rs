@@ -252,8 +252,8 @@ fn take_u32(bytes: &mut &[u8]) -> Result<u32, Malformed> {
     Ok(u32::from_le_bytes(number))
 }
 
-/// 64 bits that differ, as good as surely, when any byte does. Against faults, not against an adversary: whoever
-/// can send a part is the slots' owner, and could as well send other blocks.
+/// 64 bits that almost surely differ when any byte does. Against faults, not against an adversary: a member that
+/// can send a part owns the slots, and could as well send other blocks.
 fn digest(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let whole = words.iter().fold(bytes.len() as u64, |digest, word| {

@@ -2,7 +2,7 @@
 //!
 //! An operation that finds the door open goes in, works, and asks on its way out whether it may be
 //! acknowledged: the door may have closed behind it, or the lease have run out. While a door is
-//! closed, who comes waits in front of it, bounded in number and time.
+//! closed, new operations wait in front of it, bounded in number and time.
 
 use std::{
     fmt,
@@ -75,12 +75,13 @@ impl Gate {
     /// Goes in, if the door is open.
     pub(super) fn enter(&self, slot: Slot) -> Option<Pass<'_>> {
         let door = self.door(slot);
-        // Who is not let in leaves no trace: going out wakes those who wait, and they look again.
+        // An operation that finds the door closed must leave no trace: leaving wakes those that wait, and they look
+        // again.
         if door.inside.load(Ordering::Acquire) & OPEN == 0 {
             return None;
         }
         let before = door.inside.fetch_add(1, Ordering::AcqRel);
-        // Counted from here on: who waits for the door to be left waits for this one, too.
+        // Counted from here on: waiting for the door to be left includes this operation.
         let pass = Pass {
             gate: self,
             slot,
@@ -112,7 +113,7 @@ impl Gate {
         self.door(slot).changed.notify_waiters();
     }
 
-    /// Waits until a closed door has nobody behind it.
+    /// Waits until no operation is behind a closed door.
     pub(super) async fn left(&self, slot: Slot) {
         let door = self.door(slot);
         loop {
@@ -126,7 +127,7 @@ impl Gate {
         }
     }
 
-    /// Waits in front of a door, unless `now` is so already, until something is different or it is too
+    /// Waits in front of a door, unless `now` holds already, until something is different or it is too
     /// late; returns whether it is not too late.
     pub(super) async fn wait(
         &self,
@@ -137,7 +138,7 @@ impl Gate {
         let changed = self.door(slot).changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
-        // Cancel-safe: who is not told now looks again by itself.
+        // Cancel-safe: a caller that misses the notification looks again by itself.
         now() || timeout_at(deadline, changed).await.is_ok()
     }
 
@@ -164,14 +165,14 @@ impl Pass<'_> {
         self.slot
     }
 
-    /// The epoch at which who has this went in; at no other is it acknowledged.
+    /// The epoch at which the operation went in; it is acknowledged at no other.
     #[must_use]
     pub fn epoch(&self) -> i64 {
         self.epoch
     }
 
-    /// Whether what was done may be acknowledged. To be asked when the work is done: the process may
-    /// have been stopped between any two instructions.
+    /// Whether what was done may be acknowledged. Ask after the work is done: the process may have been
+    /// stopped between any two instructions.
     #[must_use]
     pub fn may_acknowledge(&self) -> bool {
         if mutant::drops(Rule::R1) {

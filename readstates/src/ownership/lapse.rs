@@ -35,7 +35,7 @@ impl Ownership {
         loop {
             let heard = self.renew_here().await;
             let left = self.lease.left();
-            // After a failure soon again: others wait some seconds, and everybody may have been held up as long.
+            // Soon again after a failure: the others wait some seconds, and all members may have been held up as long.
             sleep(if heard { every.min(left) } else { every / 4 }).await;
             if !self.lease.is_valid() {
                 self.lapse();
@@ -43,7 +43,7 @@ impl Ownership {
         }
     }
 
-    /// Says that this process is there; returns whether that was heard.
+    /// Renews the presence of this process; returns whether the store has taken it.
     pub(super) async fn renew(self: &Arc<Self>) -> bool {
         let Some(runtime) = self.lease_thread.runtime() else {
             return self.renew_here().await;
@@ -99,7 +99,7 @@ impl Ownership {
 
     fn renewed(self: &Arc<Self>, sent: Reading) {
         if !self.lease.is_valid() {
-            // Somebody may have taken slots meanwhile: those are over first.
+            // Other members may have taken slots meanwhile: their epochs here end first.
             self.lapse();
         }
         self.lease.extend(sent, self.config.timing.held);
@@ -144,7 +144,7 @@ impl Ownership {
             if self.is_lease_in_doubt() && self.engine.cache().dirty_users() > 0 {
                 self.write_in_doubt(every).await;
             }
-            // Cancel-safe: whoever is not told looks by itself.
+            // Cancel-safe: without a notification, the next round looks by itself.
             let _ = timeout(every / 4, self.lease_doubted.notified()).await;
         }
     }

@@ -1,7 +1,7 @@
 //! The lease of this process: until when it may acknowledge.
 //!
-//! Whoever renews holds the lease until some seconds after the renewal was *sent*; whoever waits for
-//! it to run out counts longer, from when it saw the last renewal. Neither looks at the other's clock.
+//! The holder counts some seconds from when its renewal was *sent*; a member that waits for the lease to
+//! run out counts longer, from when it saw the last renewal. Neither looks at the other's clock.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -77,7 +77,7 @@ impl Lease {
         }
     }
 
-    /// How long it is valid yet.
+    /// How long it is still valid.
     pub(super) fn left(&self) -> Duration {
         let until = self.until.load(Ordering::Acquire);
         Duration::from_nanos(until.saturating_sub(self.now().0))

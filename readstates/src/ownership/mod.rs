@@ -13,9 +13,9 @@
 //! ```
 //!
 //! [`store`] is where all members keep the ring and see each other. A member acts by itself: it takes
-//! slots that nobody owns or whose owner is dead, hands its own on when it leaves, and moves some when
+//! slots that have no owner or whose owner is dead, hands its own on when it leaves, and moves some when
 //! it is asked to. Everything about time and network goes through [`store::RingStore`], [`Peers`], the
-//! clock of the runtime, [`LeaseClock`] and [`UnixClock`], so that a test can be all of these.
+//! clock of the runtime, [`LeaseClock`] and [`UnixClock`], so that a test can stand in for all of these.
 
 mod addresses;
 mod agree;
@@ -175,9 +175,9 @@ pub struct Ownership {
     lease_doubted: Notify,
     watch: Mutex<Watch>,
     addresses: Addresses,
-    /// Somebody may know an older ring than there is.
+    /// For reads of the ring: the one known here may be out of date.
     outdated: Doubt,
-    /// Somebody may be there who was not seen yet.
+    /// For reads of the presences: there may be a member that was not seen yet.
     unseen: Doubt,
     /// One batch of slots is sent at a time.
     moving: Arc<Turn<()>>,
@@ -185,7 +185,7 @@ pub struct Ownership {
     joined: channel::Sender<bool>,
     draining: AtomicBool,
     gone: AtomicBool,
-    /// Everything that works behind the requests' backs, and where.
+    /// The background tasks, and the runtime that they run on.
     tasks: Mutex<JoinSet<()>>,
     runtime: Handle,
     pub(crate) counters: Counters,
@@ -331,14 +331,14 @@ impl Ownership {
         self.gate.enter(slot)
     }
 
-    /// The member that owns a slot, when that is another one.
+    /// The member that owns a slot, when that is not this one.
     #[must_use]
     pub fn other(&self, routes: &Routes, slot: Slot) -> Option<usize> {
         let owner = routes.owner(slot)?;
         (routes.peers()[owner].incarnation != self.me.incarnation()).then_some(owner)
     }
 
-    /// Where a request about a slot goes. While the slot is sealed, or nobody's, the request waits.
+    /// Where a request about a slot goes. While the slot is sealed, or has no owner, the request waits.
     ///
     /// # Errors
     /// When it has waited for too long, or too many wait: the type of the refusal.
@@ -359,7 +359,7 @@ impl Ownership {
         Some(Way::There(routes, owner))
     }
 
-    /// As [`Ownership::way`], for one who has to wait.
+    /// As [`Ownership::way`], for a request that has to wait.
     async fn wait(&self, slot: Slot, deadline: Instant) -> Result<Way<'_>, ProblemType> {
         let Some(_place) = self.gate.queue() else {
             return Err(ProblemType::SlotMoving);
@@ -389,7 +389,7 @@ impl Ownership {
     pub async fn decided(&self, slots: impl IntoIterator<Item = Slot>) {
         let deadline = Instant::now() + self.config.timing.queue_patience;
         for slot in slots {
-            // Who is let in leaves again: the caller asks for all slots at once.
+            // A pass is given back at once: the caller asks for all slots together.
             drop(self.wait(slot, deadline).await);
         }
     }
@@ -417,7 +417,7 @@ impl Ownership {
         }
     }
 
-    /// Lets something work behind the requests' backs until [`Ownership::end`].
+    /// Runs a background task until [`Ownership::end`].
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock();
         // Those that have ended are not kept.
@@ -425,7 +425,7 @@ impl Ownership {
         tasks.spawn_on(work, &self.runtime);
     }
 
-    /// Stops everything that works behind the requests' backs, at once.
+    /// Stops all background tasks, at once.
     pub fn end(&self) {
         self.lease.give_up();
         self.tasks.lock().abort_all();
@@ -438,7 +438,7 @@ fn lease_thread(clock: LeaseClock) -> LeaseThread {
         LeaseClock::Runtime => LeaseThread::none(),
         LeaseClock::Boottime => LeaseThread::start().unwrap_or_else(|error| {
             tracing::error!(
-                "there is no thread for the lease, which is renewed with everything else: {error}"
+                "failed to start a thread for the lease; it is renewed among the other background work: {error}"
             );
             LeaseThread::none()
         }),

@@ -64,7 +64,7 @@ impl HttpPeers {
     /// When it cannot be set up.
     pub fn new(identity: Option<&Identity>) -> Result<Arc<Self>, ClientError> {
         let client = members_tls::client(identity)?
-            // Slots go to nobody who proves nothing, once anybody does.
+            // A member with an identity hands slots only to members that prove theirs.
             .https_only(identity.is_some())
             .build()?;
         Ok(Arc::new(Self { client }))

@@ -1,4 +1,4 @@
-//! The receiving end of a transfer: what becomes of each message of another member.
+//! The receiving end of a transfer: handles each message of another member.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -39,7 +39,7 @@ impl From<Malformed> for NotReceived {
 }
 
 impl Ownership {
-    /// Takes a message of another member; returns what it is answered.
+    /// Takes a message of another member; returns the answer.
     ///
     /// # Errors
     /// When it is not taken: the sender keeps what it has, and may begin again.
@@ -47,7 +47,7 @@ impl Ownership {
         match Message::decode(message)? {
             Message::Offer(offer) => self.offered(offer).await.map(|slots| answer(&slots)),
             Message::Hint(number) => {
-                // What the ring says is read where it is kept, whoever speaks of it.
+                // A hint is only a hint: the ring itself is read from its store.
                 if number > self.routes.load().number() {
                     self.refresh().await;
                 }
@@ -91,9 +91,9 @@ impl Ownership {
         }
     }
 
-    /// Whoever confirms takes over what was acknowledged elsewhere and is not written yet. A process that has
-    /// lost its lease since the offer came is taken for dead by now, or soon: its slots go on without that. As
-    /// with an acknowledgement the lease is read after the work.
+    /// A member that confirms takes over what was acknowledged elsewhere and is not written yet. If it has lost
+    /// its lease since the offer came, the others take it for dead by now, or soon, and its slots would go on
+    /// without that. As with an acknowledgement the lease is read after the work.
     fn may_confirm(&self) -> bool {
         self.lease.is_valid()
     }
@@ -126,12 +126,12 @@ impl Ownership {
             self.refresh().await;
             self.hear_offers(origin, &behind);
         }
-        // What is left here of earlier times goes before anything new comes.
+        // Leftovers of earlier epochs are dropped before anything new comes.
         self.slots.sweep().await;
         Ok(self.slots.begin_transfer(origin, transfer, &slots))
     }
 
-    /// Returns those of the slots of which the ring must be asked first.
+    /// Returns the slots for which the ring must be read first.
     fn hear_offers(&self, origin: Incarnation, slots: &[(Slot, Epoch)]) -> Vec<(Slot, Epoch)> {
         let behind = |&&(slot, epoch): &&(Slot, Epoch)| {
             let actions = self.slots.hear(slot, Event::Offered { origin, epoch });

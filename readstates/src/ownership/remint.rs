@@ -1,10 +1,10 @@
 //! Slots whose epochs have become old go on under new ones.
 //!
-//! The stamp of a write is its epoch, so a write by somebody else without a timestamp of ours hides what is written here
-//! until the epoch has grown past it. An epoch that never ages by more than a day bounds that to a day.
+//! Writes are stamped with their epoch, so a write by another program, without a timestamp of ours, hides what is
+//! written here until the epoch has grown past it. An epoch that never ages by more than a day bounds that to a day.
 //!
-//! The owner is in service all the while: it asks the ring for the next epoch as the one that inherits its own, and goes on
-//! with it. An operation that is under way at that moment is not acknowledged, and is sent again.
+//! The owner stays in service: it asks the ring for the next epoch, one that inherits its own, and goes on with that.
+//! An operation that is in flight at that moment is not acknowledged, and is sent again.
 
 use readstates_ring::{Epoch, Slot};
 
@@ -18,8 +18,8 @@ use crate::store::chain;
 const MOST_AT_ONCE: usize = 64;
 
 impl Ownership {
-    /// Asks the ring for new epochs for some of the slots that have had theirs for too long. What does not come to pass is
-    /// tried with a later look.
+    /// Asks the ring for new epochs for some of the slots whose epochs are too old. What fails is tried again with a
+    /// later look.
     pub(super) async fn mint_anew(&self) {
         // Slots on the move get new epochs anyway.
         let Ok(_turn) = self.moving.try_lock() else {
@@ -52,11 +52,11 @@ impl Ownership {
                 self.adopt(&taken.table);
             }
             Ok(Swapped::Conflict) => {}
-            Err(error) => tracing::debug!("epochs were not minted anew: {}", chain(&error)),
+            Err(error) => tracing::debug!("failed to mint new epochs: {}", chain(&error)),
         }
     }
 
-    /// The slots that are served here under an epoch that is too old, and nothing else is under way with.
+    /// The slots that are served here under an epoch that is too old and are not on the move.
     fn old_slots(&self) -> Vec<(Slot, Epoch)> {
         let lasts = i64::try_from(self.config.timing.epoch_lasts.as_micros()).unwrap_or(i64::MAX);
         let oldest = self.mint_time().earliest.saturating_sub(lasts);

@@ -1,4 +1,4 @@
-//! The ring itself: reading it, and what follows when it is another one.
+//! The ring itself: reads it, and takes in what has changed.
 
 use std::{
     collections::HashMap,
@@ -14,25 +14,25 @@ use super::{
 };
 use crate::store::chain;
 
-/// What the store is told that has forgotten something.
+/// What to tell a store that has forgotten something.
 struct WriteBack {
     next: RingTable,
-    /// Slots that stay here though it names others for them.
+    /// Slots that stay here though the store names other owners for them.
     kept: u64,
 }
 
-/// What tables were taken in.
+/// Which tables were taken in.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// How many that said something new.
     tables: u64,
-    /// How those are reached whom any of them named for a slot.
+    /// How to reach the members that any of them named for a slot.
     members: HashMap<Incarnation, RingMember>,
 }
 
 impl Ownership {
-    /// Takes a table in: routes first, so that whoever is let go by a door finds the way. One that came some other
-    /// way than from the store itself may be old; then nothing is taken from it.
+    /// Takes a table in: routes first, so that a request that a door lets go finds its way. A table that did not come
+    /// from the store itself may be old; then nothing is taken from it.
     pub(super) fn adopt(&self, table: &Arc<RingTable>) {
         let mut known = self.known.lock();
         if table.number() > self.routes.load().number() {
@@ -41,21 +41,21 @@ impl Ownership {
         self.learn(&mut known, table);
     }
 
-    /// Takes in a table that the store itself has said, when so many others had been taken in before it was asked.
-    /// Another table under a number that is not above that of the routes, or a slot at a lower epoch than it is known to
-    /// be at, means that the store was restored. Returns what the store is to be told then, if more is known here.
+    /// Takes in a table that was read from the store itself; `before` tables had been taken in when the read began.
+    /// The store was restored if its table differs from the routes without a higher number, or has a slot at a lower
+    /// epoch than is known here. Returns what to write back then, if more is known here.
     fn adopt_read(&self, table: &Arc<RingTable>, before: u64) -> Option<WriteBack> {
         let mut known = self.known.lock();
-        // Else somebody else's answer, asked for later, may be in already.
+        // Otherwise the answer to a later read may be in already.
         let is_last = known.tables == before;
         let routes = self.routes.load_full();
         let mended = is_last.then(|| self.to_write_back(&known, table, routes.number()));
         let mended = mended.flatten();
-        // A store that was restored may have come to the same number again, in another way.
+        // A restored store may have come to the same number again with another table.
         let went_back = is_last
             && table.number() <= routes.number()
             && table.as_ref() != routes.table().as_ref();
-        // Whoever the store names instead does not serve: these routes are the right ones until it is mended.
+        // The owners that the store names instead do not serve: these routes are the right ones until it is mended.
         if table.number() > routes.number() || (went_back && mended.is_none()) {
             self.follow_routes(&mut known, table);
         }
@@ -78,8 +78,8 @@ impl Ownership {
         mended
     }
 
-    /// What the store is to be told, when it has forgotten what is known here, or names somebody else for slots that are
-    /// served here and that nobody can have taken.
+    /// What to tell the store, if it has forgotten what is known here, or names another owner for slots that are served
+    /// here and that no other member can have taken.
     fn to_write_back(&self, known: &Known, table: &RingTable, number: u64) -> Option<WriteBack> {
         let members: Vec<RingMember> = known.members.values().cloned().collect();
         let mended = table.mended(self.slots.known(), &members, number);
@@ -91,8 +91,8 @@ impl Ownership {
         if kept > 0 {
             tracing::error!(
                 slots = kept,
-                "the ring in the store names others for slots that are served here: it was restored, and somebody took \
-                 them; they stay here, under a new epoch"
+                "the ring in the store names other owners for slots that are served here: it was restored, and another \
+                 member took them; they stay here, under a new epoch"
             );
         }
         let next = next.on_line(self.new_line());
@@ -131,7 +131,7 @@ impl Ownership {
     }
 
     /// Whether the store, when it was last read, knew less than this member does. Nothing is taken by such a ring:
-    /// those whom it names may be over for long.
+    /// the owners that it names may be gone for long.
     pub(super) fn is_behind(&self) -> bool {
         self.behind.load(Ordering::Acquire)
     }
@@ -143,7 +143,7 @@ impl Ownership {
             self.adopt(&table);
             let other = self.routes.load().table().as_ref() != table.as_ref();
             if other || table.line() != self.seen.line() {
-                // An old word, or a store that was restored.
+                // An old table, or a store that was restored.
                 self.refresh().await;
             }
         }
@@ -172,13 +172,13 @@ impl Ownership {
                 self.adopt(&taken.table);
                 Ok(Some(taken))
             }
-            // Somebody else mends it: the next read shows.
+            // Another member mends it: the next read shows that.
             Swapped::Conflict => Ok(current),
         }
     }
 
-    /// Reads the ring because somebody is in doubt; those who are so at the same time read it once, and it
-    /// is read a few times a second at most.
+    /// Reads the ring because a caller is in doubt; concurrent callers share one read, and it is read a few
+    /// times a second at most.
     pub async fn refresh(&self) {
         let read = async {
             if let Err(error) = self.read().await {

@@ -53,7 +53,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Before the ring was read for the first time: nobody owns anything.
+    /// Before the ring was read for the first time: no slot has an owner.
     pub(super) fn unknown() -> Self {
         Self::new(Arc::default(), None, 0)
     }
@@ -99,7 +99,7 @@ impl Routes {
         self.table.number()
     }
 
-    /// Everybody who owns a slot.
+    /// The members that own a slot.
     #[must_use]
     pub fn peers(&self) -> &[Arc<Peer>] {
         &self.peers
@@ -112,7 +112,7 @@ impl Routes {
         (owner != NOBODY).then_some(usize::from(owner))
     }
 
-    /// The ring as clients read it: a [`RingDocument`] as JSON, written once and shared by all who ask.
+    /// The ring as clients read it: a [`RingDocument`] as JSON, written once and shared by all callers.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -121,7 +121,7 @@ impl Routes {
             return Ok(json.clone());
         }
         let json = serde_json::to_vec(&RingDocument::from(&*self.table))?;
-        // Those who are first at the same time write the same.
+        // Callers that are first at the same time write the same.
         Ok(self.json.get_or_init(|| json.into()).clone())
     }
 }

@@ -1,9 +1,9 @@
 //! The sending end of a transfer: a batch of slots to one member, warm and without an error.
 //!
 //! ```text
-//! offer ─▶ all blocks ─▶ what changed meanwhile, again and again ─▶ seal ─▶ wait until nobody works
-//!       ─▶ the last changes and the digest ─▶ confirmed ─▶ swap ─▶ who waited goes to the new owner,
-//!                                                                  and so does the ring
+//! offer ─▶ all blocks ─▶ what changed meanwhile, repeatedly ─▶ seal ─▶ wait until no operation is left
+//!       ─▶ the last changes and the digest ─▶ confirmed ─▶ swap ─▶ waiting requests go to the new owner,
+//!                                                                  which is told of the ring
 //! ```
 //! Whatever goes wrong before the seal leaves everything as it was. After it the slots go on under a
 //! new epoch: the destination's, or this member's again.
@@ -42,7 +42,7 @@ const FINISH_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the destination may take to hear of the new ring; it watches it, too.
 const TELL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Why a move did not come to its end.
+/// Why a move was not completed.
 #[derive(Debug, thiserror::Error)]
 enum NotMoved {
     #[error(transparent)]
@@ -50,10 +50,10 @@ enum NotMoved {
     /// Nothing is sealed for a swap that cannot be made.
     #[error("the ring was not read before the seal")]
     Ring(#[from] RingStoreError),
-    /// A seal is final: what cannot be swapped afterwards would be nobody's.
+    /// A seal is final: a slot that cannot be swapped afterwards would have no owner.
     #[error("the clock forbids a new epoch for some of the slots: nothing was sealed")]
     Forbidden,
-    /// What was streamed is no destination's any more: a lease that ran out ends the epoch.
+    /// What was streamed cannot be handed on any more: a lease that ran out ends the epoch.
     #[error(
         "the slots have gone on under other epochs meanwhile, or wait for the lease: nothing was sealed"
     )]
@@ -61,12 +61,12 @@ enum NotMoved {
 }
 
 impl Ownership {
-    /// Begins to move slots to a process, if none are on the move: returns how many. A wish: each slot
-    /// must be owned here at the epoch given.
+    /// Begins to move slots to a process, if none are on the move: returns how many. Only slots that are
+    /// owned here at the epoch given are moved.
     ///
     /// # Errors
-    /// When the process is not a live member of this ring that takes slots. Where it is reached is what it
-    /// says of itself.
+    /// When the process is not a live member of this ring that takes slots. Its address is the one in its
+    /// presence.
     pub async fn begin_move(
         self: &Arc<Self>,
         to: Incarnation,
@@ -106,7 +106,7 @@ impl Ownership {
         movable.into_iter().filter(accepts).collect()
     }
 
-    /// Those of the slots that a table lets move now. Of the others it is said why not, where that is the clock.
+    /// The slots that a table lets move now. Those that the clock forbids are reported.
     fn movable(
         &self,
         table: &RingTable,
@@ -144,7 +144,7 @@ impl Ownership {
             let (to, slots) = (to.name(), all.len());
             tracing::warn!(to, slots, "a move failed: {}", chain(&error));
         }
-        // What is not on its way to the destination by now stays, or goes on under a new epoch.
+        // Slots that were not handed over by now stay, or go on under a new epoch.
         let stuck = self
             .slots
             .hear_all(all.iter().copied(), Event::StreamFailed);
@@ -202,7 +202,7 @@ impl Sending<'_> {
         }
         let set = slots.iter().map(|&(slot, _)| slot).collect();
         self.all_blocks(&set).await?;
-        // Now, and not when nobody is served: most often nobody swaps in between.
+        // Read now and not after the seal, while requests wait: most often no member swaps in between.
         let ahead = self.ownership.read().await?;
         self.changes(&set).await?;
         let to = self.to.member.incarnation();
@@ -217,7 +217,7 @@ impl Sending<'_> {
             return Err(NotMoved::Overtaken);
         }
         let set = slots.iter().map(|&(slot, _)| slot).collect();
-        // What was acknowledged here and is not written is in two places until the other one knows that it owns it.
+        // What was acknowledged here and is not written is in two places until the destination knows that it owns it.
         self.ownership.slots.hold(set);
         let ended = self.last_part(&slots, &set, ahead).await;
         self.ownership.timings.sealed.record(sealed.elapsed());
@@ -231,7 +231,7 @@ impl Sending<'_> {
         Ok(ended?)
     }
 
-    /// Closes the doors and waits until nobody is behind them. Returns the slots whose doors those are.
+    /// Closes the doors and waits until no operation is behind them. Returns the slots that were sealed.
     async fn seal(&self, slots: &[(Slot, Epoch)]) -> Vec<(Slot, Epoch)> {
         let ownership = self.ownership;
         let sealed = ownership.slots.seal(slots);
@@ -288,8 +288,8 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Whether the ring names others for some of the slots than the destination and this member: its store was restored
-    /// in the middle of the transfer.
+    /// Whether the ring names an owner other than the destination and this member for some of the slots: its store was
+    /// restored in the middle of the transfer.
     fn are_taken(&self, slots: &[(Slot, Epoch)]) -> bool {
         let routes = self.ownership.routes();
         let ours = [
@@ -302,12 +302,12 @@ impl Sending<'_> {
         })
     }
 
-    /// Tells the destination that the ring is another one. Returns whether it says that it knows: from then on it
-    /// writes what it was handed. It hears of the ring by itself, too, but not if it is cut off from it.
+    /// Tells the destination that the ring has changed. Returns whether it says that it knows: from then on it
+    /// writes what it was handed. It also learns of the ring by itself, unless it is cut off from the store.
     async fn tell(&self) -> bool {
         let number = self.ownership.routes.load().number();
         let told = self.ownership.peers.send(self.to, frame::hint(number));
-        // Cancel-safe: whoever was told is told, and who was not looks by itself.
+        // Cancel-safe: a hint that was sent stays valid, and without one the destination looks by itself.
         match timeout(TELL_PATIENCE, told).await {
             Ok(Ok(answer)) => frame::knows(&answer, number),
             Ok(Err(error)) => {
@@ -318,19 +318,19 @@ impl Sending<'_> {
         }
     }
 
-    /// The destination may not know that it owns what it was handed, and cannot write it then. What is written here
-    /// under the epoch that has ended is what it was handed, and yields to anything that it writes.
+    /// Writes what was handed on: the destination may not know that it owns it, and then cannot write it. What is
+    /// written here has the epoch that has ended, so it yields to anything that the destination writes.
     async fn write_what_was_handed(&self) {
         let to = self.to.name();
         tracing::warn!(
             to,
-            "the next owner does not say that it knows: writing what it was handed"
+            "the new owner has not confirmed that it knows of the ring: writing what it was handed"
         );
         if !self.ownership.write_all().await {
             tracing::error!(
                 to,
-                "what slots were handed on with was not written in time, and their next owner does not say that it \
-                 knows: if it does not come to know, what was acknowledged last is lost"
+                "failed to write in time what was handed on, and the new owner has not confirmed that it knows of the \
+                 ring: if it never learns of it, what was acknowledged last is lost"
             );
         }
     }

@@ -41,9 +41,9 @@ struct Inner {
     transfers: HashMap<Incarnation, Transfer>,
     /// Slots to be served once what is left of them is swept.
     opening: Vec<(Slot, Epoch)>,
-    /// Nothing is confirmed any more: whoever confirms must stay to own.
+    /// Nothing is confirmed any more: a member that confirms must stay to become the owner.
     leaving: bool,
-    /// Sealed slots that the ring may name another member for, which has not said yet that it knows: what is here of
+    /// Sealed slots for which the ring may name another member that has not yet said that it knows: what is here of
     /// them is kept.
     held: SlotSet,
 }
@@ -121,8 +121,8 @@ impl Slots {
                 );
                 self.gate.close(slot, finishing);
                 if finishing {
-                    // Whoever waits for a load is not waited for. Under the lock, as serving is: a slot that has gone on
-                    // under another epoch by now must load again.
+                    // Operations that wait for a load are not waited for. Under the lock, as serving is: a slot that
+                    // has gone on under another epoch by now must be able to load.
                     cache.pause(slot);
                 }
             }
@@ -185,7 +185,7 @@ impl Slots {
         self.gate.open(slot, epoch);
     }
 
-    /// Drops what is doomed, and opens what waited for that.
+    /// Drops what is doomed, and opens the slots that waited for that.
     pub(super) async fn sweep(&self) {
         let _turn = self.sweeping.lock().await;
         self.engine.cache().sweep().await;
@@ -206,8 +206,8 @@ impl Slots {
         }
     }
 
-    /// Seals slots that were streamed, and returns those that are sealed for that now. The others are left as they
-    /// are: meanwhile the lease has run out, or they have gone on under another epoch.
+    /// Seals slots that were streamed, and returns those that are sealed for their transfer now. The others are left
+    /// as they are: meanwhile the lease has run out, or they have gone on under another epoch.
     pub(super) fn seal(&self, slots: &[(Slot, Epoch)]) -> Vec<(Slot, Epoch)> {
         let mut inner = self.inner.lock();
         let sealed = |&&(slot, at): &&(Slot, Epoch)| {
@@ -227,7 +227,7 @@ impl Slots {
             .collect()
     }
 
-    /// Slots that the ring has not named this member for again in time wait for the next renewal of the lease.
+    /// If the ring has not named this member for a slot again in time, the slot waits for the next lease renewal.
     pub(super) fn retake_later(&self, slots: &[Slot]) {
         let mut inner = self.inner.lock();
         for &slot in slots {

@@ -15,17 +15,17 @@ use super::{
 };
 use crate::{clock, store::chain};
 
-/// Between two questions to a ring that does not answer, or whose swaps others win.
+/// Between two attempts when the ring does not answer, or when other members win the swaps.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 
 impl Ownership {
-    /// Asks the ring to name `owner` for those of the slots that are still at the epochs given, until it is known for
-    /// each of them what the ring says, or it is too late. `ahead` is the ring as it was read when the slots were at
-    /// these epochs already: most often nobody has swapped since, and it need not be read.
+    /// Asks the ring to name `owner` for the slots that are still at the epochs given, until it is known what the ring
+    /// says of each of them, or it is too late. `ahead` is the ring as it was read when the slots were at these epochs
+    /// already: most often no member has swapped since, and it need not be read again.
     ///
     /// A slot that the clock forbids to swap is left out, and the others go on. Returns whether the ring has said of
-    /// all of them what they are at: if not, some may or may not be swapped yet.
+    /// all of them at which epoch they are: if not, some may or may not be swapped yet.
     pub(super) async fn swap(
         &self,
         mut asked: Vec<(Slot, Option<Epoch>)>,
@@ -39,7 +39,7 @@ impl Ownership {
             let ahead = ahead.take();
             let guessed = ahead.is_some();
             let try_swap = self.try_swap(&mut asked, &mut forbidden, owner, succession, ahead);
-            // Not cancel-safe: the swap may be taken. Whoever goes on after that asks by the epochs.
+            // Not cancel-safe: the swap may have been accepted. What happens next goes by the epochs in the ring.
             match timeout_at(deadline, try_swap).await {
                 Ok(Ok(Swapped::Taken(taken))) => {
                     self.adopt(&taken.table);
@@ -54,7 +54,7 @@ impl Ownership {
                 }
                 Ok(Err(error)) => {
                     let slots = asked.len();
-                    tracing::warn!(slots, "the ring was not swapped: {}", chain(&error));
+                    tracing::warn!(slots, "failed to swap the ring: {}", chain(&error));
                 }
                 Err(_) => {}
             }
@@ -91,13 +91,13 @@ impl Ownership {
         };
         let epoch = |slot| table.config(slot).map(|config| config.epoch());
         if asked.iter().any(|&(slot, expected)| epoch(slot) < expected) {
-            // It was restored, and does not know yet what is known here: it has said nothing of these slots.
+            // The ring was restored, and does not know yet what is known here: it has said nothing of these slots.
             return Ok(Swapped::Conflict);
         }
         asked.retain(|&(slot, expected)| epoch(slot) == expected || mutant::drops(Rule::R10));
         let is_mine = owner.incarnation() == self.me.incarnation();
         if !mutant::drops(Rule::R10) {
-            // A store that was restored may have given the same epoch to somebody else.
+            // A restored store may have given the same epoch to another member.
             let watch = self.watch.lock();
             let may_be_taken = |owner| match succession {
                 Succession::Handed => false,
@@ -109,8 +109,8 @@ impl Ownership {
             });
         }
         if !is_mine && !mutant::drops(Rule::R3) {
-            // Whoever has lost its lease since hands nothing on: others may have taken the slots, and a store that was
-            // restored does not know.
+            // After losing its lease, this member hands nothing on: others may have taken the slots, and a restored
+            // store does not know that.
             let handing = self.slots.handing();
             let has_lease = self.lease.is_valid();
             asked.retain(|&(slot, _)| has_lease && handing.contains(slot));
@@ -151,10 +151,10 @@ impl Ownership {
         }
     }
 
-    /// The time to mint from for what is taken here: above every epoch that those can have known who are dead. If the
-    /// store was restored, the ring need not know of it, and one that had that epoch may have writes under way. What is
-    /// taken from this member itself as from the dead is above what anybody can have known, and what it has asked the
-    /// ring to give to others.
+    /// The time to mint from for what is taken here: above every epoch that dead processes can have known. If the store
+    /// was restored, the ring need not know of such an epoch, and the process that had it may have writes in flight.
+    /// What this member takes from itself as from a dead process goes above every epoch that any process can have
+    /// known, and above those that it has asked the ring to give to others.
     fn mint_time_above(&self, is_cold: bool) -> Now {
         let mut now = self.mint_time();
         if mutant::drops(Rule::R17) {
@@ -176,13 +176,13 @@ impl Ownership {
         now
     }
 
-    /// Whether an epoch can be one that clocks have minted which are right. What a wrong one has minted must not spread.
+    /// Whether an epoch can have been minted by a right clock. What a wrong clock has minted must not spread.
     pub(super) fn is_near(&self, epoch: Epoch) -> bool {
         let latest = self.mint_time().latest;
         Stamp::new(epoch, 0).as_database() < latest.saturating_add(MOST_AHEAD_MICROS)
     }
 
-    /// Remembers what the ring is asked to give to another.
+    /// Remembers the epochs that the ring is asked to give to another member.
     fn gives(&self, next: &RingTable, asked: &[(Slot, Option<Epoch>)]) {
         let epoch = |&(slot, _): &(Slot, Option<Epoch>)| Some(next.config(slot)?.epoch().number());
         let highest = asked.iter().filter_map(epoch).max().unwrap_or(0);
@@ -207,9 +207,9 @@ impl Ownership {
         );
     }
 
-    /// Takes slots that are sealed here under a new epoch: with what is in memory of them, or, where somebody else may
-    /// have served, with what is in the database once everything is written. What the ring does not name again in time
-    /// is asked for with the next renewal of the lease.
+    /// Takes slots that are sealed here under a new epoch: with what is in memory of them, or, where another member may
+    /// have served, with what is in the database once everything is written. If the ring does not name this member
+    /// again in time, it is asked again with the next renewal of the lease.
     pub(super) async fn retake(&self, slots: Vec<(Slot, Epoch, Succession)>) {
         for how in [Succession::Handed, Succession::TakenOver] {
             let of_these = slots.iter().filter(|&&(_, _, of)| of == how);

@@ -1,10 +1,10 @@
 //! Who is there, who is leaving, and who is dead, as one member sees it. Pure.
 //!
 //! A process is dead when it said so itself (`gone`), or when nothing new was heard of it for longer
-//! than its lease can last, by the clock of whoever watches. Nothing that somebody else saw counts.
+//! than its lease can last, by the clock of the member that watches. What other members saw does not count.
 //!
-//! Silence counts only while looking works. A store that is away, slow, or takes no renewals lets everybody be silent
-//! and makes nobody dead: the time in which it was so moves everybody's last word forward.
+//! Silence counts only while looking works. While a store is away, slow, or takes no renewals, all processes seem
+//! silent and none is taken for dead: the last word of each moves forward by that time.
 
 mod said;
 #[cfg(test)]
@@ -19,7 +19,7 @@ use readstates_ring::{Incarnation, RingTable, moves::Live, planner::Candidate};
 
 use super::{clocks::Others, store::Presence};
 
-/// Up to so many processes everybody looks as often as it may.
+/// With up to so many processes, each looks as often as it may.
 const FEW: usize = 16;
 /// With more of them looks are further apart, so that what the store is asked for grows with their number
 /// and not with its square; up to so many times.
@@ -28,7 +28,7 @@ const MOST_SPREAD: f64 = 4.0;
 /// can look behind.
 const LONGEST_COMPARED: Duration = Duration::from_secs(20);
 
-/// What a process that is over has said is remembered for so many times the time after which it is taken for dead.
+/// The last word of a dead process is remembered for so many times the time after which it is taken for dead.
 const REMEMBERED: u32 = 10;
 
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Watch {
         self.mute = !heard;
     }
 
-    /// Takes in everybody's last word, and who owns slots. `unix_micros` is this process's Unix time.
+    /// Takes in all presences, and who owns slots. `unix_micros` is this process's Unix time.
     pub(super) fn observe(
         &mut self,
         presences: Vec<Presence>,
@@ -100,8 +100,8 @@ impl Watch {
         for presence in presences {
             words.insert(presence.incarnation, Some(presence));
         }
-        // A store that was restored has forgotten whoever came since: it lives as long as it would without that, and what
-        // it said counts for longer.
+        // A restored store has forgotten the processes that came since: they live as long as they would otherwise, and
+        // what they said counts for longer.
         let vanished = |seen: &Seen| {
             let since = now.saturating_duration_since(seen.since);
             seen.presence.is_some() && since < self.dead_after * REMEMBERED
@@ -130,9 +130,9 @@ impl Watch {
         }
     }
 
-    /// Moves everybody's last word forward by the time since the last look, when something did not work meanwhile.
-    /// After an outage whoever could not be heard has half of the time again: it has to find the store, too. Returns
-    /// how long nothing was seen.
+    /// Moves the last word of every process forward by the time since the last look, when something did not work
+    /// meanwhile. After an outage each process has at least half of `dead_after` left: it has to find the store, too.
+    /// Returns the time since the last look.
     fn forgive(&mut self, now: Instant) -> Duration {
         let Some(looked) = self.looked.replace(now) else {
             return Duration::ZERO;
@@ -219,8 +219,8 @@ impl Watch {
     }
 
     /// How long to wait with the next look when two should be `every` apart at least: longer the more
-    /// processes there are, by a `share` from 0 to 1 that is drawn for each. Not when slots are to be
-    /// taken, or somebody was silent for a third of what makes it dead.
+    /// processes there are, by a `share` from 0 to 1 that is drawn for each. Not longer when slots are to be
+    /// taken, or a process was silent for a third of `dead_after`.
     pub(super) fn next_look(
         &mut self,
         table: &RingTable,
@@ -249,7 +249,7 @@ impl Watch {
         self.seen.get(&incarnation)?.presence.as_ref()
     }
 
-    /// Processes that are over, own nothing, and have been so for long: their presence is litter.
+    /// Processes that have been dead for long and own nothing: their presences can be removed.
     pub(super) fn forgettable(&self, table: &RingTable, now: Instant) -> Vec<Incarnation> {
         let over = |&(&incarnation, seen): &(&Incarnation, &Seen)| {
             seen.presence.is_some()

@@ -1,4 +1,4 @@
-//! What the ring says of each slot, and what is known here besides.
+//! What the ring says of each slot, and what else is known here.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ impl Slots {
             }
             if !inner.held.contains(slot) {
                 if machine.keeps(config).is_some() && !self.gate.has_lease() {
-                    // It was not noticed yet: others may have taken the slot.
+                    // The lost lease was not noticed yet: other members may have taken the slot.
                     self.hear_in(&mut inner, slot, Event::LeaseLost);
                 }
                 let actions = self.hear_in(&mut inner, slot, Event::Learned(config));
@@ -38,7 +38,7 @@ impl Slots {
         news
     }
 
-    /// The slots that are served here without a break though a table names somebody else, or an epoch that was not
+    /// The slots that are served here without a break though a table names another member, or an epoch that was not
     /// asked for here; each with the epoch at which it is served.
     pub(in crate::ownership) fn contradicted(&self, table: &RingTable) -> Vec<(Slot, Epoch)> {
         if !self.gate.has_lease() {
@@ -52,7 +52,7 @@ impl Slots {
         table.configs().filter_map(keeps).collect()
     }
 
-    /// The slots that are this member's by the ring, which not everybody has seen yet.
+    /// The slots that are this member's by the ring, but not every living member has seen that yet.
     pub(in crate::ownership) fn taking(&self) -> Vec<(Slot, Epoch)> {
         let inner = self.inner.lock();
         let taking = |slot: Slot| match inner.machines[usize::from(slot.number())].state() {
@@ -84,8 +84,8 @@ impl Slots {
         Slot::all().filter_map(served).collect()
     }
 
-    /// Those of the slots that are to begin with the database though what is in memory of them is kept yet: the ring was
-    /// asked to name another, or `forgotten` says that the store has forgotten something.
+    /// The slots that must begin with the database though their blocks are still in memory: the ring was asked to name
+    /// another member, or `forgotten` says that the store has forgotten something.
     pub(in crate::ownership) fn cold(
         &self,
         taking: &[(Slot, Epoch)],
@@ -133,14 +133,14 @@ impl Slots {
             .collect()
     }
 
-    /// Everybody who is known here to own a slot.
+    /// The processes that are known here to own a slot.
     pub(in crate::ownership) fn owners(&self) -> HashSet<Incarnation> {
         let known = self.known().into_iter();
         known.map(|(_, config)| config.owner()).collect()
     }
 
-    /// Keeps what is here of sealed slots, whatever the ring says, until the next call; of these alone. What is to be
-    /// learned of others comes with the table that is learned next.
+    /// Keeps what is here of these sealed slots, and of no others, whatever the ring says, until the next call. Slots
+    /// that are let go learn their configs from the next table.
     pub(in crate::ownership) fn hold(&self, slots: SlotSet) {
         self.inner.lock().held = slots;
     }

@@ -24,7 +24,7 @@ pub(super) struct Transfer {
     next_part: u32,
     digest: u64,
     slots: Vec<(Slot, Epoch)>,
-    /// When something of it came.
+    /// When a part of it last came.
     heard: Instant,
 }
 
@@ -53,8 +53,8 @@ pub(in crate::ownership) enum NotTaken {
 }
 
 impl Slots {
-    /// Takes note of a transfer of those slots that can be received, and returns these. Nothing of them
-    /// may be left in memory: see [`Slots::sweep`].
+    /// Registers a transfer of the slots that can be received, and returns these. Nothing of them may be
+    /// left in memory: see [`Slots::sweep`].
     pub(in crate::ownership) fn begin_transfer(
         &self,
         origin: Incarnation,
@@ -132,8 +132,8 @@ impl Slots {
         Ok(self.confirm(&mut inner, origin))
     }
 
-    /// Gives up receiving what nothing has come of for so long: its owner has it all, and nobody may write what is
-    /// here of it. Returns how many slots that are.
+    /// Gives up receiving slots of which nothing has come for so long: their owner has everything, and no member may
+    /// write what is here of them. Returns how many slots these are.
     pub(in crate::ownership) fn give_up_silent(&self, patience: Duration) -> usize {
         let mut inner = self.inner.lock();
         let now = clock::now();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! FOLDER/ring.json            the ring; put in place whole, by a rename
-//! FOLDER/lock                 held by whoever swaps the ring
+//! FOLDER/lock                 held while a process swaps the ring
 //! FOLDER/members/INC.json     what each process said last
 //! ```
 //! The folder must be on a file system of this machine: locks and renames of network file systems do
@@ -31,7 +31,7 @@ use tokio::{
 use super::{Presence, RingStore, RingStoreError, Swapped, Version, Versioned};
 use crate::store::chain;
 
-/// How long somebody else's swap is waited for: a swap takes milliseconds, a process that was stopped
+/// How long to wait for another process's swap: a swap takes milliseconds, but a process that was stopped
 /// in the middle of one keeps the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long between two looks at the lock.
@@ -187,7 +187,7 @@ impl Folder {
             if path.extension().is_none_or(|extension| extension != "json") {
                 continue;
             }
-            // Somebody may have been forgotten meanwhile.
+            // This presence may have been forgotten meanwhile.
             let Some(json) = absent_is_none(fs::read(&path))? else {
                 continue;
             };

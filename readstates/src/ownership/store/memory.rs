@@ -38,7 +38,7 @@ impl MemoryRing {
         Some(Versioned { table, version })
     }
 
-    /// Deletes the ring, as somebody may who can write where others keep theirs.
+    /// Deletes the ring, as a person with access to a real store can.
     pub fn delete(&self) {
         let mut swaps = self.swaps.lock();
         *swaps += 1;

@@ -1,14 +1,14 @@
 //! Where members keep the ring, and where they see each other: one trait, three stores.
 //!
-//! The **ring** is one record that changes by compare-and-swap alone. Whoever swaps has read it with
-//! [`RingStore::get`] and hands the version that it read along: of two who do so at once, one gets
+//! The **ring** is one record that changes by compare-and-swap alone. A member that swaps has read it with
+//! [`RingStore::get`] and hands along the version that it read: of two concurrent swaps, one gets
 //! [`Swapped::Conflict`]. What [`RingStore::watch`] yields is for looking owners up; it may lag, skip,
 //! repeat and even go back, so consumers go by epochs.
 //!
-//! **Presence** is what each process says of itself every few seconds. `renewals` grows with each
-//! word: whoever sees the same number for long enough, by its own clock, takes the process for dead.
+//! **Presence** is what each process says of itself every few seconds. `renewals` grows each time: a
+//! member that sees the same number for long enough, by its own clock, takes the process for dead.
 //! `gone` is the last word of a process that acknowledges nothing more. Each process has a presence
-//! of its own, under its incarnation; the name is for people. So nobody ever writes another's.
+//! of its own, under its incarnation; the name is for people. So no process ever writes another's.
 
 mod file;
 mod kubernetes;
@@ -25,7 +25,7 @@ pub use memory::MemoryRing;
 use readstates_ring::{Incarnation, Line, RingMember, RingTable};
 use serde::{Deserialize, Serialize};
 
-/// Which state of the ring somebody has read. Opaque: only equality means something.
+/// Which state of the ring was read. Opaque: only equality means something.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Version(String);
 
@@ -38,7 +38,7 @@ pub struct Versioned {
     pub version: Version,
 }
 
-/// What became of a swap whose outcome is known.
+/// The known outcome of a swap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Swapped {
     /// The ring is now this.
@@ -49,7 +49,7 @@ pub enum Swapped {
 
 /// What a process says of itself.
 ///
-/// Fields that it does not have are ignored: who cannot read a newer process's word must not take it
+/// Unknown fields are ignored: a member that cannot read a newer process's presence must not take it
 /// for dead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
@@ -77,7 +77,7 @@ pub struct Presence {
     /// Whether it is over: everything is sealed and written, and nothing is acknowledged any more. Its
     /// slots may be taken at once.
     pub gone: bool,
-    /// Grows by one with each time that the process says this.
+    /// Grows by one each time the process says this.
     pub renewals: u64,
     /// Its Unix time when it said this, in microseconds. A process of a release before does not tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,8 +120,8 @@ impl RingStoreError {
     }
 }
 
-/// Keeps one ring and the presences of those who have to do with it. Every call is bounded in time by
-/// the store itself, may be repeated, and may be dropped halfway: then its outcome is not known.
+/// Keeps one ring and the presences of its processes. Every call is bounded in time by the store itself,
+/// may be repeated, and may be dropped halfway: then its outcome is not known.
 pub trait RingStore: fmt::Debug + Send + Sync + 'static {
     /// The ring, at least as new as it was when the call began; `None` when there never was one.
     fn get(&self) -> BoxFuture<'_, Result<Option<Versioned>, RingStoreError>>;
@@ -142,12 +142,12 @@ pub trait RingStore: fmt::Debug + Send + Sync + 'static {
     /// Puts this presence in the place of what the same process said before.
     fn renew(&self, presence: Presence) -> BoxFuture<'_, Result<(), RingStoreError>>;
 
-    /// Everybody's last word, at least as new as it was when the call began; by name, then by
-    /// incarnation. Those that are long over are among them until they are forgotten.
+    /// All presences, at least as new as when the call began; by name, then by incarnation. Those of
+    /// processes that ended long ago are among them until they are forgotten.
     fn presences(&self) -> BoxFuture<'_, Result<Vec<Presence>, RingStoreError>>;
 
-    /// Removes the presence of a process that is over and owns nothing; nothing happens when it is
-    /// not there. Whoever calls knows that it is over: what it said last, or how long it was silent.
+    /// Removes the presence of a process that has ended and owns nothing; does nothing when it is not
+    /// there. The caller knows that it has ended: from its last word, or from how long it was silent.
     fn forget(&self, incarnation: Incarnation) -> BoxFuture<'_, Result<(), RingStoreError>>;
 
     /// How far the store's own clock is ahead of this process's, in microseconds, as its last answer told; `None`

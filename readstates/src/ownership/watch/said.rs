@@ -1,7 +1,7 @@
 //! What other members have said of the ring: the lines that they have seen, and the epochs that they know.
 //!
-//! Those that live are asked before slots that were taken are served. What the dead have said last tells of takes and
-//! epochs that a ring store has forgotten since.
+//! The living members are asked before taken slots are served. The last words of the dead ones tell of takes and epochs
+//! that a ring store has forgotten since.
 
 use std::time::Instant;
 
@@ -10,15 +10,15 @@ use readstates_ring::{Epoch, Incarnation, Line, RingTable};
 use super::{Seen, Watch};
 use crate::ownership::store::Presence;
 
-/// By so many epochs one that died may have gone on since its last word: a slot changes hands less often within the time
-/// of a lease.
+/// By so many epochs a dead process may have gone on since its last word: a slot changes hands less often within the
+/// time of a lease.
 const UNSAID: i64 = 8;
 
 impl Watch {
-    /// Those that live, tell which takes they have seen, and have not said that they agree with this line.
+    /// The living members that tell which takes they have seen and have not said that they agree with this line.
     pub(in crate::ownership) fn not_on(&self, line: Line, now: Instant) -> Vec<Incarnation> {
         let says_otherwise = |seen: &Seen| match &seen.presence {
-            // A release before tells nothing: it is not waited for.
+            // The release before says no line: it is not waited for.
             Some(presence) => presence.line.is_some_and(|said| said != line),
             None => true,
         };
@@ -30,17 +30,18 @@ impl Watch {
         others
     }
 
-    /// The highest epoch that those can have known who are dead; `None` when they have said none.
+    /// The highest epoch that dead processes can have known; `None` when they have said none.
     pub(in crate::ownership) fn highest_of_the_dead(&self, now: Instant) -> Option<Epoch> {
         self.dead(now).filter_map(Seen::highest_epoch).max()
     }
 
-    /// The highest epoch that anybody can have known, this member too.
+    /// The highest epoch that any process can have known, including this one.
     pub(in crate::ownership) fn highest_of_all(&self) -> Option<Epoch> {
         self.seen.values().filter_map(Seen::highest_epoch).max()
     }
 
-    /// Those that are dead and have said a line that this ring was never on: they have seen takes that it has forgotten.
+    /// The dead processes that have said a line that this ring was never on: they have seen takes that it has
+    /// forgotten.
     pub(in crate::ownership) fn dead_not_on(
         &self,
         table: &RingTable,

@@ -148,12 +148,12 @@ fn silence_counts_only_while_looking_works() {
     for away in [4, 8, 12, 14, 16, 20, 25, 30, 40, 60] {
         let there = |second: u64| !(20..20 + away).contains(&second);
         assert_eq!(dead_after(there, there, there), None, "away for {away} s");
-        // Read, and not written: nobody can renew.
+        // Read, and not written: no process can renew.
         let alive = dead_after(there, |_| true, there);
         assert_eq!(alive, None, "takes nothing for {away} s");
         // Written, and not read.
         assert_eq!(dead_after(|_| true, there, |_| true), None);
-        // Whoever does die is dead all the same, some seconds later.
+        // A process that does die is taken for dead all the same, some seconds later.
         let dead = dead_after(died, there, there).unwrap();
         assert!((32..=20 + away + 16).contains(&dead), "{dead}");
     }

@@ -1,9 +1,9 @@
 //! The ring of a cluster in Kubernetes: a `ReadStateRing` object, and a Lease for each process.
 //!
 //! The object's spec is the ring's JSON. It is read from the API server itself (never from a cache) and
-//! replaced with the resourceVersion that was read, so that the API server refuses all but one of those
-//! who swap at once. Requests are not repeated by the client: the repetition of a swap that was taken
-//! would be told that it was not.
+//! replaced with the resourceVersion that was read, so that the API server refuses all but one of several
+//! concurrent swaps. Requests are not repeated by the client: if a swap was accepted and then repeated,
+//! the answer would be that it was refused.
 //!
 //! What a member needs to be allowed: get, list, watch and update of the one `readstaterings` object
 //! (create, where no operator makes it), and get, list, create, update and delete of `leases`.
@@ -282,7 +282,7 @@ impl Backoff for AboutASecond {
     fn reset(&mut self) {}
 }
 
-/// What a watch told: nothing that anybody must act on is lost with an error.
+/// The table that a watch yielded. An error is logged and needs no other handling.
 fn told(seen: watcher::Result<Option<RingObject>>) -> Option<Arc<RingTable>> {
     let ring = match seen {
         Ok(ring) => ring?,

@@ -1,8 +1,8 @@
 //! Presences as Leases: `NAME-INCARNATION`, found by label, the presence as JSON in an annotation.
 //!
-//! Each process writes a Lease of its own, with the resourceVersion of its last write, so that an older
-//! word that was delayed cannot take the place of a newer one. `holderIdentity` and `renewTime` are for
-//! people who look; nobody counts by another machine's clock.
+//! Each process writes a Lease of its own, with the resourceVersion of its last write, so that a delayed
+//! older presence cannot replace a newer one. `holderIdentity` and `renewTime` are for people who look;
+//! no process counts by another machine's clock.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -100,7 +100,8 @@ impl Leases {
             };
             match written {
                 Ok(written) => break written,
-                // It was forgotten, it is there since an answer was lost, or somebody labelled it.
+                // It was forgotten, it is there since an answer was lost, or another writer (a person, a tool) changed
+                // it.
                 Err(Trouble::Refused(kube::Error::Api(status)))
                     if attempts < ATTEMPTS && matches!(status.code, 404 | 409) =>
                 {
