@@ -3,7 +3,7 @@
 //! ```text
 //!            ┌─ owner by ring ──421──▶ the owner it names ──421──▶ a seed, which forwards
 //! attempt ───┤                                                          │
-//!            └─ nobody known ──▶ a seed, which forwards ◀── no answer ──┘
+//!            └─ owner unknown ─▶ a seed, which forwards ◀── no answer ──┘
 //!
 //! 2xx, 304 ─▶ done    4xx ─▶ refused    429, 503, 504, silence ─▶ pause, attempt
 //! ```
@@ -46,7 +46,7 @@ pub(crate) struct Progress {
     operation: &'static str,
     /// Whether it changes anything.
     changes: bool,
-    /// Whether it may be sent again when it is not known what became of it.
+    /// Whether it may be sent again when its outcome is unknown.
     repeats: bool,
     began: Instant,
     pub(crate) deadline: Instant,
@@ -102,14 +102,14 @@ impl Caller {
         }
     }
 
-    /// Somebody who forwards.
+    /// A seed, which forwards.
     pub(crate) fn anybody(&self) -> Target {
         let to = self.routes.seed();
         Target { to, direct: false }
     }
 
-    /// Sends a request about one user until it is answered, refused, or no more attempt is worth it. Gives how
-    /// it came to the answer along with it.
+    /// Sends a request about one user until it is answered, refused, or another attempt is not worth it. Returns the
+    /// answer with the progress of the call.
     pub(crate) async fn call(
         &self,
         user: Id,
@@ -153,7 +153,7 @@ impl Caller {
             moved = 0;
             target = self.target(user);
             if silent && self.routes.number() == known {
-                // Whoever the ring names is gone or overrun; others may know more.
+                // The owner that the ring names is gone or overloaded; other members may know more.
                 target = self.anybody();
             }
         }
@@ -240,8 +240,8 @@ impl Caller {
             sleep_until(until).await;
             return Ok(());
         }
-        // A newer ring ends the wait: the reason to wait is gone with the old one. Then a short pause by lot
-        // all the same, for everybody learns of it at once.
+        // A newer ring ends the wait: the reason to wait is gone with the old one. A short random pause follows
+        // all the same, since all clients learn of it at once.
         let mut changes = self.routes.changes();
         let newer = changes.wait_for(|table| {
             table

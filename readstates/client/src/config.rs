@@ -10,8 +10,8 @@ use crate::{
     token::{Token, TokenError},
 };
 
-/// A member's connections that nobody uses are closed before the member itself does it (75 s), so that
-/// no request is written into a connection that is just being closed.
+/// Idle connections to a member are closed before the member itself closes them (75 s), so that no request
+/// is written into a connection that is just being closed.
 pub(crate) const POOL_IDLE: Duration = Duration::from_secs(60);
 
 /// How a client behaves. [`Config::new`] has what suits most; the methods change one thing each.
@@ -60,20 +60,20 @@ impl fmt::Debug for Translate {
 /// Why a client was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// There is nobody to ask.
+    /// There is no service to ask.
     #[error("a client needs at least one URL of the service")]
     NoSeeds,
     /// Not the URL of a service.
     #[error("{0:?} is not http://HOST[:PORT] or https://HOST[:PORT]")]
     BadUrl(String),
     /// The ring of [`Routing::Fixed`] is none that this client understands.
-    #[error("the fixed ring")]
+    #[error("failed to use the fixed ring")]
     BadRing(#[from] crate::RingError),
     /// The token cannot be sent.
-    #[error("the token")]
+    #[error("failed to use the token")]
     Token(#[from] TokenError),
     /// The files of TLS cannot be used.
-    #[error("the files of TLS")]
+    #[error("failed to use the TLS files")]
     Tls(#[from] TlsError),
     /// The HTTP client was not set up.
     #[error("failed to set up the HTTP client")]

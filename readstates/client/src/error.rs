@@ -40,7 +40,7 @@ pub enum Cause {
     /// The service refuses it, and will refuse it again: the request is wrong, or the user is full.
     #[error("{}", .0.detail)]
     Refused(Box<Problem>),
-    /// The service does not know who calls: there is no token, or it is not valid, or not any more.
+    /// The service does not know the caller: there is no token, or it is not valid, or not any more.
     #[error("{}", .0.detail)]
     Unauthenticated(Box<Problem>),
     /// The caller may not do this; the detail names the verb that it lacks.
@@ -58,15 +58,17 @@ pub enum Cause {
         source: Arc<reqwest::Error>,
     },
     /// An answer that is not one of the service: another version, or a proxy between.
-    #[error("{asked} answered {status} with what is no answer of the service")]
+    #[error(
+        "{asked} answered {status}, and the answer is not one of this service: check the URL and any proxy"
+    )]
     Strange {
         /// Where the request went.
         asked: String,
         /// The status of the answer.
         status: u16,
     },
-    /// The client itself has as many requests under way as it may, and none ended in time.
-    #[error("as many requests are under way as may be, and none ended in time")]
+    /// The client itself has too many requests in flight, and none ended in time.
+    #[error("too many requests of this client are in flight, and none ended in time")]
     Busy,
 }
 
@@ -77,9 +79,9 @@ impl Error {
         self.outcome
     }
 
-    /// Whether the same call may be made again whatever became of this one, also much later: it is applied at most
-    /// once. Not so for a manual acknowledgement and a deletion without a version: those are for the caller to
-    /// decide about, who reads what is there first.
+    /// Whether the same call may be made again whatever the outcome of this one, even much later: it is applied at
+    /// most once. Not so for a manual acknowledgement and a deletion without a version: before it repeats one of
+    /// these, the caller should read what is there.
     #[must_use]
     pub fn repeats(&self) -> bool {
         self.repeats

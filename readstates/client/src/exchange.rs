@@ -20,7 +20,7 @@ use crate::{
     token::Token,
 };
 
-/// Where requests go: a member, or whatever stands behind a seed.
+/// Where requests go: a member, or what stands behind a seed.
 #[derive(Debug)]
 pub(crate) struct Destination {
     /// `http://host:port`, as seen from here.
@@ -49,7 +49,7 @@ pub(crate) struct Request {
     pub(crate) known: Option<Version>,
     /// The version at which it is to be applied, and at no other.
     pub(crate) only_at: Option<Version>,
-    /// Whether it may be sent again when it is not known what became of it.
+    /// Whether it may be sent again when its outcome is unknown.
     pub(crate) repeats: bool,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Answer {
 pub(crate) enum Silence {
     /// The client's own bound: the request was not sent.
     Busy,
-    /// The request may have reached somebody, or not: see `outcome`.
+    /// The request may have reached a member, or not: see `outcome`.
     Lost {
         outcome: Outcome,
         source: reqwest::Error,
@@ -140,7 +140,7 @@ impl Exchanges {
             .no_proxy();
         let builder = match &config.tls {
             Some(tls) => builder.tls_backend_preconfigured(tls.client_config()?),
-            // Nobody is believed, and the CAs of a system that may have none are not looked for.
+            // No CA is trusted, and the system's CAs, which may be missing, are not looked for.
             None if config.is_plain() => builder.tls_certs_only([]),
             None => builder,
         };
@@ -190,8 +190,8 @@ impl Exchanges {
         answer_of(building).await
     }
 
-    /// A permit of the client and one of the destination. The client's own comes last: whoever waits for
-    /// a slow member keeps nobody else from asking the others.
+    /// A permit of the client and one of the destination. The client's own comes last: a call that waits for
+    /// a slow member must not keep other calls from asking other members.
     async fn turn<'a>(
         &'a self,
         to: &'a Destination,
@@ -209,8 +209,8 @@ impl Exchanges {
         }
     }
 
-    /// The ring; with `after`, once it has a greater number than that. Takes no turn of anybody's: it is one
-    /// request at a time.
+    /// The ring; with `after`, once it has a greater number than that. Takes no permits: it is one request
+    /// at a time.
     pub(crate) async fn ring(
         &self,
         from: &Destination,

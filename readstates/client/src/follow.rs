@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_millis(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// After so many answers in a row by which the ring has a lower number than ours, it has started over: a
-/// cluster was deleted and made anew. A member that only lags catches up long before.
+/// cluster was deleted and created again. A member that only lags catches up long before.
 const STARTED_OVER: u32 = 3;
 
 /// What one question came to.
@@ -48,7 +48,7 @@ enum Asked {
     Failed,
 }
 
-/// Follows the ring for ever; whoever holds the task ends it. Cancel-safe: a ring is taken whole or not.
+/// Follows the ring until the task is aborted. Cancel-safe: a ring is taken whole or not at all.
 pub(crate) async fn follow(exchanges: Arc<Exchanges>, routes: Arc<Routes>) {
     let mut hints = routes.hints();
     let (mut failed, mut behind) = (0_u32, 0_u32);

@@ -1,16 +1,16 @@
 //! A client of the read-states service that knows who owns what.
 //!
-//! Any member of the service answers any request: who does not own the user forwards it. This client saves the
-//! hop. It follows the ring (who owns which slot of users), asks the owner, and believes an owner that says it
-//! is none any more. Everything else is what a client of any service needs, done once:
+//! Any member of the service answers any request: a member that does not own the user forwards it. This client
+//! saves the hop. It follows the ring (which member owns which slot of users), asks the owner, and believes a member
+//! that says it is not the owner any more. Everything else is what a client of any service needs, done once:
 //!
 //! - **Attempts.** What only moves forward may be sent again with the same ids, and is applied at most once; so what is
 //!   refused for now (429, 503) or lost (504, a broken connection, silence) is tried again, after a pause
 //!   that grows and is partly drawn by lot, never before a `Retry-After`, until the call's deadline. All
 //!   retries of a client together have a budget: a service in trouble is not sent a multiple of its load.
-//! - **What is not safe to repeat.** Manual acknowledgements and deletions are not sent again once it is not known what
-//!   became of them, unless they are for one version of the user ([`Client::ack_if`], [`Client::delete_user_if`]…):
-//!   then they are applied at most once, too.
+//! - **What is not safe to repeat.** Manual acknowledgements and deletions are not sent again once their outcome is
+//!   unknown, unless they are for one version of the user ([`Client::ack_if`], [`Client::delete_user_if`]…): then they
+//!   are applied at most once, too.
 //! - **The ring.** One request waits for the next ring (`GET /v1/ring?after=N`); each answer says by which
 //!   ring it was made. A ring that is old costs one request more (421 names the owner), for the slots
 //!   that moved, until the new one is there; however many calls notice, it is fetched once.

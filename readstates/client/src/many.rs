@@ -1,8 +1,8 @@
 //! One call for many users: grouped by owner, one request per owner, each part with its own attempts.
 //!
-//! A part that fails fails alone. What is left of it is grouped anew for the next attempt, by the ring there is
-//! then. A part that went to the wrong member goes back to it once, to be forwarded: its users may have gone
-//! to several others.
+//! When a part fails, the others go on. What is left of it is grouped again for the next attempt, by the newest ring.
+//! A part that went to the wrong member goes back to it once, to be forwarded: its users may have gone to several
+//! others.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ pub(crate) trait Work {
 
     fn user(item: &Self::Item) -> Id;
 
-    /// Whether an item may be sent again when it is not known what became of it.
+    /// Whether an item may be sent again when its outcome is unknown.
     fn repeats(item: &Self::Item) -> bool;
 
     /// The request for these items.
@@ -288,7 +288,7 @@ fn rest<'a, I: Send + 'a>(
     steps.push(resting.boxed());
 }
 
-/// Items by who is asked for them, in the order in which they came.
+/// Items by the member that is asked for them, in the order in which they came.
 fn by_owner<W: Work>(
     caller: &Caller,
     open: impl Iterator<Item = Open<W::Item>>,

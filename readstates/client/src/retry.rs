@@ -51,7 +51,7 @@ impl Budget {
 
 /// How long to wait after `failed` attempts in a row (at least 1): `first` doubled for each further one, up
 /// to `longest`, half of it by lot (`lot` in 0..1); never less than what the member asked for, and then up
-/// to half longer, so that those who were refused together do not come back together.
+/// to half longer, so that calls that were refused together do not come back together.
 pub(crate) fn pause(
     failed: u32,
     first: Duration,

@@ -10,7 +10,7 @@ use readstates_ring::{HASH_NAME, SLOTS, Slot};
 pub struct Ring {
     number: u64,
     members: Vec<RingMember>,
-    /// For each slot an index into `members`; `None` where nobody owns the slot.
+    /// For each slot an index into `members`; `None` where the slot has no owner.
     owners: Box<[Option<u16>]>,
 }
 
@@ -70,7 +70,7 @@ impl Ring {
         &self.members
     }
 
-    /// The member that owns a user, by this ring; `None` when nobody does.
+    /// The member that owns a user, by this ring; `None` when no member does.
     #[must_use]
     pub fn owner_of(&self, user: Id) -> Option<&RingMember> {
         self.owner_index(user).map(|index| &self.members[index])

@@ -32,7 +32,7 @@ impl Table {
     }
 }
 
-/// A sign that there is a newer ring: the number, and who works by it.
+/// A sign that there is a newer ring: the number, and a member that works by it.
 #[derive(Debug, Clone)]
 pub(crate) struct Hint {
     pub(crate) number: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Routes {
     next_seed: AtomicUsize,
     translate: Option<Translate>,
     config: Config,
-    /// Every destination there is, so that a member has one whoever names it.
+    /// All destinations, by URL: a member has one, however it was named.
     known: Mutex<HashMap<String, Arc<Destination>>>,
     table: watch::Sender<Option<Arc<Table>>>,
     hint: watch::Sender<Option<Hint>>,
@@ -109,7 +109,7 @@ impl Routes {
         self.table.subscribe()
     }
 
-    /// Takes a ring when it is newer than the one there is, or in any case when it starts `anew`.
+    /// Takes a ring if it is newer than the current one; with `anew`, in any case: the ring has started over.
     pub(crate) fn adopt(&self, ring: Ring, anew: bool) -> bool {
         if !anew && ring.number() <= self.number() {
             return false;

@@ -24,7 +24,7 @@ pub(crate) enum Verdict {
     },
     /// Another attempt would be refused as well. Nothing was done.
     Refused(Box<Problem>),
-    /// Not an answer of the service. It may have been done by somebody behind who answered so.
+    /// Not an answer of the service. A service behind the one that answered may have done it.
     Strange,
 }
 

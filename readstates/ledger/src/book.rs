@@ -173,7 +173,7 @@ impl Book {
         self.found_meanwhile.extend(other.found_meanwhile);
     }
 
-    /// Everybody in the book.
+    /// The users in the book.
     #[must_use]
     pub fn users(&self) -> BTreeSet<u64> {
         self.pages.keys().map(|&(user, _)| user).collect()

@@ -52,7 +52,8 @@ pub struct Historians {
 pub struct Orders {
     /// Users whose answers have an order.
     pub linearizable: usize,
-    /// Users that a member that died may have taken something of: nobody looked.
+    /// Users without an order, or with too many to try, of whom a dead member may have lost something: not counted as
+    /// a fault.
     pub excused: usize,
     /// Users with too many orders to try.
     pub undecided: usize,
@@ -103,7 +104,8 @@ impl Historians {
 }
 
 impl Orders {
-    /// Looks for an order of the answers about each user that no member's death concerns.
+    /// Looks for an order of the answers about each user; a user whom a member's death may concern is excused if there
+    /// is none.
     #[must_use]
     pub fn of(history: &History, excuses: &[Excuse]) -> Self {
         let mut orders = Self {

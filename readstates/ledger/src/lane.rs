@@ -29,7 +29,7 @@ pub enum Kind {
     Smart,
     /// Has one from the beginning.
     Stale,
-    /// Asks anybody.
+    /// Asks any member.
     Dumb,
 }
 
@@ -86,7 +86,7 @@ impl Lane {
         shared: Arc<Shared>,
         plan: &crate::Plan,
     ) -> Self {
-        // Nobody else has these users and channels: a block of ids for each lane.
+        // No other lane has these users and channels: each lane has a block of ids.
         let block = |index: u64| plan.first_user + (index + 1) * (1 << 24);
         let channels = (number + 1) << 32;
         let mut lane = Self {
@@ -402,7 +402,7 @@ impl Lane {
         }
     }
 
-    /// The greatest version of a user that anybody was told until now, and by which call.
+    /// The greatest version of a user in any answer so far, and the call that it answered.
     fn known_version(&self, user: u64) -> (u64, Call) {
         let versions = self
             .shared

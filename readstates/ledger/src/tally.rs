@@ -11,7 +11,7 @@ use std::{
 
 use hdrhistogram::Histogram;
 
-/// What is going on around the load; whoever causes it says so.
+/// What is going on around the load, as the test that causes it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Phase {

@@ -221,7 +221,7 @@ mod tests {
         // Other users of the same call were answered later, by others.
         assert!(is_excused(29, 41, What::Lost));
         assert!(is_excused(12, 21, What::NotSeen));
-        // Written by then, or acknowledged by somebody who lives.
+        // Written by then, or acknowledged by a member that lives.
         assert!(!is_excused(12, 19, What::Lost));
         assert!(!is_excused(31, 41, What::Lost));
         assert!(!is_excused(25, 26, What::Doubled));
