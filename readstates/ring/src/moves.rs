@@ -88,7 +88,7 @@ pub fn to_take(
         .collect()
 }
 
-/// Of all that is to move away from those who give, what moves between the two with most of it.
+/// Of all moves away from members that give, those of the pair of members with the most of them.
 fn largest(
     table: &RingTable,
     live: &[Live],

@@ -57,8 +57,8 @@ pub fn plan(owned: &[Option<u16>], candidates: &[Candidate]) -> Vec<u16> {
     planned.into_iter().flatten().collect()
 }
 
-/// How many slots each may own: the fair share, and one more for those who own most, so that fewest
-/// move; among those who own as many, in the zone that lacks most.
+/// How many slots each may own: the fair share, and one more for those that own most, so that fewest
+/// move; among those that own as many, for those in the zone that lacks most.
 fn shares(owned: &[Option<u16>], candidates: &[Candidate]) -> Vec<u16> {
     // Bounded by `plan`.
     let members = candidates.len() as u16;

@@ -11,7 +11,7 @@
 //! ```
 //! The lists have an entry for each slot; `owners` are indexes into `members`. A member is listed as long
 //! as it owns a slot. A slot that was never owned has epoch 0 and -1 elsewhere; once a slot has an owner
-//! it always has one, and its epoch only grows. `number` grows with each change and serves those who
+//! it always has one, and its epoch only grows. `number` grows with each change and serves readers that
 //! cached an older table; safety rests on the epochs, and on the [`Line`] where the store may be restored.
 //!
 //! A release may add fields to the record and to its members. Older ones keep what they do not know and write it

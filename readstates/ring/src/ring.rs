@@ -42,7 +42,7 @@ pub enum RingError {
 
 impl Ring {
     /// The ring over these members, in their order. `number` grows with each change of the ring; it
-    /// lets those who cached an older one see that it is old.
+    /// lets readers that cached an older one see that it is old.
     ///
     /// # Errors
     /// When the list is empty, too long, or names are malformed or repeated.

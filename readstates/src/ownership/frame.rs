@@ -36,7 +36,7 @@ const TAKEN_OVER: u8 = 2;
 /// message of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Offer {
-    /// Who sends.
+    /// The process that sends.
     pub(super) origin: u64,
     /// Which of its transfers.
     pub(super) transfer: u64,
@@ -71,7 +71,7 @@ pub(super) enum Message {
         /// In the last part: the digest of all.
         last: Option<u64>,
     },
-    /// The number of a ring. Nothing else is said of it: who hears this reads the store.
+    /// The number of a ring. Nothing else is said of it: the receiver reads the store.
     Hint(u64),
 }
 

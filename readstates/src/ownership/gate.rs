@@ -1,4 +1,4 @@
-//! Who may work on a slot now: one door for each, with a count of those inside.
+//! Admission of operations to slots: one door for each slot, with a count of those inside.
 //!
 //! An operation that finds the door open goes in, works, and asks on its way out whether it may be
 //! acknowledged: the door may have closed behind it, or the lease have run out. While a door is
@@ -43,7 +43,7 @@ struct Door {
 pub(super) struct Gate {
     doors: Box<[Door]>,
     lease: Arc<Lease>,
-    /// Those who wait in front of doors.
+    /// Operations that wait in front of doors.
     pub(super) queue: Limit,
 }
 
@@ -108,7 +108,7 @@ impl Gate {
         door.changed.notify_waiters();
     }
 
-    /// Lets those who wait look again.
+    /// Wakes the operations that wait, so that they look again.
     pub(super) fn look_again(&self, slot: Slot) {
         self.door(slot).changed.notify_waiters();
     }

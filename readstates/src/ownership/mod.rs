@@ -160,7 +160,7 @@ pub struct Ownership {
     seen: agree::Seen,
     /// The time, as it was compared last.
     checked: Mutex<Option<Checked>>,
-    /// The number of the ring, for those who wait for the next.
+    /// The number of the ring, for requests that wait for the next one.
     number: channel::Sender<u64>,
     /// What this process says of itself.
     presence: Mutex<Presence>,

@@ -37,7 +37,7 @@ pub(super) struct Slots {
 struct Inner {
     /// By number.
     machines: Box<[SlotAtMember]>,
-    /// Transfers to here, by who sends.
+    /// Transfers to this member, by sender.
     transfers: HashMap<Incarnation, Transfer>,
     /// Slots to be served once what is left of them is swept.
     opening: Vec<(Slot, Epoch)>,

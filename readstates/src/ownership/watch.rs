@@ -197,7 +197,7 @@ impl Watch {
         self.seen.get(&incarnation).is_some_and(Seen::is_gone)
     }
 
-    /// Who can be given slots, this member included unless it is draining or its clock is wrong.
+    /// The members that can be given slots, including this one unless it is draining or its clock is wrong.
     pub(super) fn live(&self, now: Instant) -> Vec<Live> {
         let mut presences: Vec<&Presence> = self
             .seen

@@ -224,7 +224,7 @@ pub enum Action {
     Swap {
         /// The epoch that must be in force.
         expected: Epoch,
-        /// Who is to own the slot.
+        /// The next owner.
         owner: Incarnation,
         /// [`Succession::TakenOver`] by this member itself: only when everything that it has of the slot is written,
         /// and above every epoch that any process has said.

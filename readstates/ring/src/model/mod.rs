@@ -117,7 +117,7 @@ pub const MUTANTS: [Mutant; 13] = {
         mutant("R10", "changes the ring without comparing", Rule::R10),
         mutant(
             "R15",
-            "serves what it took before everybody who lives has seen that",
+            "serves what it took before every living member has seen that",
             Rule::R15,
         ),
         mutant(

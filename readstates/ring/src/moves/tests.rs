@@ -104,7 +104,7 @@ fn what_somebody_living_owns_is_never_taken() {
     let table = taken(RingTable::default(), &two, |_| false);
     for me in [0, 2] {
         let all = live([0, 2]);
-        // Member 1 is not among those who can be given slots, and is not dead either.
+        // Member 1 cannot be given slots, and is not dead either.
         assert_eq!(to_take(&table, &all, process(me), |_| false), []);
     }
     let of_the_dead = to_take(&table, &live([0]), process(0), |owner| owner == process(1));
@@ -124,7 +124,7 @@ proptest! {
         let mut table = taken(RingTable::default(), &live(before), |_| false);
         let now = live(now);
         let is_live = |owner| now.iter().any(|live| live.incarnation == owner);
-        // Those who left are dead, and their slots are taken.
+        // The members that left are dead, and their slots are taken.
         table = taken(table, &now, |owner| !is_live(owner));
         prop_assert_eq!(counts(&table, &now).iter().sum::<usize>(), usize::from(SLOTS));
         let wants = planned(&table, &now);

@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(learned(&mended, &later), None, "nothing more to learn");
         assert_eq!(learned(&mended, &first), None);
         let known = |members: &[RingMember]| since.mended(later.configs(), members, 0);
-        assert_eq!(known(&[]), None, "nobody says how 2 and 3 are reached");
+        assert_eq!(known(&[]), None, "it is not known how to reach 2 and 3");
         let second = known(&[member(2)]).unwrap();
         let at = |slot| Slot::new(slot).unwrap();
         assert_eq!(second.config(at(3)), since.config(at(3)));

@@ -30,7 +30,7 @@ pub type Unknown = std::collections::BTreeMap<String, serde_json::Value>;
 pub struct RingRecord {
     /// See [`RingTable::number`].
     pub number: u64,
-    /// Who is referred to by index.
+    /// The members, which are referred to by index.
     pub members: Vec<MemberRecord>,
     /// The epoch of each slot; 0 where it was never owned.
     pub epochs: Vec<i64>,

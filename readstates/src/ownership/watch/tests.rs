@@ -53,7 +53,7 @@ fn who_is_silent_for_long_enough_is_dead_and_who_says_so_is_gone_at_once() {
     assert_eq!(watch.live(later).len(), 2);
     let late = start + DEAD_AFTER;
     assert!(watch.is_dead(b, late) && !watch.is_gone(b));
-    assert!(!watch.is_dead(a, late), "nobody takes itself for dead");
+    assert!(!watch.is_dead(a, late), "no process takes itself for dead");
     assert_eq!(watch.live(late).len(), 1);
     observe(&mut watch, vec![says("b", 2, 2)], &table, late);
     assert!(!watch.is_dead(b, late), "it was only slow");

@@ -136,7 +136,7 @@ impl World {
             .any(|other| other.me != me && other.unbroken())
         {
             return Err(format!(
-                "{me} acknowledged at epoch {}, and somebody else serves",
+                "{me} acknowledged at epoch {}, and another member serves",
                 answer.epoch
             ));
         }
@@ -450,8 +450,8 @@ impl World {
                 (member.block, member.writing, member.loading) = (None, None, None);
             }
             Action::DropReceived => member.received = None,
-            // Reads of the ring, and answers to those who are behind, are steps of their own; what
-            // waits while a slot is sealed is as good as not arrived yet.
+            // Reads of the ring, and answers to members that are behind, are steps of their own; what
+            // waits while a slot is sealed counts as not arrived yet.
             Action::Seal | Action::AskRing | Action::Keep { .. } | Action::Refuse { .. } => {}
         }
     }

@@ -18,7 +18,7 @@ pub(in super::super) enum Step {
     Flush { member: usize },
     /// A write lands, and its answer arrives or not.
     Land { write: usize, answered: bool },
-    /// A write is given up by who sent it; it may still land.
+    /// A write is given up by its sender; it may still land.
     GiveUp { member: usize },
     /// A write never lands.
     Vanish { write: usize },
@@ -36,9 +36,9 @@ pub(in super::super) enum Step {
     LoseSwap { asked: usize },
     /// A member reads the ring, tells it what it has forgotten, and says which line it knows.
     Learn { member: usize },
-    /// A member that took the slot finds that everybody who lives knows the ring.
+    /// A member that took the slot finds that every living member knows the ring.
     Agree { member: usize },
-    /// A member that took the slot finds that one that is dead knew more than the ring does.
+    /// A member that took the slot finds that a dead one knew more than the ring does.
     Doubt { member: usize },
     /// The ring is what it was before.
     Restore { past: usize },

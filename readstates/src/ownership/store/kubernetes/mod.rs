@@ -49,7 +49,7 @@ use crate::store::chain;
 /// comes later is of no use.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Who writes, as the API server records it.
+/// The writer's name, as the API server records it.
 const FIELD_MANAGER: &str = "readstates";
 
 /// The object: its spec is the record, the same JSON. The schema that the API server checks it by is
