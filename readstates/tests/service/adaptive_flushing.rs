@@ -64,7 +64,7 @@ async fn what_a_user_changes_within_a_second_is_one_write() {
     world.stop().await;
 }
 
-/// A store that is slow for everybody gets a quarter of its places for early writes: users are written less often
+/// A store that is slow for all users gets a quarter of its permits for early writes: users are written less often
 /// than every second, and still within the interval.
 #[tokio::test(start_paused = true)]
 async fn a_busy_store_is_written_less_often_and_nobody_waits_longer_than_the_interval() {

@@ -224,7 +224,7 @@ async fn a_client_certificate_stands_for_the_caller_that_has_its_name() {
     assert_eq!(status(None).await.unwrap(), 401);
     let other = world.clients.issue("other.example");
     assert_eq!(status(Some(&other)).await.unwrap(), 401);
-    // Signed by somebody else: not let in at all.
+    // Signed by another authority: not let in at all.
     let foreign = Authority::new().issue("gateway.example");
     assert!(status(Some(&foreign)).await.is_err());
     // A token that is wrong is not made good by a certificate.
@@ -294,7 +294,7 @@ async fn a_new_certificate_is_shown_and_broken_files_change_nothing() {
             page.contains("readstates_tls_files_current 1\n")
         })
         .await;
-    // Who trusts the authority of before alone turns away, which is counted.
+    // A client that trusts only the previous authority breaks off, which is counted.
     assert!(world.read(&of_before, Some("good")).await.is_err());
     world
         .until("counted as failed", async || {

@@ -157,7 +157,7 @@ async fn blocks_of_a_fake_origin_are_not_taken_in() {
         out
     };
     let owner = |member: &Running| member.server.ownership().me().incarnation().bits();
-    // Of nobody, of the owner of other slots, and of the owner itself in a transfer that it never announced.
+    // From no member, from the owner of other slots, and from the owner itself in a transfer that it never announced.
     for origin in [1, owner(&members[0]), owner(&members[1])] {
         for user in [mine, theirs] {
             hand_off(&members[0], part(origin, user))
@@ -230,7 +230,7 @@ async fn a_client_that_says_it_is_a_member_is_a_client() {
     assert_eq!(counter(&members[0], "readstates_forwards_total ").await, 20);
 }
 
-/// Paths about a user's channel as nobody should write them.
+/// Malformed and odd paths of a user's channel.
 fn odd_paths() -> impl Strategy<Value = Vec<u8>> {
     let pieces = prop::sample::select(vec![
         "\\",

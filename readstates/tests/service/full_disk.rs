@@ -56,7 +56,7 @@ fn serve(folder: &Path, tmpfs: Option<u32>) -> Serving {
         let mount = format!("mount -t tmpfs -o size={size}m none \"$0\" && exec \"$@\"");
         command.arg(mount).arg(folder);
     }
-    // Last: whoever gets another user forgets whose death to die with.
+    // Last: a change of user clears the parent-death signal.
     command.args(["setpriv", "--pdeathsig", "KILL", "--"]);
     command.args([env!("CARGO_BIN_EXE_readstates"), "serve", "--store"]);
     command.arg(format!("embedded:{}", folder.display()));
@@ -76,7 +76,7 @@ fn serve(folder: &Path, tmpfs: Option<u32>) -> Serving {
             break event;
         }
     };
-    // Nobody else reads what it says from now on, and a full pipe would stop it.
+    // Nothing else reads its output from now on, and a full pipe would stop it.
     std::thread::spawn(move || log.lines().for_each(drop));
     let url = |of: &str| format!("http://{}", event[of].as_str().unwrap());
     Serving {

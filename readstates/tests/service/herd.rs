@@ -51,7 +51,7 @@ fn serve(folder: &Path, more: &[&str]) -> Serving {
             break event["listen"].as_str().unwrap().to_owned();
         }
     };
-    // Nobody else reads what it says from now on, and a full pipe would stop it.
+    // Nothing else reads its output from now on, and a full pipe would stop it.
     std::thread::spawn(move || log.lines().for_each(drop));
     Serving { child, address }
 }
@@ -132,7 +132,7 @@ async fn a_herd_that_reads_one_cold_large_user_shares_one_copy() {
     let second = serve(folder.path(), &[]);
     let (good, _, grown) = stampede(&second, "/v1/users/1/read-states").await;
     assert!(grown <= MOST_GROWTH_KIB, "grew by {grown} KiB");
-    assert_eq!(good, READERS, "nobody is refused for what is there once");
+    assert_eq!(good, READERS, "no reader is refused: all share one copy");
     second.terminate();
 
     // What changed since a version is written for each who asks, as far as there is memory for it: it is

@@ -251,7 +251,7 @@ async fn a_part_that_hangs_takes_only_its_own_loads_with_it() {
     sleep(Duration::from_secs(10)).await;
     for user in 1..=USERS {
         if store.is_ill(user) {
-            // Each part lets everybody in once one has been answered.
+            // Each part admits all its users again once one of them was answered.
             while world.last(user, 1).await.is_err() {
                 sleep(TICK).await;
             }

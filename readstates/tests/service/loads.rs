@@ -104,7 +104,7 @@ async fn a_mention_of_a_hundred_thousand_cold_users_is_bounded_and_starves_no_cl
             let asked = Instant::now();
             assert_eq!(world.last(user, 10).await, Ok(0));
             slowest = slowest.max(asked.elapsed());
-            // One who is in the midst of the mention does not wait behind it either.
+            // A user in the midst of the mention does not wait behind it either.
             let asked = Instant::now();
             world.last(99_999 - (user - 200_000), 10).await.unwrap();
             slowest = slowest.max(asked.elapsed());
@@ -121,7 +121,7 @@ async fn a_mention_of_a_hundred_thousand_cold_users_is_bounded_and_starves_no_cl
         (outcomes, asked.elapsed())
     };
     let ((outcomes, took), ()) = tokio::join!(mention, clients);
-    // 32 at once of 10 ms each: 100,000 would take longer than one who asks waits.
+    // 32 at once of 10 ms each: 100,000 would take longer than a caller waits.
     assert!(took < Duration::from_secs(16), "{took:?}");
     let applied = outcomes
         .iter()

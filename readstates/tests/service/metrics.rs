@@ -77,7 +77,7 @@ async fn what_never_happened_is_counted_as_0() {
             line.strip_prefix(counter)
                 .is_some_and(|rest| rest.starts_with(['{', ' ']))
         });
-        // Without callers of its own there is nobody to count for.
+        // Without an access file there are no callers to count for.
         assert!(
             samples || counter == "readstates_caller_limit_refusals_total",
             "{counter} has no sample: {page}"

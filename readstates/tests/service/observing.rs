@@ -52,7 +52,7 @@ async fn an_id_comes_back_and_what_is_refused_has_one_in_any_case() {
         let refused = member.send(Method::GET, &path, &bad, None).await;
         assert_ne!(refused.header("x-request-id"), Some("a b"));
     }
-    // Nobody looks up what went well here; what was passed on can be found at both members.
+    // A request without an id that succeeds here gets none back; one that was forwarded can be found at both members.
     assert!(
         members[owner]
             .get(STATES)

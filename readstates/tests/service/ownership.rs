@@ -28,7 +28,7 @@ use readstates::{
 use readstates_ring::{Incarnation, RingTable, Slot, Stamp};
 use serde_json::{Value, json};
 
-/// A ring that hears nobody's renewals while it is deaf.
+/// A ring that hears no renewals while it is deaf.
 #[derive(Debug, Default)]
 struct DeafRing {
     inner: Arc<MemoryRing>,
@@ -162,7 +162,7 @@ async fn the_first_member_takes_everything_and_the_others_are_given_their_share(
     assert_eq!(owned(&first), 1024);
     let (second, third) = (world.member("chat-1").await, world.member("chat-2").await);
     assert_eq!(owned(&second), 0);
-    // Who owns nothing still answers for everybody.
+    // A member that owns nothing still answers for every user.
     second.ack(1, 10, 5).await;
     assert_eq!(third.state(1, 10).await, Some((5, 0)));
     balance(&[&first, &second, &third]).await;
@@ -225,7 +225,7 @@ async fn a_stop_hands_everything_on_warm_and_the_last_one_writes_it() {
     }
     let versions: Vec<u64> = join_all((1..=50).map(|user| first.version(user))).await;
     let loads = database.loads.load(Ordering::SeqCst);
-    // Nobody needs it for that.
+    // A hand-over does not need the database.
     database.set(Mood::Away);
     assert_eq!(first.stop().await.unwritten_users, 0);
     assert_eq!(owned(&second), 1024);
@@ -239,7 +239,7 @@ async fn a_stop_hands_everything_on_warm_and_the_last_one_writes_it() {
     assert_eq!(database.loads.load(Ordering::SeqCst), loads, "all was warm");
     database.set(Mood::Healthy);
     assert_eq!(second.stop().await.unwritten_users, 0);
-    // Whoever comes later finds it in the database, at once: the last word was said.
+    // A later member finds it in the database, at once: the second one has said its last word.
     let third = world.member("chat-0").await;
     assert_eq!(owned(&third), 1024);
     assert_eq!(third.state(7, 10).await, Some((107, 0)));

@@ -240,7 +240,7 @@ async fn members_of_a_folder_are_one_cluster_and_rebalance_gives_a_newcomer_its_
     let folder = tempfile::tempdir().unwrap();
     let ring = format!("file:{}", folder.path().display());
     let member = |name| serve_with(&["--store", "memory", "--ring", &ring, "--member", name]);
-    // A rebalance may take longer than a member keeps a connection that nobody uses.
+    // A rebalance may take longer than a member keeps an idle connection.
     let client = reqwest::Client::builder()
         .tls_certs_only([])
         .pool_max_idle_per_host(0)
@@ -282,7 +282,7 @@ async fn members_of_a_folder_are_one_cluster_and_rebalance_gives_a_newcomer_its_
         succeeded && said.lines().count() == 1,
         "again there is nothing to do: {said}"
     );
-    // Whoever leaves hands on everything.
+    // A member that leaves hands on everything.
     assert!(first.terminate());
     assert_eq!(owned(&second).await, 1024);
     assert!(second.terminate());

@@ -74,7 +74,7 @@ async fn a_database_gets_its_roles_however_often_the_command_is_killed() {
     run(command(&address, folder.path(), superuser, password))
         .expect("a second time changes nothing");
 
-    // The password that everybody knows is none any more.
+    // The well-known default password is not valid any more.
     let known = session(&address, "cassandra", "cassandra").await;
     assert!(known.unwrap_err().contains("bad credentials"));
     let admin = session(&address, "cassandra", superuser).await.unwrap();
@@ -118,7 +118,7 @@ async fn a_database_gets_its_roles_however_often_the_command_is_killed() {
     assert_eq!(store.load(7).await.unwrap().unwrap().bytes, b"kept");
     assert!(session(&address, "chat", password).await.is_err());
 
-    // A superuser that nobody has the password of is said, and the passwords tried are not.
+    // The error names a superuser whose password is lost, and not the passwords that were tried.
     let mut lost = command(&address, folder.path(), "l0st", "two");
     let error = run({
         lost.args(["--timeout", "3s"]);

@@ -223,7 +223,7 @@ async fn one_connection_too_many_is_told_so_and_closed() {
         .send("GET /v1/users/1/read-states HTTP/1.1\r\nhost: a\r\n\r\n")
         .await;
     assert!(first.answer().await.contains("200 OK"));
-    // A request that goes on: nobody who is idle could give the place up.
+    // A request in flight: no connection is idle, so none can give its place up.
     first
         .send(&format!("{ACK}content-length: 100\r\n\r\n"))
         .await;
@@ -277,10 +277,13 @@ async fn clients_that_connect_and_ask_nothing_keep_nobody_out() {
     for _ in 0..3 {
         idle.push(Raw::connect(&member).await);
     }
-    // Once they have asked nothing for a while, whoever does is served.
+    // Once they have been idle for a while, a client that asks is served.
     let started = Instant::now();
     while !asks_from(&member, "127.0.0.1").await.contains("200 OK") {
-        assert!(started.elapsed() < PATIENCE, "nobody gives a place up");
+        assert!(
+            started.elapsed() < PATIENCE,
+            "no idle connection gives its place up"
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     // All of them are still open at this end.

@@ -114,7 +114,7 @@ impl World {
         let owns = |status: &Value| status["ownership"]["owned"] == 1024;
         let status = later.until("the owner of all", owns).await;
         let dead = &status["ownership"]["taken_from_the_dead"];
-        assert_eq!(*dead, 0, "everybody said a last word");
+        assert_eq!(*dead, 0, "every member said its last word");
         later
     }
 }

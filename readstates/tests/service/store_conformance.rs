@@ -93,7 +93,7 @@ async fn the_cql_store_conforms() {
 
 #[tokio::test]
 async fn the_cql_store_says_what_it_waits_for() {
-    // Nobody listens on port 1.
+    // Nothing listens on port 1.
     let target: CqlTarget = "127.0.0.1:1/readstates".parse().unwrap();
     let store = CqlStore::start(target, CqlLogin::default());
     for _ in 0..100 {

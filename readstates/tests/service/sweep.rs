@@ -1,4 +1,4 @@
-//! Every route at every port with every proof: who is answered is what the table says, and nobody else.
+//! Every route at every port with every proof: only the requests that the table names are answered.
 //!
 //! | port | no proof | another cluster's | the wrong role | the right one |
 //! |---|---|---|---|---|
@@ -178,7 +178,7 @@ impl ServerCertVerifier for Careless {
     }
 }
 
-/// A client that shows these certificates, or none, and believes everybody.
+/// A client that shows these certificates, or none, and trusts every server.
 fn careless(pems: Option<&Pems>) -> Client {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)

@@ -61,7 +61,7 @@ fn serve(more: &[&str], environment: &[(&str, &str)]) -> Serving {
             break format!("http://{}", event["listen"].as_str().unwrap());
         }
     };
-    // Nobody else reads what it says from now on, and a full pipe would stop it.
+    // Nothing else reads its output from now on, and a full pipe would stop it.
     std::thread::spawn(move || log.lines().for_each(drop));
     Serving { child, url }
 }

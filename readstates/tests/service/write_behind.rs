@@ -206,7 +206,7 @@ async fn what_waits_for_room_is_written_as_soon_as_there_is_some() {
     assert!(last <= INTERVAL * 12 / 10 + TICK, "the last after {last:?}");
 }
 
-/// A look that finds few is followed by none until the next tick: somebody who waits wakes the flusher.
+/// After a look that finds few dirty users, the flusher sleeps until the next tick: a caller that waits wakes it.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_write_does_not_wait_for_a_tick() {
     let world = start(FaultyStore::new(), CAPACITY);
@@ -332,7 +332,7 @@ async fn ten_minutes_without_a_database_lose_nothing_and_end_with_everything_wri
         assert!(back.elapsed() < INTERVAL * 2, "strangers are kept out");
         sleep(TICK).await;
     }
-    // Those who were refused may come again.
+    // Changes that were refused may come again.
     step += 1;
     tick(&world, &mut dice, &mut told, step).await;
     world.stop().await;

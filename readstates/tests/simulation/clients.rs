@@ -53,7 +53,7 @@ pub(crate) enum Reply {
     Done(Seen),
     /// It was refused: nothing was done.
     Nothing,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
 }
 
@@ -257,7 +257,7 @@ impl Client {
         self.world.hand_in(self.book);
     }
 
-    /// A client's own channel of a user; nobody else has it.
+    /// A client's own channel of a user; no other client has it.
     fn channel(&self, user: u64) -> (u64, usize) {
         let first = (self.number + 1) << 20;
         self.channels.get(&user).copied().unwrap_or((first, 0))

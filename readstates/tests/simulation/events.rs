@@ -34,9 +34,9 @@ const EVERYTHING_ARRIVES: Duration = Duration::from_secs(9);
 const LEAVING: Duration = Duration::from_secs(12);
 /// The most deaths (or what looks like one to the others) of a seed: what they excuse is not all there is.
 const MOST_DEATHS: u32 = 2;
-/// Short enough that nobody is taken for dead.
+/// Too short for a member to be taken for dead.
 const SHORT: std::ops::Range<u64> = 50..800;
-/// Long enough that somebody is.
+/// Long enough for a member to be taken for dead.
 const LONG: std::ops::Range<u64> = 6_000..9_000;
 
 /// What a seed came to.
@@ -71,7 +71,7 @@ pub(crate) async fn run(world: &Arc<World>) -> Result<u64, String> {
     let mut deaths = 0;
     while world.now() < EVENTFUL {
         world.pass(200, 1_500).await;
-        // Every other seed nobody dies: nothing may be lost at all.
+        // In every other seed no member dies: nothing may be lost at all.
         if seed % 2 == 1 && deaths < MOST_DEATHS && world.draw(0, 4) == 0 {
             deaths += 1;
             death(world, &mut beside).await;
@@ -86,7 +86,7 @@ pub(crate) async fn run(world: &Arc<World>) -> Result<u64, String> {
     world.say(|| "all is calm".to_owned());
     while beside.join_next().await.is_some() {}
     rebalancers.shutdown().await;
-    // Somebody whose clock is right has to be there to take what nobody has.
+    // A member whose clock is right has to be there to take the slots without an owner.
     for ordinal in 4.. {
         if world
             .living()
@@ -152,7 +152,7 @@ async fn event(world: &Arc<World>, beside: &mut JoinSet<()>) {
                 there.break_link(to, from, false);
             });
         }
-        // Whoever reaches neither the ring nor the database cannot write what it will lose.
+        // A member that reaches neither the ring nor the database cannot write what it will lose.
         4 if world.seed.is_multiple_of(2) && !world.is_anybody_cut_off() => {
             world.say(|| "the database is away".to_owned());
             world.set_database_away(true);
@@ -181,7 +181,7 @@ async fn event(world: &Arc<World>, beside: &mut JoinSet<()>) {
     }
 }
 
-/// The store of the ring is not as it should be, for longer than a lease lasts or for a moment; everybody lives, and
+/// The store of the ring is not as it should be, for longer than a lease lasts or for a moment; all members live, and
 /// nothing may be lost.
 async fn trouble_with_the_ring(world: &Arc<World>, one: Arc<Process>, beside: &mut JoinSet<()>) {
     let there = Arc::clone(world);

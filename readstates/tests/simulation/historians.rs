@@ -14,7 +14,7 @@ use super::{
 };
 
 pub(crate) const HISTORIANS: u64 = 3;
-/// Users that all historians ask about, and nobody else.
+/// Users that all historians ask about, and no other clients.
 pub(crate) const USERS: std::ops::RangeInclusive<u64> = 501..=504;
 const CHANNELS: std::ops::RangeInclusive<u64> = 1..=2;
 /// With more of them without an answer a user is left alone: each doubles the orders there can be.

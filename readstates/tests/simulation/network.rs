@@ -72,7 +72,7 @@ async fn deliver(
 ) {
     travel(&world, from, to).await;
     if world.befalls(3.0) {
-        // A second copy, some time later; nobody hears its answer.
+        // A second copy, some time later; its answer goes to no process.
         let (world, message, wait) = (Arc::clone(&world), message.clone(), world.draw(1, 5_000));
         tokio::spawn(async move {
             sleep(Duration::from_millis(wait)).await;
@@ -86,7 +86,7 @@ async fn deliver(
     });
     travel(&world, to, from).await;
     if let Some(said) = said {
-        // Nobody waits for it any more: it is lost.
+        // An error means that the sender waits no more: the answer is lost.
         let _ = answer.send(said);
     }
 }

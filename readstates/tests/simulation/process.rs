@@ -50,9 +50,9 @@ const WRONG: [i64; 6] = [300, -600, 7_200, -90_000, 172_000, 400_000];
 pub(crate) struct Life {
     pub(crate) incarnation: Incarnation,
     dead: AtomicBool,
-    /// How many want it to be stopped now.
+    /// How many events keep it stopped now.
     stopped: AtomicU32,
-    /// One of them is different. Whoever waits is told in the order in which they came.
+    /// One of the above has changed. Waiters are told in the order in which they came.
     changed: Notify,
 }
 
@@ -129,7 +129,7 @@ impl fmt::Debug for Process {
 }
 
 impl Process {
-    /// Starts the process of that name: nobody's memory, and an incarnation of its own.
+    /// Starts a process of that name, with an empty memory and an incarnation of its own.
     pub(crate) fn start(world: &Arc<World>, ordinal: u64) -> Arc<Self> {
         let bits = world.draw(1, u64::MAX);
         let wrong = world.draw(0, 3 * WRONG.len() as u64) as usize;
@@ -199,7 +199,7 @@ impl Process {
         }
     }
 
-    /// Leaves as a member does that is told to stop, once; returns whether it had written everything in time.
+    /// Leaves like a member that is told to stop, once; returns whether it had written everything in time.
     pub(crate) async fn leave(&self, patience: Duration) -> bool {
         if self.leaving.swap(true, Ordering::Relaxed) {
             return true;

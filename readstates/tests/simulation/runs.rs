@@ -29,7 +29,7 @@ pub(crate) fn run(seed: u64, without: Option<Mutant>) -> Ran {
 }
 
 fn run_here(seed: u64) -> Ran {
-    // Who shares a lock or a table must not differ between two runs of the program.
+    // Which users share a lock or a table must not differ between two runs of the program.
     readstates::mixed::use_known_key();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

@@ -39,8 +39,8 @@ pub(crate) struct World {
     pub(crate) began: Instant,
     pub(crate) ring: Arc<MemoryRing>,
     pub(crate) blocks: Arc<MemoryStore>,
-    /// The ring is another one. Members are told in the order in which they began to wait: those that wait on the
-    /// watch of a [`MemoryRing`] itself are told in an order that nobody rules.
+    /// The ring has changed. Members are told in the order in which they began to wait; the watch of a [`MemoryRing`]
+    /// itself would tell them in an order that no seed rules.
     swapped: Notify,
     lots: Mutex<StdRng>,
     trace: Mutex<Trace>,
@@ -62,7 +62,7 @@ struct State {
     broken: HashSet<(Incarnation, Incarnation)>,
     /// Processes that cannot reach the ring.
     cut_off: HashSet<Incarnation>,
-    /// Nobody can reach the ring; it is slow.
+    /// No process can reach the ring; or it is slow.
     ring_away: bool,
     ring_slow: bool,
     /// What the ring was at some moments before.
@@ -73,7 +73,7 @@ struct State {
     processes: Vec<Arc<Process>>,
     /// The process that acknowledged, by slot and epoch.
     acknowledged: HashMap<(Slot, i64), Incarnation>,
-    /// The greatest version of a user that anybody was told, and when.
+    /// The greatest version of a user that a client was told, and when.
     versions: HashMap<u64, (u64, Duration)>,
     /// The change that a version of a user was told for: its channel and message.
     changes: HashMap<(u64, u64), (u64, u64)>,
@@ -307,13 +307,13 @@ impl World {
         let number = current.as_ref().map_or(0, |it| it.table.number());
         let version = current.map(|current| current.version);
         let past = self.state(|state| state.past.get(which as usize).cloned());
-        // Somebody deletes it, and the operator makes an empty one.
+        // A person deletes it, and the operator makes an empty one.
         let past = past.unwrap_or_else(|| Arc::new(RingTable::empty(number + 1)));
         self.say(|| {
             let (number, slots) = (past.number(), past.configs().count());
             format!("the ring is restored to {number}, with {slots} slots")
         });
-        // At one moment: nobody else can have swapped in between.
+        // At one moment: no process can have swapped in between.
         let swapped = self.ring.compare_and_swap(version, RingTable::clone(&past));
         if !matches!(swapped.await, Ok(Swapped::Taken(_))) {
             self.wrong("the ring was not restored".to_owned());
@@ -376,7 +376,7 @@ impl World {
             || there().is_some_and(|owner| owner.ownership.enter(slot).is_some())
     }
 
-    /// The greatest version of a user that anybody was told, and when.
+    /// The greatest version of a user that a client was told, and when.
     pub(crate) fn version(&self, user: u64) -> (u64, Duration) {
         self.state(|state| state.versions.get(&user).copied().unwrap_or_default())
     }

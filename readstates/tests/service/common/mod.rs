@@ -197,7 +197,7 @@ pub async fn balance(members: &[&Running]) {
         assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.text);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Everybody knows it.
+    // Wait until every member knows the ring.
     let number = members
         .iter()
         .map(|member| member.server.ownership().routes().number());

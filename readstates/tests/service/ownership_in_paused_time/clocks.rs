@@ -199,7 +199,7 @@ async fn a_restored_ring_is_told_what_its_members_know_and_nobody_is_robbed() {
     let restored = RingTable::clone(&old);
     let swapped = world.ring.compare_and_swap(Some(before.version), restored);
     assert!(matches!(swapped.await.unwrap(), Swapped::Taken(_)));
-    // One who knows nothing of what was meanwhile.
+    // A member that knows nothing of what happened meanwhile.
     let third = world.member().await;
     sleep(Duration::from_secs(20)).await;
     let after = world.ring.get().await.unwrap().unwrap().table;
@@ -228,7 +228,7 @@ async fn routes_follow_the_store_when_its_number_is_lower_and_says_nothing_less(
     let (first, second) = (world.member().await, world.member().await);
     balance(&[&first, &second]).await;
     let read = world.ring.get().await.unwrap().unwrap();
-    // As a tool writes it that begins to count anew.
+    // As a tool would write it that starts to count again.
     let mut record = readstates_ring::record::RingRecord::from(&*read.table);
     record.number = 2;
     let table = RingTable::try_from(record).unwrap();
@@ -260,7 +260,7 @@ async fn routes_follow_a_restored_store_that_came_to_the_same_number_in_another_
     record.number -= 1;
     let restored = RingTable::try_from(record).unwrap();
     let me = second.ownership.me();
-    // What somebody else is named for it would not give up.
+    // It is named itself: it would not give up slots for which another member is named.
     let of_second = restored.owned_by(me.incarnation());
     let asked: Vec<_> = of_second
         .map(|(slot, at)| (slot, Some(at)))

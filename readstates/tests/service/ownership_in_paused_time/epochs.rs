@@ -1,5 +1,5 @@
-//! Epochs do not grow old: what somebody writes into the table without our timestamps hides later writes for a day at
-//! most.
+//! Epochs do not grow old: what another program writes into the table without our timestamps hides later writes for a
+//! day at most.
 
 use std::{sync::Arc, time::Duration};
 

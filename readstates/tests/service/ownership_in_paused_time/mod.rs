@@ -1,5 +1,5 @@
 //! Engines and ownership alone, on one thread, over a network that is a map and a clock that only moves
-//! when everybody waits: the production timing, and minutes in milliseconds.
+//! when all tasks wait: the production timing, and minutes in milliseconds.
 
 mod clocks;
 mod epochs;
@@ -207,7 +207,7 @@ async fn slots_whose_lease_ran_out_while_they_were_streamed_are_served_and_loade
     }
     assert_eq!(first.ownership.status().sealed, 0);
     assert!(!first.ownership.status().streaming.is_empty());
-    // Nobody is in memory, so that no part is refused before the first member would seal.
+    // No user is in memory, so that no part is refused before the first member would seal.
     while !first.ownership.status().streaming.is_empty() {
         sleep(Duration::from_millis(10)).await;
     }

@@ -1,4 +1,4 @@
-//! The ring store is away, and nobody dies: nothing that was acknowledged is lost, however long it takes.
+//! The ring store is away, and no member dies: nothing that was acknowledged is lost, however long it takes.
 //!
 //! An ordinary test run tries each length once; `READSTATES_OUTAGES=20` so many times, at different moments of the
 //! members' rounds.
@@ -46,7 +46,7 @@ fn end(members: &[Member]) {
     }
 }
 
-/// Acknowledges a message for a user at whoever owns it; whether that was said to be done.
+/// Acknowledges a message for a user at its owner; returns the outcome if the owner said that it was done.
 async fn ack(members: &[Member], user: u64, message: u64) -> Option<Outcome> {
     let mut first = 0;
     for _ in 0..4 {
@@ -77,7 +77,7 @@ async fn told_meanwhile(members: &[Member], length: Duration) -> BTreeMap<u64, u
     told
 }
 
-/// Waits until every slot is served, and gives the users who are not as they were told.
+/// Waits until every slot is served, and returns the users who have lost what was acknowledged.
 async fn lost(members: &[Member], told: &BTreeMap<u64, u64>) -> Vec<u64> {
     let began = Instant::now();
     loop {
@@ -131,7 +131,7 @@ async fn away_for_all(reach: Reach, seconds: u64, run: u64) {
     let what = format!("{reach:?} for {seconds} s, run {run}");
     assert_eq!(told.len() as u64, USERS, "{what}");
     assert!(lost.is_empty(), "{what}: {} of {USERS}", lost.len());
-    assert_eq!(taken_from_the_dead(&members), 0, "{what}: nobody died");
+    assert_eq!(taken_from_the_dead(&members), 0, "{what}: no member died");
     end(&members);
 }
 

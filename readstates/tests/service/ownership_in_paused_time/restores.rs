@@ -1,5 +1,5 @@
-//! The ring store forgets what was written last, or everything, and nobody dies: whoever serves goes on serving, and
-//! nothing that was acknowledged is lost.
+//! The ring store forgets what was written last, or everything, and no member dies: members that serve go on serving,
+//! and nothing that was acknowledged is lost.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ async fn restore(ring: &MemoryRing, past: RingTable) {
     assert!(matches!(swapped, Ok(Swapped::Taken(_))));
 }
 
-/// Leaves as a member does that is told to stop: everything is handed on and written, and it says so.
+/// Leaves like a member that is told to stop: everything is handed on and written, and it says so.
 async fn leave(world: &World, member: &Member) {
     let deadline = Instant::now() + Duration::from_secs(60);
     assert!(member.ownership.drain(deadline).await);
@@ -43,7 +43,7 @@ async fn leave(world: &World, member: &Member) {
     world.kill(member);
 }
 
-/// Everybody acknowledges a message, nothing of which is in the database yet.
+/// All users acknowledge a message, nothing of which is in the database yet.
 async fn ack_all(member: &Member, message: u64) {
     for user in USERS {
         let said = member.ack(user, message).await;
@@ -69,7 +69,7 @@ async fn settled(members: &[&Member]) {
     timeout(Duration::from_secs(120), settles).await.unwrap();
 }
 
-/// The message is there for everybody: who acknowledges it again changes nothing.
+/// The message is there for all users: acknowledging it again changes nothing.
 async fn nothing_is_lost(members: &[&Member], message: u64) {
     for user in USERS {
         let mut outcomes = Vec::new();
@@ -99,20 +99,24 @@ async fn whoever_serves_keeps_its_slots_when_a_restored_ring_gives_them_to_a_pro
  {
     let (mut world, ring) = with_ring();
     let (second, past) = heir(&mut world, &ring).await;
-    // In it the first one owns everything, which has left: whoever starts now takes its share at once, at epochs that
-    // may be the same.
+    // In that table the first member, which has left, owns everything: a process that starts now takes its share at
+    // once, at epochs that may be the same.
     restore(&ring, RingTable::clone(&past)).await;
     let third = world.member().await;
     settled(&[&second, &third]).await;
     nothing_is_lost(&[&second, &third], 5).await;
-    assert_eq!(second.owned(), SLOTS, "nobody died, and nobody moved it");
+    assert_eq!(
+        second.owned(),
+        SLOTS,
+        "no member died, and no slot was moved"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_serves_keeps_its_slots_when_somebody_has_taken_them_before_it_looks() {
     let (mut world, ring) = with_ring();
     let (second, past) = heir(&mut world, &ring).await;
-    // As one that is dead since has left it: all slots taken, at the epochs that the second one serves at, and later.
+    // As left by a thief that has died since: all slots taken, at the epochs at which the second one serves, and later.
     let thief = readstates_ring::RingMember::new(
         "chat-9",
         readstates_ring::Incarnation::new(9),
@@ -216,7 +220,7 @@ async fn whoever_was_cut_off_begins_with_the_database_when_the_ring_has_forgotte
     ack_all(&second, 6).await;
     second.engine.flush_all().await;
     world.kill(&second);
-    // Exactly what the first one knows: nothing tells it, but for what the dead one has said.
+    // Exactly what the first one knows: only the last word of the dead one shows that the ring was restored.
     restore(&ring, RingTable::clone(&past)).await;
     reach.set(Reach::There);
     settled(&[&first]).await;

@@ -92,7 +92,7 @@ pub(crate) struct World {
     pub(crate) network: Arc<Network>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) ring: Arc<dyn RingStore>,
-    /// How far the clocks of those who start from now on are ahead, in microseconds.
+    /// How far the clocks of members that start from now on are ahead, in microseconds.
     pub(crate) clocks_ahead: i64,
     pub(crate) timing: Timing,
     began: Instant,
@@ -173,7 +173,7 @@ impl World {
         Member { engine, ownership }
     }
 
-    /// The member dies: it works no more, and nobody reaches it.
+    /// The member dies: it works no more, and cannot be reached.
     pub(crate) fn kill(&self, member: &Member) {
         let me = member.ownership.me().incarnation();
         self.network.members.lock().unwrap().remove(&me);

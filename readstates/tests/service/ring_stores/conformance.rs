@@ -12,7 +12,7 @@ const NOW: i64 = 1_795_000_000_000_000;
 /// Longer than any watch lags that works.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Checks a ring that nobody has used yet; `open` makes a member's own way to it.
+/// Checks a ring that was never used; `open` makes a member's own way to it.
 pub(crate) async fn conforms<S: RingStore>(open: impl AsyncFn() -> Arc<S>) {
     let (one, other) = (open().await, open().await);
     nothing_is_there_at_first(&*one).await;
@@ -65,7 +65,7 @@ async fn nothing_is_there_at_first(store: &dyn RingStore) {
 async fn the_first_ring_is_put_once(one: &dyn RingStore, other: &dyn RingStore) {
     let mine = taken(&RingTable::default(), &[0, 1], 1);
     let Swapped::Taken(put) = swap(one, None, mine.clone()).await else {
-        panic!("nobody else is here")
+        panic!("no other member swaps here")
     };
     assert_eq!(*put.table, mine);
     let theirs = taken(&RingTable::default(), &[0, 1], 2);
@@ -149,7 +149,7 @@ async fn a_watch_tells_what_is_and_what_comes(one: &dyn RingStore, other: &dyn R
     swap(other, Some(read(other).await.version), next.clone()).await;
     let until_told = async { while watched.next().await.unwrap().number() < next.number() {} };
     timeout(SOON, until_told).await.unwrap();
-    // Somebody else who begins now is told the same.
+    // A new watch of another member is told the same.
     let told = timeout(SOON, other.watch().next()).await.unwrap().unwrap();
     assert_eq!(*told, next);
 }
@@ -221,7 +221,7 @@ async fn whoever_is_forgotten_is_not_there(one: &dyn RingStore, other: &dyn Ring
         one.forget(gone.incarnation).await.unwrap();
     }
     assert_eq!(one.presences().await.unwrap(), []);
-    // Somebody who was forgotten and lives says so.
+    // A living process that was forgotten says again that it is there.
     let alive = presence("chat-0", 10, 7);
     one.renew(alive.clone()).await.unwrap();
     assert_eq!(other.presences().await.unwrap(), [alive]);

@@ -1,5 +1,5 @@
-//! The ring of a real API server. `READSTATES_TEST_APISERVER` is the kubeconfig of one that nobody else
-//! uses: `hack/apiserver run cargo test -p readstates --test service ring_stores`. Without it these tests say that
+//! The ring of a real API server. `READSTATES_TEST_APISERVER` is the kubeconfig of one that is used for nothing
+//! else: `hack/apiserver run cargo test -p readstates --test service ring_stores`. Without it these tests say that
 //! they were skipped.
 
 use std::{sync::Arc, time::Duration};
@@ -202,7 +202,7 @@ async fn a_lease_tells_people_who_lives_and_goes_with_the_ring() {
         (owner.kind.as_str(), Some(&owner.uid)),
         ("ReadStateRing", uid.as_ref())
     );
-    // Somebody labels it: the next word is said all the same. So it is when it was deleted.
+    // A person labels the Lease: the next renewal succeeds all the same. So it does after a deletion.
     let label = Patch::Merge(json!({ "metadata": { "labels": { "seen": "yes" } } }));
     let name = lease.name_any();
     leases

@@ -36,7 +36,7 @@ async fn a_swap_in_a_folder_ends_when_somebody_keeps_the_lock() {
     let error = chain(&error.unwrap_err());
     assert!(error.contains("another process holds it"), "{error}");
     assert!(!folder.path().join("ring.json").exists());
-    // Whoever reads does not wait for who writes.
+    // A reader does not wait for a writer.
     assert_eq!(ring.get().await.unwrap(), None);
 }
 
