@@ -8,7 +8,7 @@ use readstates_api::{
 
 use crate::{error::Outcome, exchange::Request, many::Work};
 
-/// Records and what became of them, in their order.
+/// The outcomes of the records, in their order.
 pub(crate) struct Batch {
     pub(crate) outcomes: Vec<RecordOutcome>,
 }

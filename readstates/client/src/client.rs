@@ -27,8 +27,8 @@ use crate::{
 
 /// A client of a read-states service.
 ///
-/// Cheap to clone; clones share connections, ring and budgets. Needs a tokio runtime. The last clone takes the
-/// task that follows the ring with it.
+/// Cheap to clone; clones share connections, ring and budgets. Needs a tokio runtime. The task that follows the
+/// ring ends with the last clone.
 ///
 /// Dropping the future of a call ends the waiting, not the request: its outcome is unknown then.
 #[derive(Debug, Clone)]
@@ -178,8 +178,8 @@ impl Client {
 
     /// The user has read a channel up to a message, or puts the position there by hand.
     ///
-    /// `applied` may be `false` because an earlier attempt of this very call was applied and its answer lost. One by
-    /// hand is not sent again when it is not known what became of it: see [`Client::ack_if`].
+    /// `applied` may be `false` because an earlier attempt of this very call was applied and its answer lost. A manual
+    /// one is not sent again when its outcome is unknown: see [`Client::ack_if`].
     ///
     /// # Errors
     /// When it is refused, or not answered in time; the error knows whether it may have been applied.
@@ -214,7 +214,7 @@ impl Client {
 
     /// Deletes the read state of a channel.
     ///
-    /// It is not sent again when it is not known what became of it: see [`Client::delete_read_state_if`].
+    /// It is not sent again when its outcome is unknown: see [`Client::delete_read_state_if`].
     ///
     /// # Errors
     /// As [`Client::ack`].
@@ -225,7 +225,7 @@ impl Client {
 
     /// Deletes everything of a user, from cache and database.
     ///
-    /// It is not sent again when it is not known what became of it: see [`Client::delete_user_if`].
+    /// It is not sent again when its outcome is unknown: see [`Client::delete_user_if`].
     ///
     /// # Errors
     /// As [`Client::ack`].
@@ -236,7 +236,7 @@ impl Client {
     /// A message mentions users: one request for each owner, side by side. Any number of users; one that is
     /// listed twice is mentioned once.
     ///
-    /// One whose read state of the channel is deleted meanwhile may be mentioned once more: see [`Client::mention_if`].
+    /// A user whose read state of the channel is deleted meanwhile may be mentioned twice: see [`Client::mention_if`].
     ///
     /// What cannot be done in time is in the result, user by user: some users may fail and the others not.
     pub async fn mention(&self, mention: &MentionsRequest) -> Mentioned {
@@ -255,9 +255,9 @@ impl Client {
 
     /// Many operations of many users: one request for each owner (more for more than 65,536 records), side
     /// by side. Records of one user are applied in their order, except those that are sent again. Manual ones are not
-    /// when it is not known what became of them.
+    /// sent again when their outcome is unknown.
     ///
-    /// What became of each record, in order: `NotTaken` and `Unknown` remain where time or budget ran out.
+    /// Returns the outcome of each record, in order: `NotTaken` and `Unknown` remain where time or budget ran out.
     pub async fn batch(&self, records: &[Record]) -> Vec<RecordOutcome> {
         let mut work = Batch {
             outcomes: vec![RecordOutcome::NotTaken; records.len()],
@@ -318,7 +318,7 @@ impl Client {
     }
 }
 
-/// The body of a 200. One that is not as it should be leaves the outcome open.
+/// The body of a 200. A malformed one leaves the outcome open.
 fn parsed<T: DeserializeOwned>(answer: &Answer, progress: &Progress) -> Result<T, Error> {
     serde_json::from_slice(&answer.body).map_err(|_| {
         let mut progress = progress.clone();

@@ -15,8 +15,8 @@ use crate::{Client, Error, exchange::Request};
 /// How far the deletion of a user has come. It is gone for readers in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deletion {
-    /// Whether the database has it. If not, a crash of the owner before it has can bring the user back: ask again
-    /// until it is so.
+    /// Whether the database has the deletion. If not, a crash of the owner can bring the user back: delete again until
+    /// this is `true`.
     pub written: bool,
     /// The user's version, where the service says it.
     pub version: Option<Version>,

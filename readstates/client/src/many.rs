@@ -161,7 +161,7 @@ fn ask<'a, W: Work>(
     }
 }
 
-/// An attempt, and once more where it went when that is to forward it.
+/// An attempt; after a 421, once more to the same member, which is to forward it.
 async fn attempt(
     caller: &Caller,
     target: Target,
@@ -219,7 +219,7 @@ fn book<W: Work>(
     }
 }
 
-/// Of the items that an answer leaves open: those that are worth another attempt; the others are given up.
+/// Of the items that an answer leaves open, those that are worth another attempt; gives up the others.
 fn leftovers<W: Work>(
     work: &mut W,
     part: &[Open<W::Item>],
@@ -252,7 +252,7 @@ fn leftovers<W: Work>(
     (left, failed)
 }
 
-/// Of the items that are left: those that may be sent again; the others are given up.
+/// Of the items that are left, those that may be sent again; gives up the others.
 fn that_may_repeat<W: Work>(
     work: &mut W,
     left: Vec<Open<W::Item>>,

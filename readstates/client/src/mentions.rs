@@ -5,7 +5,7 @@ use readstates_api::{Id, MAX_MENTIONED_USERS, MentionsAnswer, MentionsRequest, P
 
 use crate::{error::Outcome, exchange::Request, many::Work};
 
-/// What became of a mention.
+/// The outcome of a mention.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mentioned {
     /// Users whose count grew.

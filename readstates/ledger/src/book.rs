@@ -1,4 +1,4 @@
-//! What was sent, what was answered, and what should be there therefore. Pure.
+//! What was sent, what was answered, and what should therefore be there. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -114,9 +114,9 @@ pub struct Finding {
 pub struct Audit {
     /// Operations that were acknowledged.
     pub acknowledged: u64,
-    /// Operations of which it is not known, and which are there.
+    /// Operations whose outcome was unknown and which are there.
     pub unknown_and_there: u64,
-    /// Operations of which it is not known, and which are not there.
+    /// Operations whose outcome was unknown and which are not there.
     pub unknown_and_not: u64,
     /// What is wrong.
     pub findings: Vec<Finding>,

@@ -83,7 +83,7 @@ impl Historians {
         Self { began, over, tasks }
     }
 
-    /// For how long this goes on already; what excuses count in.
+    /// How long this has been going on; excuses count in this time.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
@@ -92,7 +92,7 @@ impl Historians {
     /// Ends the questions.
     ///
     /// # Errors
-    /// When a task did not come to its end: a fault here.
+    /// When a task did not complete: a fault here.
     pub async fn stop(mut self) -> Result<History, tokio::task::JoinError> {
         self.over.store(true, Ordering::Relaxed);
         let mut history = History::default();

@@ -72,7 +72,7 @@ impl Load {
         Self { shared, lanes }
     }
 
-    /// From now on this is going on around the load.
+    /// Says what is going on around the load from now on.
     pub fn enter(&self, phase: Phase) {
         self.shared.tallies.enter(phase);
     }
@@ -83,7 +83,7 @@ impl Load {
         self.shared.tallies.latency(phase, &[]).0
     }
 
-    /// How long the load goes on already; what findings and excuses count in.
+    /// How long the load has been going on; findings and excuses count in this time.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.shared.began.elapsed()
@@ -92,7 +92,7 @@ impl Load {
     /// Ends the load: every operation under way gets its answer first.
     ///
     /// # Errors
-    /// When a lane did not come to its end: a fault in the ledger.
+    /// When a lane did not complete: a fault in the ledger.
     pub async fn stop(mut self) -> Result<Told, tokio::task::JoinError> {
         self.shared.over.store(true, Ordering::Relaxed);
         let (mut book, mut kinds) = (Book::default(), BTreeMap::new());

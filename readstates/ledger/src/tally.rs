@@ -61,7 +61,7 @@ struct Counts {
 }
 
 impl Tallies {
-    /// From now on this is going on.
+    /// Says what is going on from now on.
     pub fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }

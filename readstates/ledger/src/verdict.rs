@@ -1,4 +1,4 @@
-//! What it all comes to: a table for a person, and whether anything was lost or doubled.
+//! The result of a load: a table for a person, and whether anything was lost or doubled.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -24,7 +24,7 @@ pub struct Excuse {
     pub until: Duration,
 }
 
-/// What a load and its comparisons come to.
+/// The result of a load and its comparisons.
 #[derive(Debug)]
 pub struct Verdict {
     took: Duration,

@@ -2,8 +2,8 @@
 //!
 //! Comes in: who owns each slot now, and who is there to own slots. Goes out: who should own each,
 //! such that no member has more than one slot more than another, and as few slots move as that
-//! allows: a slot whose owner is there and not over its share stays. Where it is free to choose who has
-//! the one slot more, no zone has more than its members' share either.
+//! allows: a slot whose owner is there and not over its share stays. Where it is free to choose which
+//! members have the one slot more, no zone has more than its members' share either.
 //!
 //! A slot that has to move goes to the member it prefers among those that have room. Members named by
 //! ordinals 0 to N − 1 are preferred in jump order (so that a new cluster is what jump hash says, give

@@ -119,7 +119,7 @@ impl Ownership {
                 Ok(presences) => self.observe(presences),
                 Err(error) => {
                     self.watch.lock().missed();
-                    tracing::debug!("the members were not seen: {}", chain(&error));
+                    tracing::debug!("failed to read the presences: {}", chain(&error));
                 }
             }
         };

@@ -41,14 +41,14 @@ use super::{
 };
 use crate::clock;
 
-/// What this member has seen of what others took, and since when it waits for them to see what it took.
+/// Which takes of the others this member has seen, and since when it waits for them to see its own.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// The line of the last table that was read and that nothing here contradicts.
     line: AtomicU64,
-    /// The one that the others have been told.
+    /// The line that the others have been told.
     told: AtomicU64,
-    /// Something is to be told, or asked.
+    /// There is something to tell the others, or to ask them.
     news: Notify,
     waits_since: Mutex<Option<Instant>>,
     /// While slots are sealed or taken: a table was read that does not follow from one that was read before.

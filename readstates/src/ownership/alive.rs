@@ -12,12 +12,11 @@ use tokio::time::{Instant, sleep};
 use super::{Ownership, clocks::Verdict, store::RingStore};
 use crate::{clock, store::chain};
 
-/// So often is the ring itself read while looking around: what a watch has missed is not missed for
-/// long.
+/// One look in so many reads the ring itself, too: a change that the watch has missed is seen soon.
 const LOOKS_PER_READ: u32 = 5;
 
 impl Ownership {
-    /// Begins to renew the lease, to follow the ring and to take what is to be taken.
+    /// Starts the background tasks: they renew the lease, follow the ring and take slots.
     pub fn begin(self: &Arc<Self>) {
         self.begin_to_renew();
         self.spawn(Arc::clone(self).keep_written());
@@ -47,8 +46,8 @@ impl Ownership {
         }
     }
 
-    /// Looks who is there, at the ring itself too when it should be read, and takes what is to be taken;
-    /// returns whether that was possible.
+    /// Reads the presences, and the ring itself if `read` is set or it is not known yet, and takes the slots
+    /// that are due; returns whether that succeeded: this member may take slots, and serves all that it took.
     async fn look(self: &Arc<Self>, read: bool) -> bool {
         let known = !read && self.routes.load().number() > 0;
         let read = if known {
@@ -70,7 +69,7 @@ impl Ownership {
             Ok(presences) => presences,
             Err(error) => {
                 self.watch.lock().missed();
-                tracing::warn!("the other members were not seen: {}", chain(&error));
+                tracing::warn!("failed to look for the other members: {}", chain(&error));
                 return false;
             }
         };
@@ -177,7 +176,7 @@ impl Ownership {
         }
     }
 
-    /// Waits until this member has joined, at most until then.
+    /// Waits until this member has joined, or until the deadline.
     pub async fn wait_until_joined(&self, deadline: Instant) {
         let mut joined = self.joined.subscribe();
         let wait = joined.wait_for(|&joined| joined);

@@ -1,7 +1,7 @@
 //! Whether this process's clock can be believed, by the other members' clocks and the store's.
 //!
 //! Epochs are minted from the clock, and a slot that a clock hours ahead has minted cannot be moved for hours. So a
-//! process takes nothing while no member and no store confirms its clock; what it must mint anyway (a new epoch
+//! process takes nothing while its clock is contradicted, or not compared yet; what it must mint anyway (a new epoch
 //! for slots that it owns) it mints from the time that the others agree on.
 
 use std::time::Instant;
@@ -82,7 +82,7 @@ pub(super) struct Checked {
     pub(super) at: Instant,
     /// Unix time in microseconds then, as others agree.
     pub(super) micros: i64,
-    /// What came of it.
+    /// The result.
     pub(super) verdict: Verdict,
     /// The store's time then, where it tells it and others do not agree with it.
     pub(super) disputed: Option<i64>,

@@ -1,4 +1,4 @@
-//! What members say to each other when slots move: bytes with one meaning.
+//! The binary messages between members when slots move.
 //!
 //! | kind | body | answer |
 //! |---|---|---|
@@ -32,8 +32,7 @@ const TAKEN_OVER: u8 = 2;
 
 /// The announcement of a transfer.
 ///
-/// A later release may say more: what is not known here is not read, and what must be understood needs a kind of
-/// message of its own.
+/// A later release may add fields, which are ignored here; what must be understood needs a message kind of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Offer {
     /// The process that sends.
@@ -80,7 +79,7 @@ pub(super) enum Message {
 #[error("the message is malformed")]
 pub(super) struct Malformed;
 
-/// A digest of everything so far and one part more.
+/// The digest of everything so far and one more part.
 pub(super) fn digest_after(before: u64, part: u64) -> u64 {
     mix64(before.rotate_left(1) ^ part)
 }
@@ -88,7 +87,7 @@ pub(super) fn digest_after(before: u64, part: u64) -> u64 {
 impl Offer {
     pub(super) fn encode(&self) -> Bytes {
         let mut out = vec![OFFER];
-        // Numbers in vectors: there is nothing that JSON has not.
+        // Numbers in vectors: nothing that JSON cannot express.
         out.extend(serde_json::to_vec(self).unwrap_or_default());
         out.into()
     }

@@ -1,7 +1,7 @@
 //! The thread on which the lease is renewed, and nothing else.
 //!
-//! Everything else behind the requests' backs (writes, loads, transfers) shares threads that stand back for those
-//! that answer. A renewal that waits behind them is late, and a lease that runs out costs every slot an epoch.
+//! All other background work (writes, loads, transfers) shares threads that yield to those that answer requests. A
+//! renewal that waits behind it is late, and a lease that runs out costs every slot an epoch.
 
 use std::{io, thread};
 
@@ -22,12 +22,12 @@ struct Running {
 }
 
 impl LeaseThread {
-    /// No thread: the lease is renewed where everything else is done, as where a test rules the time.
+    /// No thread: the lease is renewed on the runtime of all other work, as in a test that controls the time.
     pub(super) fn none() -> Self {
         Self(None)
     }
 
-    /// A thread of the priority of the one that calls this.
+    /// A thread with the priority of the calling one.
     pub(super) fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
             .thread_name("lease")
@@ -50,7 +50,7 @@ impl LeaseThread {
         })))
     }
 
-    /// Where to renew, if it is a place of its own.
+    /// The runtime to renew on, if there is a separate one.
     pub(super) fn runtime(&self) -> Option<&Handle> {
         self.0.as_ref().map(|running| &running.runtime)
     }

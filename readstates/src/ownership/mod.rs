@@ -152,7 +152,7 @@ pub struct Ownership {
     gate: Arc<Gate>,
     slots: Slots,
     routes: ArcSwap<Routes>,
-    /// What tables were taken in; one is at a time.
+    /// Which tables were taken in; locked while one is.
     known: Mutex<Known>,
     /// The store knows less than this member does: it was restored.
     behind: AtomicBool,
@@ -224,7 +224,7 @@ pub enum Way<'a> {
 }
 
 impl Ownership {
-    /// This member's part of a ring; [`Ownership::begin`] makes it work, on the runtime on which this
+    /// This member's part of a ring; [`Ownership::begin`] starts its work, on the runtime on which this
     /// is called. No slot of the engine is served until the ring says so.
     ///
     /// # Errors
@@ -325,7 +325,7 @@ impl Ownership {
         self.joined.subscribe()
     }
 
-    /// Goes in to work on a slot, if it is served here now.
+    /// Admits an operation on a slot, if the slot is served here now.
     #[must_use]
     pub fn enter(&self, slot: Slot) -> Option<Pass<'_>> {
         self.gate.enter(slot)

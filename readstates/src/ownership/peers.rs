@@ -1,4 +1,4 @@
-//! How members reach each other when slots move: one message, one answer.
+//! Messages to other members when slots move: one message, one answer.
 
 use std::{fmt, sync::Arc, time::Duration};
 

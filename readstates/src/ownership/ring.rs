@@ -24,7 +24,7 @@ struct WriteBack {
 /// Which tables were taken in.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// How many that said something new.
+    /// How many of them said something new.
     tables: u64,
     /// How to reach the members that any of them named for a slot.
     members: HashMap<Incarnation, RingMember>,
@@ -166,7 +166,7 @@ impl Ownership {
                 self.counters.kept.fetch_add(kept, Ordering::Relaxed);
                 tracing::warn!(
                     number = taken.table.number(),
-                    "the ring that was restored has what its members know again"
+                    "the restored ring has again what its members know"
                 );
                 self.behind.store(false, Ordering::Release);
                 self.adopt(&taken.table);
@@ -182,7 +182,7 @@ impl Ownership {
     pub async fn refresh(&self) {
         let read = async {
             if let Err(error) = self.read().await {
-                tracing::debug!("the ring was not read: {}", chain(&error));
+                tracing::debug!("failed to read the ring: {}", chain(&error));
             }
         };
         self.outdated.settle(read).await;

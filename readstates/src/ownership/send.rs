@@ -48,7 +48,7 @@ enum NotMoved {
     #[error(transparent)]
     Peer(#[from] PeerError),
     /// Nothing is sealed for a swap that cannot be made.
-    #[error("the ring was not read before the seal")]
+    #[error("failed to read the ring before the seal")]
     Ring(#[from] RingStoreError),
     /// A seal is final: a slot that cannot be swapped afterwards would have no owner.
     #[error("the clock forbids a new epoch for some of the slots: nothing was sealed")]
@@ -87,7 +87,7 @@ impl Ownership {
         Ok(count)
     }
 
-    /// Moves slots to a process and waits for it; returns how many are not here any more.
+    /// Moves slots to a process and waits for the end; returns how many are not here any more.
     pub(super) async fn move_now(&self, to: &Destination, slots: &[(Slot, Epoch)]) -> usize {
         let turn = Arc::clone(&self.moving).lock_owned().await;
         let accepted = self.accepted(to, slots);
@@ -142,7 +142,7 @@ impl Ownership {
         let mut sending = Sending::new(self, to);
         if let Err(error) = sending.run(&slots).await {
             let (to, slots) = (to.name(), all.len());
-            tracing::warn!(to, slots, "a move failed: {}", chain(&error));
+            tracing::warn!(to, slots, "failed to move slots: {}", chain(&error));
         }
         // Slots that were not handed over by now stay, or go on under a new epoch.
         let stuck = self
@@ -311,7 +311,7 @@ impl Sending<'_> {
         match timeout(TELL_PATIENCE, told).await {
             Ok(Ok(answer)) => frame::knows(&answer, number),
             Ok(Err(error)) => {
-                tracing::debug!("the destination was not told: {error}");
+                tracing::debug!("failed to tell the destination of the new ring: {error}");
                 false
             }
             Err(_) => false,

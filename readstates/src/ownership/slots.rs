@@ -54,7 +54,7 @@ pub(super) struct Counts {
     pub(super) owned: u16,
     pub(super) sealed: u16,
     pub(super) receiving: u16,
-    /// Of those that are received: confirmed, so that the ring may name this member for them.
+    /// Received slots that are confirmed, so that the ring may name this member for them.
     pub(super) ready: u16,
 }
 
@@ -106,7 +106,7 @@ impl Slots {
         actions.into_iter().filter(others).collect()
     }
 
-    /// Does what is to be done here; returns whether that was all.
+    /// Carries out an action that concerns this member alone; returns `false` for any other.
     fn carry_out(&self, inner: &mut Inner, slot: Slot, action: Action) -> bool {
         let cache = self.engine.cache();
         match action {

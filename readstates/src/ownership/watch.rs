@@ -41,7 +41,7 @@ pub(super) struct Watch {
     pause: Duration,
     /// A look or a renewal has failed since the last look that was answered.
     blind: bool,
-    /// For how long something has failed between each two looks.
+    /// For how long something has failed between any two looks, without a break.
     blind_for: Duration,
     /// The last renewal of this process has failed: those of others may fail as well.
     mute: bool,

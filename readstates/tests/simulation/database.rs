@@ -70,7 +70,7 @@ impl Store for SimDatabase {
             self.there().await?;
             let (lost, late) = (self.world.befalls(1.0), self.world.befalls(4.0));
             if late {
-                // It lands whatever becomes of the process.
+                // It lands even if the process dies.
                 let (world, wait) = (Arc::clone(&self.world), self.world.draw(10, 8_000));
                 tokio::spawn(async move {
                     sleep(Duration::from_millis(wait)).await;

@@ -251,8 +251,8 @@ pub(crate) fn stop_for_long(
     }
 }
 
-/// One of two that do not know of each other, each with a ring that may be old: wishes for balance, and wishes for
-/// nothing in particular.
+/// One of two rebalancers that do not know of each other, each with a ring that may be old: it asks for moves that
+/// balance, and for moves at random.
 async fn rebalance(world: Arc<World>) {
     loop {
         world.pass(200, 1_500).await;

@@ -3,7 +3,7 @@
 //! The exhaustive search of `readstates-ring` notices each of them (its module has the table). Here it is the
 //! service itself that works without a rule. Of R2, R4, R8 and R9 none of two dozen seeds showed anything: the service
 //! has a second fence where the state machine alone has one (a transfer has a number of its own, a member waits until
-//! it knows what became of a swap, and its doors stay closed meanwhile), and what R8 guards against takes two owners
+//! it knows the outcome of a swap, and its doors stay closed meanwhile), and what R8 guards against takes two owners
 //! and a late write in one order. R16 takes a thief whose epoch is no lower than the owner's, which a test of
 //! `ownership_in_paused_time` makes: sixty seeds showed none. R17 takes a restore and a death in the same seconds, which few
 //! seeds have; tests of `ownership_in_paused_time` make them. R5 cannot be dropped here: the world itself knows processes

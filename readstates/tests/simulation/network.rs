@@ -91,7 +91,7 @@ async fn deliver(
     }
 }
 
-/// What the process that a message is for makes of it.
+/// The answer of the process that a message is for.
 async fn arrive(world: &World, to: Incarnation, message: &[u8]) -> Option<Result<Bytes, String>> {
     let process = world.find(to)?;
     process.life.boundary().await;

@@ -118,7 +118,7 @@ pub(crate) struct Process {
     pub(crate) wrong_clock: Option<i64>,
     flusher: Mutex<Option<JoinHandle<()>>>,
     leaving: AtomicBool,
-    /// It stops for long as soon as it has worked and not answered yet.
+    /// Set to stop it for long once it has done its work and before it answers.
     pub(crate) stops_at_work: AtomicBool,
 }
 

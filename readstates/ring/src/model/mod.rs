@@ -9,8 +9,8 @@
 //! The search is breadth first, so that the first violation it finds is among the shortest. It stops
 //! at the first violation, when there is nothing left to see, or at a number of states.
 //!
-//! A search that finds nothing proves as much as it would have found: each rule is dropped once, and
-//! the search must notice. In the worlds of [`budgets`] it does so at
+//! A search that finds nothing proves only the absence of what it could find: each rule is dropped once,
+//! and the search must notice. In the worlds of [`budgets`] it does so at
 //!
 //! | without | depth | after states | in the service, simulated |
 //! |---|---|---|---|
@@ -32,8 +32,8 @@
 //! in which nothing is violated when the rule is kept: a test searches that, too.
 //!
 //! The last column is where the simulation of whole members (`readstates/tests/simulation`) shows the same rule dropped
-//! in the service itself; which seed it is changes with the code, that there is one is a test. Its `mutants` say why the
-//! others are not there.
+//! in the service itself; which seed it is changes with the code, but a test asserts that there is one. Its `mutants`
+//! say why the others are not there.
 //!
 //! It found one fault in the first draft of the state machine itself, at depth 13: an offer that
 //! arrived a second time, after the last part, put a member that was ready back to receiving.

@@ -1,4 +1,4 @@
-//! The record as JSON, and the door through which it becomes a table.
+//! The record as JSON, and its checked conversion into a table.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ pub const READS: u32 = 1;
 /// Fields of a record that this release does not know, by name. They are written back as they were read.
 pub type Unknown = std::collections::BTreeMap<String, serde_json::Value>;
 
-/// The ring, field by field, unchecked. Fields that it does not have are kept.
+/// The ring, field by field, unchecked. Unknown fields are kept.
 ///
 /// Slots are three lists of numbers, by slot: an API server takes 20 times as long to check and to store
 /// a map of a thousand objects, and a slot is sealed for as long.
@@ -98,7 +98,7 @@ pub enum RecordError {
     /// It is not JSON of this form.
     #[error("this is no ring: {0}")]
     Malformed(String),
-    /// A later release wrote it for those that know more.
+    /// A later release wrote it for readers that know more.
     #[error(
         "reader: {0} is the lowest version that may read this ring, and this release reads {READS}; run a newer release"
     )]

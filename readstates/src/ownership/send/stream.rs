@@ -22,11 +22,11 @@ const PART_BYTES: usize = 512 << 10;
 const BYTES_PER_SECOND: f64 = (64 << 20) as f64;
 /// Users who changed since they were sent, at most, when the slots are sealed: some milliseconds.
 const FEW: usize = 256;
-/// Rounds of sending what changed; then the slots are sealed however much it is.
+/// The most rounds of sending what changed; then the slots are sealed, however much is left.
 const ROUNDS: usize = 10;
 /// Users exported in one go.
 const AT_ONCE: usize = 1024;
-/// A message is sent so often.
+/// How often a message is sent before the transfer is given up.
 const ATTEMPTS: usize = 3;
 pub(super) const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
 /// A transfer under way.
@@ -74,7 +74,7 @@ impl<'a> Sending<'a> {
         Ok(slots.into_iter().filter_map(Slot::new).collect())
     }
 
-    /// Everything that is in memory, while clients are served.
+    /// Sends everything that is in memory, while clients are served.
     pub(super) async fn all_blocks(&mut self, set: &SlotSet) -> Result<(), PeerError> {
         let mut found = Vec::new();
         for part in 0..PARTS {
@@ -89,7 +89,7 @@ impl<'a> Sending<'a> {
         self.flush().await
     }
 
-    /// What changed meanwhile, until it is little.
+    /// Sends what changed meanwhile, until little is left.
     pub(super) async fn changes(&mut self, set: &SlotSet) -> Result<(), PeerError> {
         for _ in 0..ROUNDS {
             let sent = self.changes_once(set, true).await?;
@@ -176,7 +176,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Waits when more was sent than should be by now.
+    /// Waits if more was sent than the pace allows.
     async fn keep_pace(&self) {
         let due = Duration::from_secs_f64(self.bytes as f64 / BYTES_PER_SECOND);
         if let Some(wait) = due.checked_sub(self.began.elapsed()) {

@@ -11,7 +11,7 @@ use super::Slots;
 use crate::cache::SlotSet;
 
 impl Slots {
-    /// Lets every slot hear of its config in a table; returns those for which it was news.
+    /// Tells every slot its config in a table; returns the slots for which the table has a later epoch.
     pub(in crate::ownership) fn learn(&self, table: &RingTable) -> Vec<Slot> {
         let mut inner = self.inner.lock();
         let mut news = Vec::new();

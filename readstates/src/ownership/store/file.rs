@@ -79,7 +79,7 @@ impl FileRing {
         })
     }
 
-    /// Does it where it may block; an outcome that is not known when it panics.
+    /// Runs `work` on a thread that may block; if it panics, its outcome is unknown.
     async fn blocking<T: Send + 'static>(
         &self,
         attempt: &'static str,

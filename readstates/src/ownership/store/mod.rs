@@ -1,4 +1,4 @@
-//! Where members keep the ring, and where they see each other: one trait, three stores.
+//! The store of the ring and of the members' presences: one trait, three stores.
 //!
 //! The **ring** is one record that changes by compare-and-swap alone. A member that swaps has read it with
 //! [`RingStore::get`] and hands along the version that it read: of two concurrent swaps, one gets
@@ -63,7 +63,7 @@ pub struct Presence {
     /// is alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub members: Option<String>,
-    /// Where its operator is answered, when others can get there.
+    /// The URL at which it answers its operator, if others can reach that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admin: Option<String>,
     /// Its zone, where known.

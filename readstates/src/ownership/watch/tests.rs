@@ -23,7 +23,7 @@ fn says(name: &str, bits: u64, renewals: u64) -> Presence {
     }
 }
 
-/// As a process does whose clock is the others', and that was not away before.
+/// Observes as a process whose clock agrees with the others' and that was not away before.
 fn observe(watch: &mut Watch, presences: Vec<Presence>, table: &RingTable, now: Instant) {
     watch.pause = watch.looked.map_or(Duration::ZERO, |looked| {
         now.saturating_duration_since(looked)
@@ -109,8 +109,8 @@ fn an_owner_that_never_said_a_word_is_dead_after_the_same_time() {
     assert!(watch.live(start).is_empty());
 }
 
-/// Two members of which the second one is looked at: told when it renews, when looking works, and whether this
-/// member's own renewals do. Returns when it is dead.
+/// Watches another member for two minutes: `renews` says when it renews, `looks` when looking works, `renewed` when
+/// this member's own renewals do. Returns the second at which the other is dead.
 fn dead_after(
     renews: impl Fn(u64) -> bool,
     looks: impl Fn(u64) -> bool,
