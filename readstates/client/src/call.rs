@@ -216,7 +216,7 @@ impl Caller {
         })
     }
 
-    /// The pause after a failed attempt; the end of the call when there is no time or no budget for another.
+    /// Pauses after a failed attempt; ends the call when there is no time or no budget for another.
     /// `known`: the number of the ring that the attempt went by.
     pub(crate) async fn rest(
         &self,
@@ -256,7 +256,7 @@ impl Caller {
     }
 }
 
-/// What one attempt came to.
+/// The result of one attempt.
 #[derive(Debug)]
 pub(crate) enum Attempt {
     Answered(Answer),

@@ -40,8 +40,8 @@ pub enum Routing {
     Owners,
     /// Any of the seeds, which forwards: where the members' own addresses cannot be reached.
     Seeds,
-    /// The owner of the user by this ring, for ever; wrong guesses are put right one by one. For a short
-    /// job that has the ring from elsewhere, and for tests of what a stale ring costs.
+    /// The owner of the user by this ring, which never changes; each wrong guess costs one more request. For a
+    /// short job that has the ring from elsewhere, and for tests of what a stale ring costs.
     Fixed(Box<RingDocument>),
 }
 
@@ -66,7 +66,7 @@ pub enum ConfigError {
     /// Not the URL of a service.
     #[error("{0:?} is not http://HOST[:PORT] or https://HOST[:PORT]")]
     BadUrl(String),
-    /// The ring of [`Routing::Fixed`] is none that this client understands.
+    /// This client does not understand the ring of [`Routing::Fixed`].
     #[error("failed to use the fixed ring")]
     BadRing(#[from] crate::RingError),
     /// The token cannot be sent.
@@ -131,7 +131,7 @@ impl Config {
         self
     }
 
-    /// The token that says who calls: the same for as long as the client lives.
+    /// The token that identifies the caller: the same for the life of the client.
     ///
     /// # Errors
     /// When it cannot be sent.
@@ -140,7 +140,7 @@ impl Config {
         Ok(self)
     }
 
-    /// The token that says who calls: that of a file, which is read again when it changes, within a second.
+    /// The token that identifies the caller, from a file that is read again within a second of a change.
     ///
     /// # Errors
     /// When the file cannot be read, or what is in it cannot be sent.
@@ -149,7 +149,7 @@ impl Config {
         Ok(self)
     }
 
-    /// Whom to believe over TLS, and what to show them. Without it, the CAs of the system are believed.
+    /// Which servers to trust over TLS, and which certificate to show. Without it, the system's CAs are trusted.
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);

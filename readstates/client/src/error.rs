@@ -57,7 +57,7 @@ pub enum Cause {
         /// What happened to it.
         source: Arc<reqwest::Error>,
     },
-    /// An answer that is not one of the service: another version, or a proxy between.
+    /// An answer that is not one of the service: from another version, or from a proxy in between.
     #[error(
         "{asked} answered {status}, and the answer is not one of this service: check the URL and any proxy"
     )]

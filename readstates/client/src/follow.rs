@@ -35,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// cluster was deleted and created again. A member that only lags catches up long before.
 const STARTED_OVER: u32 = 3;
 
-/// What one question came to.
+/// The result of one question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     /// There is a newer ring, and it was taken.

@@ -12,15 +12,16 @@
 //!   unknown, unless they are for one version of the user ([`Client::ack_if`], [`Client::delete_user_if`]…): then they
 //!   are applied at most once, too.
 //! - **The ring.** One request waits for the next ring (`GET /v1/ring?after=N`); each answer says by which
-//!   ring it was made. A ring that is old costs one request more (421 names the owner), for the slots
-//!   that moved, until the new one is there; however many calls notice, it is fetched once.
+//!   ring it was made. An old ring costs one more request (421 names the owner) for the slots that moved,
+//!   until the new one is there; however many calls notice, it is fetched once.
 //! - **Many users in one call** ([`Client::mention`], [`Client::batch`]) become one request for each owner.
-//! - **Bounds.** Requests under way are counted, in all and for each member: a slow member does not take
-//!   the client with it.
+//! - **Bounds.** Requests in flight are bounded, in all and for each member: a slow member does not block
+//!   the whole client.
 //! - **Errors say what is known**: [`Outcome::NothingDone`] or [`Outcome::Unknown`].
 //!
-//! - **Who calls.** [`Config::token_file`] or [`Config::token`] where the service asks for one, [`Config::tls`] where
-//!   it speaks TLS. A refusal of the caller ([`Cause::Unauthenticated`], [`Cause::Forbidden`]) is not tried again.
+//! - **Authentication.** [`Config::token_file`] or [`Config::token`] where the service asks for a token,
+//!   [`Config::tls`] where it speaks TLS. A call whose caller is refused ([`Cause::Unauthenticated`],
+//!   [`Cause::Forbidden`]) is not tried again.
 //!
 //! The members must be reachable under the URLs that the ring gives them, or under those that
 //! [`Config::translate`] makes of them. Where they are not, [`Routing::Seeds`] asks the Service alone.

@@ -32,8 +32,8 @@ pub(crate) trait Work {
     /// The request for these items.
     fn request(&self, items: &[Self::Item]) -> Request;
 
-    /// Books what the answer settles. Gives the items that it leaves open: the index, and why. `None` when the
-    /// answer is none.
+    /// Books what the answer settles. Returns the items that it leaves open: the index, and why. `None` when it is
+    /// not an answer to this request.
     fn read(&mut self, items: &[Self::Item], answer: &[u8]) -> Option<Vec<(usize, ProblemType)>>;
 
     /// Books an item that stays open, with what is known about it.

@@ -1,7 +1,7 @@
-//! TLS with members: whom to believe, and what to show them.
+//! TLS with members: which CA to trust, and which certificate to show.
 //!
-//! The files are read again for every new connection, so that certificates which were changed hold without a restart;
-//! connections that are open stay as they are. For the same reason no connection resumes an older one's session.
+//! The files are read again for every new connection, so that changed certificates take effect without a restart;
+//! open connections stay as they are. For the same reason no connection resumes an older one's session.
 
 use std::{
     fs, io,

@@ -1,4 +1,4 @@
-//! The token that a client sends: one that stays, or that of a file, read again when it changes.
+//! The token that a client sends: a fixed one, or one from a file that is read again when it changes.
 
 use std::{
     fmt, fs, io,

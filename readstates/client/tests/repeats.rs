@@ -1,4 +1,4 @@
-//! What a client sends again when it is not known what became of it, and what it does not.
+//! What a client sends again when the outcome is unknown, and what it does not.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 

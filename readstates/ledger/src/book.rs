@@ -87,10 +87,10 @@ pub enum What {
     LostMeanwhile,
     /// A read that began after its acknowledgement did not show it.
     NotSeen,
-    /// The answer to a change had a version below one that was known before it was asked for.
+    /// The answer to a change had a version below one that was known before the change was sent.
     VersionWentBack,
-    /// A read showed a version below one that was known before it began: what had that version is lost. Its
-    /// call is the one that told that version.
+    /// A read showed a version below one that was known before it began: what had the known version is lost. The
+    /// finding's call is the one that returned the known version.
     ReadBehind,
 }
 
@@ -109,7 +109,7 @@ pub struct Finding {
     pub call: Call,
 }
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Audit {
     /// Operations that were acknowledged.

@@ -1,8 +1,8 @@
 //! Clients that ask for anything about a few users at once, and write down what they asked and were answered.
 //!
-//! Users are new ones every period, so that what a member takes with it when it dies concerns those of one or two
-//! periods, and a history is short enough to be looked at in every order. Their clients send each request once: one that
-//! was sent again may have been done twice, in between others.
+//! Each period has new users, so that what a dying member loses concerns users of one or two periods, and a history is
+//! short enough to try every order. The clients send each request once: a request that is sent again may be done twice,
+//! with others in between.
 
 use std::{
     collections::BTreeMap,

@@ -64,14 +64,14 @@ pub enum Answer {
     Unknown,
 }
 
-/// One operation. One that was refused, with nothing done, is none.
+/// One operation. A refused one, with nothing done, is not part of the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// What was asked.
     pub action: Action,
     /// When.
     pub sent: Duration,
-    /// When the answer came; of no meaning for one that is not known.
+    /// When the answer came; meaningless if the answer is unknown.
     pub answered: Duration,
     /// The answer.
     pub answer: Answer,
@@ -83,13 +83,13 @@ pub struct History {
     events: BTreeMap<u64, Vec<Event>>,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// There is an order.
     Linearizable,
-    /// There is none. The longest beginning of one is of so many operations, and none of those that could come next
-    /// has the answer that it got: these.
+    /// There is no order. The longest partial order found has `ordered` operations, and none of those that could come
+    /// next, `stuck`, would get the answer that it got.
     Impossible {
         /// How many operations have an order.
         ordered: usize,

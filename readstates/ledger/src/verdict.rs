@@ -70,7 +70,7 @@ impl Verdict {
         }
     }
 
-    /// The same, with what the histories of single users came to.
+    /// The same, with the result for the histories of single users.
     #[must_use]
     pub fn with_orders(self, orders: Orders) -> Self {
         Self { orders, ..self }

@@ -38,7 +38,7 @@ impl From<i64> for Now {
     }
 }
 
-/// A process: 64 random bits drawn at its start. A pod's name is none: Kubernetes may run two
+/// A process: 64 random bits drawn at its start. A pod's name would not do: Kubernetes may run two
 /// processes under one name, and one that restarted has forgotten everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

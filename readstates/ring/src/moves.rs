@@ -51,7 +51,7 @@ pub fn planned(table: &RingTable, live: &[Live]) -> Vec<Incarnation> {
 }
 
 /// The next batch, of `most` slots at most, that brings the live members nearer to balance; `None`
-/// when they are there. Between the two for whom most is to move, so that few moves do much.
+/// when they are balanced. It is for the pair of members with most to move, so that few moves do much.
 #[must_use]
 pub fn next_batch(table: &RingTable, live: &[Live], most: usize) -> Option<Move> {
     let gives = |owner| live.iter().any(|live| live.incarnation == owner);

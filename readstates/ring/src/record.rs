@@ -104,7 +104,7 @@ pub struct RingTable {
     lines: Vec<Line>,
     /// The lowest version that may read it.
     reader: u32,
-    /// What a later release says besides.
+    /// Fields of a later release.
     more: Unknown,
 }
 

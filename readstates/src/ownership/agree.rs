@@ -220,7 +220,7 @@ impl Ownership {
         self.spawn(async move { this.retake(again).await });
     }
 
-    /// A member that renews its lease and cannot read the ring must not keep slots from being served for ever.
+    /// A member that renews its lease and cannot read the ring must not keep taken slots out of service for ever.
     fn report_not_agreed(&self, others: &[Incarnation], slots: usize) {
         let counter = &self.counters.not_agreed;
         counter.fetch_add(slots as u64, Ordering::Relaxed);

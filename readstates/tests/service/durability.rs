@@ -218,7 +218,7 @@ async fn changes_that_are_made_during_a_stop_are_written_or_refused_never_lost()
     let store = Arc::new(MemoryStore::default());
     let member = on(store.clone(), config(SOON)).await;
     let url = member.url("");
-    // Those of whom a first message was acknowledged.
+    // Users whose first message was acknowledged.
     let begun = Arc::new(Semaphore::new(0));
     // Asks until it is refused, and returns the last message that was acknowledged.
     let asking = (1..=20_u64).map(|user| {

@@ -135,7 +135,7 @@ async fn a_herd_that_reads_one_cold_large_user_shares_one_copy() {
     assert_eq!(good, READERS, "no reader is refused: all share one copy");
     second.terminate();
 
-    // What changed since a version is written for each who asks, as far as there is memory for it: it is
+    // What changed since a version is written for each caller, as far as there is memory for it: it is
     // taken before anything is written.
     let third = serve(folder.path(), &["--max-buffered-bytes", "67108864"]);
     let (good, busy, grown) = stampede(&third, "/v1/users/1/read-states?since=1").await;

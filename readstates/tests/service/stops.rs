@@ -125,7 +125,7 @@ struct Told {
     user: u64,
     /// Messages 1 to this were counted, and read in another channel.
     done: u64,
-    /// Whether it is not known what became of the one after.
+    /// Whether the outcome of the next message is unknown.
     in_doubt: bool,
 }
 
@@ -185,7 +185,7 @@ async fn until_done(
         refused = 0;
         let Ok(answer) = answer else { continue };
         let ok = answer.status() == 200;
-        // An answer that breaks off is none.
+        // An answer that breaks off does not count.
         let answer: Value = answer.json().await.unwrap_or_default();
         let failed = |answer: &Value| answer["failed"].as_array().is_some_and(|it| !it.is_empty());
         if ok && answer.is_object() && !failed(&answer) {

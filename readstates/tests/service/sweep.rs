@@ -137,7 +137,7 @@ fn expected(port: Port, proof: Proof, ports: &[Port]) -> Came {
     }
 }
 
-/// Believes every server: an attacker does not mind whom it speaks to.
+/// Trusts every server: an attacker does not care which one it speaks to.
 #[derive(Debug)]
 struct Careless;
 

@@ -39,7 +39,7 @@ const SHORT: std::ops::Range<u64> = 50..800;
 /// Long enough for a member to be taken for dead.
 const LONG: std::ops::Range<u64> = 6_000..9_000;
 
-/// What a seed came to.
+/// The result of a seed.
 #[derive(Debug)]
 pub(crate) struct Ran {
     /// How many operations were acknowledged, or what is wrong.

@@ -107,7 +107,7 @@ async fn arrive(world: &World, to: Incarnation, message: &[u8]) -> Option<Result
     }
 }
 
-/// From one to another: takes a while, or for ever.
+/// The way from one process to another: it takes a while, or never ends.
 pub(crate) async fn travel(world: &World, from: Incarnation, to: Incarnation) {
     let slow = world.befalls(3.0);
     world.pass(0, if slow { 900 } else { 12 }).await;

@@ -51,7 +51,7 @@ fn run_here(seed: u64) -> Ran {
     }
 }
 
-/// What many seeds came to.
+/// The results of many seeds.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     /// By seed: what is wrong.

@@ -78,10 +78,10 @@ struct State {
     /// The change that a version of a user was told for: its channel and message.
     changes: HashMap<(u64, u64), (u64, u64)>,
     wrong: Vec<String>,
-    /// What members took with them that died, or were stopped until the others had to believe it: users and
-    /// channels, with when that was.
+    /// What was lost with members that died, or that were stopped until the others had to take them for dead: users
+    /// and channels, with the times.
     losses: HashMap<(u64, u64), Duration>,
-    /// Users of whom members that died knew a version that the database had not.
+    /// Users of whom a dead member knew a version that the database did not have.
     lost_versions: HashSet<u64>,
     book: Book,
     history: History,
@@ -93,7 +93,7 @@ pub(crate) fn at_once(at: Duration) -> Call {
     Call { sent, answered }
 }
 
-/// How many slots went from whom to whom, and which of them have users.
+/// How many slots moved between which processes, and which of them have users.
 fn moved(before: &RingTable, now: &RingTable) -> String {
     let mut moved: BTreeMap<_, (u32, Vec<String>)> = BTreeMap::new();
     for (slot, config) in now.configs() {
@@ -368,8 +368,8 @@ impl World {
         }
     }
 
-    /// Whether a process that the ring names serves a slot: in a ring that went back it may be one that is over, or
-    /// one that has taken the slot and waits for the others to see that.
+    /// Whether the process that the ring names serves a slot: in a ring that went back it may be dead, or may have
+    /// taken the slot and wait for the others to see that.
     fn serves(&self, owner: Incarnation, slot: Slot) -> bool {
         let there = || self.find(owner);
         !self.state(|state| state.ring_went_back)
@@ -390,7 +390,7 @@ impl World {
         });
     }
 
-    /// What a read showed that began when `floor` was known. One below it is what a death may cost.
+    /// Takes in a read that began when `floor` was known. Only a death may make its version lower than that.
     pub(crate) fn told_read(&self, user: u64, floor: (u64, Duration), told: (u64, Duration)) {
         if told.0 < floor.0 {
             let (channel, message, call) = (0, 0, at_once(floor.1));
@@ -406,7 +406,8 @@ impl World {
         self.told_version(user, told);
     }
 
-    /// What a change was answered that was asked for when `floor` was known; whether it was applied by this.
+    /// Takes in the answer to a change that was sent when `floor` was known; `applied`: the change, if it was applied
+    /// by this attempt.
     pub(crate) fn told_change(
         &self,
         user: u64,
@@ -528,7 +529,7 @@ impl World {
         self.state(|state| state.history.take(history));
     }
 
-    /// What was asked and answered about users of whom no death has taken anything.
+    /// What was asked and answered, and the users of the historians that no death concerns.
     pub(crate) fn history(&self) -> (History, Vec<u64>) {
         self.state(|state| {
             let lost = |user: &u64| {

@@ -140,7 +140,7 @@ fn whoever_asked_the_ring_to_name_another_begins_with_the_database_when_it_is_na
         for (mut slot, how) in [(sent, Succession::Handed), (handing, Succession::TakenOver)] {
             let actions: Vec<Action> = through.iter().flat_map(|it| slot.step(*it)).collect();
             assert_eq!(actions.last(), Some(&takes(how)), "{through:?}");
-            // A ring that names it for what it has, all the same, is no proof.
+            // A ring that nevertheless names it for what it has proves nothing.
             let again = after(first(ME), ME, Succession::Handed);
             let epoch = again.epoch();
             slot.step(Event::Learned(again));

@@ -7,7 +7,7 @@ use std::{
 
 use super::world::World;
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// Different worlds seen.

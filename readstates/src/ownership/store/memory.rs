@@ -1,4 +1,4 @@
-//! The ring of members that share one process: of one that is alone, or of a test.
+//! The ring in memory: for a member that is alone, or the members of a test.
 
 use std::{collections::BTreeMap, sync::Arc};
 
