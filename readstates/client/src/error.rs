@@ -59,7 +59,7 @@ pub enum Cause {
     },
     /// An answer that is not one of the service: from another version, or from a proxy in between.
     #[error(
-        "{asked} answered {status}, and the answer is not one of this service: check the URL and any proxy"
+        "{asked} gave an unexpected answer with status {status}: check the URL, any proxy, and the versions"
     )]
     Strange {
         /// Where the request went.

@@ -201,8 +201,8 @@ impl Ownership {
             tracing::error!(
                 slots = doubted.len(),
                 members = names.join(", "),
-                "the ring in the store was restored: a member has seen what it has forgotten, and may have served these \
-                 slots; they begin with what is in the database"
+                "the ring in the store was restored: a member has seen what it has forgotten, and may have served \
+                 these slots; they begin with what is in the database"
             );
         }
         doubted

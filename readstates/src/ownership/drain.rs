@@ -55,7 +55,7 @@ impl Ownership {
         tokio::select! {
             done = timeout_at(deadline, work) => done.unwrap_or(false),
             () = self.is_cut_off() => {
-                tracing::warn!("the ring has not answered for long: it cannot name new owners for the slots owned here");
+                tracing::warn!("the ring has not answered for long: the slots owned here cannot be handed on");
                 false
             }
         }
