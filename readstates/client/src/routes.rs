@@ -109,7 +109,7 @@ impl Routes {
         self.table.subscribe()
     }
 
-    /// Takes a ring if it is newer than the current one; with `anew`, in any case: the ring has started over.
+    /// Takes a ring if it is newer than the current one; with `anew`, in any case.
     pub(crate) fn adopt(&self, ring: Ring, anew: bool) -> bool {
         if !anew && ring.number() <= self.number() {
             return false;
