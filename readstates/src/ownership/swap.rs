@@ -1,6 +1,9 @@
 //! Changing the ring: slots are handed on, taken, and taken again.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use readstates_ring::{
     Epoch, MOST_AHEAD_MICROS, Now, RingMember, RingTable, Slot, Stamp, Succession,

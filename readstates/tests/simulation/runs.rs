@@ -44,6 +44,7 @@ fn run_here(seed: u64) -> Ran {
         Err(format!("panicked: {}", text.unwrap_or_default()))
     });
     let (trace, fingerprint) = world.trace();
+    world.end();
     Ran {
         outcome,
         trace,

@@ -157,6 +157,12 @@ impl World {
         }
     }
 
+    /// Drops the processes, which hold this world in turn: thousands of seeds would fill the memory.
+    pub(crate) fn end(&self) {
+        let processes = std::mem::take(&mut self.state.lock().unwrap().processes);
+        drop(processes);
+    }
+
     /// The trace, and a number that stands for it.
     pub(crate) fn trace(&self) -> (Vec<String>, u64) {
         let trace = self.trace.lock().unwrap();
