@@ -49,7 +49,7 @@ impl Ways {
     /// A client that knows as much of the ring as its kind does.
     ///
     /// # Errors
-    /// When it cannot be started, or nobody gives a ring to one that is to have it from the beginning.
+    /// When it cannot be started, or there is no ring to give to a client that needs one from the beginning.
     pub async fn client(&self, kind: Kind) -> Result<Client> {
         Ok(Client::start(self.config(kind).await?)?)
     }

@@ -202,7 +202,7 @@ impl Disk {
         state.unflushed.clear();
     }
 
-    /// Makes the disk as it was new: another one in its place.
+    /// Replaces the disk with a blank one that has no bad sectors. A disk that [fails](Self::fail) goes on failing.
     ///
     /// # Errors
     /// When the image cannot be changed.

@@ -42,7 +42,7 @@ fn answers(path: &str) -> String {
 fn the_network_disk_lost_while_running_stops_the_writes() -> Result<()> {
     let (mut rack, superdisk, vm, files) = minded("pd-lost", "")?;
     rack.durable().fail(true);
-    // Somebody has to write before anybody can know.
+    // The failure shows only when something is written.
     let _write = vm.begin(
         "while :; do dd if=/dev/urandom of=/mnt/data/noise bs=4k count=1 conv=fsync; done 2>/dev/null",
         120 * SECOND,

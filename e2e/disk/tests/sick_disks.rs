@@ -1,4 +1,4 @@
-//! Disks that lose sectors, while somebody reads and writes.
+//! Disks that lose sectors under reads and writes.
 
 use std::time::Duration;
 

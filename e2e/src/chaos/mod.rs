@@ -162,7 +162,7 @@ impl Chaos {
             Step::Evict(victim) => self.cluster.evict_pod(victim).await?,
             Step::Force(victim) => {
                 self.cluster.force_pod(victim).await?;
-                // Nobody tells when its process was dead: before the next one was ready.
+                // When its process died is not reported: at the latest before the next one was ready.
                 self.excuse(began, Instant::now());
             }
             Step::Kill(victim) => {

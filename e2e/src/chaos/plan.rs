@@ -23,7 +23,7 @@ pub enum Step {
     Force(usize),
     /// `kill -9` of the process.
     Kill(usize),
-    /// The API server answers nobody for so many seconds.
+    /// The API server answers no request for this many seconds.
     ApiServer(u64),
 }
 

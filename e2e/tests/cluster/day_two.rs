@@ -88,7 +88,7 @@ async fn a_restart_by_request_replaces_each_pod_once_and_refuses_and_loses_nothi
     let untouched = pods(&cluster, Component::Database).await?;
     ensure!(untouched == database, "the database restarted, too");
 
-    // With its only node away, users who are not in memory are refused: nobody is asked for meanwhile.
+    // With its only node away, users that are not in memory are refused, so none is asked for during the restart.
     let cache = pods(&cluster, Component::Cache).await?;
     cluster
         .annotate(labels::RESTART_DATABASE, "once-more")

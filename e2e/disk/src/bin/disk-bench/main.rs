@@ -140,7 +140,7 @@ fn cache(stack: &Stack) -> Result<(Vec<Row>, Sickness)> {
     Ok((rows, sickness))
 }
 
-/// The fast leg is copied anew, at full speed, while somebody reads.
+/// Read performance while the fast leg is rebuilt at full speed.
 fn rebuild(vm: &Vm) -> Result<Rebuild> {
     setups::lose_fast_leg(vm)?;
     let quiet = fio::random_reads(vm, "/dev/md101", 1)?;
