@@ -143,7 +143,7 @@ pub enum AgentError {
     Round(String),
 }
 
-/// Says something to whoever reads the log.
+/// Writes a line to the log.
 pub(crate) fn say(line: &str) {
     eprintln!("{line}");
 }
@@ -351,7 +351,7 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
     Err(AgentError::Round(format!("{TURNS} turns led nowhere")))
 }
 
-/// How a super-disk is, for somebody who only looks.
+/// Reports the state of a super-disk, without changing anything.
 pub fn look_at(options: &Options) -> Result<Report, AgentError> {
     let state = StateFolder::new(&options.state_dir, options.spec.volume.as_str());
     let root = PathBuf::from("/");
@@ -365,7 +365,7 @@ pub fn look_at(options: &Options) -> Result<Report, AgentError> {
     Ok(mind.report_of(&facts, &decision, now()))
 }
 
-/// Takes it down, whoever brought it up.
+/// Takes the super-disk down, whichever process assembled it.
 pub fn take_down(spec: &Spec, state_dir: &Path, time: Duration) -> Result<(), AgentError> {
     let _claim = Claim::take(state_dir, spec.volume.as_str())?;
     take_down_claimed(spec, state_dir, time)

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub struct Record {
     /// Which volume.
     pub volume: String,
-    /// The pod that it was put together for; `None` when nobody said.
+    /// The pod that it was assembled for; `None` when that was not given.
     pub pod: Option<String>,
     /// Where it is mounted.
     pub mount: PathBuf,

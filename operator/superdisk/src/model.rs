@@ -189,7 +189,7 @@ pub enum Code {
     /// The durable leg's device is not there.
     #[serde(rename = "E_PD_LOST")]
     PdLost,
-    /// The durable leg's device is somebody else's.
+    /// The durable leg's device holds something that is not ours.
     #[serde(rename = "E_PD_FOREIGN")]
     PdForeign,
     /// The durable leg carries an array that is no super-disk's.

@@ -5,8 +5,8 @@
 //!
 //! | what is seen | what is done |
 //! |---|---|
-//! | a process holds the volume's lock | left: it is minded |
-//! | the record names no pod | left: nobody can tell |
+//! | a process holds the volume's lock | left: an agent holds it |
+//! | the record names no pod | left: its pod is not known |
 //! | the pod's folder is there | left: its agent may come back |
 //! | none of that | taken down in order, then forgotten |
 //!

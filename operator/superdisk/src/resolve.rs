@@ -82,7 +82,7 @@ fn keep_durable(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
     };
     let header = match &content.lineage {
         Seen::Present(header) => header.clone(),
-        // Both copies are lost: what is written begins anew.
+        // Both copies are lost: the lineage starts over.
         Seen::Absent | Seen::Unknown(_) => {
             Header::first(spec.volume.clone(), inventory.random, inventory.boot)
         }

@@ -153,8 +153,8 @@ pub enum Action {
         /// Chunks, as ranges with both ends included; some at least.
         chunks: Vec<(u64, u64)>,
     },
-    /// Lets md see that there is nobody to copy to yet: marking has told it that a copy is due, and with both
-    /// legs in that could be one over the durable leg.
+    /// Lets md see that there is no leg to copy to yet. Marking has told md that a copy is due; with both legs in, md
+    /// might copy over the durable leg.
     SettleMarks {
         /// The mirror.
         array: String,

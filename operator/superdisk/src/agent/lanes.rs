@@ -131,7 +131,7 @@ impl Lanes {
             thread::spawn(move || {
                 for job in todo {
                     let tell = |outcome| {
-                        // Nobody listens any more at the end.
+                        // The receiver is gone at the end.
                         let _ = sender.send(Message { lane, outcome });
                     };
                     do_job(&hands, job, &|outcome| tell(Some(outcome)));
@@ -205,7 +205,7 @@ impl Lanes {
         }
     }
 
-    /// Waits until nothing is under way, at most until `deadline`; what comes of it concerns nobody any more.
+    /// Waits until no job is under way, at most until `deadline`; the outcomes are dropped.
     pub fn end(&mut self, deadline: Instant) {
         while self.freeze.busy || self.beat.busy || self.work.busy {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -78,7 +78,7 @@ impl Mind {
             kept.memory.check.window = None;
             kept.mirror = None;
         }
-        // Nobody wrote it while no agent ran.
+        // No beat was written while no agent ran.
         kept.memory.last_beat = None;
         let inner = Inner {
             kept,

@@ -129,7 +129,7 @@ impl Memory {
         self.since(since, AttemptKind::ReAdd).count()
     }
 
-    /// How often the leg was built anew since `since`.
+    /// How often the fast leg was rebuilt since `since`.
     #[must_use]
     pub fn rebuilds_since(&self, since: Seconds) -> usize {
         self.since(since, AttemptKind::Rebuild).count()

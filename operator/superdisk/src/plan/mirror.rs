@@ -192,7 +192,7 @@ fn open(
             width: (mirror.bytes >= STRIPED).then_some(spec.local_count),
         });
     }
-    // Somebody else started it: whether the fast leg was in before, only one that is in can tell.
+    // It was started without us: only a fast leg that is in tells whether it was in before.
     let known = header.fast == Uuid::default() || matches!(fast, fast::Leg::In(..));
     let next = match header.state {
         State::Creating => Some(header.opened(inventory.random, inventory.boot)),

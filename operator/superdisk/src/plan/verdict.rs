@@ -93,8 +93,8 @@ fn by_lineage(durable_header: &Header, header: &Header, legs: &Legs<'_>) -> Verd
             Some(_) => Verdict::Full("the durable leg was used since it was lost to it"),
             None => by_bitmap(legs),
         },
-        // The fast leg has run on alone, and the durable leg was put back besides: nobody but its owner can
-        // say which of both histories counts.
+        // The fast leg went on alone, and the durable leg was put back in time besides: only the owner can say which
+        // history counts.
         Relation::FastIsNewer => durable_was_lost(own, inside).map_or(
             Verdict::Full("the durable leg went back in time"),
             Verdict::Ahead,

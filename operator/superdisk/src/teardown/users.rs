@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// More names than that help nobody.
+/// Limit of the names that are listed: more would not help.
 const MOST: usize = 8;
 
 /// In words, such as `scylla (4711) with /data/commitlog/x`.

@@ -137,7 +137,7 @@ fn check_on_the_way(happens: impl Fn(&mut World), end: impl Fn(&Situation) -> En
         for mut world in on_the_way(&situation.spec, &situation.world) {
             happens(&mut world);
             if situation.name.starts_with("l0-durable-restored") && is_overwritten(&world) {
-                // The host has put legs of two histories together: nobody can say any more that it copied nothing.
+                // The host has assembled legs of two histories: it can no longer be ruled out that md copied something.
                 let refused = End::Refused(Code::PdOverwritten);
                 let situation = Situation {
                     end: refused,
