@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_mins(1);
 /// More doublings than that change nothing.
 const DOUBLINGS: u32 = 8;
 
-/// How often the reconcile of each cluster has failed in a row. Lost with the process, which then begins anew.
+/// How often the reconcile of each cluster has failed in a row. Lost with the process: the next one counts from zero.
 #[derive(Clone, Debug, Default)]
 pub struct Failures(Arc<Mutex<HashMap<ObjectRef<ReadStateCluster>, u32>>>);
 

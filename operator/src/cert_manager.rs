@@ -1,5 +1,5 @@
-//! cert-manager's `Certificate`, as far as it is written and read here. The kind is somebody else's: it is there
-//! only where cert-manager is installed.
+//! cert-manager's `Certificate`, as far as it is written and read here. cert-manager defines the kind: it is missing
+//! where cert-manager is not installed.
 
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};

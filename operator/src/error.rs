@@ -86,13 +86,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same attempt may succeed soon, with nobody doing anything.
+    /// Whether the same attempt may succeed soon, without anything being changed.
     #[must_use]
     pub fn retryable(&self) -> bool {
         match self {
             Self::Read { source, .. } | Self::Write { source, .. } => passes(source),
             Self::Random { .. } => true,
-            // Looked at anew, the world may ask for something else.
+            // The next round observes again, and may decide otherwise.
             Self::Member { .. } | Self::Unreachable { .. } => true,
             Self::Issue { .. } => true,
             Self::Encode { .. } | Self::Nameless { .. } | Self::Named { .. } => false,
@@ -109,9 +109,9 @@ impl Error {
         }
     }
 
-    /// Whether attempts are made at growing distances: where the API server cannot be read it is away, and asked by all
-    /// clusters. What it does not take is decided anew soon, by what there is then; and so is what a cache pod did not do,
-    /// since others may wait for it.
+    /// Whether attempts back off exponentially: an API server that cannot be read is away, and all clusters ask it.
+    /// What it refuses to write is decided again soon, by what there is then; so is what a cache pod did not do, since
+    /// others may wait for it.
     #[must_use]
     pub fn backs_off(&self) -> bool {
         match self {

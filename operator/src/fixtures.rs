@@ -320,7 +320,7 @@ impl Scene {
         self.database_ready().schema(JobOutcome::Succeeded)
     }
 
-    /// A ring that nobody owns anything of yet.
+    /// A ring without owners.
     pub(crate) fn empty_ring(mut self) -> Self {
         let record = RingRecord {
             number: 1,

@@ -11,7 +11,7 @@ use std::{
 
 use kube::{Resource, ResourceExt, core::PartialObjectMeta, runtime::watcher::Event};
 
-/// One controller's knowledge. Empty where nobody watches.
+/// One controller's knowledge. Empty for what is not watched.
 #[derive(Clone, Debug, Default)]
 pub struct Known(Arc<Mutex<HashMap<Key, Entry>>>);
 
@@ -32,7 +32,7 @@ impl Known {
         let kind = kind::<K>();
         let mut entries = self.entries();
         match event {
-            // From here on everything is told anew.
+            // The watch starts over: it lists every object again.
             Event::Init => entries.retain(|(k, _, _), _| *k != kind),
             Event::InitDone => {}
             Event::InitApply(object) | Event::Apply(object) => {

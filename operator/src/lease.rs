@@ -159,7 +159,7 @@ impl Election {
             spec: Some(renewed),
             ..lease
         };
-        // A conflict is looked at again with the next tick: it may be somebody's annotation.
+        // A conflict is retried with the next tick: it may be a changed annotation.
         self.api
             .replace(&self.name, &PostParams::default(), &renewed)
             .await

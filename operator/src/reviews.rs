@@ -111,7 +111,7 @@ async fn delete(
             telemetry::wrote("ClusterRoleBinding");
             Ok(())
         }
-        // Gone, or another one by now.
+        // Gone or replaced.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(source) => {
             let what = format!("ClusterRoleBinding {name}");

@@ -149,7 +149,7 @@ async fn stop_cache(ctx: &Context, id: &Identity, version: Option<String>) -> Re
     };
     match api.patch(&name, &params, &Patch::Merge(none)).await {
         Ok(_) => Ok(()),
-        // Gone, or another one by now: looked at again.
+        // Gone or changed: the next round looks again.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(source) => Err(Error::Write {
             what: format!("StatefulSet {name}"),
@@ -223,7 +223,7 @@ async fn set_finalizers(
     let api: Api<ReadStateCluster> = Api::namespaced(ctx.client.clone(), &namespace);
     let patch = json!({ "metadata": {
         "finalizers": finalizers,
-        // Nobody else's is taken away.
+        // The write fails if another finalizer was added meanwhile.
         "resourceVersion": cluster.metadata.resource_version,
     } });
     api.patch(&name, &PatchParams::default(), &Patch::Merge(patch))

@@ -29,7 +29,7 @@ struct Signature {
 /// # Errors
 /// When it cannot be read: then it may be anything.
 pub(super) fn read(data: &Path) -> io::Result<Disk> {
-    // A signature without data is left where somebody wiped the rest.
+    // Blank even if signed: the signature stays when the rest is wiped.
     if is_blank(data)? {
         return Ok(Disk::Blank);
     }

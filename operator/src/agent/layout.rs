@@ -5,7 +5,7 @@ use std::{fs, io, path::Path};
 
 use crate::build::fingerprint;
 
-/// Disks within disks: arrays on arrays on mapped devices. Deeper than anybody builds.
+/// Nesting limit of disks within disks (arrays on arrays on mapped devices): deeper than any real setup.
 const DEEPEST: usize = 8;
 
 /// The disk under a folder.

@@ -6,7 +6,7 @@ use std::fs;
 /// `TCP_LISTEN` of the kernel, as the table writes it.
 const LISTEN: &str = "0A";
 
-/// Whether somebody listens at this port, at whatever address.
+/// Whether a process listens on this port, at any address.
 pub(super) fn listens(port: u16) -> bool {
     // Without IPv6 there is no second table.
     ["/proc/net/tcp", "/proc/net/tcp6"]

@@ -45,7 +45,7 @@ async fn write(
     id: &Identity,
     wanted: &[PodMonitor],
 ) -> Result<Option<String>, Error> {
-    // Nobody watches them.
+    // They are not watched, so nothing is known.
     let known = Known::default();
     for monitor in wanted {
         let blocked = apply_one(client, &known, id, monitor).await?;

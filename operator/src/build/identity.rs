@@ -59,7 +59,7 @@ fn certificate(
     let usages = ["digital signature"].iter().chain(usages);
     let spec = CertificateSpec {
         secret_name: name.clone(),
-        // One name alone: whoever has the certificate is this and nothing else.
+        // One name alone: the certificate proves this role and no other.
         dns_names: vec![role.host(names)],
         issuer_ref: issuer.clone(),
         private_key: PrivateKey {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// UID of the pod that answers: a later pod of the same name is another one.
+    /// UID of the pod that answers: a later pod of the same name has a different one.
     pub pod_uid: String,
     /// Which certificates the agent shows and trusts; agents of the release before have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,7 +127,7 @@ pub enum Mode {
     Other,
 }
 
-/// A node as another one sees it.
+/// A node as another node sees it.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Node {

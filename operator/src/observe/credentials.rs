@@ -1,5 +1,5 @@
-//! The Secrets that the database is logged in to by. In: names. Out: whether they are there and complete, and
-//! a mark of what is in them, from which nobody can tell it.
+//! The login Secrets of the database. In: names. Out: whether they are there and complete, and a mark of their content
+//! that does not reveal it.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

@@ -16,7 +16,7 @@ use crate::{error::Error, validate::Identity};
 pub const ISSUING: (&str, &str) = ("ca.crt", "ca.key");
 /// The one that takes its place, trusted already; its key.
 pub const NEXT: (&str, &str) = ("next.crt", "next.key");
-/// Those that issue no more, and are trusted until nobody uses what they issued.
+/// Those that issue no more, and are trusted until what they issued is no longer in use.
 pub const OLD: &str = "old.crt";
 
 /// What cert-manager writes on the Secrets that it makes: the name of their Certificate.
@@ -49,7 +49,7 @@ pub enum Found<T> {
         /// What cert-manager says of it, where it is to make it.
         words: Option<String>,
     },
-    /// It belongs to somebody else.
+    /// It does not belong to this cluster.
     Foreign {
         /// Who controls it.
         owner: Option<String>,

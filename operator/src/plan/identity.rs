@@ -26,8 +26,8 @@ use crate::{
 /// How long the certificate of a process is valid: short enough that a stolen one ends by itself, and long
 /// enough that a month without an operator (a third of it) is no trouble.
 pub const LEAF_VALID: Duration = Duration::from_hours(24 * 90);
-/// How long an authority is valid: replaced at two thirds, it leaves eight months for a rotation that waits for
-/// somebody.
+/// How long an authority is valid: replaced at two thirds, it leaves eight months for a rotation that waits for a
+/// person.
 pub const AUTHORITY_VALID: Duration = Duration::from_hours(24 * 365 * 2);
 /// A certificate that would gain less than this is not issued again: its authority ends no later.
 const LEAST_GAIN: Duration = Duration::from_hours(24);
@@ -151,7 +151,7 @@ fn ends(from: Timestamp, after: Duration) -> Timestamp {
 /// What there is to do about the identity, once the pods are seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Decision {
-    /// Whether cert-manager is to be asked: where it is there, and would not write into what is somebody else's.
+    /// Whether to ask cert-manager: only where it is installed, and would not write into a Secret that is not ours.
     pub(super) ask: bool,
     /// The next stage of a rotation.
     pub(super) step: Option<IdentityStep>,
@@ -278,7 +278,7 @@ fn rotate(
     } = authority;
     let over = |ca: &CertificateSeen| ca.not_after < now;
     if let Some(next) = next {
-        // What nobody believes any more keeps nobody waiting.
+        // Authorities that have expired are trusted by no process, so they keep nothing waiting.
         let before = || issuing.iter().chain(old);
         if before().all(over) {
             return Next::Step(IdentityStep::Promote);

@@ -19,8 +19,8 @@ use crate::{
     validate::{Store, ValidatedCluster},
 };
 
-/// How long after its grace period a pod is waited for: beyond, its machine does not answer, and its process has
-/// nobody to serve.
+/// How long after its grace period a pod is waited for. After that its machine does not answer, and its process has no
+/// clients to serve.
 const OVERDUE: Duration = Duration::from_mins(5);
 
 /// How far a stop is.

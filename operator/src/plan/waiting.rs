@@ -36,7 +36,7 @@ pub enum WaitingOn {
         /// Its name.
         name: String,
     },
-    /// A Secret by which processes prove what they are, whose name is somebody else's.
+    /// The name of an identity Secret is taken by an object that is not ours.
     IdentityTaken {
         /// What a person can do about it.
         words: String,
@@ -132,7 +132,7 @@ pub enum WaitingOn {
         /// Slots that are its by the ring.
         slots: usize,
     },
-    /// Members to take slots that nobody ever owned.
+    /// Members to take slots that never had an owner.
     Unowned {
         /// How many.
         slots: usize,

@@ -175,8 +175,8 @@ pub async fn publish(
     let patch = json!({
         "apiVersion": <ReadStateCluster as kube::Resource>::api_version(&()),
         "kind": <ReadStateCluster as kube::Resource>::kind(&()),
-        // Not onto a cluster made again under this name meanwhile; and not over what somebody has recorded since
-        // this one was read.
+        // Not onto a cluster created again under this name meanwhile; and not over what was recorded since this one was
+        // read.
         "metadata": {
             "uid": cluster.metadata.uid,
             "resourceVersion": cluster.metadata.resource_version,

@@ -1,4 +1,4 @@
-//! Slots that were taken over from processes that had not handed them on: which, and whether somebody has looked at it.
+//! Slots taken over from processes that had not handed them on: which, and whether a user has acknowledged it.
 
 use readstates_operator_api::{
     Takeovers,
@@ -54,7 +54,7 @@ pub(super) fn slots(entries: &[Takeovers]) -> i64 {
     entries.iter().fold(0, add)
 }
 
-/// Whether there are some that nobody has looked at.
+/// Whether there are takeovers that were not acknowledged.
 pub(super) fn condition(entries: Option<&[Takeovers]>) -> Condition {
     let of = |status, reason, message: String| {
         Condition::new(ConditionType::TakenOver, status, reason, message)

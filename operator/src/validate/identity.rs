@@ -22,11 +22,11 @@ pub struct Identity {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its UID: a cluster made again under the same name is another one.
+    /// Its UID: a cluster created again under the same name has a different one.
     pub uid: String,
     /// Generation of the spec at hand.
     pub generation: i64,
-    /// Whether it takes over objects of its name that nobody owns: somebody has said so of this very cluster.
+    /// Whether it takes over objects of its name that have no owner: a user has consented for this very cluster.
     pub adopts: bool,
 }
 

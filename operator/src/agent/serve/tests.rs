@@ -198,7 +198,7 @@ async fn a_member_signs_its_disk() {
 #[tokio::test]
 async fn ready_is_a_member_that_serves() {
     let world = world().await;
-    // Nobody has asked the database yet.
+    // The database has not been queried yet.
     assert_eq!(world.probe("/readyz").await, 503);
     world.view(60).await;
     assert_eq!(world.probe("/readyz").await, 200);

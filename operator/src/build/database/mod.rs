@@ -243,7 +243,7 @@ pub fn template_hash(cluster: &ValidatedCluster, database: &Database, rack: &Rac
     fingerprint(&(pod_template(cluster, database, rack), files))
 }
 
-/// The name of the pods of all racks as they should be, for whoever consents to them.
+/// The name of an update of all racks' pods, which users consent to.
 #[must_use]
 pub fn update_name(cluster: &ValidatedCluster, database: &Database) -> String {
     let hashes: Vec<_> = database

@@ -2,7 +2,7 @@
 //! ```text
 //! identify (nobody)      which volume is it? ──▶ a file in the pod
 //! disk     (privileged)  superdisk assemble: put together and mounted, or refused
-//! disk-agent (privileged, sidecar) superdisk agent: minds it, and takes it down when everybody else has ended
+//! disk-agent (privileged, sidecar) superdisk agent: maintains it, and takes it down after all other containers
 //! ```
 //! The filesystem is mounted on the node, below a folder of this cluster, and from there into the database's
 //! containers: as a folder of the node that is mounted from another container, never as a `subPath`, whose mount

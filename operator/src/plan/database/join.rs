@@ -221,8 +221,8 @@ fn try_again(
     format!("attempt {failed} failed; its pod is restarted to try again")
 }
 
-/// A node that was to join and has not begun steps back when another one is missed: that one has to come back
-/// first, and would wait for this one. (An agent that has taken its order does not wait any more.)
+/// Whether a node that has not begun to join may still do so: not while another node is missed, which has to come back
+/// first and would wait for this one. (An agent that has taken its order does not wait any more.)
 fn may_still_join(
     sight: &Sight<'_>,
     nodes: &NodesStep,

@@ -7,7 +7,7 @@ use super::sim::{Sim, spec, two_and_two};
 /// Asks for something, or does something to the world.
 type Step = fn(&mut Sim);
 
-/// What somebody asks of a database of two racks with two nodes each, or does to it.
+/// A change to a database of two racks with two nodes each: a request, or an event.
 struct Change {
     what: &'static str,
     begin: Step,

@@ -111,7 +111,7 @@ pub struct NodesStep {
     pub pods_to_delete: Vec<Named>,
     /// What a person has to cure.
     pub trouble: Option<DatabaseTrouble>,
-    /// The name of an update of the pods that nobody has consented to.
+    /// The name of an update of the pods that waits for consent.
     pub update: Option<String>,
 }
 
@@ -243,8 +243,8 @@ fn on_its_way(records: &[DatabaseNode]) -> Option<&DatabaseNode> {
     })
 }
 
-/// A rack is made only when every rack before it is as wanted and ready. One that has nodes was there already: somebody
-/// has deleted it, and others may wait for its nodes.
+/// A rack is created only when every rack before it is as wanted and ready. One that has nodes existed already: its
+/// StatefulSet was deleted, and others may wait for its nodes.
 fn racks(
     sight: &Sight<'_>,
     nodes: &mut NodesStep,

@@ -8,7 +8,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState, labels};
 use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, join};
 use crate::engine::{Disk, Node, Phase};
 
-/// How long a pod may take to come back before nobody waits for its node any more.
+/// How long a pod may take to come back before its node is no longer waited for.
 const COMING_BACK: Duration = Duration::from_mins(5);
 
 /// Why a node may not be rebuilt now.
@@ -49,7 +49,7 @@ pub(super) fn begin(
         )));
         return None;
     }
-    // Nobody is left who could be asked, and it is accepted that there is nothing to ask for.
+    // No other node is left to be asked, and the loss of everything is accepted.
     let others = if join::is_alone(nodes, &lost.name) {
         Ok(Vec::new())
     } else {
@@ -67,7 +67,7 @@ pub(super) fn begin(
         Ok(_) => {
             let record = nodes.records.iter_mut().find(|r| r.name == lost.name)?;
             let known = row(sight, &lost.name, &host_id).is_some();
-            // Somebody has removed it from the ring by hand: its place is free.
+            // It was removed from the ring by hand: its place is free.
             record.state = if known {
                 DatabaseNodeState::Replacing
             } else {
@@ -87,7 +87,7 @@ pub(super) fn begin(
     })
 }
 
-/// Whether somebody has accepted that what this node held is lost.
+/// Whether a user has accepted that what this node held is lost.
 fn consented(sight: &Sight<'_>, lost: &DatabaseNode) -> bool {
     lost.host_id.is_some() && sight.world.consent.data_loss == lost.host_id
 }
@@ -219,7 +219,7 @@ fn seen_up(sight: &Sight<'_>, nodes: &NodesStep, lost: &DatabaseNode, host_id: &
         .any(|v| v.nodes.iter().any(|n| n.host_id == host_id && n.up))
 }
 
-/// The lost node as another one sees it.
+/// The lost node as another node sees it.
 pub(super) fn row(sight: &Sight<'_>, pod: &str, host_id: &str) -> Option<Node> {
     let others = sight.world.database_pods.iter().filter(|p| p.name != pod);
     others

@@ -16,7 +16,7 @@ pub(super) fn members(
     let has = seen.replicas;
     let held = held(sight, nodes, rack);
     if has < held {
-        // Somebody has scaled it past us.
+        // It was scaled down by hand.
         return (held, None);
     }
     let last = sight.name(rack, has - 1);

@@ -13,7 +13,7 @@ struct Line {
     minor: u32,
 }
 
-/// Why the pods of a rack may not get the image that is wanted, and nobody has said that they shall.
+/// Why the pods of a rack may not get the wanted image, unless a user has accepted it.
 pub(super) fn against(sight: &Sight<'_>, seen: &StatefulSetSeen) -> Option<DatabaseTrouble> {
     let from = build::database_image(seen.template.as_deref()?)?;
     let to = &sight.database.image;

@@ -112,7 +112,7 @@ fn the_authority_is_replaced_at_two_thirds_of_its_time_or_on_request_once() {
     assert_eq!(scene.stage().0, Some(IdentityStep::BeginRotation));
     authority(&mut scene).request = Some("please".to_owned());
     assert_eq!(scene.stage().0, None);
-    // Nobody takes a wish back by removing it.
+    // Removing the request does not cancel it.
     scene.cluster.rotation = None;
     assert_eq!(scene.stage().0, None);
     for (days, expected) in [(400, None), (490, Some(IdentityStep::BeginRotation))] {

@@ -41,7 +41,7 @@ pub struct CachePlan {
     pub template: Template,
     /// The request that the pods are restarted for.
     pub restarted: Option<String>,
-    /// The name of an update of the pods that nobody has consented to.
+    /// The name of an update of the pods that waits for consent.
     pub update: Option<String>,
     /// Version of the StatefulSet that was looked at; `None` when there was none.
     pub version: Option<String>,
@@ -171,8 +171,8 @@ fn restarted(world: &World) -> Option<String> {
     maintenance::request(world.consent.restart_cache.as_ref(), before).cloned()
 }
 
-/// A new cluster's first ring, or another in the place of one that was deleted: empty, with a number above every one that
-/// is known. Pods that run know who owns what and write it into that; nobody takes anything before all of them have.
+/// A new cluster's first ring, or a replacement for one that was deleted: empty, with a number above every known one.
+/// Running pods know who owns what and write it into the new ring; no slot is taken before all of them have.
 fn without_ring(cluster: &ValidatedCluster, world: &World, schema_done: bool) -> Decision {
     let version = world.cache.as_ref().and_then(|c| c.version.clone());
     if idle(world) {
@@ -218,7 +218,7 @@ pub(super) fn idle(world: &World) -> bool {
     world.cache_pods.is_empty() && world.cache.as_ref().is_none_or(none)
 }
 
-/// A number that no ring of this cluster has had, as far as anybody knows.
+/// A number that no ring of this cluster has had, as far as is known.
 fn next_number(world: &World) -> i64 {
     let known = world.members.values().filter_map(|seen| match seen {
         Seen::Known(member) => Some(member.ring_number),

@@ -54,7 +54,7 @@ pub(super) fn next(view: &View<'_>) -> Option<Next> {
     Some(Next::Do(action, waiting))
 }
 
-/// Slots that members have yet to take: those nobody ever owned, and those of processes that are gone.
+/// Slots that members have yet to take: those that never had an owner, and those of processes that are gone.
 fn unsettled(view: &View<'_>) -> Option<WaitingOn> {
     let unowned = view.unowned();
     if unowned > 0 {

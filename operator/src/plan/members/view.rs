@@ -189,7 +189,7 @@ impl<'a> View<'a> {
         Slot::all().filter(of_name).count()
     }
 
-    /// Slots that nobody ever owned.
+    /// Slots that never had an owner.
     pub(super) fn unowned(&self) -> usize {
         Slot::all()
             .filter(|slot| self.table.config(*slot).is_none())

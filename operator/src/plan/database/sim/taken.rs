@@ -169,7 +169,7 @@ impl Sim {
             .as_ref()
             .is_some_and(|v| live.map(|l| l.to_string()).as_ref() != Some(v))
         {
-            // Somebody has written meanwhile.
+            // It was changed meanwhile.
             return;
         }
         let (hash, spec, image) = match template {

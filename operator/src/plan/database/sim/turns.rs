@@ -131,7 +131,7 @@ impl Sim {
             .filter(|n| n.state != NodeState::Normal)
             .count();
         assert!(moving <= 1, "{:?}", self.ring);
-        // A cluster made again starts with all of them down, and nobody can help what others do.
+        // A cluster created again starts with all of them down, which the operator cannot help.
         let down = self.ring.iter().filter(|n| !n.up).count();
         assert!(
             down <= self.may_be_down || self.records.is_empty(),

@@ -132,7 +132,7 @@ fn the_only_node_begins_anew_once_the_loss_of_everything_is_accepted() {
     sim.lose_disk("chat-db-a-0");
     sim.run();
     assert!(sim.members().is_empty());
-    // Nobody remembers the ring.
+    // No node remembers the ring.
     sim.ring.clear();
     sim.consent.data_loss = Some(host);
     sim.run();
