@@ -26,7 +26,7 @@ use crate::{
 
 /// Namespaces that are worked on at once.
 const HANDS: usize = 16;
-/// Somebody looks again without being told.
+/// Interval of the checks that no event triggers.
 const LOOK: Duration = Duration::from_secs(2);
 
 pub(crate) struct Crowd {
@@ -108,7 +108,8 @@ impl Crowd {
     }
 }
 
-/// What a watch sees. One that fails begins anew: the API server may have forgotten already what it began from (410).
+/// What a watch sees. One that fails is started again: the API server may have forgotten already what it began from
+/// (410).
 fn seen<K>(api: Api<K>) -> impl Stream<Item = K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,

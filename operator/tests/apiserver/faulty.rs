@@ -1,6 +1,6 @@
-//! The controllers as they run, with watches that lag, end and have to list anew, and writes that conflict, fail,
-//! are done and not answered or done late; one operator, and two at once. Whatever is asked of them ends as
-//! it does in a calm world, and nothing that must not happen happened on the way.
+//! The controllers as they run, with watches that lag, end and have to list again, and writes that conflict, fail, are
+//! done and not answered or done late; one operator, and two at once. Every request ends as it does in a calm world,
+//! and nothing forbidden happens on the way.
 //!
 //! `READSTATES_TEST_FAULT_SEEDS=0..100` has them run with so many seeds instead of a few.
 
@@ -69,7 +69,8 @@ fn ends_as_in_a_calm_world(test: &str, operators: usize, few: Range<u64>, course
     });
 }
 
-/// Those that are named; or these few, in whose place a sample puts one: the first of them, or one that nobody tried yet.
+/// The seeds that the environment names; or `few`; or, for a sample, a single one: the first of `few`, or one beyond
+/// them.
 fn seeds_to_try(few: Range<u64>) -> Vec<u64> {
     if let Ok(asked) = std::env::var(SEEDS) {
         let (from, to) = asked.split_once("..").expect("it is FROM..TO");

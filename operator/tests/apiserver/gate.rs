@@ -101,7 +101,7 @@ impl Gate {
             Fault::Late(after) => {
                 let late = self.late.clone();
                 late.fetch_add(1, Ordering::SeqCst);
-                // Joined by nobody: it ends when the write has landed, which `is_awaited` tells.
+                // Not joined: it ends when the write has landed, which `is_awaited` tells.
                 tokio::spawn(async move {
                     tokio::time::sleep(after).await;
                     drop(response.await);

@@ -1,5 +1,5 @@
-//! What the chart gives and refuses, as it is rendered (`hack/chart-test` holds the file to the
-//! templates): the operator's rights suffice, and what it and cache pods write nobody else does.
+//! What the rendered chart allows and refuses (`hack/chart-test` compares the file with the templates): the operator's
+//! rights suffice, and only the operator and cache pods can write what they write.
 
 mod children;
 mod leases;

@@ -1,5 +1,5 @@
-//! Many clusters under one operator that runs as a program: nothing is written once they are up, and what they
-//! cost, for whoever asks (`hack/bench-operator`).
+//! Many clusters under one operator that runs as a program: nothing is written once they are up; and what they cost
+//! (`hack/bench-operator`).
 
 use std::{io::Write as _, time::Duration};
 

@@ -28,7 +28,7 @@ pub(crate) struct Snapshot {
     cluster_uid: String,
 }
 
-/// All but the UID, which is another one for every cluster.
+/// All but the UID, which differs for every cluster.
 impl PartialEq for Snapshot {
     fn eq(&self, other: &Self) -> bool {
         self.objects == other.objects && self.slots == other.slots
@@ -124,7 +124,7 @@ impl Snapshot {
         }
     }
 
-    /// Where it differs from another one.
+    /// Where it differs from `other`.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
         let names = self.objects.keys().chain(other.objects.keys());
         let mut differences: Vec<_> = names

@@ -1,4 +1,4 @@
-//! Leases: cache pods write those of their own ring and no others, and nobody else writes them.
+//! Leases: cache pods write those of their own ring and no others, and no other client writes them.
 
 use k8s_openapi::{
     api::{
