@@ -98,6 +98,6 @@ impl Ways {
     async fn ring(&self) -> Result<RingDocument> {
         let service = self.cluster.service()?;
         let ring = service.send("GET", "/v1/ring", None).await;
-        ring.context("nobody gives the ring")
+        ring.context("no pod gives the ring")
     }
 }

@@ -130,7 +130,7 @@ impl Election {
             match timeout(left, self.renew()).await {
                 Ok(Ok(true)) => renewed = written,
                 Ok(Ok(false)) => {
-                    tracing::error!("somebody else holds the lease");
+                    tracing::error!("another operator holds the lease");
                     return;
                 }
                 Ok(Err(error)) => tracing::warn!(%error, "failed to renew the lease"),

@@ -33,7 +33,7 @@ pub async fn keep_taking_back(ctx: &Context) -> Infallible {
             telemetry::failed(&error);
             tracing::warn!(
                 error = chain(&error),
-                "failed to look for bindings that nobody needs"
+                "failed to look for bindings that are not needed"
             );
         }
     }

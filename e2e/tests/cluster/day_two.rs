@@ -32,7 +32,7 @@ async fn patch(cluster: &Cluster, spec: &str) -> Result<()> {
 
 /// Waits until none of these pods is there and as many others serve.
 async fn replaced(cluster: &Cluster, tier: Component, old: &BTreeSet<String>) -> Result<()> {
-    until("every pod is another one", REPLACED, async || {
+    until("every pod is replaced", REPLACED, async || {
         let now = pods(cluster, tier).await?;
         Ok(if now.len() == old.len() && now.is_disjoint(old) {
             Look::Done(())

@@ -86,10 +86,7 @@ async fn an_upgrade_from_the_release_before_and_the_way_back_serve_every_user_an
     before.holds(&service).await?;
     meanwhile.holds(&service).await?;
     let untouched = database(&cluster).await? == nodes;
-    ensure!(
-        untouched,
-        "a database pod was replaced and nobody allowed it"
-    );
+    ensure!(untouched, "a database pod was replaced without consent");
 
     // Pods that restart from the database alone have it all, too.
     for ordinal in 0..3 {

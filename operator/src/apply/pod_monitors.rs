@@ -59,7 +59,7 @@ async fn write(
 fn words(blocked: &Blocked) -> String {
     match blocked {
         Blocked::Conflict { object, owner } => {
-            let whose = owner.as_deref().unwrap_or("somebody else");
+            let whose = owner.as_deref().unwrap_or("an unknown owner");
             format!("{object} belongs to {whose}")
         }
         Blocked::Leftover { object } => {

@@ -28,7 +28,7 @@ pub enum Condition {
         /// Whether writes are stopped.
         frozen: bool,
     },
-    /// md copies in the wrong direction, which is being undone.
+    /// A copy between the legs that the agent did not start is being undone.
     WrongWay,
     /// Both legs are in sync.
     Healthy,

@@ -63,7 +63,7 @@ impl Identity {
     pub fn conflict(&self, object: &str, owner: Option<&str>) -> String {
         let Some(owner) = owner else {
             return format!(
-                "{object} exists already and belongs to nobody we know: delete or rename it, give this cluster another \
+                "{object} exists already and has no known owner: delete or rename it, give this cluster another \
                  name, or, where an earlier cluster of this name has left it, have it taken over with the annotation \
                  {}={}",
                 labels::ADOPT,

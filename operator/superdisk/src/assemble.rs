@@ -202,7 +202,7 @@ pub fn round(
                 tried.note(action);
             }
             (Err(error), Action::StartStripe { .. }) if tried.start_fast.is_none() => {
-                log(&format!("  {}: the stripe is made anew", chain(&error)));
+                log(&format!("  {}: the stripe is recreated", chain(&error)));
                 tried.start_fast = Some(chain(&error));
                 return Ok(None);
             }

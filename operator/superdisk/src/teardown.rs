@@ -170,7 +170,7 @@ fn unmount(target: &Path, ground: &dyn Ground) -> Result<(), String> {
     }
     let users = ground.users(target);
     if users.is_empty() {
-        return Err("it is in use, by nobody that can be seen from here".to_owned());
+        return Err("it is in use, by a process that cannot be seen from here".to_owned());
     }
     Err(format!("it is in use by {}", users.join(", ")))
 }

@@ -120,7 +120,7 @@ where
         .filter_map(async |seen| match seen {
             Ok(object) => Some(object),
             Err(error) => {
-                eprintln!("a watch begins anew: {error}");
+                eprintln!("a watch starts again: {error}");
                 None
             }
         })

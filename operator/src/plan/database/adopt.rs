@@ -73,7 +73,7 @@ fn missed(
         return if serve {
             Ok(None)
         } else {
-            Err("nobody can be asked")
+            Err("no other node can be asked")
         };
     }
     let down = views.iter().flat_map(|view| &view.nodes).filter(|n| !n.up);

@@ -59,7 +59,7 @@ fn is_own(
             return if is(&record) {
                 Ok(true)
             } else {
-                let recorded = record.host_id.as_deref().unwrap_or("another one");
+                let recorded = record.host_id.as_deref().unwrap_or("a different one");
                 Err(format!(
                     "its disk holds node {host_id}, but the node on record is {recorded}: {CURE}"
                 ))

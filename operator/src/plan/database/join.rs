@@ -73,7 +73,7 @@ fn begin_new(
                 pod: pod.name.clone(),
                 words: format!(
                     "its disk has no signed data, but the claim {other} of an earlier cluster is there: put the \
-                     first node's volume back, or delete every claim of that cluster to begin anew"
+                     first node's volume back, or delete every claim of that cluster to start over"
                 ),
             });
             return None;

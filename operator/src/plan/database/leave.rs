@@ -55,7 +55,7 @@ pub(super) fn never_started(sight: &Sight<'_>, name: &str) -> Result<(), String>
     match sight.pod(name) {
         None if no_volume => Ok(()),
         Some(pod) if !pod.scheduled && no_volume => Ok(()),
-        None => Err("it has a volume and no pod, so that nobody can tell what is on it".to_owned()),
+        None => Err("it has a volume and no pod, so that what is on it is not known".to_owned()),
         Some(pod) => match health::phase(sight, pod) {
             Ok(Phase::Waiting {
                 disk: Disk::Blank, ..

@@ -79,7 +79,7 @@ fn other_node(record: &DatabaseNode, found: &str) -> DatabaseTrouble {
     let words = format!(
         "its disk holds node {found}, but the node on record is {}: put the right volume back, or remove \
          one of the two nodes from the database by hand",
-        record.host_id.as_deref().unwrap_or("another one")
+        record.host_id.as_deref().unwrap_or("a different one")
     );
     DatabaseTrouble::DiskLost {
         pod: record.name.clone(),

@@ -43,8 +43,8 @@ pub(super) fn begin(
     }
     if sight.database.replication_factor < 2 && !consented(sight, lost) {
         nodes.trouble = Some(trouble(format!(
-            "its disk came back empty, and with a replication factor of 1 nobody has a copy of the data of \
-             node {host_id}: put the volume back, or accept the loss with the annotation {}={host_id}",
+            "its disk came back empty, and with a replication factor of 1 no other node has a copy of the \
+             data of node {host_id}: put the volume back, or accept the loss with the annotation {}={host_id}",
             labels::ACCEPT_DATA_LOSS
         )));
         return None;
@@ -137,7 +137,7 @@ fn ready(
         return Err(if all_lost {
             NotReady::Lost(format!(
                 "its disk came back empty, as did those of all others ({names}): put their volumes back, or delete the \
-                 ReadStateCluster and its claims to begin anew"
+                 ReadStateCluster and its claims to start over"
             ))
         } else {
             NotReady::Wait(format!("none of the others can be asked ({names})"))
@@ -162,13 +162,13 @@ fn ready(
         let host_id = lost.host_id.as_deref().unwrap_or_default();
         return Err(if all_lost {
             NotReady::Lost(format!(
-                "its disk came back empty, as did those of {names}, and of some of what they held nobody may have a \
-                 copy: put the volumes back, or accept the loss with the annotation {}={host_id}",
+                "its disk came back empty, as did those of {names}, and some of what they held may have no copy \
+                 left: put the volumes back, or accept the loss with the annotation {}={host_id}",
                 labels::ACCEPT_DATA_LOSS
             ))
         } else {
             NotReady::Wait(format!(
-                "of some of its data nobody may have a copy while {names} are away"
+                "some of its data may have no copy while {names} are away"
             ))
         });
     }

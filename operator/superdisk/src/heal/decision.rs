@@ -209,7 +209,7 @@ impl fmt::Display for Step {
             Self::RemoveFastLeg => f.write_str("remove the fast leg from the mirror"),
             Self::StopStripe => f.write_str("stop the fast array"),
             Self::ReAddFastLeg => f.write_str("add the fast leg back, copying what changed"),
-            Self::RebuildFastLeg => f.write_str("build the fast leg anew, copying everything"),
+            Self::RebuildFastLeg => f.write_str("rebuild the fast leg, copying everything"),
             Self::ClearWriteError => f.write_str("let bad sectors of the fast leg be tried again"),
             Self::Set(knob) => write!(f, "set {} to {}", knob.path(), knob.value()),
             Self::StartCheck { from, to: None } => write!(f, "check from sector {from} to the end"),

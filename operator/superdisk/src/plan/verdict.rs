@@ -56,7 +56,7 @@ pub fn verdict(volume: &VolumeUid, durable: &Content, stripe: Uuid, fast: &Conte
         return Verdict::Full("it was another volume's");
     }
     if header.fast != stripe {
-        return Verdict::Full("its stripe was made anew since");
+        return Verdict::Full("its stripe was recreated since");
     }
     match &durable.lineage {
         Seen::Present(durable_header) => {
