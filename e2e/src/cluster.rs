@@ -292,8 +292,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// New users of whom the service was told something, and the first cache pod the database, which may be too slow
-    /// for all of them at once.
+    /// Writes new users through the service and has the first cache pod write them to the database, which may be too
+    /// slow for all of them at once.
     ///
     /// # Errors
     /// When it does not acknowledge one, or they are not written after a minute.

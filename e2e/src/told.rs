@@ -62,7 +62,7 @@ impl Told {
     /// Makes sure that a service still says the same.
     ///
     /// # Errors
-    /// With the first user of whom it says something else, or cannot say anything.
+    /// With the first user whose state differs, or cannot be read.
     pub async fn holds(&self, service: &Http) -> Result<()> {
         for (user, state) in &self.0 {
             let read = service.read(*user).await?;

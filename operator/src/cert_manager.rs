@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 pub struct CertificateSpec {
     /// The Secret that it is put into.
     pub secret_name: String,
-    /// Whom it is for.
+    /// The names that it is for.
     pub dns_names: Vec<String>,
-    /// Who signs it.
+    /// The issuer that signs it.
     pub issuer_ref: Issuer,
     /// How its key is made.
     pub private_key: PrivateKey,

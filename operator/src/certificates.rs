@@ -25,7 +25,7 @@ pub(crate) const CA: &str = "ca.crt";
 /// Bytes of the mark that are kept.
 const MARK_BYTES: usize = 8;
 
-/// A certificate with its key, and who stands for it.
+/// A certificate with its key and the CAs that sign it.
 #[derive(Clone, Copy)]
 pub(crate) struct Pems<'a> {
     pub(crate) certificate: &'a [u8],
@@ -145,7 +145,7 @@ fn not_for(host: &Host<'_>, error: &Rustls) -> String {
     )
 }
 
-/// Another one whenever the certificate is. Made of what everybody may see.
+/// A fingerprint of the certificate, made only of what is public.
 pub(crate) fn mark(certificate: &[u8]) -> String {
     let hash = digest::digest(&digest::SHA256, certificate);
     let bytes = hash.as_ref()[..MARK_BYTES].iter();

@@ -11,7 +11,7 @@ use crate::{agents::Agents, backoff::Failures, connections::Connections, known::
 pub struct Context {
     /// The API server.
     pub client: Client,
-    /// As whom events are published.
+    /// The reporter of events.
     pub reporter: Reporter,
     /// The ways to the pods of each cluster.
     pub connections: Connections,

@@ -33,7 +33,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(15);
 /// While members are at work on their slots: each step of theirs is seen only by looking.
 pub(crate) const LOOK_SOON: Duration = Duration::from_secs(2);
 
-/// And when the database is on its way: agents tell only who asks.
+/// The same while the database changes: agents have to be asked.
 const LOOK_AGAIN_SOON: Duration = Duration::from_secs(3);
 
 /// Brings a cluster one step nearer to its spec, and says how it is.

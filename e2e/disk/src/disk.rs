@@ -260,7 +260,7 @@ impl Disk {
         self.state().content(offset, length)
     }
 
-    /// Writes past all faults and caches: what a test puts on the disk behind everybody's back.
+    /// Writes directly to the disk, past all faults and caches.
     ///
     /// # Errors
     /// When the image cannot be written.

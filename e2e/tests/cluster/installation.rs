@@ -1,4 +1,4 @@
-//! How the operator can be installed: what it may do, where it works, and who takes over.
+//! Ways to install the operator: what it may do, where it works, and which replica takes over.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Who listens in this pod, as the kernel tells it: its containers share their network, and so this table. Reads
-//! `/proc/net`, touches no socket.
+//! Listening ports of this pod, from the kernel: its containers share their network, and so this table. Reads
+//! `/proc/net`, opens no socket.
 
 use std::fs;
 

@@ -69,7 +69,7 @@ pub enum Object {
     ConfigMap(Box<ConfigMap>),
     /// The schema Job.
     Job(Box<Job>),
-    /// Who may connect.
+    /// Allowed connections.
     NetworkPolicy(Box<NetworkPolicy>),
     /// A bound on voluntary disruption.
     PodDisruptionBudget(Box<PodDisruptionBudget>),
@@ -77,13 +77,13 @@ pub enum Object {
     Ring(Box<ReadStateRing>),
     /// What pods may do at the API server.
     Role(Box<Role>),
-    /// Who may do it.
+    /// The accounts that have a role.
     RoleBinding(Box<RoleBinding>),
-    /// Who may call the API.
+    /// The callers of the API.
     Secret(Box<Secret>),
     /// A name and address.
     Service(Box<Service>),
-    /// Who pods are.
+    /// The account of pods.
     ServiceAccount(Box<ServiceAccount>),
     /// Pods.
     StatefulSet(Box<StatefulSet>),

@@ -243,7 +243,7 @@ pub struct Start {
     pub ignore_dead: Vec<String>,
 }
 
-/// Body of `POST /v1/decommission`: who is meant, twice, so that no later one can be.
+/// Body of `POST /v1/decommission`: names the node twice, so that no later pod can be meant.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Target {

@@ -98,7 +98,7 @@ fn seen(content: &Option<Content>) -> SecretSeen {
     }
 }
 
-/// Pods carry it for everybody to see: without the superuser's password not even a weak one can be guessed by it.
+/// Pods carry it in the open: without the superuser's password, not even a weak login password can be guessed from it.
 fn mark(superuser: &ByteString, login: &Content) -> Option<String> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &superuser.0);
     let mut context = hmac::Context::with_key(&key);

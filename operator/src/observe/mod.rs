@@ -63,7 +63,7 @@ use crate::{
 /// What was seen of one cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct World {
-    /// Who owns which slot.
+    /// The owner of each slot.
     pub ring: RingSeen,
     /// The highest number a ring was known to have, when the status was last written.
     pub last_ring_number: Option<i64>,
@@ -163,7 +163,7 @@ pub struct StatefulSetSeen {
     pub template_hash: Option<String>,
     /// See `template_hash`.
     pub spec_hash: Option<String>,
-    /// Who may use the claims of its pods at once: they cannot be made another way any more.
+    /// Access modes of its pods' claims, which cannot be changed any more.
     pub access_modes: Vec<String>,
     /// The template itself.
     pub template: Option<Box<PodTemplateSpec>>,

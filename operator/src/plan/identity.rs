@@ -315,7 +315,7 @@ struct Marks<'a> {
     wanted: Option<&'a str>,
 }
 
-/// Whom the present stage waits for; none: it is complete.
+/// What the present stage waits for; none: it is complete.
 fn stage(
     cluster: &ValidatedCluster,
     world: &World,

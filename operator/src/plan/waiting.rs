@@ -104,7 +104,7 @@ pub enum WaitingOn {
         /// What is wrong with the one there is.
         why: String,
     },
-    /// Pods that run to write who owns what into a ring that was made in the place of a deleted one.
+    /// Running pods to write the owners of slots into a ring that replaces a deleted one.
     RingLost {
         /// Those still there.
         pods: Vec<String>,

@@ -40,7 +40,7 @@ use crate::{
 /// What one reconcile came to.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// Who it is about.
+    /// The cluster.
     pub id: &'a Identity,
     /// The status before.
     pub before: Option<&'a ReadStateClusterStatus>,

@@ -162,7 +162,7 @@ pub(super) fn changes<'a>(
     })
 }
 
-/// An event for each change but those that everybody goes through.
+/// An event for each change of state, except to waiting, assembling and unknown.
 pub(super) fn news(
     before: Option<&ReadStateClusterStatus>,
     after: &ReadStateClusterStatus,

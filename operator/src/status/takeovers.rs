@@ -14,7 +14,7 @@ use readstates_ring::Incarnation;
 use super::Report;
 use crate::{build::fingerprint, plan};
 
-/// Who took slots over; what was known before, when it cannot be told now.
+/// The processes that took slots over; what was known before, when it cannot be told now.
 pub(super) fn entries(report: &Report<'_>) -> Option<Vec<Takeovers>> {
     let before = report.before.map_or(&[][..], |before| &before.takeovers);
     let entry = |(process, slots): (Incarnation, u64)| {

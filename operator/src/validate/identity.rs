@@ -1,4 +1,4 @@
-//! Who a cluster is: the names, labels and owner reference everything else is made from.
+//! Identity of a cluster: the names, labels and owner reference that everything else is made from.
 
 use std::collections::BTreeMap;
 

@@ -17,7 +17,7 @@ use crate::build::fingerprint;
 /// A `ReadStateCluster` that can be carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidatedCluster {
-    /// Who it is.
+    /// Its identity.
     pub id: Identity,
     /// Wanted cache pods.
     pub replicas: i32,
@@ -41,7 +41,7 @@ pub struct ValidatedCluster {
     pub cache: Cache,
     /// Where read states are kept.
     pub store: Store,
-    /// Who issues the certificates by which its processes prove what they are.
+    /// The issuer of the certificates with which its processes prove their identity.
     pub issuing: Issuing,
     /// The wish for another certificate authority.
     pub rotation: Option<String>,
@@ -68,7 +68,7 @@ pub struct Monitoring {
     pub labels: BTreeMap<String, String>,
     /// How often pods are asked.
     pub interval: Option<String>,
-    /// Who may reach the metrics of `ScyllaDB`.
+    /// Peers that may reach the metrics of `ScyllaDB`.
     pub from: Vec<NetworkPolicyPeer>,
 }
 
@@ -166,7 +166,7 @@ pub struct Certificates {
     pub client: bool,
 }
 
-/// Who issues the certificates by which the processes of a cluster prove what they are.
+/// The issuer of the certificates with which the processes of a cluster prove their identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Issuing {
     /// The operator, with an authority for this cluster alone.
@@ -288,9 +288,9 @@ pub struct Database {
     pub tls: Option<Tls>,
     /// What the user lays over its pods.
     pub overlay: Option<Box<PodTemplate>>,
-    /// Who may speak CQL beside cache pods.
+    /// Peers that may speak CQL, beside cache pods.
     pub clients: Vec<NetworkPolicyPeer>,
-    /// What becomes of the volume of a member that left.
+    /// What happens to the volume of a member that left.
     pub reclaim: Reclaim,
     /// Hash of what the user says of the pods: what differs with it the same, the operator changed.
     pub spec_hash: String,

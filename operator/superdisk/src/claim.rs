@@ -1,5 +1,5 @@
-//! Who a super-disk on this node belongs to: a lock that lives as long as the process that minds it, and a record
-//! of the pod and its arrays that outlives it, for [`crate::reap`].
+//! Claim on a super-disk of this node: a lock that lives as long as the process that holds it, and a record of the pod
+//! and its arrays that outlives it, for [`crate::reap`].
 //!
 //! Both are files of the state folder, named after the volume. It is a folder in memory: a reboot empties it as it
 //! ends all arrays.

@@ -114,7 +114,7 @@ pub struct Device {
     pub bytes: u64,
     /// Whether the kernel refuses to write to it.
     pub read_only: bool,
-    /// Who uses it; empty when it is free.
+    /// What uses it; empty when it is free.
     pub uses: Vec<Use>,
 }
 

@@ -1,5 +1,5 @@
-//! Many clusters at once, each in a namespace of its own, and everybody but the operator: StatefulSet and Job
-//! controllers, kubelets, members and agents, who do what they would as soon as there is something to do.
+//! Many clusters at once, each in a namespace of its own, and everything but the operator: StatefulSet and Job
+//! controllers, kubelets, members and agents, which act as soon as there is something to do.
 
 use std::{
     collections::BTreeMap,

@@ -26,8 +26,8 @@ use crate::{
 const SEEDS: &str = "READSTATES_TEST_FAULT_SEEDS";
 /// hack/test's number for whatever it has no time for all of.
 const SAMPLE: &str = "READSTATES_TEST_SAMPLE";
-/// How often everybody else may do what there is to do before a wish has come true: on a busy machine the clock of the
-/// operators goes fast beside what the API server does.
+/// How often all others may act before a request is fulfilled: on a busy machine the operators' clock is fast compared
+/// with the API server.
 const PATIENCE: u32 = 600;
 
 /// A cluster that is up, and what is asked of it, one after another.
@@ -174,7 +174,7 @@ async fn until(world: &World, so: impl AsyncFn() -> bool) {
     panic!("still waiting: {:#?}", chat.status);
 }
 
-/// Everybody but the operators does what there is to do, and what must be so is so.
+/// Checks the invariants, then lets all but the operators act.
 async fn time_passes(world: &World) {
     look(world).await;
     world.let_go().await;

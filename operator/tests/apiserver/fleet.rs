@@ -260,7 +260,7 @@ pub(crate) fn table_of(ring: &ReadStateRing) -> RingTable {
 }
 
 impl Shared {
-    /// The ring after everybody has done what there is for them to do.
+    /// The ring after every member has acted.
     fn next(&mut self, table: &RingTable) -> RingTable {
         let now = jiff::Timestamp::now().as_microsecond();
         let mut next = table.clone();

@@ -160,7 +160,7 @@ where
     said(world.api::<K>().delete(name, &rehearsed).await)
 }
 
-/// What the API server said to a write, by whom and of what kind it was.
+/// What the API server answered to a write.
 fn said<T>(answer: kube::Result<T>) -> Result<(), String> {
     answer.map(|_| ()).map_err(|error| error.to_string())
 }

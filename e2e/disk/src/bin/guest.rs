@@ -82,7 +82,7 @@ fn run(order: &Order) -> io::Result<Ended> {
     let patience = Duration::from_secs(*limit_s).saturating_sub(BEFORE_THE_END);
     thread::spawn(move || {
         if end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-            // It is for a person who looks for the cause: as much as can be had.
+            // For a person who looks for the cause: as much as can be had.
             let _ = post_mortem.write_all(what_waits().as_bytes());
         }
     });

@@ -8,8 +8,8 @@ use crate::{
     validate::Amount,
 };
 
-/// Who connects must log in, and may do what its role may. The image has no variables for this, and Cassandra
-/// takes any setting as a property.
+/// Clients must log in, and may do what their role may. The image has no variables for this, but Cassandra takes any
+/// setting as a property.
 const LOGIN: &str = "-Dcassandra.config.allow_system_properties=true \
                      -Dcassandra.settings.authenticator=PasswordAuthenticator \
                      -Dcassandra.settings.authorizer=CassandraAuthorizer";

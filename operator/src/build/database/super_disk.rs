@@ -54,7 +54,7 @@ struct OfNode {
 const NODE: [OfNode; 6] = [
     // All of it: arrays come and go, and their nodes with them.
     written("node-dev", "/dev", "Directory"),
-    // Locks, and who minds what: for other pods and `superdisk reap`.
+    // Locks and records of which pod a super-disk belongs to: for other pods and `superdisk reap`.
     written("node-superdisk", "/run/superdisk", "DirectoryOrCreate"),
     written("node-mdadm", "/run/mdadm", "DirectoryOrCreate"),
     // What the kernel can load, and whose image the node has, for refusals that name it.
@@ -189,7 +189,7 @@ pub(super) fn containers(
             // The first sidecar: starts before the others, ends after them.
             restart_policy: Some("Always".to_owned()),
             ports: Some(vec![ports::container(ports::DISK_NAME, ports::DISK)]),
-            // Started is who has mounted it: what it refuses it tries again.
+            // Started once it is mounted: what it refuses, it tries again.
             startup_probe: Some(restart(probe("/startup", 60))),
             readiness_probe: Some(probe("/readyz", 2)),
             liveness_probe: Some(restart(probe("/livez", 6))),

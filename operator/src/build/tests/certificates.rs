@@ -1,4 +1,4 @@
-//! Who is given what of the certificates for CQL.
+//! Which containers get which CQL certificates.
 
 use k8s_openapi::api::core::v1::{PodSpec, Volume};
 use serde_json::{Value, json};

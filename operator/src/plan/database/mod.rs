@@ -138,14 +138,14 @@ pub enum Order {
     Decommission {
         /// The pod.
         pod: PodSeen,
-        /// Who exactly.
+        /// The node, exactly.
         target: Target,
     },
     /// Drop what other nodes have taken over.
     Cleanup {
         /// The pod.
         pod: PodSeen,
-        /// Who exactly, and which cleanup it is.
+        /// The node, exactly, and which cleanup it is.
         order: Cleanup,
     },
 }

@@ -1,4 +1,4 @@
-//! What was seen of the nodes, into the records: who serves is a member, with the identity that it has.
+//! Updates the records from what was seen of the nodes: a node that serves is a member, with the identity that it has.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
@@ -17,7 +17,7 @@ pub(super) fn seen(sight: &Sight<'_>, nodes: &mut NodesStep) {
             continue;
         };
         let Some(host_id) = view.serves() else {
-            // Who it will be: the others see it come, and must not wait for it to be gone.
+            // The identity it will have: the others see it come, and must not wait for it to be gone.
             let joining = nodes.records.iter_mut().find(|r| {
                 r.name == pod.name && r.state == DatabaseNodeState::Joining && r.host_id.is_none()
             });

@@ -1,5 +1,5 @@
-//! Nodes whose disk came back empty: each takes its old place, rebuilt from those who have copies. Others may be away
-//! meanwhile, as long as a copy of everything is there: two that wait for each other would wait for ever.
+//! Nodes whose disk came back empty: each takes its old place, rebuilt from the nodes that have copies. Others may be
+//! away meanwhile, as long as a copy of everything is there: two that wait for each other would wait for ever.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -267,8 +267,8 @@ fn unready<'a>(sight: &Sight<'a>) -> impl Iterator<Item = &'a PodSeen> {
     sight.world.database_pods.iter().filter(|p| !p.ready)
 }
 
-/// The one pod of the database that is not ready, if it is in this rack and everybody else is well: to restart
-/// it costs nothing.
+/// The one pod of the database that is not ready, if it is in this rack and all others are well: restarting it costs
+/// nothing.
 fn only_broken<'a>(
     sight: &Sight<'a>,
     nodes: &NodesStep,

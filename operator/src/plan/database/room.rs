@@ -79,8 +79,9 @@ pub(super) fn room(
     )
 }
 
-/// Who has this place: also one whose record is only now dropped. A StatefulSet that were changed for that before it
-/// is on record would be changed back, or a node waited for that cannot come, by an operator that finds the record.
+/// The record of the node that holds this place, even if it is dropped only in this round. If the StatefulSet were
+/// changed before that is on record, an operator that finds the record would change it back, or wait for a node that
+/// cannot come.
 fn held_by<'a>(sight: &'a Sight<'_>, nodes: &'a NodesStep, name: &str) -> Option<&'a DatabaseNode> {
     let mut records = nodes.records.iter().chain(&sight.world.records);
     records.find(|r| r.name == name)

@@ -16,7 +16,7 @@ pub struct SuperDisksStep {
     pub volumes: BTreeMap<String, VolumeEntry>,
     /// Racks whose claims were made for a node and not for a pod: a StatefulSet's claims cannot change.
     pub shared: BTreeSet<String>,
-    /// Who may be evicted.
+    /// Which pods may be evicted.
     pub evictions: Evictions,
 }
 

@@ -32,7 +32,7 @@ pub enum DatabaseWait {
     Replacing {
         /// Its pod.
         pod: String,
-        /// Who it was.
+        /// Host ID of the lost node.
         host_id: String,
         /// How far it is.
         progress: String,
@@ -41,7 +41,7 @@ pub enum DatabaseWait {
     Leaving {
         /// Its pod.
         pod: String,
-        /// Who it is.
+        /// Its host ID.
         host_id: String,
         /// How far it is.
         progress: String,
@@ -208,7 +208,7 @@ pub enum DatabaseTrouble {
     LeaverLost {
         /// Its pod.
         pod: String,
-        /// Who it is.
+        /// Its host ID.
         host_id: String,
         /// What has become of it.
         words: String,

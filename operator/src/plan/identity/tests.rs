@@ -253,7 +253,7 @@ fn cert_manager_is_asked_where_it_is_there_and_the_names_are_free() {
     assert_eq!(made, is("DatabaseNotReady"));
 }
 
-/// What a process has read: its certificate, who issued it, and whom it trusts.
+/// What a process has read: its certificate, the issuer, and the authorities that it trusts.
 #[derive(Clone)]
 struct Process {
     mark: String,
@@ -352,7 +352,7 @@ impl Model {
         self.check();
     }
 
-    /// Everybody believes everybody, at every moment.
+    /// All processes trust each other, at every moment.
     fn check(&self) {
         let operator = self.process(Role::Operator);
         let all = || self.processes.iter().chain([&operator]);
@@ -418,7 +418,7 @@ fn whenever_it_crashes_and_whenever_files_are_read_everybody_believes_everybody(
                 model.scene.cluster.rotation = Some(model.made.to_string());
             }
         }
-        // It ends: one authority, which everybody uses.
+        // The rotation ends: one authority, which all processes use.
         for _ in 0..60 {
             model.look();
             model.processes = vec![model.process(Role::Member); 3];

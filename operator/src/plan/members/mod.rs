@@ -155,7 +155,7 @@ pub(super) fn decide(
             Some(waiting)
         }
         Next::Wait(waiting) => Some(waiting),
-        // A wish that its StatefulSet does not have yet: whom that concerns is seen at the next look.
+        // A change that its StatefulSet does not have yet: the next look shows which pods it concerns.
         Next::Nothing if !view.applied(plan.replicas) => Some(view.not_ready(plan.replicas)),
         Next::Nothing => None,
     };

@@ -172,7 +172,7 @@ impl<'a> View<'a> {
         self.pods.values().filter(stops).collect()
     }
 
-    /// Members between whom slots are moving.
+    /// Members that send or receive slots.
     pub(super) fn in_flight(&self) -> Vec<(&'a str, &'a Member)> {
         let moving = |pod: &Pod<'a>| Some((pod.name(), pod.member().filter(|m| m.in_flight())?));
         self.pods.values().filter_map(moving).collect()

@@ -122,9 +122,9 @@ pub struct Identity {
 pub struct Disk {
     /// As it was named, or as the pattern found it.
     pub path: PathBuf,
-    /// What is behind it, and who uses it.
+    /// What is behind it, and what uses it.
     pub node: Seen<Node>,
-    /// Who it is; `None` when it is no block device.
+    /// Its identity; `None` when it is no block device.
     pub identity: Option<Identity>,
     /// What its maker calls it, where the kernel says so.
     pub model: Option<String>,

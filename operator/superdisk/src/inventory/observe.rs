@@ -347,7 +347,7 @@ fn in_order(spec: &Spec, local: Vec<Disk>, own: Option<&LegFound>) -> Vec<Disk> 
     local
 }
 
-/// Who a device is, from sysfs.
+/// The identity of a device, from sysfs.
 fn identity(root: &Path, path: &Path, device: &Device) -> Identity {
     let Device {
         name,

@@ -73,7 +73,7 @@ pub(super) fn is_there(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal
     Ok(())
 }
 
-/// Who else has a local device, as the end of a sentence.
+/// What else uses a local device, as the end of a sentence.
 fn busy(spec: &Spec, inventory: &Inventory, disk: &Disk) -> Option<String> {
     let Seen::Present(Node::Block(device)) = &disk.node else {
         return Some("is no block device".to_owned());

@@ -1,4 +1,4 @@
-//! Who uses a filesystem, from `/proc`: open files, working folders, and other places where it is mounted.
+//! Users of a filesystem, from `/proc`: open files, working folders, and other places where it is mounted.
 //!
 //! Only what this process may see: without the node's process namespace those are the pod's own.
 
