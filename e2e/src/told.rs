@@ -1,4 +1,4 @@
-//! What a service acknowledged, to be asked for again later.
+//! States that a service acknowledged, to be read again later.
 
 use std::{cell::Cell, time::Duration};
 

@@ -1,5 +1,5 @@
-//! When a reconcile that failed is tried again: at growing distances for each cluster, so that an API server that is
-//! away is not asked by all of them every few seconds.
+//! Back-off of failed reconciles, for each cluster, so that an API server that is away is not asked by all of them
+//! every few seconds.
 
 use std::{
     collections::HashMap,

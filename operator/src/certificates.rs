@@ -1,7 +1,8 @@
-//! Whether certificates can do what they are for. In: what a Secret holds, in PEM form. Out: a mark of it, or
-//! a sentence that says what is wrong and what to do. Never: what is in a key. Pure.
+//! Checks that certificates serve their purpose. In: what a Secret holds, in PEM form. Out: a mark of it, or a sentence
+//! that says what is wrong and what to do. Never: what is in a key. Pure.
 //!
-//! What members would refuse to start with, or cache pods to believe, is refused here, before any pod has it.
+//! Certificates with which members would not start, or which cache pods would not trust, are refused here, before any
+//! pod has them.
 
 use std::{fmt::Write as _, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What every reconcile may use, none of it about any one cluster.
+//! What every reconcile shares, whatever its cluster.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What can go wrong in a reconcile, and whether trying again soon can help.
+//! Errors of a reconcile, and whether trying again soon can help.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! What the watches have told of our objects: which version each is at. In: events. Out: whether an object is
-//! still the very one that was found to be as wanted, so that it need not be read again to find the same.
+//! Versions of our objects, as the watches have reported them. In: events. Out: whether an object is still at the
+//! version that was found to be as wanted, so that it need not be read again.
 //!
-//! It answers "nothing to write here" and nothing else: what is decided rests on what is read from the API
-//! server. A watch that lags delays a repair until its event comes, and an event is followed by a reconcile.
+//! It answers "nothing to write here" and nothing else: decisions rest on what is read from the API server. A watch
+//! that lags delays a repair until its event comes, and an event is followed by a reconcile.
 
 use std::{
     collections::HashMap,

@@ -1,5 +1,5 @@
-//! What is asked before anything is mounted, taken or overwritten: whether the local disks are ahead, whose a disk is,
-//! whether another node is on it, and whether a bitmap can be believed.
+//! Checks before anything is mounted, taken or overwritten: whether the local disks are ahead, to which volume a disk
+//! belongs, whether another node uses it, and whether a bitmap can be trusted.
 
 use std::time::Duration;
 

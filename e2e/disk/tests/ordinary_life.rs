@@ -1,4 +1,4 @@
-//! What happens to every super-disk: a first boot, reboots, power cuts, growth, an end.
+//! Ordinary life of a super-disk: a first boot, reboots, power cuts, growth, an end.
 
 use std::time::Duration;
 

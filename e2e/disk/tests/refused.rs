@@ -1,4 +1,4 @@
-//! What is refused: by its code, with nothing written to any disk.
+//! Refusals: each by its code, with nothing written to any disk.
 
 use std::time::Duration;
 

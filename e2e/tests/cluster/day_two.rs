@@ -1,4 +1,4 @@
-//! What is done to a cluster that serves: stopped and started, restarted by request, given more room.
+//! Operations on a cluster that serves: stop and start, restart on request, more room.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Whose data is on the disk. A file of ours beside it says which node it is, and in which pod; the file is written
+//! Ownership of the disk. A file of ours beside the data says which node's it is, and in which pod; it is written
 //! before the first start, and gets the node's identity once it is a member.
 
 use std::{

@@ -1,5 +1,5 @@
-//! What a folder's disk is made of, as the kernel tells it: enough to tell whether figures that were measured on a
-//! disk are still those of this one, and whether now is a time to measure. Reads sysfs, writes nothing.
+//! Layout of the disk under a folder, from the kernel: enough to tell whether figures measured on a disk still apply to
+//! this one, and whether this is a time to measure. Reads sysfs, writes nothing.
 
 use std::{fs, io, path::Path};
 

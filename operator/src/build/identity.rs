@@ -1,5 +1,5 @@
-//! How pods come to the certificates by which they prove what they are, and what cert-manager is to make where
-//! it issues them.
+//! Mounts the certificates with which pods prove their identity, and builds the Certificates where cert-manager issues
+//! them.
 
 use k8s_openapi::api::core::v1::{Volume, VolumeMount};
 use readstates_identity::{CA_FILE, CERTIFICATE_FILE, ClusterName, KEY_FILE, Role};

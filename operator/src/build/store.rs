@@ -1,4 +1,4 @@
-//! How cache pods and the schema Job are told where the database is and how to log in.
+//! Tells cache pods and the schema Job where the database is and how to log in.
 
 use std::collections::BTreeMap;
 

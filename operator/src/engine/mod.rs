@@ -1,6 +1,5 @@
-//! What a database engine is asked by the agent beside it, and in which words it answers: one trait,
-//! one module for each engine. What differs in the objects that are built for an engine is in
-//! `build::database`, one module each as well.
+//! Database engines, as the agent beside them queries them: one trait, one module for each engine. The differences in
+//! the objects built for an engine are in `build::database`, one module each as well.
 
 mod cassandra;
 mod pools;

@@ -1,4 +1,4 @@
-//! What an agent tells the operator, and what it is told: the JSON between the two.
+//! The JSON between operator and agents: reports and orders.
 
 use readstates_api::admin::IdentityStatus;
 use serde::{Deserialize, Serialize};

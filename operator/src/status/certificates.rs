@@ -1,4 +1,4 @@
-//! When the certificates of a cluster expire, for its status and the condition about it.
+//! Expiry of a cluster's certificates, for its status and the condition about it.
 
 use std::time::Duration;
 

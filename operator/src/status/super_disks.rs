@@ -1,4 +1,4 @@
-//! What the status says of super-disks, and the events when one changes. Pure.
+//! Super-disks in the status, and the events when one changes. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -1,4 +1,4 @@
-//! What the agent of a super-disk answers, as it comes.
+//! Answers of a super-disk's agent, as they come.
 
 use serde::Deserialize;
 

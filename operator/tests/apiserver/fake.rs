@@ -1,4 +1,4 @@
-//! What a StatefulSet controller, a Job controller and kubelets would do, when a test says so.
+//! Fake StatefulSet controller, Job controller and kubelets, which act when a test says so.
 
 use k8s_openapi::{
     api::{

@@ -1,4 +1,4 @@
-//! What the API server refuses and fills in by the CRDs, one rule at a time.
+//! Rules and defaults of the CRDs at the API server, one at a time.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! What there is in a namespace once nothing is waited for, without what differs between any two clusters that
-//! were asked for the same: names of namespaces, UIDs, versions, times, and what was made by lot.
+//! Snapshot of a namespace once nothing is waited for, without what differs between two clusters of the same spec:
+//! names of namespaces, UIDs, versions, times, and random values.
 
 use std::collections::BTreeMap;
 

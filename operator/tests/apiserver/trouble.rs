@@ -1,4 +1,4 @@
-//! What stands in the way is waited for or reported, and named.
+//! Obstacles are waited for or reported, and named.
 
 use k8s_openapi::api::{
     apps::v1::StatefulSet,

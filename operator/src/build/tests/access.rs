@@ -1,4 +1,4 @@
-//! What cache pods are told of the API's callers.
+//! What cache pods get to know about the API's callers.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How often and at which distances what has failed is tried again.
+//! Retry limit and back-off.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Whether all nodes are well, as every one of them sees it. What is not known, or was known a while ago, is not
+//! Health of the nodes, as each of them sees all. What is unknown, or was last seen a while ago, does not count as
 //! well.
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};

@@ -1,5 +1,5 @@
-//! How many members a rack may have: fewer only when a node has left, and never fewer than nodes that have not; more
-//! only where nothing is left of the one that was there.
+//! The number of members that a rack may have: fewer only when a node has left, and never fewer than nodes that have
+//! not; more only where nothing is left of the node that was there.
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 

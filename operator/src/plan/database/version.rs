@@ -1,5 +1,5 @@
-//! Which release of an engine may follow which, by the tags of their images: nothing else is known of an image before a
-//! pod runs it. A tag that tells no release (a digest, `latest`) is not judged.
+//! Allowed successions of an engine's releases, by the tags of their images: nothing else is known of an image before a
+//! pod runs it. A tag that names no release (a digest, `latest`) is not judged.
 
 use readstates_operator_api::{Engine, labels};
 

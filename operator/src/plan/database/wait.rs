@@ -1,4 +1,4 @@
-//! What a step on the database waits for, and what only a person can cure, as values with words.
+//! What a step on the database waits for, and what only a person can cure: values with their messages.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Which pod goes next, if any, and otherwise whether slots are to be spread.
+//! Decides which pod goes next, if any, and otherwise whether slots are to be spread.
 
 use super::{
     MemberAction,

@@ -1,5 +1,5 @@
-//! Whether a pod may go. It may when it holds nothing: no slot, by its own word and by the ring's, and
-//! no change that is not in the database. What cannot be known is not taken for nothing.
+//! Decides whether a pod may go: when it holds nothing, that is, no slot according to itself and to the ring, and no
+//! change that is not in the database. Unknown does not count as nothing.
 
 use super::{
     MemberAction,

@@ -1,5 +1,5 @@
-//! Which slots to move so that every member has its share: a batch at a time, between two members, as
-//! few as possible.
+//! Chooses slots to move so that every member has its share: a batch at a time, between two members, as few as
+//! possible.
 
 use readstates_api::admin::{MAX_MOVED_SLOTS, MoveDestination, MovedSlot, MovesRequest};
 use readstates_ring::{

@@ -1,4 +1,4 @@
-//! What becomes of a plan while certificates are not as they should be.
+//! Plans while certificates are missing or unusable.
 
 use super::racks;
 use crate::{

@@ -1,5 +1,5 @@
-//! What can be done to a node, one command or one write each, so that being killed between two of them is all
-//! that can happen. Pure: [`crate::execute`] does them.
+//! Actions on a node, one command or one write each, so that a kill can only fall between two of them. Pure:
+//! [`crate::execute`] carries them out.
 
 mod line;
 mod show;

@@ -1,5 +1,5 @@
-//! What the agent knows, shared by its threads: memory that outlives it in the state folder, the newest report, and
-//! when it last looked.
+//! The agent's state, shared by its threads: memory that outlives it in the state folder, the newest report, and when
+//! it last looked.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! Whether what an action was decided by is still so, right before it is done. Pure.
+//! Checks right before an action that its premises still hold. Pure.
 
 use crate::{
     action::{Action, Leg},

@@ -1,5 +1,5 @@
-//! What the running side has to remember from round to round and across its own restarts: attempts, so that they
-//! stay bounded; the freeze, which the kernel does not tell; how far the check is.
+//! Memory of the agent from round to round and across restarts: attempts, so that they stay bounded; the freeze, which
+//! the kernel does not report; how far the check is.
 //!
 //! Values only; [`crate::agent`] keeps them in the state folder, which a reboot empties as it empties the kernel.
 

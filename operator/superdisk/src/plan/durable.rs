@@ -1,4 +1,4 @@
-//! What the durable leg's device is: new, ours, a copy of another volume's, or refused.
+//! Classifies the durable leg's device: new, ours, a copy of another volume's, or refused.
 
 use super::refusals;
 use crate::{

@@ -1,4 +1,4 @@
-//! How large a mirror can be.
+//! Size of a mirror.
 
 use crate::spec::FilesystemKind;
 

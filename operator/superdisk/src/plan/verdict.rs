@@ -1,4 +1,4 @@
-//! What the fast leg may be given, by what both legs say. Pure.
+//! Decides what the fast leg may be given, by what both legs say. Pure.
 //!
 //! md's bitmap makes a stale leg safe as long as the durable leg itself never goes back in time; the lineage
 //! header tells when it did.

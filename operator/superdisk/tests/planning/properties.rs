@@ -1,5 +1,5 @@
-//! What holds in every situation: it comes to its end, again and from anywhere on the way, and the durable leg's
-//! data is what comes of it.
+//! Properties of every situation: it comes to its end, again and from anywhere on the way, and the result is the
+//! durable leg's data.
 
 use superdisk::{
     action::{Action, Decision, WaitingOn},

@@ -1,4 +1,4 @@
-//! What protects a cluster: PodDisruptionBudgets, NetworkPolicies and the Secrets that it owns.
+//! Objects that protect a cluster: PodDisruptionBudgets, NetworkPolicies and the Secrets that it owns.
 
 use k8s_openapi::api::{
     core::v1::Secret, networking::v1::NetworkPolicy, policy::v1::PodDisruptionBudget,

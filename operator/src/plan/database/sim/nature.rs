@@ -1,4 +1,4 @@
-//! What goes on by itself: controllers, kubelets, nodes, disks.
+//! Events that need no operator: controllers, kubelets, nodes, disks.
 
 use super::{Pod, Set, Sim, Volume};
 use crate::engine::{CleanupJob, Disk, Job, NodeState};

@@ -1,4 +1,4 @@
-//! What the world takes of what the operator does: the API server, and the agents in pods.
+//! Carries out the operator's decisions in the simulation, as the API server and the agents in pods would.
 
 use super::{Set, Sim, turns::Decided};
 use crate::{
