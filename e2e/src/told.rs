@@ -18,7 +18,7 @@ const BETWEEN: Duration = Duration::from_millis(20);
 pub struct Told(Vec<(u64, ReadState)>);
 
 impl Told {
-    /// Tells a service of so many new users.
+    /// Writes states of `count` new users through a service.
     ///
     /// # Errors
     /// When it does not acknowledge one.

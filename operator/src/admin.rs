@@ -86,7 +86,7 @@ impl<'a> AdminClient<'a> {
         self.post(peer, "moves", body).await
     }
 
-    /// Has it keep so many states from now on.
+    /// Sets the number of states that it keeps from now on.
     ///
     /// # Errors
     /// When it does not say that it will.

@@ -248,7 +248,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until the operator has nothing more to do, and so many members are ready.
+    /// Waits until the operator has nothing more to do, and `members` members are ready.
     async fn settles(&self, members: usize) -> Result<()> {
         if let Err(error) = self.wait_for("Progressing=False", SETTLES).await {
             return Err(error.context(self.describe().await?));

@@ -227,7 +227,7 @@ pub fn identities(cluster: &ValidatedCluster, records: &[DatabaseNode]) -> Confi
     database::agent::nodes(&cluster.id, records)
 }
 
-/// The StatefulSet of the cache with so many pods of this template, restarted for this request.
+/// The StatefulSet of the cache with `replicas` pods of this template, restarted for this request.
 #[must_use]
 pub fn cache(
     cluster: &ValidatedCluster,

@@ -55,7 +55,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// The identity of a node that is a member, in its own eyes.
+    /// The identity of a node that sees itself as a member.
     #[must_use]
     pub fn serves(&self) -> Option<&str> {
         report::serves(self.host_id.as_deref(), self.mode, &self.nodes)

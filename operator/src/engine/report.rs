@@ -90,14 +90,14 @@ pub struct View {
 }
 
 impl View {
-    /// The identity of a node that is a member, in its own eyes.
+    /// The identity of a node that sees itself as a member.
     #[must_use]
     pub fn serves(&self) -> Option<&str> {
         serves(self.host_id.as_deref(), self.mode, &self.nodes)
     }
 }
 
-/// The identity of a node that is a member, in its own eyes: it says so, and is up among the nodes that it knows.
+/// The identity of a node that sees itself as a member: it says so, and is up among the nodes that it knows.
 pub(super) fn serves<'a>(host_id: Option<&'a str>, mode: Mode, nodes: &[Node]) -> Option<&'a str> {
     let own = nodes.iter().find(|n| Some(n.host_id.as_str()) == host_id)?;
     let member = mode == Mode::Normal && own.up && own.state == NodeState::Normal;

@@ -31,7 +31,7 @@ pub const LEAF_VALID: Duration = Duration::from_hours(24 * 90);
 pub const AUTHORITY_VALID: Duration = Duration::from_hours(24 * 365 * 2);
 /// A certificate that would gain less than this is not issued again: its authority ends no later.
 const LEAST_GAIN: Duration = Duration::from_hours(24);
-/// A pod made so long after a Secret was written has that version of it: the kubelet of its machine knew.
+/// A pod created this long after a Secret was written has that version of it: its kubelet has seen it by then.
 const SPREAD: Duration = Duration::from_mins(1);
 
 /// One write to one Secret.

@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// What is done after so many minutes of waiting for this.
+    /// What is done after waiting for `reason` for this many minutes.
     fn after(scene: &Scene, minutes: i64, reason: Reason) -> StopStep {
         let before = waiting(reason, minutes);
         let elapsed = Elapsed {

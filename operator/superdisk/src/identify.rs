@@ -33,9 +33,9 @@ use crate::{
     spec::VolumeUid,
 };
 
-/// Between two looks whether the entry is there.
+/// Pause between two looks for the entry.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
-/// Said again after so many looks.
+/// Looks after which it is said again.
 const SAY_AGAIN: u32 = 60;
 
 /// What the operator writes. It may know more than we do.

@@ -229,7 +229,7 @@ fn status(code: u16, reason: &str) -> serde_json::Value {
     })
 }
 
-/// Answers by lot, the same ones for the same seed, sort of request and number of it.
+/// Random answers, the same ones for the same seed, sort of request and number of it.
 pub(crate) struct Dice<'a>(pub(crate) u64, pub(crate) &'a str, pub(crate) u64);
 
 impl Dice<'_> {

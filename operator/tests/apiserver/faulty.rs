@@ -2,7 +2,7 @@
 //! done and not answered or done late; one operator, and two at once. Every request ends as it does in a calm world,
 //! and nothing forbidden happens on the way.
 //!
-//! `READSTATES_TEST_FAULT_SEEDS=0..100` has them run with so many seeds instead of a few.
+//! `READSTATES_TEST_FAULT_SEEDS=0..100` runs them with these seeds instead of a few.
 
 use std::{ops::Range, time::Duration};
 

@@ -23,7 +23,7 @@ fn even(members: usize) -> Vec<usize> {
         .collect()
 }
 
-/// Every one of so many members owns its share.
+/// Each of `members` members owns its share.
 async fn spread_over(world: &World, members: usize) {
     let owners = owners(world).await;
     let mut shares: Vec<_> = owners.values().copied().collect();

@@ -62,7 +62,7 @@ fn rendered_with<K: DeserializeOwned>(values: &str, kind: &str) -> Vec<K> {
     documents.filter_map(of_kind).collect()
 }
 
-/// Runs a test with a cluster of so many cache pods, and with the chart's policies in force in its namespace.
+/// Runs a test with a cluster of `replicas` cache pods, and with the chart's policies in force in its namespace.
 fn with_policies(replicas: i32, test: impl AsyncFnOnce(&World)) {
     with_world(async |world| {
         running(&world, replicas).await;

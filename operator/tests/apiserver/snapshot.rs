@@ -55,7 +55,7 @@ const INCIDENTAL: &[&str] = &[
     "ringNumber",
     "since",
     "uid",
-    // They follow from the rest, and from a login that is made by lot.
+    // They follow from the rest, and from a login that is random.
     labels::APPLIED_HASH,
     labels::ISSUED_BY,
     labels::LOGIN,
@@ -115,7 +115,7 @@ impl Snapshot {
             // As which its keyspace is claimed.
             strip(&mut value, &self.cluster_uid, "CLUSTER");
             if kind == "Job" {
-                // Its name follows from all that goes into it, a login that is made by lot among it.
+                // Its name follows from all that goes into it, among it a login that is random.
                 strip(&mut value, &name, "JOB");
                 "JOB".clone_into(&mut name);
             }

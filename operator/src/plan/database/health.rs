@@ -1,5 +1,5 @@
-//! Health of the nodes, as each of them sees all. What is unknown, or was last seen a while ago, does not count as
-//! well.
+//! Health of the nodes, as each of them sees all. Unknown and outdated observations count as
+//! unhealthy.
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 

@@ -11,7 +11,7 @@ type Step = fn(&mut Sim);
 struct Change {
     what: &'static str,
     begin: Step,
-    /// What is asked so many turns later.
+    /// A second step, this many turns later.
     then: Option<(usize, Step)>,
 }
 

@@ -162,7 +162,7 @@ fn lost(sight: &Sight<'_>, name: &str) -> Option<String> {
     }
 }
 
-/// Whether the node still has data that is counted with, in its own eyes.
+/// Whether the node, by its own account, still has data that counts.
 fn is_in(view: &View) -> bool {
     match view.mode {
         Mode::Starting

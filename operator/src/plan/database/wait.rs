@@ -7,7 +7,7 @@ use readstates_operator_api::conditions::Reason;
 /// What the next step waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatabaseWait {
-    /// All nodes to be up in the eyes of all others.
+    /// All nodes to see all others up.
     Health {
         /// The step that waits.
         step: String,
@@ -210,7 +210,7 @@ pub enum DatabaseTrouble {
         pod: String,
         /// Its host ID.
         host_id: String,
-        /// What has become of it.
+        /// What has happened to it.
         words: String,
     },
     /// A disk is not what it was, and nothing that could be done about it is safe.

@@ -119,7 +119,7 @@ impl<'a> View<'a> {
         self.set.is_some_and(|set| set.observed)
     }
 
-    /// Whether the StatefulSet is as it is wanted with so many pods.
+    /// Whether the StatefulSet is as wanted with `replicas` pods.
     pub(super) fn applied(&self, replicas: i32) -> bool {
         let (template, restarted) = self.template;
         let set = build::cache(self.cluster, replicas, template, restarted);

@@ -162,10 +162,10 @@ pub enum Notice {
     FastBadSectors(u64),
     /// A member of the fast array left the kernel before md noticed.
     MembersGone(usize),
-    /// The lineage header was not written for so many seconds: a network disk that is put back in time would not be
-    /// told from this one.
+    /// The lineage header was not written for this long: a network disk that is put back in time could not be told from
+    /// this one.
     NoBeat(Seconds),
-    /// md may acknowledge so many writes before the durable leg has them: a snapshot of it taken now is not complete.
+    /// md may acknowledge this many writes before the durable leg has them: a snapshot of it taken now is not complete.
     WriteBehind(u64),
     /// The last check found the legs to differ, without a read error.
     Mismatch(u64),

@@ -128,7 +128,7 @@ fn is_overwritten(world: &World) -> bool {
     )
 }
 
-/// Checks what comes of every world on the way, after something has happened to it.
+/// Checks the end of every world on the way, after something has happened to it.
 fn check_on_the_way(happens: impl Fn(&mut World), end: impl Fn(&Situation) -> End) {
     for mut situation in situations() {
         situation.end = end(&situation);

@@ -1,9 +1,8 @@
-//! Measures in the disk machine what a super-disk is for, beside what people would pick instead, and prints
-//! one table.
+//! Compares a super-disk with the usual alternatives, in the disk machine, and prints one table.
 //!
-//! A machine in software emulation is slow by a factor that differs from hour to hour: what is compared is
-//! measured in turns, and the best of several short runs counts. The figures tell one thing from another, and
-//! nothing about a cloud's disks.
+//! A machine in software emulation is slow by a factor that changes from hour to hour: what is compared is measured in
+//! turns, and the best of several short runs counts. The figures tell alternatives apart, and say nothing about a
+//! cloud's disks.
 
 mod fio;
 mod setups;

@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Sim {
-    /// Does what was decided, in the order in which `reconcile` does it, and stops after so many writes.
+    /// Carries out the decision, in the order of `reconcile`, and stops after `writes` writes.
     pub(crate) fn carry_out(&mut self, decided: Decided, writes: usize) {
         let Decided { plan, by } = decided;
         let step = plan.database;

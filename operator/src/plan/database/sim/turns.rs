@@ -71,7 +71,7 @@ impl Sim {
         )
     }
 
-    /// The operator looks, decides and writes, and dies after so many writes; then the world moves on.
+    /// The operator looks, decides and writes, and dies after `writes` writes; then the world moves on.
     pub(crate) fn turn(&mut self, writes: usize) {
         let decided = self.decide();
         self.check(&decided.plan.database);
