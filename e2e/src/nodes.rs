@@ -31,7 +31,7 @@ kill -CONT $pids && echo "went on"
 const COMES_BACK: Duration = Duration::from_mins(3);
 
 impl World {
-    /// Runs `work` while a machine takes no new pods, and lets it take some again, whatever came of it.
+    /// Runs `work` while a machine takes no new pods, and makes it schedulable again, even if `work` fails.
     ///
     /// # Errors
     /// When that cannot be said, or `work` fails.

@@ -73,7 +73,7 @@ impl Ways {
         Ok(config.translate(move |member| urls.get(&member.name).cloned()))
     }
 
-    /// A client that sends each request once, whatever becomes of it.
+    /// A client that sends each request once, without retries.
     ///
     /// # Errors
     /// As [`Ways::client`].

@@ -76,8 +76,8 @@ impl Known {
         }
     }
 
-    /// It is about to be written: what was found before says nothing of it any more, and the watch may tell of the
-    /// write long after the wish has become the former one again.
+    /// To be called before a write: what was found before no longer counts, and the watch may report the write only
+    /// after the wish has changed back.
     pub fn forget<K: Resource<DynamicType = ()>>(&self, namespace: &str, name: &str) {
         let key = (kind::<K>(), namespace.to_owned(), name.to_owned());
         if let Some(entry) = self.entries().get_mut(&key) {

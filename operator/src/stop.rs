@@ -1,8 +1,8 @@
-//! A cluster with a database of its own is not deleted at once: a finalizer holds it until its cache pods have written
-//! what they hold. Everything else goes by owner reference after that, the database too. In: a deleted cluster. Out:
-//! one step nearer to its end, told in status and events.
+//! Orderly end of a deleted cluster with a database of its own: a finalizer holds it until its cache pods have written
+//! what they hold. Everything else, the database too, is garbage-collected after that. In: a deleted cluster. Out: one
+//! step nearer to its end, reported in status and events.
 //!
-//! Only clusters with a database of their own have the finalizer: the database of others stays when they go.
+//! Only clusters with a database of their own have the finalizer: an external database stays when they go.
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;

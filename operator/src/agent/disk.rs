@@ -61,7 +61,7 @@ pub(super) fn on_super_disk(data: &Path) -> io::Result<()> {
     }
 }
 
-/// Nothing but what filesystems and tools leave lying about.
+/// Whether the folder is empty, except for `lost+found` and hidden files.
 fn is_blank(data: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(data)? {
         let name = entry?.file_name();

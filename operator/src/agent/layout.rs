@@ -11,7 +11,7 @@ const DEEPEST: usize = 8;
 /// The disk under a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// The same for the same sizes and arrays, whatever the devices are called today.
+    /// Depends on sizes and arrays only, not on the devices' current names.
     pub(super) key: String,
     /// What an array on it is doing that is not its daily work: `resync`, `recover`, `check`.
     pub(super) busy: Option<String>,

@@ -70,7 +70,7 @@ fn own_node(file: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// What the engine is told of the disk's speed: only `ScyllaDB` wants to know.
+/// What the engine gets to know about the disk's speed: only `ScyllaDB` uses it.
 fn measured(common: &Common) -> anyhow::Result<String> {
     match common.engine {
         EngineName::Cassandra => return Ok(String::new()),

@@ -35,7 +35,7 @@ use crate::engine::{
     Report, Scylla, Target, View,
 };
 
-/// How old what the probes go by may become.
+/// Interval of the looks that the probes rely on.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 const AT_REST: Duration = Duration::from_secs(30);
 /// How long a node that said it serves is taken at its word, however busy it is.

@@ -26,7 +26,7 @@ const ROUNDS: usize = 3;
 /// the hour by which certificates are backdated.
 const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_mins(30);
 
-/// Makes and renews whatever is missing, so that pods find it; what there is after that.
+/// Creates and renews what is missing, so that pods find it; returns what there is after that.
 ///
 /// # Errors
 /// When the API server cannot be talked to.

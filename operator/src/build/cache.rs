@@ -111,8 +111,8 @@ fn pod_template(cluster: &ValidatedCluster) -> PodTemplateSpec {
     template
 }
 
-/// What a pod has for as long as it lives: all but the capacity, which its process is told of, and the memory that comes
-/// from that.
+/// The part of a template that is fixed for the life of a pod: all but the capacity, which its process can be told to
+/// change, and the memory that follows from it.
 fn lasting(cluster: &ValidatedCluster, mut template: PodTemplateSpec) -> PodTemplateSpec {
     let containers = template.spec.iter_mut().flat_map(|s| &mut s.containers);
     for container in containers {

@@ -1,4 +1,4 @@
-//! The Secrets by which the processes of a cluster prove what they are. In: names. Out: marks, times and
+//! Observes the Secrets with which the processes of a cluster prove their identity. In: names. Out: marks, times and
 //! versions; of keys only the operator's own. A Secret that is not ours is never read further.
 
 use std::time::SystemTime;
@@ -22,7 +22,7 @@ pub const OLD: &str = "old.crt";
 /// What cert-manager writes on the Secrets that it makes: the name of their Certificate.
 const MADE_BY_MANAGER: &str = "cert-manager.io/certificate-name";
 
-/// The Secrets by which the processes of a cluster prove what they are.
+/// The Secrets with which the processes of a cluster prove their identity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IdentitySeen {
     /// The certificate authority; always absent where cert-manager issues.

@@ -104,11 +104,11 @@ pub struct World {
     pub tokens: BTreeMap<String, Tokens>,
     /// The CAs of their certificates, where the spec names some.
     pub client_ca: Option<ClientCaSeen>,
-    /// The Secrets by which the processes of the cluster prove what they are.
+    /// The Secrets with which the processes of the cluster prove their identity.
     pub identity: IdentitySeen,
 }
 
-/// What a user has allowed or requested, each by the name of the very thing that it is about.
+/// What a user has allowed or requested, each naming exactly what it applies to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Consent {
     /// The update of the database pods that may go ahead.

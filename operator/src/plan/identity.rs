@@ -1,13 +1,13 @@
-//! The certificates by which the processes of a cluster prove what they are: which to issue, and the stages in
-//! which one certificate authority (CA) takes the place of another. Pure, from Secrets, pods and the time.
+//! The certificates with which the processes of a cluster prove their identity: which to issue, and the stages in which
+//! one certificate authority (CA) replaces another. Pure, from Secrets, pods and the time.
 //!
 //! ```text
 //!  {issuing} ── begin ──▶ {issuing, next} ── promote ──▶ {issuing, old} ── drop ──▶ {issuing}
 //!      ▲                        │  all trust next              │  all use a certificate of issuing
 //!      └──── MakeAuthority      └─ every Secret has all three trusted; those of processes follow the authority's
 //! ```
-//! The Secret of the authority is the only state: each arrow is one write to it, and the Secrets of processes
-//! are made to agree with it at every look. A crash between two writes is made good by the next look.
+//! The Secret of the authority is the only state: each arrow is one write to it, and every look makes the Secrets of
+//! processes agree with it. A crash between two writes is repaired by the next look.
 
 use std::time::Duration;
 

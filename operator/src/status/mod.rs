@@ -252,8 +252,8 @@ fn schema(report: &Report<'_>) -> Option<SchemaStatus> {
     }
 }
 
-/// The number before, as long as the one of now differs little: a status that told every change under traffic would be
-/// written at every look. That nothing is left, or something again, is told at once.
+/// The number before, as long as the current one differs little: otherwise the status would be written at every look
+/// under traffic. A change to or from zero is shown at once.
 fn steady(before: Option<i64>, now: Option<i64>) -> Option<i64> {
     const PART: i64 = 8;
     let little = |before: i64, now: i64| {

@@ -31,7 +31,7 @@ pub enum SuperDiskSeen {
     Silent(String),
 }
 
-/// What that comes to.
+/// The judgement for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// In one word.

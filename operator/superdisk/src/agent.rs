@@ -60,10 +60,10 @@ const ROUND: Duration = Duration::from_secs(10);
 const ASSEMBLE_AGAIN: Duration = Duration::from_secs(30);
 /// Between two looks whether a patrol is due.
 const PATROL_LOOK: Duration = Duration::from_secs(30);
-/// Turns of `--once` before it is said that they lead nowhere: a replaced disk takes four.
+/// Turns of `--once` before it gives up: a replaced disk takes four.
 const TURNS: usize = 20;
 
-/// How to mind it.
+/// Settings of the agent.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Which super-disk.

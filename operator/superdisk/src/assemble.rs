@@ -16,7 +16,7 @@ use crate::{
     spec::Spec,
 };
 
-/// Rounds of looking and doing before it is said that this leads nowhere: a first boot takes eight.
+/// Rounds of looking and acting before it gives up: a first boot takes eight.
 const ROUNDS: usize = 40;
 /// How long another run may hold the node: a mkfs of a large network disk is the longest.
 const LOCK_TIME: Duration = Duration::from_secs(120);

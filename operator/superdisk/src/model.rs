@@ -48,9 +48,9 @@ pub struct Kernel {
     pub release: String,
     /// `PRETTY_NAME` and `ID` of the node's os-release, where there is one.
     pub system: Option<System>,
-    /// How raid0 is to be had.
+    /// Whether the kernel has raid0, or how it gets it.
     pub raid0: Seen<Personality>,
-    /// How raid1 is to be had.
+    /// The same for raid1.
     pub raid1: Seen<Personality>,
 }
 

@@ -51,7 +51,7 @@ pub enum Next {
     StopMirror {
         /// Its name.
         array: String,
-        /// Whether that is said: not while the durable leg misses writes.
+        /// Whether the lineage says that it ended in order: not while the durable leg misses writes.
         clean: bool,
     },
     /// Stop the stripe.

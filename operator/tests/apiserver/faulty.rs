@@ -24,7 +24,7 @@ use crate::{
 };
 
 const SEEDS: &str = "READSTATES_TEST_FAULT_SEEDS";
-/// hack/test's number for whatever it has no time for all of.
+/// hack/test's sample number, for tests that it has no time to run in full.
 const SAMPLE: &str = "READSTATES_TEST_SAMPLE";
 /// How often all others may act before a request is fulfilled: on a busy machine the operators' clock is fast compared
 /// with the API server.

@@ -330,7 +330,7 @@ fn common(cluster: &ValidatedCluster, disk: &SuperDisk, name: &str) -> Container
     }
 }
 
-/// What each pod is told of its volume, by the pod's name. It outlives the pods: one that comes back needs no
+/// An entry about its volume for each pod, by the pod's name. It outlives the pods: one that comes back needs no
 /// operator.
 pub(in crate::build) fn entries(
     id: &Identity,

@@ -10,7 +10,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState, PendingCleanup};
 use super::{DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, health, join};
 use crate::engine::{Cleanup, CleanupJob, Job};
 
-/// What the next look at a member's cleanup comes to.
+/// The next step of a member's cleanup.
 enum Next {
     /// It has nothing more to drop.
     Done,

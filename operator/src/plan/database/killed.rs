@@ -1,6 +1,6 @@
 //! Every transition with an operator that dies after its first, second, … write of any turn, or whose decision is
-//! carried out long after it was made, by whatever the world is then: the end is the same, and what must
-//! never happen (see `Sim::check` and the assertions of the world) did not.
+//! carried out long after it was made, when the world has changed: the end is the same, and what must never happen (see
+//! `Sim::check` and the assertions of the world) did not.
 
 use super::sim::{Sim, spec, two_and_two};
 

@@ -1,6 +1,6 @@
 //! The database: racks one after another, and in them one step at a time.
 //!
-//! What a node is, is recorded in the status before anything is done about it, and done only once the
+//! The state of a node is recorded in the status before anything is done about it, and the action follows only once the
 //! record is there:
 //! ```text
 //!          order to start              serves                 chosen to leave
@@ -10,11 +10,11 @@
 //!    └── claim gone ── Left ◀──────────┐       Replacing                            (Left)
 //!                       └──────────────┴────────────────────────────────────────────┘
 //! ```
-//! Members hold the data of ranges that a node which has joined took over until they are told to drop it: one after
-//! another, when all are in.
+//! Members keep the data of ranges that a joined node took over until they are told to drop it: one after another, when
+//! all are in.
 //!
-//! At most one node is Joining, Replacing or Leaving, and pods are changed only while none is: so whatever
-//! happens in between, at most one member's copies are away.
+//! At most one node is Joining, Replacing or Leaving, and pods are changed only while none is: so at most one member's
+//! copies are unavailable at any time.
 
 mod adopt;
 mod attempts;

@@ -41,8 +41,8 @@ fn on_nothing(nodes: &NodesStep) -> bool {
     on_its_way(&nodes.records).is_none()
 }
 
-/// How many members the rack must have, whatever was asked for: every node that has not left is needed, by itself or
-/// by the others, until it has.
+/// How many members the rack must have, whatever the spec says: every node that has not left is needed, by itself or by
+/// the others, until it has left.
 pub(super) fn held(sight: &Sight<'_>, nodes: &NodesStep, rack: &Rack) -> i32 {
     let records = nodes.records.iter();
     let stay = records.filter(|r| r.state != DatabaseNodeState::Left);

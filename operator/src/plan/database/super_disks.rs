@@ -9,10 +9,10 @@ use readstates_operator_api::{DatabaseNodeState, SuperDiskState};
 use super::{NodesStep, Sight, health};
 use crate::super_disk::{Judgement, judge};
 
-/// What there is to do about super-disks.
+/// Decisions about super-disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SuperDisksStep {
-    /// What pods are told of their volumes, by pod name.
+    /// What pods get to know about their volumes, by pod name.
     pub volumes: BTreeMap<String, VolumeEntry>,
     /// Racks whose claims were made for a node and not for a pod: a StatefulSet's claims cannot change.
     pub shared: BTreeSet<String>,
@@ -20,7 +20,7 @@ pub struct SuperDisksStep {
     pub evictions: Evictions,
 }
 
-/// What a pod is told of its volume.
+/// What a pod gets to know about its volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeEntry {
     /// UID of its claim: the identity of its super-disk.

@@ -26,8 +26,7 @@ pub(super) fn holds<'a>(view: &View<'_>, pod: &Pod<'a>) -> Holds<'a> {
     let name = pod.name().to_owned();
     let under_name = view.owned_under(&name);
     match pod.says {
-        // No process: whatever one had in memory is gone. Whose slots they were by the ring, is taken
-        // for dead by the others in a moment.
+        // No process: what one had in memory is gone. The others will soon take the owner of its slots for dead.
         None if under_name == 0 => Holds::Nothing,
         None => Holds::Waits(WaitingOn::Takeover {
             member: name,

@@ -17,7 +17,7 @@ use crate::{
     superblock::Uuid,
 };
 
-/// What the planner comes to.
+/// The planner's decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Do these in order, then look again. Empty: everything is as it shall be.

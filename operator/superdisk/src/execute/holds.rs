@@ -10,8 +10,8 @@ use crate::{
     spec::Spec,
 };
 
-/// Whether what an action was decided by is still so: the devices are the same, the proofs can be made again,
-/// and a mirror that is changed still stands on its durable leg.
+/// Whether the premises of an action still hold: the devices are the same, the proofs can be made again, and a mirror
+/// that is changed still stands on its durable leg.
 pub(super) fn still_holds(
     spec: &Spec,
     now: &Inventory,

@@ -126,7 +126,7 @@ fn mount_point_is_free(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal
     }
 }
 
-/// Nothing is begun without a fast leg in sight, unless that is asked for: the node would be the wrong one.
+/// Refuses to begin without a fast leg, unless that is asked for: it would be the wrong node.
 fn fast_leg_may_come(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal> {
     match fast::is_there(spec, inventory) {
         Err(refusal) if is_optional(spec, &refusal) => Ok(()),

@@ -108,7 +108,7 @@ impl Sim {
         }
     }
 
-    /// What must never be, whatever was cut off before.
+    /// Invariants that hold wherever an earlier turn was cut off.
     fn check(&self, step: &NodesStep) {
         let on_its_way = |r: &&DatabaseNode| {
             !matches!(r.state, DatabaseNodeState::Member | DatabaseNodeState::Left)
