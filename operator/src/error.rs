@@ -13,7 +13,6 @@ pub enum Error {
     Read {
         /// Kind and name.
         what: String,
-        /// Why.
         #[source]
         source: kube::Error,
     },
@@ -22,7 +21,6 @@ pub enum Error {
     Write {
         /// Kind and name.
         what: String,
-        /// Why.
         #[source]
         source: kube::Error,
     },
@@ -31,14 +29,12 @@ pub enum Error {
     Encode {
         /// Kind and name.
         what: String,
-        /// Why.
         #[source]
         source: serde_json::Error,
     },
     /// The system gave no random bytes.
     #[error("failed to make a token")]
     Random {
-        /// Why.
         #[source]
         source: std::io::Error,
     },
@@ -49,7 +45,6 @@ pub enum Error {
         member: String,
         /// What it was asked.
         wish: &'static str,
-        /// Why.
         #[source]
         source: crate::admin::AdminError,
     },
@@ -66,14 +61,12 @@ pub enum Error {
     Issue {
         /// The Secret.
         name: String,
-        /// Why.
         #[source]
         source: readstates_identity::NotIssued,
     },
     /// The cluster has a name that no certificate can have.
     #[error("failed to name the cluster in certificates")]
     Named {
-        /// Why.
         #[source]
         source: readstates_identity::BadName,
     },

@@ -85,7 +85,6 @@ impl Applied {
 pub struct Refusal {
     /// Of what it is a part.
     pub component: Component,
-    /// Why.
     pub why: Blocked,
 }
 

@@ -31,10 +31,7 @@ pub enum Phase {
         free_bytes: Option<u64>,
     },
     /// The database was started and cannot be asked.
-    Unreachable {
-        /// Why.
-        error: String,
-    },
+    Unreachable { error: String },
     /// The database was asked.
     Running(View),
 }

@@ -256,7 +256,6 @@ pub enum JobOutcome {
     Succeeded,
     /// It gave up.
     Failed {
-        /// When.
         at: Timestamp,
         /// Its last words.
         message: String,

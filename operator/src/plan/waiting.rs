@@ -58,7 +58,6 @@ pub enum WaitingOn {
     /// A cache pod of an earlier release to write what it holds and stop: pods of this one take nothing from
     /// it.
     DrainingCold {
-        /// Which.
         member: String,
         /// Slots it still owns.
         owned: usize,
@@ -111,7 +110,6 @@ pub enum WaitingOn {
     },
     /// A member to hand on what it owns and to write what is left.
     Draining {
-        /// Which.
         member: String,
         /// Slots it still owns.
         owned: usize,
@@ -120,7 +118,6 @@ pub enum WaitingOn {
     },
     /// Proof that a pod holds nothing.
     Unproven {
-        /// Which.
         member: String,
         /// Why there is none.
         why: String,
@@ -133,10 +130,7 @@ pub enum WaitingOn {
         slots: usize,
     },
     /// Members to take slots that never had an owner.
-    Unowned {
-        /// How many.
-        slots: usize,
-    },
+    Unowned { slots: usize },
     /// Slots to arrive.
     Moving {
         /// How many, from where to where.
@@ -168,7 +162,6 @@ pub enum WaitingOn {
     },
     /// A member to keep another number of read states.
     Capacity {
-        /// Which.
         member: String,
         /// How many it keeps now.
         from: i64,
@@ -177,7 +170,6 @@ pub enum WaitingOn {
     },
     /// A pod that serves to be restarted.
     Maintenance {
-        /// Which.
         pod: String,
         /// When it may.
         at: Timestamp,

@@ -127,9 +127,7 @@ pub enum AgentError {
     /// The port cannot be had.
     #[error("failed to listen on {address}")]
     Listen {
-        /// Which.
         address: SocketAddr,
-        /// Why not.
         source: io::Error,
     },
     /// Signals or the poll failed.

@@ -50,7 +50,6 @@ pub enum AssembleError {
     Lock {
         /// Which file.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
     /// The same step was decided twice.

@@ -48,7 +48,6 @@ pub enum ClaimError {
     Io {
         /// Which file.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
 }

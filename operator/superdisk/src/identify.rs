@@ -96,16 +96,10 @@ pub struct Disk {
 pub enum IdentifyError {
     /// A file could not be read or written.
     #[error("failed to use {path}")]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// A file says something else than it should.
     #[error("failed to understand {path}")]
     Content {
-        /// Which.
         path: PathBuf,
         /// What is wrong.
         source: serde_json::Error,

@@ -73,7 +73,6 @@ pub enum ObserveError {
     Read {
         /// Which one.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
     /// A pattern of `--local` is not one.
@@ -81,7 +80,6 @@ pub enum ObserveError {
     Pattern {
         /// Which one.
         pattern: String,
-        /// Why not.
         source: glob::PatternError,
     },
 }

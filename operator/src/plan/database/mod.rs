@@ -131,7 +131,6 @@ pub enum Order {
     Start {
         /// The pod.
         pod: PodSeen,
-        /// How.
         order: Start,
     },
     /// Give the data away.

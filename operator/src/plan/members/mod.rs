@@ -94,19 +94,12 @@ pub enum MemberAction {
     Capacity {
         /// Where it runs.
         pod: PodRef,
-        /// How many.
         states: u64,
     },
     /// Delete a pod that holds nothing; its StatefulSet makes another.
-    Delete {
-        /// Which.
-        pod: PodRef,
-    },
+    Delete { pod: PodRef },
     /// Have the only pod write what it holds, and delete it when that succeeded.
-    FlushAndDelete {
-        /// Which.
-        pod: PodRef,
-    },
+    FlushAndDelete { pod: PodRef },
 }
 
 /// What to do, and what it waits for. No plan: nothing may be written now.

@@ -42,7 +42,6 @@ pub enum Action {
     Stop {
         /// Its name.
         array: String,
-        /// Why.
         because: &'static str,
     },
     /// Marks the fast leg faulty.
@@ -51,7 +50,6 @@ pub enum Action {
         array: String,
         /// The stripe.
         member: String,
-        /// Why.
         because: &'static str,
     },
     /// Takes a faulty fast leg out of the mirror.
@@ -188,14 +186,11 @@ pub enum Action {
         leg: Leg,
         /// Where the two slots lie, in bytes.
         region: u64,
-        /// What.
         header: Header,
     },
     /// Makes the filesystem.
     Format {
-        /// Where.
         mirror: Unformatted,
-        /// Which.
         kind: FilesystemKind,
         /// Its label.
         label: String,
@@ -231,7 +226,6 @@ pub enum Action {
     Mount {
         /// The mirror.
         array: String,
-        /// Where.
         at: PathBuf,
         /// Which filesystem.
         kind: FilesystemKind,

@@ -36,7 +36,6 @@ use crate::{
 pub struct HandError {
     /// What was tried.
     pub attempt: String,
-    /// Why not.
     pub source: Box<dyn Error + Send + Sync>,
 }
 

@@ -30,7 +30,6 @@ const BEAT: Duration = Duration::from_secs(10);
 pub enum Tried {
     /// A step.
     Step {
-        /// Which.
         step: Step,
         /// Bad sectors of the fast leg when it was decided.
         bad_sectors: u64,
@@ -44,7 +43,6 @@ pub enum Tried {
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Of what.
     pub tried: Tried,
     /// Why it failed.
     pub error: Option<String>,

@@ -51,7 +51,6 @@ pub enum ExecuteError {
     Look {
         /// The step.
         action: String,
-        /// Why not.
         source: ObserveError,
     },
     /// The command failed.
@@ -62,7 +61,6 @@ pub enum ExecuteError {
     Write {
         /// The step.
         action: String,
-        /// Why.
         source: io::Error,
     },
     /// The array was stopped and is still there.

@@ -30,7 +30,6 @@ pub enum LookError {
     Read {
         /// Which one.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
 }

@@ -346,7 +346,6 @@ pub struct Twin {
 pub struct Mount {
     /// What is mounted.
     pub number: DeviceNumber,
-    /// Where.
     pub at: PathBuf,
 }
 

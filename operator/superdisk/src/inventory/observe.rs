@@ -32,7 +32,6 @@ pub enum ObserveError {
     Read {
         /// Which one.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
 }
