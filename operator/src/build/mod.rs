@@ -41,9 +41,9 @@ use serde::Serialize;
 pub const AGENT: &str = "agent";
 /// Name of the container that puts a super-disk together.
 pub const DISK: &str = "disk";
-/// Name of the container that minds it.
+/// Name of the container of the super-disk's agent.
 pub const DISK_AGENT: &str = "disk-agent";
-/// Name of the volume with the certificates by which a pod proves what it is.
+/// Name of the volume with the certificates with which a pod proves its identity.
 pub const IDENTITY: &str = "identity";
 
 pub(crate) use self::api_tls::scheme;

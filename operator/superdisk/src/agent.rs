@@ -1,4 +1,4 @@
-//! `agent`: minds a running super-disk for as long as its pod lives.
+//! `agent`: maintains a running super-disk for as long as its pod lives.
 //!
 //! ```text
 //!  main thread    ┌─▶ sleep (md, devices, signals, 10 s) ─▶ look (sysfs) ─▶ heal::decide ─▶ publish ─┐
@@ -7,9 +7,9 @@
 //!  other threads        patrol      HTTP (metrics, state, probes)   freeze lane ◀─┴─▶ work lane
 //! ```
 //!
-//! The main thread asks no disk for anything, so that it sees a lost durable leg and stops the writes while other
-//! threads hang in that very disk. On SIGTERM it takes the super-disk down; killed, it leaves what the next agent
-//! adopts or [`crate::reap`] ends.
+//! The main thread reads from no disk, so that it sees a lost durable leg and stops the writes while other threads hang
+//! in that very disk. On SIGTERM it takes the super-disk down; after a kill the next agent adopts what is left, or
+//! [`crate::reap`] takes it down.
 
 mod beats;
 pub mod cli;
@@ -121,10 +121,10 @@ pub(crate) fn kernel_node(path: &Path) -> Option<PathBuf> {
 /// Why the agent ended.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Another one minds this volume, or the state folder cannot be used.
+    /// Another process holds this volume, or the state folder cannot be used.
     #[error(transparent)]
     Claim(#[from] ClaimError),
-    /// The port cannot be had.
+    /// The port is not available.
     #[error("failed to listen on {address}")]
     Listen {
         address: SocketAddr,

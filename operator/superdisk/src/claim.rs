@@ -40,8 +40,8 @@ pub struct Claim {
 /// Why a super-disk could not be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// Another process minds it.
-    #[error("another process minds the volume {0} on this node")]
+    /// Another process holds it.
+    #[error("another process holds the volume {0} on this node")]
     Taken(String),
     /// The state folder cannot be used.
     #[error("failed to write {path}")]
@@ -193,7 +193,7 @@ mod tests {
         let second = Claim::take(&state, "a").unwrap_err();
         assert_eq!(
             second.to_string(),
-            "another process minds the volume a on this node"
+            "another process holds the volume a on this node"
         );
         drop(first);
         Claim::take(&state, "a").unwrap();
