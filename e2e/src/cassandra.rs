@@ -1,6 +1,6 @@
 //! The rows behind a cluster, read by a driver of our own through a port-forward.
 //!
-//! The database tells the driver addresses of pods, which nobody outside the cluster can reach; a table
+//! The database gives the driver pod addresses, which cannot be reached from outside the cluster; a table
 //! translates each to the local end of the forward to that pod.
 
 use std::{

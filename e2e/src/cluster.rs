@@ -33,7 +33,7 @@ use crate::{
 
 /// A cold start of Cassandra on a busy machine, its schema, and the cache pods after it.
 pub(crate) const COMES_UP: Duration = Duration::from_mins(6);
-/// Pods stop by writing what they hold, and start by asking nobody.
+/// Pods write what they hold when they stop, and need nothing from others to start.
 pub(crate) const PODS_CHANGE: Duration = Duration::from_mins(3);
 /// A slow database takes a few users at a time.
 const WRITTEN: Duration = Duration::from_mins(1);
@@ -292,8 +292,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// New users of whom the service was told something, and the first cache pod the database, which may be too slow
-    /// for all of them at once.
+    /// Writes new users through the service and has the first cache pod write them to the database, which may be too
+    /// slow for all of them at once.
     ///
     /// # Errors
     /// When it does not acknowledge one, or they are not written after a minute.

@@ -188,8 +188,8 @@ impl DiskNode {
         self.is_back().await
     }
 
-    /// Kills everything that pods run on it, while nobody looks who would tidy up after them or start them anew: what
-    /// they assembled stays.
+    /// Kills all pod processes on the machine while the kubelet is stopped, so that nothing restarts them or cleans up
+    /// after them: what they assembled stays.
     ///
     /// # Errors
     /// When something cannot be killed, or nothing was assembled.
@@ -213,7 +213,7 @@ impl DiskNode {
         self.is_back().await
     }
 
-    /// Installs the reaper there, and waits until it has taken down what nobody minds.
+    /// Installs the reaper there, and waits until it has taken down the super-disks that no agent holds.
     ///
     /// # Errors
     /// When something is still assembled.

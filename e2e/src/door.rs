@@ -128,10 +128,10 @@ impl Door {
         Ok(Reached::from(sent))
     }
 
-    /// Asks until there is an answer, as one would of a pod that may just have been replaced.
+    /// Asks until there is an answer: the pod may just have been replaced.
     ///
     /// # Errors
-    /// When the answer is a refusal, or nobody answers for too long.
+    /// When the answer is a refusal, or there is none for too long.
     pub async fn told<T: DeserializeOwned>(
         &self,
         proof: &Proof,

@@ -1,4 +1,4 @@
-//! Which cluster is tested with which programs: from the environment, all of it or a list of what lacks.
+//! The cluster and programs under test: read from the environment, all of it or a list of what is missing.
 
 use std::{env, path::PathBuf};
 

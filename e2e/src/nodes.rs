@@ -31,7 +31,7 @@ kill -CONT $pids && echo "went on"
 const COMES_BACK: Duration = Duration::from_mins(3);
 
 impl World {
-    /// Runs `work` while a machine takes no new pods, and lets it take some again, whatever came of it.
+    /// Runs `work` while a machine takes no new pods, and makes it schedulable again, even if `work` fails.
     ///
     /// # Errors
     /// When that cannot be said, or `work` fails.
@@ -76,7 +76,7 @@ impl World {
     /// # Errors
     /// When it does not come back.
     pub async fn start_node(&self, node: &str) -> Result<()> {
-        // It may seem ready still, before anybody has missed it: it has to say so itself. Kubernetes keeps seconds.
+        // Kubernetes may still take it for ready from before: wait for its own report. Timestamps have seconds.
         let second = Timestamp::from_second(Timestamp::now().as_second())?;
         self.docker(&["start", node]).await?;
         let nodes: Api<Node> = Api::all(self.client());
@@ -85,8 +85,8 @@ impl World {
         Ok(())
     }
 
-    /// Stops the API server's process on every control plane for so long, and lets it go on: whoever asks it meanwhile
-    /// hears nothing. A shorter time than its kubelet takes to start another.
+    /// Stops the API server's process on every control plane for this time, then lets it continue; requests get no
+    /// answer meanwhile. The time has to be shorter than the kubelet waits before it restarts the process.
     ///
     /// # Errors
     /// When nothing can be done on a node, or there is no such process.
@@ -99,7 +99,7 @@ impl World {
         println!("    the API server stops for {} s", time.as_secs());
         let seconds = time.as_secs().to_string();
         let words = [seconds.as_str()];
-        // By the node itself: it goes on even if nobody here does.
+        // Timed on the node itself, so that the process continues even if this test is killed.
         let stops = planes
             .iter()
             .map(|node| self.on_node(node, STOP_API_SERVER, &words));

@@ -1,4 +1,4 @@
-//! What a service acknowledged, to be asked for again later.
+//! States that a service acknowledged, to be read again later.
 
 use std::{cell::Cell, time::Duration};
 
@@ -18,7 +18,7 @@ const BETWEEN: Duration = Duration::from_millis(20);
 pub struct Told(Vec<(u64, ReadState)>);
 
 impl Told {
-    /// Tells a service of so many new users.
+    /// Writes states of `count` new users through a service.
     ///
     /// # Errors
     /// When it does not acknowledge one.
@@ -62,7 +62,7 @@ impl Told {
     /// Makes sure that a service still says the same.
     ///
     /// # Errors
-    /// With the first user of whom it says something else, or cannot say anything.
+    /// With the first user whose state differs, or cannot be read.
     pub async fn holds(&self, service: &Http) -> Result<()> {
         for (user, state) in &self.0 {
             let read = service.read(*user).await?;

@@ -49,7 +49,7 @@ impl Ways {
     /// A client that knows as much of the ring as its kind does.
     ///
     /// # Errors
-    /// When it cannot be started, or nobody gives a ring to one that is to have it from the beginning.
+    /// When it cannot be started, or there is no ring to give to a client that needs one from the beginning.
     pub async fn client(&self, kind: Kind) -> Result<Client> {
         Ok(Client::start(self.config(kind).await?)?)
     }
@@ -73,7 +73,7 @@ impl Ways {
         Ok(config.translate(move |member| urls.get(&member.name).cloned()))
     }
 
-    /// A client that sends each request once, whatever becomes of it.
+    /// A client that sends each request once, without retries.
     ///
     /// # Errors
     /// As [`Ways::client`].
@@ -98,6 +98,6 @@ impl Ways {
     async fn ring(&self) -> Result<RingDocument> {
         let service = self.cluster.service()?;
         let ring = service.send("GET", "/v1/ring", None).await;
-        ring.context("nobody gives the ring")
+        ring.context("no pod gives the ring")
     }
 }

@@ -25,7 +25,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Why a member did not do as it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// There is no way to reach it that proves who is who.
+    /// The operator's identity cannot be proven to it.
     #[error("failed to prove what the operator is: {0}")]
     Unproven(String),
     /// It could not be reached, or not understood.
@@ -86,7 +86,7 @@ impl<'a> AdminClient<'a> {
         self.post(peer, "moves", body).await
     }
 
-    /// Has it keep so many states from now on.
+    /// Sets the number of states that it keeps from now on.
     ///
     /// # Errors
     /// When it does not say that it will.

@@ -32,7 +32,7 @@ pub trait Agents: Send + Sync {
         max_age: Duration,
     ) -> BoxFuture<'a, Result<Report, String>>;
 
-    /// How the pod's super-disk is, by the agent that minds it.
+    /// State of the pod's super-disk, from its agent.
     fn super_disk<'a>(
         &'a self,
         clients: &'a PodClients,

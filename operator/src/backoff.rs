@@ -1,5 +1,5 @@
-//! When a reconcile that failed is tried again: at growing distances for each cluster, so that an API server that is
-//! away is not asked by all of them every few seconds.
+//! Back-off of failed reconciles, for each cluster, so that an API server that is away is not asked by all of them
+//! every few seconds.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_mins(1);
 /// More doublings than that change nothing.
 const DOUBLINGS: u32 = 8;
 
-/// How often the reconcile of each cluster has failed in a row. Lost with the process, which then begins anew.
+/// How often the reconcile of each cluster has failed in a row. Lost with the process: the next one counts from zero.
 #[derive(Clone, Debug, Default)]
 pub struct Failures(Arc<Mutex<HashMap<ObjectRef<ReadStateCluster>, u32>>>);
 

@@ -1,5 +1,5 @@
-//! cert-manager's `Certificate`, as far as it is written and read here. The kind is somebody else's: it is there
-//! only where cert-manager is installed.
+//! cert-manager's `Certificate`, as far as it is written and read here. cert-manager defines the kind: it is missing
+//! where cert-manager is not installed.
 
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 pub struct CertificateSpec {
     /// The Secret that it is put into.
     pub secret_name: String,
-    /// Whom it is for.
+    /// The names that it is for.
     pub dns_names: Vec<String>,
-    /// Who signs it.
+    /// The issuer that signs it.
     pub issuer_ref: Issuer,
     /// How its key is made.
     pub private_key: PrivateKey,

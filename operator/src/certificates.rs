@@ -1,7 +1,8 @@
-//! Whether certificates can do what they are for. In: what a Secret holds, in PEM form. Out: a mark of it, or
-//! a sentence that says what is wrong and what to do. Never: what is in a key. Pure.
+//! Checks that certificates serve their purpose. In: what a Secret holds, in PEM form. Out: a mark of it, or a sentence
+//! that says what is wrong and what to do. Never: what is in a key. Pure.
 //!
-//! What members would refuse to start with, or cache pods to believe, is refused here, before any pod has it.
+//! Certificates with which members would not start, or which cache pods would not trust, are refused here, before any
+//! pod has them.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -25,7 +26,7 @@ pub(crate) const CA: &str = "ca.crt";
 /// Bytes of the mark that are kept.
 const MARK_BYTES: usize = 8;
 
-/// A certificate with its key, and who stands for it.
+/// A certificate with its key and the CAs that sign it.
 #[derive(Clone, Copy)]
 pub(crate) struct Pems<'a> {
     pub(crate) certificate: &'a [u8],
@@ -145,7 +146,7 @@ fn not_for(host: &Host<'_>, error: &Rustls) -> String {
     )
 }
 
-/// Another one whenever the certificate is. Made of what everybody may see.
+/// A fingerprint of the certificate, made only of what is public.
 pub(crate) fn mark(certificate: &[u8]) -> String {
     let hash = digest::digest(&digest::SHA256, certificate);
     let bytes = hash.as_ref()[..MARK_BYTES].iter();

@@ -1,4 +1,4 @@
-//! What the program does for its commands.
+//! The program's commands.
 //!
 //! Here and not in the program itself, and behind a function that is not async: so its code is made
 //! once, with the library.

@@ -12,7 +12,7 @@ use readstates_identity::{Identity, Pems, Role};
 
 /// Longest wait for a connection with its handshake; a pod that is there answers in milliseconds.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Clusters whose clients are kept. Beyond, those that were used least recently are made anew when needed.
+/// Clusters whose clients are kept. Above that, the least recently used are dropped and created again when needed.
 const KEPT: usize = 1024;
 
 /// The clients of all clusters.

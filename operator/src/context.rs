@@ -1,4 +1,4 @@
-//! What every reconcile may use, none of it about any one cluster.
+//! What every reconcile shares, whatever its cluster.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{agents::Agents, backoff::Failures, connections::Connections, known::
 pub struct Context {
     /// The API server.
     pub client: Client,
-    /// As whom events are published.
+    /// The reporter of events.
     pub reporter: Reporter,
     /// The ways to the pods of each cluster.
     pub connections: Connections,

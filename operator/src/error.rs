@@ -1,4 +1,4 @@
-//! What can go wrong in a reconcile, and whether trying again soon can help.
+//! Errors of a reconcile, and whether trying again soon can help.
 
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ pub enum Error {
     Read {
         /// Kind and name.
         what: String,
-        /// Why.
         #[source]
         source: kube::Error,
     },
@@ -22,7 +21,6 @@ pub enum Error {
     Write {
         /// Kind and name.
         what: String,
-        /// Why.
         #[source]
         source: kube::Error,
     },
@@ -31,14 +29,12 @@ pub enum Error {
     Encode {
         /// Kind and name.
         what: String,
-        /// Why.
         #[source]
         source: serde_json::Error,
     },
     /// The system gave no random bytes.
     #[error("failed to make a token")]
     Random {
-        /// Why.
         #[source]
         source: std::io::Error,
     },
@@ -49,7 +45,6 @@ pub enum Error {
         member: String,
         /// What it was asked.
         wish: &'static str,
-        /// Why.
         #[source]
         source: crate::admin::AdminError,
     },
@@ -66,14 +61,12 @@ pub enum Error {
     Issue {
         /// The Secret.
         name: String,
-        /// Why.
         #[source]
         source: readstates_identity::NotIssued,
     },
     /// The cluster has a name that no certificate can have.
     #[error("failed to name the cluster in certificates")]
     Named {
-        /// Why.
         #[source]
         source: readstates_identity::BadName,
     },
@@ -86,13 +79,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same attempt may succeed soon, with nobody doing anything.
+    /// Whether the same attempt may succeed soon, without anything being changed.
     #[must_use]
     pub fn retryable(&self) -> bool {
         match self {
             Self::Read { source, .. } | Self::Write { source, .. } => passes(source),
             Self::Random { .. } => true,
-            // Looked at anew, the world may ask for something else.
+            // The next round observes again, and may decide otherwise.
             Self::Member { .. } | Self::Unreachable { .. } => true,
             Self::Issue { .. } => true,
             Self::Encode { .. } | Self::Nameless { .. } | Self::Named { .. } => false,
@@ -109,9 +102,9 @@ impl Error {
         }
     }
 
-    /// Whether attempts are made at growing distances: where the API server cannot be read it is away, and asked by all
-    /// clusters. What it does not take is decided anew soon, by what there is then; and so is what a cache pod did not do,
-    /// since others may wait for it.
+    /// Whether attempts back off exponentially: an API server that cannot be read is away, and all clusters ask it.
+    /// What it refuses to write is decided again soon, by what there is then; so is what a cache pod did not do, since
+    /// others may wait for it.
     #[must_use]
     pub fn backs_off(&self) -> bool {
         match self {

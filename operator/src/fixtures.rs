@@ -179,7 +179,7 @@ pub(crate) fn template_of(image: &str, restarted: Option<&str>) -> PodTemplateSp
     }
 }
 
-/// A certificate that was issued a day ago and is valid for so long.
+/// A certificate that was issued a day ago and has this validity.
 pub(crate) fn certificate(mark: &str, valid: Duration) -> CertificateSeen {
     let not_before = now() - Duration::from_hours(24);
     CertificateSeen {
@@ -320,7 +320,7 @@ impl Scene {
         self.database_ready().schema(JobOutcome::Succeeded)
     }
 
-    /// A ring that nobody owns anything of yet.
+    /// A ring without owners.
     pub(crate) fn empty_ring(mut self) -> Self {
         let record = RingRecord {
             number: 1,
@@ -330,7 +330,7 @@ impl Scene {
         self
     }
 
-    /// The StatefulSet asks for so many pods, and its controller knows.
+    /// The StatefulSet asks for `replicas` pods, and its controller has observed it.
     pub(crate) fn set(mut self, replicas: i32) -> Self {
         self.world.cache = Some(StatefulSetSeen {
             replicas,

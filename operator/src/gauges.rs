@@ -1,5 +1,5 @@
-//! How each cluster is, for Prometheus. In: the clusters as the watch last told of them. Out: gauges, made anew
-//! for every scrape, so that those of a cluster end with it.
+//! Prometheus gauges of each cluster. In: the clusters as the watch last reported them. Out: gauges, computed for every
+//! scrape, so that those of a deleted cluster disappear.
 
 use std::{
     collections::BTreeMap,

@@ -1,8 +1,8 @@
-//! What the watches have told of our objects: which version each is at. In: events. Out: whether an object is
-//! still the very one that was found to be as wanted, so that it need not be read again to find the same.
+//! Versions of our objects, as the watches have reported them. In: events. Out: whether an object is still at the
+//! version that was found to be as wanted, so that it need not be read again.
 //!
-//! It answers "nothing to write here" and nothing else: what is decided rests on what is read from the API
-//! server. A watch that lags delays a repair until its event comes, and an event is followed by a reconcile.
+//! It answers "nothing to write here" and nothing else: decisions rest on what is read from the API server. A watch
+//! that lags delays a repair until its event comes, and an event is followed by a reconcile.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use std::{
 
 use kube::{Resource, ResourceExt, core::PartialObjectMeta, runtime::watcher::Event};
 
-/// One controller's knowledge. Empty where nobody watches.
+/// One controller's knowledge. Empty for what is not watched.
 #[derive(Clone, Debug, Default)]
 pub struct Known(Arc<Mutex<HashMap<Key, Entry>>>);
 
@@ -32,7 +32,7 @@ impl Known {
         let kind = kind::<K>();
         let mut entries = self.entries();
         match event {
-            // From here on everything is told anew.
+            // The watch starts over: it lists every object again.
             Event::Init => entries.retain(|(k, _, _), _| *k != kind),
             Event::InitDone => {}
             Event::InitApply(object) | Event::Apply(object) => {
@@ -76,8 +76,8 @@ impl Known {
         }
     }
 
-    /// It is about to be written: what was found before says nothing of it any more, and the watch may tell of the
-    /// write long after the wish has become the former one again.
+    /// To be called before a write: what was found before no longer counts, and the watch may report the write only
+    /// after the wish has changed back.
     pub fn forget<K: Resource<DynamicType = ()>>(&self, namespace: &str, name: &str) {
         let key = (kind::<K>(), namespace.to_owned(), name.to_owned());
         if let Some(entry) = self.entries().get_mut(&key) {

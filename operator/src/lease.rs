@@ -130,7 +130,7 @@ impl Election {
             match timeout(left, self.renew()).await {
                 Ok(Ok(true)) => renewed = written,
                 Ok(Ok(false)) => {
-                    tracing::error!("somebody else holds the lease");
+                    tracing::error!("another operator holds the lease");
                     return;
                 }
                 Ok(Err(error)) => tracing::warn!(%error, "failed to renew the lease"),
@@ -159,7 +159,7 @@ impl Election {
             spec: Some(renewed),
             ..lease
         };
-        // A conflict is looked at again with the next tick: it may be somebody's annotation.
+        // A conflict is retried with the next tick: it may be a changed annotation.
         self.api
             .replace(&self.name, &PostParams::default(), &renewed)
             .await

@@ -5,8 +5,8 @@
 //! observe ──▶ validate ──▶ plan ──▶ build ──▶ apply ──▶ status
 //!  reads       parses       decides   makes     writes    tells
 //! ```
-//! Only `observe`, `apply` and `status` talk to the world. Nothing is remembered between two runs:
-//! whatever is decided, is decided from what was just observed.
+//! Only `observe`, `apply` and `status` talk to the world. Nothing is remembered between two runs: every
+//! decision rests on what was just observed.
 
 pub mod admin;
 pub mod agent;

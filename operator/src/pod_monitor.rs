@@ -1,5 +1,5 @@
-//! The Prometheus operator's `PodMonitor`, as far as it is written here. The kind is somebody else's: it is there only where
-//! that operator is installed.
+//! The Prometheus operator's `PodMonitor`, as far as it is written here. That operator defines the kind: it is missing
+//! where that operator is not installed.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::CustomResource;

@@ -30,10 +30,10 @@ use crate::{
 /// How often a cluster is looked at when nothing happens: the columns show what cache pods say, and
 /// nothing else tells when that changes.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
-/// While members are at work on their slots: each step of theirs is seen only by looking.
+/// The same while members move slots: their steps are seen only by looking.
 pub(crate) const LOOK_SOON: Duration = Duration::from_secs(2);
 
-/// And when the database is on its way: agents tell only who asks.
+/// The same while the database changes: agents have to be asked.
 const LOOK_AGAIN_SOON: Duration = Duration::from_secs(3);
 
 /// Brings a cluster one step nearer to its spec, and says how it is.
@@ -77,7 +77,7 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
         valid.seen(login, certificates, world.has_client_ca())
     });
 
-    // What a member does not do is said after the status, which tells how far things are.
+    // A failed request to a member is returned only after the status is written, which shows how far things are.
     let mut asked = Ok(());
     let mut monitoring = cluster.status.as_ref().and_then(|s| s.monitoring.clone());
     let (plan, applied) = match &valid {

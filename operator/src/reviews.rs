@@ -33,7 +33,7 @@ pub async fn keep_taking_back(ctx: &Context) -> Infallible {
             telemetry::failed(&error);
             tracing::warn!(
                 error = chain(&error),
-                "failed to look for bindings that nobody needs"
+                "failed to look for bindings that are not needed"
             );
         }
     }
@@ -111,7 +111,7 @@ async fn delete(
             telemetry::wrote("ClusterRoleBinding");
             Ok(())
         }
-        // Gone, or another one by now.
+        // Gone or replaced.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(source) => {
             let what = format!("ClusterRoleBinding {name}");

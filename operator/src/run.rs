@@ -150,8 +150,8 @@ async fn lead(
             .into_iter()
             .map(|n| controller(ctx, clusters, n, stop.clone())),
     );
-    // When the Lease is lost the controllers are dropped where they are: somebody else leads now,
-    // and every write is either done or not. The same holds for what takes rights back.
+    // When the Lease is lost the controllers are dropped where they are: another operator leads now, and every write is
+    // either done or not. The same holds for the task that takes rights back.
     tokio::select! {
         _ = controllers => {
             election.release().await;
@@ -274,7 +274,7 @@ fn stop_on_signals(stop: &CancellationToken) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("failed to wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("failed to wait for SIGINT")?;
     let stop = stop.clone();
-    // Joined by nobody: it lives as long as the process, and only passes signals on.
+    // Not joined: it lives as long as the process, and only passes signals on.
     tokio::spawn(async move {
         // Both are cancel-safe: a signal that is not waited for stays pending.
         tokio::select! {

@@ -1,8 +1,8 @@
-//! A cluster with a database of its own is not deleted at once: a finalizer holds it until its cache pods have written
-//! what they hold. Everything else goes by owner reference after that, the database too. In: a deleted cluster. Out:
-//! one step nearer to its end, told in status and events.
+//! Orderly end of a deleted cluster with a database of its own: a finalizer holds it until its cache pods have written
+//! what they hold. Everything else, the database too, is garbage-collected after that. In: a deleted cluster. Out: one
+//! step nearer to its end, reported in status and events.
 //!
-//! Only clusters with a database of their own have the finalizer: the database of others stays when they go.
+//! Only clusters with a database of their own have the finalizer: an external database stays when they go.
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -149,7 +149,7 @@ async fn stop_cache(ctx: &Context, id: &Identity, version: Option<String>) -> Re
     };
     match api.patch(&name, &params, &Patch::Merge(none)).await {
         Ok(_) => Ok(()),
-        // Gone, or another one by now: looked at again.
+        // Gone or changed: the next round looks again.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(source) => Err(Error::Write {
             what: format!("StatefulSet {name}"),
@@ -223,7 +223,7 @@ async fn set_finalizers(
     let api: Api<ReadStateCluster> = Api::namespaced(ctx.client.clone(), &namespace);
     let patch = json!({ "metadata": {
         "finalizers": finalizers,
-        // Nobody else's is taken away.
+        // The write fails if another finalizer was added meanwhile.
         "resourceVersion": cluster.metadata.resource_version,
     } });
     api.patch(&name, &PatchParams::default(), &Patch::Merge(patch))

@@ -192,7 +192,7 @@ pub enum Action {
     Drain,
     /// To hand on some slots.
     Move,
-    /// To keep so many states.
+    /// To change its capacity.
     Capacity,
     /// To write what is dirty.
     Flush,

@@ -1,4 +1,4 @@
-//! What a program said last, without the frames of a stack: the words that go into conditions.
+//! The last telling line of a program's output, without stack frames: it goes into conditions.
 
 /// The last line that tells something: not blank, and no frame of a Java or Python stack.
 pub(crate) fn last_telling_line(text: &str) -> Option<&str> {

@@ -202,7 +202,7 @@ impl Disk {
         state.unflushed.clear();
     }
 
-    /// Makes the disk as it was new: another one in its place.
+    /// Replaces the disk with a blank one that has no bad sectors. A disk that [fails](Self::fail) goes on failing.
     ///
     /// # Errors
     /// When the image cannot be changed.
@@ -260,7 +260,7 @@ impl Disk {
         self.state().content(offset, length)
     }
 
-    /// Writes past all faults and caches: what a test puts on the disk behind everybody's back.
+    /// Writes directly to the disk, past all faults and caches.
     ///
     /// # Errors
     /// When the image cannot be written.

@@ -142,7 +142,7 @@ fn listen(lines: BufReader<UnixStream>, up: &Sender<()>, waiting: &Waiting) {
     for line in lines.lines() {
         let Ok(line) = line else { break };
         match serde_json::from_str(&line) {
-            // Nobody waits for a second coming: a machine does not reboot.
+            // Only the first `Up` is waited for: a machine does not reboot.
             Ok(Word::Up) => drop(up.send(())),
             Ok(Word::Ended(ended)) => {
                 if let Some(answered) = unpoisoned(waiting).remove(&ended.id) {
@@ -153,7 +153,7 @@ fn listen(lines: BufReader<UnixStream>, up: &Sender<()>, waiting: &Waiting) {
             Err(error) => eprintln!("the guest talks nonsense: {error}: {line}"),
         }
     }
-    // Whoever waits learns that no answer will come.
+    // Drops the senders, so that waiting callers learn that no answer will come.
     unpoisoned(waiting).clear();
 }
 

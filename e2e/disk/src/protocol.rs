@@ -1,4 +1,4 @@
-//! What the test and the guest say to each other: one JSON object a line, either way.
+//! Messages between the test and the guest: one JSON object per line, in both directions.
 
 use serde::{Deserialize, Serialize};
 

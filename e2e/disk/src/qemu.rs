@@ -187,7 +187,7 @@ fn arguments(hardware: &Hardware) -> Vec<String> {
     words
 }
 
-/// Starts the emulator; whoever has the child ends it.
+/// Starts the emulator; the owner of the child has to end it.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place of these tests that starts a program"

@@ -1,5 +1,5 @@
-//! What is asked before anything is mounted, taken or overwritten: whether the local disks are ahead, whose a disk is,
-//! whether another node is on it, and whether a bitmap can be believed.
+//! Checks before anything is mounted, taken or overwritten: whether the local disks are ahead, to which volume a disk
+//! belongs, whether another node uses it, and whether a bitmap can be trusted.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use e2e_disk::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The network disk fails while somebody writes, and the machine goes down with writes on the fast leg only.
+/// The network disk fails under writes, and the machine goes down with writes on the fast leg only.
 fn ahead(name: &str) -> Result<(Rack, Superdisk, Files)> {
     let mut rack = Rack::new(name)?;
     let superdisk = Superdisk::default();
@@ -85,7 +85,7 @@ fn local_disks_that_are_ahead_are_seen_behind_others_and_before_a_copy_is_adopte
     rack.local(0).replace()?;
     let vm = rack.boot()?;
     superdisk.refused(&vm, "", "E_SSD_AHEAD")?;
-    // The claim was made anew over the same disk.
+    // The claim was deleted and recreated over the same disk.
     let anew = Superdisk {
         volume: "made-anew".to_owned(),
         ..superdisk.clone()
@@ -223,7 +223,7 @@ fn an_entry_that_is_older_than_its_claim_begins_no_volume() -> Result<()> {
     let written = |volume: &str, pod: &str| {
         format!("echo '{{\"volume\":\"{volume}\",\"pod\":\"{pod}\"}}' >/run/entry")
     };
-    // The claim was deleted and made anew, and the operator has not seen it yet.
+    // The claim was recreated, and the operator has not seen it yet.
     vm.run(&written("gone", "pod-1"))?;
     vm.run(&format!("{} >/run/log 2>&1 &", identify("pod-2")))?;
     vm.until("grep -q 'waiting for the operator' /run/log", 30 * SECOND)?;

@@ -50,7 +50,7 @@ fn a_copy_that_the_network_disk_stops_is_said_and_serves_on() -> Result<()> {
         "{metrics}"
     );
     superdisk.has(&vm, &files)?;
-    // The disk is mended, and the copy begun anew.
+    // The disk is repaired, and the copy starts from the beginning.
     vm.run("kill -9 $(cat /run/agent.pid)")?;
     rack.durable().mend();
     let mirror = mirror(&vm)?;

@@ -42,13 +42,13 @@ fn answers(path: &str) -> String {
 fn the_network_disk_lost_while_running_stops_the_writes() -> Result<()> {
     let (mut rack, superdisk, vm, files) = minded("pd-lost", "")?;
     rack.durable().fail(true);
-    // Somebody has to write before anybody can know.
+    // The failure shows only when something is written.
     let _write = vm.begin(
         "while :; do dd if=/dev/urandom of=/mnt/data/noise bs=4k count=1 conv=fsync; done 2>/dev/null",
         120 * SECOND,
     )?;
     vm.until(&format!("! {}", answers("readyz")), 30 * SECOND)?;
-    // In the background: who writes to a frozen filesystem cannot be killed, and so not be timed out.
+    // In the background: a process that writes to a frozen filesystem cannot be killed, so no time limit would end it.
     let frozen = "f=/mnt/data/more.$(date +%s); (touch $f >/dev/null 2>&1 </dev/null &); sleep 2; [ ! -e $f ]";
     vm.until(frozen, 30 * SECOND)?;
     // The hook of a backup thaws it: it is frozen again.

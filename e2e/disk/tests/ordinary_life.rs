@@ -1,4 +1,4 @@
-//! What happens to every super-disk: a first boot, reboots, power cuts, growth, an end.
+//! Ordinary life of a super-disk: a first boot, reboots, power cuts, growth, an end.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn a_power_cut_while_writing_loses_nothing_that_was_synced() -> Result<()> {
     superdisk.assemble(&vm)?;
     let before = superdisk.write(&vm, "before", 8)?;
     superdisk.in_sync(&vm)?;
-    // Somebody who never syncs, beside somebody who always does.
+    // One writer that never syncs, beside one that always does.
     let noise =
         "while :; do dd if=/dev/urandom of=/mnt/data/noise bs=64k count=64; done 2>/dev/null";
     let _noise = vm.begin(noise, 300 * SECOND)?;

@@ -1,4 +1,4 @@
-//! The network disk comes to a host with other local disks: none of its own, older ones, somebody else's.
+//! The network disk comes to a host with other local disks: blank, older, or another volume's.
 
 use anyhow::{Result, ensure};
 use e2e_disk::{MIB, PAGE, Rack, Snapshot, Vm, superdisk::Superdisk};
@@ -141,7 +141,7 @@ fn a_copy_of_a_volume_becomes_a_volume_of_its_own() -> Result<()> {
         ..superdisk.clone()
     };
     let vm = rack.boot()?;
-    // It could as well be the wrong disk: somebody has to say that it is a copy.
+    // It could as well be the wrong disk: a person has to confirm that it is a copy.
     clone.refused(&vm, "", "E_PD_NOT_OURS")?;
     let copy_of = format!("--keep durable --copy-of {}", superdisk.volume);
     clone.ask(&vm, "resolve", &copy_of)?.success()?;

@@ -1,5 +1,5 @@
-//! What md does when nobody takes care: the three hazards that the super-disk's order of steps is made for.
-//! They hold our understanding of md to the kernel at hand, with mdadm alone.
+//! What plain md does without the super-disk: the three hazards that its order of steps avoids. These tests check our
+//! understanding of md against the running kernel, with mdadm alone.
 
 use std::time::Duration;
 

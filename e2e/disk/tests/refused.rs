@@ -1,4 +1,4 @@
-//! What is refused: by its code, with nothing written to any disk.
+//! Refusals: each by its code, with nothing written to any disk.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn a_leg_that_was_itself_being_rebuilt_is_not_the_truth() -> Result<()> {
     superdisk.assemble(&vm)?;
     superdisk.in_sync(&vm)?;
     let mirror = mirror(&vm)?;
-    // Somebody adds the network disk to the local one, by hand, and the power goes.
+    // An administrator adds the network disk to the local one by hand, and the power fails.
     vm.run(&format!(
         "umount /mnt/data; mdadm /dev/{mirror} --fail /dev/vda --remove /dev/vda && mdadm --zero-superblock /dev/vda && \
          echo 100 >/sys/block/{mirror}/md/sync_speed_max && mdadm /dev/{mirror} --add --write-mostly /dev/vda; sleep 2"
@@ -149,7 +149,7 @@ fn a_kernel_that_is_known_to_corrupt_mirrors_is_refused() -> Result<()> {
     superdisk.refused(&vm, "", "E_KERNEL")
 }
 
-/// The network disk is gone while somebody writes; the machine goes down with writes on the fast leg only.
+/// The network disk is lost under writes; the machine goes down with writes on the fast leg only.
 fn fast_leg_ahead(name: &str) -> Result<(Rack, Superdisk, Files, Files)> {
     let mut rack = Rack::new(name)?;
     let superdisk = Superdisk::default();
@@ -159,7 +159,7 @@ fn fast_leg_ahead(name: &str) -> Result<(Rack, Superdisk, Files, Files)> {
     superdisk.in_sync(&vm)?;
     vm.run("sleep 1")?;
     rack.durable().fail(true);
-    // Acknowledged, and on the fast leg alone: nobody is there to freeze it.
+    // Acknowledged, and on the fast leg alone: no agent runs that would freeze the filesystem.
     let after = superdisk.write(&vm, "after", 4)?;
     vm.run("sync; sleep 1")?;
     let mirror = mirror(&vm)?;

@@ -1,4 +1,4 @@
-//! Disks that lose sectors, while somebody reads and writes.
+//! Disks that lose sectors under reads and writes.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn lost_sectors_are_healed_under_load_and_the_reader_sees_right_data() -> Result
     superdisk.has(&vm, &files)?;
     let reads = rack.durable().take_counters().reads;
     ensure!(bad_pages(&rack) == 0, "not healed");
-    ensure!(reads > 0, "nobody asked the network disk");
+    ensure!(reads > 0, "nothing was read from the network disk");
     let errors: u64 = member_file(&vm, "errors")?.parse()?;
     ensure!(errors > 0, "md counted no error");
     superdisk.has(&vm, &files)?;

@@ -162,7 +162,7 @@ impl Chaos {
             Step::Evict(victim) => self.cluster.evict_pod(victim).await?,
             Step::Force(victim) => {
                 self.cluster.force_pod(victim).await?;
-                // Nobody tells when its process was dead: before the next one was ready.
+                // When its process died is not reported: at the latest before the next one was ready.
                 self.excuse(began, Instant::now());
             }
             Step::Kill(victim) => {
@@ -248,7 +248,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until the operator has nothing more to do, and so many members are ready.
+    /// Waits until the operator has nothing more to do, and `members` members are ready.
     async fn settles(&self, members: usize) -> Result<()> {
         if let Err(error) = self.wait_for("Progressing=False", SETTLES).await {
             return Err(error.context(self.describe().await?));

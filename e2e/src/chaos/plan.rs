@@ -1,4 +1,4 @@
-//! What is done to a cluster under load, and to what is around it, in which order. Pure: a seed gives the same steps again.
+//! Order of the disturbances of a cluster under load and of its surroundings. Pure: a seed gives the same steps again.
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -23,7 +23,7 @@ pub enum Step {
     Force(usize),
     /// `kill -9` of the process.
     Kill(usize),
-    /// The API server answers nobody for so many seconds.
+    /// The API server answers no request for this many seconds.
     ApiServer(u64),
 }
 

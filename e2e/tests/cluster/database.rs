@@ -14,7 +14,7 @@ use readstates_operator_api::{
 /// A member joins half a minute after it has seen the others, and starts slowly on a busy machine.
 const A_STEP: Duration = Duration::from_mins(9);
 
-/// Racks a and b, with so many members and copies.
+/// Racks a and b, with `a` and `b` members, and this many copies.
 fn spec(copies: i32, a: i32, b: i32) -> ReadStateClusterSpec {
     let rack = |name: &str, members| RackSpec {
         name: name.to_owned(),
@@ -40,7 +40,7 @@ fn nodes(cluster: &ReadStateCluster) -> &[DatabaseNode] {
     cluster.status.as_ref().map_or(&[], |s| &s.database_nodes)
 }
 
-/// Waits until so many members are on record and nothing is on its way.
+/// Waits until `count` members are on record and no node joins or leaves.
 async fn has_nodes(cluster: &Cluster, count: usize) -> Result<()> {
     let member = |n: &&DatabaseNode| n.state == DatabaseNodeState::Member;
     let settled = move |c: &ReadStateCluster| {

@@ -1,4 +1,4 @@
-//! What is done to a cluster that serves: stopped and started, restarted by request, given more room.
+//! Operations on a cluster that serves: stop and start, restart on request, more room.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -32,7 +32,7 @@ async fn patch(cluster: &Cluster, spec: &str) -> Result<()> {
 
 /// Waits until none of these pods is there and as many others serve.
 async fn replaced(cluster: &Cluster, tier: Component, old: &BTreeSet<String>) -> Result<()> {
-    until("every pod is another one", REPLACED, async || {
+    until("every pod is replaced", REPLACED, async || {
         let now = pods(cluster, tier).await?;
         Ok(if now.len() == old.len() && now.is_disjoint(old) {
             Look::Done(())
@@ -88,7 +88,7 @@ async fn a_restart_by_request_replaces_each_pod_once_and_refuses_and_loses_nothi
     let untouched = pods(&cluster, Component::Database).await?;
     ensure!(untouched == database, "the database restarted, too");
 
-    // With its only node away, users who are not in memory are refused: nobody is asked for meanwhile.
+    // With its only node away, users that are not in memory are refused, so none is asked for during the restart.
     let cache = pods(&cluster, Component::Cache).await?;
     cluster
         .annotate(labels::RESTART_DATABASE, "once-more")

@@ -1,4 +1,4 @@
-//! How the operator can be installed: what it may do, where it works, and who takes over.
+//! Ways to install the operator: what it may do, where it works, and which replica takes over.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ async fn a_second_operator_takes_over() -> Result<()> {
     };
     let name = "readstates-operator";
     let lease = watched(world.lease(), name, "is held", SOON, leader).await?;
-    let old = lease.as_ref().and_then(holder).context("nobody leads")?;
+    let old = lease.as_ref().and_then(holder).context("no leader")?;
     println!("    deleting {old}");
     world
         .operator_pods()

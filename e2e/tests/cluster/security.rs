@@ -1,4 +1,4 @@
-//! Who gets an answer on which port of real pods, and certificates that change under load.
+//! Which callers get an answer on which port of real pods, and certificates that change under load.
 
 use std::{
     collections::BTreeSet,
@@ -37,7 +37,7 @@ async fn proofs(cluster: &Cluster) -> Result<Vec<(&'static str, Proof)>> {
     ])
 }
 
-/// One port: who serves there, what is asked, and who of the callers is answered with which status.
+/// One port: the role that serves there, what is asked, and the status that each caller gets.
 struct Port {
     pod: &'static str,
     number: u16,

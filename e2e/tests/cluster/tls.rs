@@ -41,7 +41,7 @@ async fn a_database_speaks_cql_over_tls_only_and_follows_its_certificate() -> Re
         cluster.cassandra().await.is_err(),
         "the database answers in the clear"
     );
-    // Who starts with nothing in memory reads what the database has.
+    // A pod that starts with an empty cache reads what the database has.
     cluster.replace_pod(0).await?;
     told.holds(&cluster.service()?).await?;
 

@@ -60,7 +60,7 @@ async fn uninstalling_leaves_service_running_and_nothing_that_hangs() -> Result<
         "the service goes on without its operator: {read:?}"
     );
 
-    // Without an operator nobody could remove a finalizer: there must be none left to remove.
+    // Without an operator no finalizer would ever be removed: there must be none left.
     for Place { name } in &places {
         let all = [
             "delete",

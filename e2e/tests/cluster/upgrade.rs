@@ -86,10 +86,7 @@ async fn an_upgrade_from_the_release_before_and_the_way_back_serve_every_user_an
     before.holds(&service).await?;
     meanwhile.holds(&service).await?;
     let untouched = database(&cluster).await? == nodes;
-    ensure!(
-        untouched,
-        "a database pod was replaced and nobody allowed it"
-    );
+    ensure!(untouched, "a database pod was replaced without consent");
 
     // Pods that restart from the database alone have it all, too.
     for ordinal in 0..3 {
@@ -99,7 +96,7 @@ async fn an_upgrade_from_the_release_before_and_the_way_back_serve_every_user_an
     before.holds(&service).await?;
     meanwhile.holds(&service).await?;
 
-    // Whoever is not content goes back, and comes again later. The release before restarts database pods unasked.
+    // A user may roll back and upgrade again later. The previous release restarts database pods without consent.
     let new = images(&cluster).await?;
     world.install_old().await?;
     every_pod_is_replaced(&cluster, &new).await?;

@@ -65,7 +65,7 @@ async fn only_the_last_member_on(world: &World, cluster: &Cluster, node: &str) -
     Ok(())
 }
 
-/// The two members that are left serve everybody, and take what is new.
+/// The two remaining members serve all users, and accept changes.
 async fn serves_without(cluster: &Cluster, told: &Told) -> Result<()> {
     let what = "the members that are left serve all";
     until(what, TAKEN_OVER, async || {

@@ -20,15 +20,14 @@ pub enum ConditionType {
     DatabaseReady,
     /// Every slot has an owner that serves, each owner its share, and nothing moves.
     RingStable,
-    /// Database or cache pods are as another operator made them; they are changed when somebody says so.
+    /// Database or cache pods were built by another operator version; they are updated when the annotation is set.
     RequiresUpdate,
     /// Both legs of every super-disk are in sync. Only where there are super-disks.
     SuperDisksHealthy,
-    /// Slots were taken over from a process that ended without handing them on, so that what it
-    /// acknowledged in its last flush interval may be lost. Until somebody acknowledges it, or who took them is
-    /// restarted.
+    /// Slots were taken over from a process that ended without handing them on, so that what it acknowledged in its
+    /// last flush interval may be lost. Until a user acknowledges it, or the process that took them is restarted.
     TakenOver,
-    /// Whoever reaches the API may call it: no callers are configured.
+    /// Any client that reaches the API may call it: no callers are configured.
     ApiOpen,
     /// A certificate expires within two weeks and has not been renewed.
     CertificatesExpiring,
@@ -56,13 +55,13 @@ pub enum Reason {
     Reconciled,
     /// `spec.paused` is set.
     Paused,
-    /// At least one cache pod is ready, and every pod that is wanted exists.
+    /// Every slot is served.
     Serving,
-    /// No cache pod is ready.
+    /// At least one slot is not served.
     NotServing,
     /// All members are ready.
     AllReady,
-    /// Somebody else runs the database.
+    /// The operator does not run the database.
     External,
     /// The store is the cache pod's own volume.
     Embedded,
@@ -90,7 +89,7 @@ pub enum Reason {
     NotObserved,
     /// The spec cannot be carried out; the message names the field.
     InvalidSpec,
-    /// An object that is needed exists and belongs to somebody else.
+    /// An object that is needed exists and is not this cluster's.
     NameConflict,
     /// The API server refused an object.
     ApplyRejected,
@@ -174,7 +173,7 @@ pub enum Reason {
     JoinFailed,
     /// A database node that was to leave has lost its disk or its machine.
     LeaverLost,
-    /// A database node's disk came back empty or with other data, and nobody has a copy that could be trusted.
+    /// A database node's disk came back empty or with other data, and no other node has a copy that could be trusted.
     DiskLost,
     /// The image that is wanted for the database is of a release that cannot follow the one that runs.
     EngineVersionRefused,
@@ -202,7 +201,7 @@ pub enum Reason {
     FastLegLost,
     /// The network disk of a super-disk is lost; writes are stopped.
     DurableLegLost,
-    /// `spec.cache.access` is not set: whoever reaches the API may call it.
+    /// `spec.cache.access` is not set: any client that reaches the API may call it.
     NoAccessConfigured,
     /// The API is open to the callers of `spec.cache.access` alone.
     CallersOnly,

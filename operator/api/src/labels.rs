@@ -21,9 +21,9 @@ pub const TEMPLATE_HASH: &str = "readstates.dev/template-hash";
 pub const SPEC_HASH: &str = "readstates.dev/spec-hash";
 /// On pods of the database: what they ask of who connects; absent on those made before they asked (annotation).
 pub const AUTHENTICATION: &str = "readstates.dev/authentication";
-/// On pods that log in to the database: another one whenever the login is another one (annotation).
+/// On pods that log in to the database: changes whenever the login changes (annotation).
 pub const LOGIN: &str = "readstates.dev/login";
-/// On database pods: another one whenever the certificate that they show is (annotation).
+/// On database pods: changes whenever the certificate that they show changes (annotation).
 pub const CERTIFICATES: &str = "readstates.dev/certificates";
 /// On a `ReadStateCluster`: the update of the database pods, by the name that the condition `RequiresUpdate`
 /// tells, that may go ahead (annotation).
@@ -35,12 +35,12 @@ pub const UPDATE_CACHE: &str = "readstates.dev/update-cache";
 pub const RESTART_CACHE: &str = "readstates.dev/restart-cache";
 /// On a `ReadStateCluster`: any new value, such as the time, has the database pods restarted one by one (annotation).
 pub const RESTART_DATABASE: &str = "readstates.dev/restart-database";
-/// On cache pods: another one whenever a pod has to be replaced for what has changed; not for what is changed while it
-/// runs (annotation).
+/// On cache pods: changes whenever a change requires a pod to be replaced; not for what is changed while it runs
+/// (annotation).
 pub const REPLACE_HASH: &str = "readstates.dev/replace-hash";
 /// On pods: the value of the request that they were last restarted for (annotation).
 pub const RESTARTED: &str = "readstates.dev/restarted";
-/// On a `ReadStateCluster`: the takeovers, by the name that the condition `TakenOver` tells, that somebody has looked at
+/// On a `ReadStateCluster`: the takeovers that a user has looked at, by the name that the condition `TakenOver` tells
 /// (annotation).
 pub const ACKNOWLEDGE_TAKEOVER: &str = "readstates.dev/acknowledge-takeover";
 /// On a `ReadStateCluster`: until when restarts may begin outside of its maintenance windows, as in RFC 3339
@@ -52,7 +52,7 @@ pub const TAKE_OVER_CLAIM: &str = "readstates.dev/take-over-claim";
 /// On a `ReadStateCluster`: the image of the database that may follow the one that runs, although its release should
 /// not (annotation).
 pub const ACCEPT_ENGINE_VERSION: &str = "readstates.dev/accept-engine-version";
-/// On a `ReadStateCluster`: its own UID, to have it take over objects of its name that nobody owns, as
+/// On a `ReadStateCluster`: its own UID, to have it take over objects of its name that have no owner, as
 /// `kubectl delete --cascade=orphan` leaves them (annotation).
 pub const ADOPT: &str = "readstates.dev/adopt";
 /// On a `ReadStateCluster`: the host ID of the node whose loss may be accepted although no copy of its data

@@ -113,7 +113,7 @@ pub struct ReadStateRingSpec {
 }
 
 impl ReadStateRingSpec {
-    /// The ring that nobody owns anything of.
+    /// A ring without owners.
     #[must_use]
     pub fn empty(number: i64) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Whose data is on the disk. A file of ours beside it says which node it is, and in which pod; the file is written
+//! Ownership of the disk. A file of ours beside the data says which node's it is, and in which pod; it is written
 //! before the first start, and gets the node's identity once it is a member.
 
 use std::{
@@ -29,7 +29,7 @@ struct Signature {
 /// # Errors
 /// When it cannot be read: then it may be anything.
 pub(super) fn read(data: &Path) -> io::Result<Disk> {
-    // A signature without data is left where somebody wiped the rest.
+    // Blank even if signed: the signature stays when the rest is wiped.
     if is_blank(data)? {
         return Ok(Disk::Blank);
     }
@@ -61,7 +61,7 @@ pub(super) fn on_super_disk(data: &Path) -> io::Result<()> {
     }
 }
 
-/// Nothing but what filesystems and tools leave lying about.
+/// Whether the folder is empty, except for `lost+found` and hidden files.
 fn is_blank(data: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(data)? {
         let name = entry?.file_name();

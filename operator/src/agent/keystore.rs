@@ -11,7 +11,7 @@ use anyhow::Context as _;
 
 use crate::certificates::{CERTIFICATE, KEY};
 
-/// Writes `file` anew, for its owner's eyes only, from what is in `folder`.
+/// Replaces `file`, readable by its owner only, with the certificate and key in `folder`.
 ///
 /// # Errors
 /// When one of the files cannot be read, or this one not be written.

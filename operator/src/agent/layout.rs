@@ -1,17 +1,17 @@
-//! What a folder's disk is made of, as the kernel tells it: enough to tell whether figures that were measured on a
-//! disk are still those of this one, and whether now is a time to measure. Reads sysfs, writes nothing.
+//! Layout of the disk under a folder, from the kernel: enough to tell whether figures measured on a disk still apply to
+//! this one, and whether this is a time to measure. Reads sysfs, writes nothing.
 
 use std::{fs, io, path::Path};
 
 use crate::build::fingerprint;
 
-/// Disks within disks: arrays on arrays on mapped devices. Deeper than anybody builds.
+/// Nesting limit of disks within disks (arrays on arrays on mapped devices): deeper than any real setup.
 const DEEPEST: usize = 8;
 
 /// The disk under a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// The same for the same sizes and arrays, whatever the devices are called today.
+    /// Depends on sizes and arrays only, not on the devices' current names.
     pub(super) key: String,
     /// What an array on it is doing that is not its daily work: `resync`, `recover`, `check`.
     pub(super) busy: Option<String>,

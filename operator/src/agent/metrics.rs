@@ -1,7 +1,7 @@
-//! What the agent tells Prometheus of the database beside it. In: what was last seen. Out: text. Pure.
+//! Metrics page of the database agent. In: what was last seen. Out: text. Pure.
 //!
-//! Cassandra has metrics over JMX alone, and a JVM that brings them out would be a jar in somebody else's image: so they
-//! are those of its own tool, which the agent runs anyway. `ScyllaDB` tells its own at another port.
+//! Cassandra exports metrics over JMX only, and an exporter would have to be added as a jar to an image that is not
+//! ours. So these come from its own tool, which the agent runs anyway. `ScyllaDB` exports its own at another port.
 
 use std::time::Duration;
 

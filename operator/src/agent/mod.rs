@@ -1,17 +1,17 @@
-//! The agent in each database pod. Nothing but it reaches the engine's admin port, which listens on
-//! loopback. Two lives, one after the other:
+//! The agent in each database pod. It alone reaches the engine's admin port, which listens on loopback. It runs twice:
 //! ```text
 //! prepare (init container)               serve (sidecar)
 //!   what is on the disk?                   how is the node? (GET /v1/node, /v1/facts)
 //!   its own data ──▶ start                 probes           (GET /livez, /readyz)
 //!   anything else ──▶ wait for the order   leave            (POST /v1/decommission)
 //! ```
-//! Only the operator of this cluster is answered, by mutual TLS; probes have a port of their own, in the clear, that
-//! tells whether the node is alive and ready and nothing else.
-//! A node that finds its own data starts by itself, so that a database does not need an operator to come
-//! back: the data of the node that the operator has said this pod is, in a file that is there without it. Any other
-//! disk may be a new one, a lost one or somebody else's: only the operator, which has a record of every
-//! node, can tell, and an order names the pod that it means by UID.
+//! Only the operator of this cluster is answered, by mutual TLS. Probes and metrics have a port of their own, in the
+//! clear; it changes nothing.
+//!
+//! A node that finds its own data starts by itself, so that a database comes back without an operator: its own data is
+//! that of the node named in a file that the operator has written and that is there without it. Any other disk may be
+//! new, a lost one or another node's: only the operator, which has a record of every node, can tell, and its order
+//! names the pod by UID.
 
 mod disk;
 mod keystore;

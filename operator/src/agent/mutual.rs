@@ -15,11 +15,11 @@ use tokio_rustls::server::TlsStream;
 
 /// Longest handshake: the operator gives up sooner.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Handshakes at once. Whoever opens more waits in the kernel's queue: there is one operator.
+/// Concurrent handshakes. More connections wait in the kernel's queue: there is only one operator.
 const HANDSHAKES: usize = 32;
-/// How often files are looked at that cannot be used.
+/// How often unusable files are read again.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// After a connection could not be accepted, which means that the process is short of something.
+/// Pause after a failed accept, which means that the process is short of some resource.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// What this agent proves itself by, from `ca.crt`, `tls.crt` and `tls.key` in a folder, once they can be used; followed

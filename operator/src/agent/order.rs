@@ -1,5 +1,5 @@
-//! Who may give orders: the operator, which has proven what it is before it is heard; and only to the pod that is
-//! named.
+//! Checks of an order: only the operator, which has proven its identity by then, may give it; and only the pod that it
+//! names obeys.
 
 use axum::http::StatusCode;
 

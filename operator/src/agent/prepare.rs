@@ -52,7 +52,7 @@ pub async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
     let mut text = start::file(args.common.engine, &order).map_err(anyhow::Error::msg)?;
     text += &measured(&args.common)?;
     if matches!(found, Disk::Blank) {
-        // From here on the disk is somebody's, whatever becomes of the start.
+        // From here on the disk has an owner, whether or not the start succeeds.
         let common = &args.common;
         disk::sign(&common.data, None, &common.pod_name).context("failed to sign the disk")?;
     }
@@ -70,7 +70,7 @@ fn own_node(file: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// What the engine is told of the disk's speed: only `ScyllaDB` wants to know.
+/// What the engine gets to know about the disk's speed: only `ScyllaDB` uses it.
 fn measured(common: &Common) -> anyhow::Result<String> {
     match common.engine {
         EngineName::Cassandra => return Ok(String::new()),
@@ -92,8 +92,8 @@ fn hand_on(shared: &Path) -> std::io::Result<()> {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))
 }
 
-/// A node that comes back finds the others by name. It names itself, too: it has its data and will not
-/// take somebody else's, and it must be able to come back first after all were away.
+/// The order of a node that comes back: it finds the others by name. Its own address is a seed, too: it has its data
+/// and will not take over another node's, and it must be able to come back first after all nodes were away.
 async fn by_itself(args: &PrepareArgs) -> Start {
     let own = args.common.address;
     let found = match tokio::net::lookup_host((args.peers.as_str(), 0)).await {
@@ -133,7 +133,7 @@ async fn ordered(args: &PrepareArgs, disk: Disk) -> anyhow::Result<Start> {
     });
     let mut done = receiver.clone();
     let stop = async move {
-        // An error would mean that there is nobody left to give the order: the server goes, too.
+        // An error would mean that no order can come any more: the server ends as well.
         let _ = done.wait_for(Option::is_some).await;
     };
     let server = axum::serve(operators, router(state)).with_graceful_shutdown(stop);

@@ -35,14 +35,14 @@ use crate::engine::{
     Report, Scylla, Target, View,
 };
 
-/// How old what the probes go by may become.
+/// Interval of the looks that the probes rely on.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 const AT_REST: Duration = Duration::from_secs(30);
-/// A node that said it serves is taken at its word for so long, however busy it is.
+/// How long a node that said it serves is taken at its word, however busy it is.
 const STALE: Duration = Duration::from_secs(150);
-/// Thread pools are asked for once in so long, while somebody collects metrics.
+/// Interval at which thread pools are queried, while metrics are collected.
 const POOLS_EVERY: Duration = Duration::from_secs(60);
-/// No question from outside is answered by one to the engine sooner after the last one: each may start a JVM.
+/// Pause between queries of the engine that outside requests cause: each may start a JVM.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// Serves until SIGTERM.
@@ -108,11 +108,11 @@ struct Agent<E> {
     engine: E,
     common: Common,
     cql_port: u16,
-    /// Held by whoever asks the engine.
+    /// Held while the engine is queried.
     asking: tokio::sync::Mutex<()>,
     /// None until the certificates can be used.
     identity: OnceLock<Arc<Identity>>,
-    /// The last facts, held by whoever asks for them.
+    /// The last facts; locked while they are queried.
     facts: tokio::sync::Mutex<Option<(Instant, Facts)>>,
     seen: Mutex<Option<Seen>>,
     /// When the question was asked that the engine last answered with "this node serves", if it has not said otherwise
@@ -122,7 +122,7 @@ struct Agent<E> {
     cleanup: Mutex<Option<CleanupJob>>,
     /// The last ones, and when they were asked for.
     pools: Mutex<Option<Pools>>,
-    /// Held by whoever asks for them.
+    /// Held while they are queried.
     pools_asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -167,9 +167,9 @@ impl<E: Engine> Agent<E> {
         }
     }
 
-    /// A look that is at most so old.
+    /// A look that is at most this old.
     async fn look(&self, max_age: Duration) -> Seen {
-        // Whoever waits here gets the answer that the one before asked for, if it is young enough.
+        // A caller that waited here gets the answer of the caller before it, if that is recent enough.
         let _asking = self.asking.lock().await;
         if let Some(seen) = self.seen()
             && seen.at.elapsed() <= max_age
@@ -212,8 +212,8 @@ impl<E: Engine> Agent<E> {
         }
     }
 
-    /// Whether somebody listens for CQL. Nobody connects to find out: the database would log a broken TLS handshake
-    /// each time.
+    /// Whether the CQL port is listened on. No connection is opened to find out: the database would log a broken TLS
+    /// handshake each time.
     fn cql_open(&self) -> bool {
         sockets::listens(self.cql_port)
     }
@@ -359,7 +359,7 @@ fn router<E: Engine>(agent: Arc<Agent<E>>) -> Router {
         .with_state(agent)
 }
 
-/// What anybody may ask, and costs the engine nothing.
+/// Open to all, at no cost to the engine.
 fn probed<E: Engine>(agent: Arc<Agent<E>>) -> Router {
     Router::new()
         .route("/livez", get(livez::<E>))
@@ -442,10 +442,10 @@ async fn cleanup<E: Engine>(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// What is known; what has to be asked for is in the next one.
+/// What is known; what is queried now appears on the next page.
 async fn metrics_page<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> String {
     let refreshed = agent.clone();
-    // Joined by nobody: it ends with its one question.
+    // Not joined: it ends with its one query.
     tokio::spawn(async move { refreshed.refresh_pools().await });
     let seen = agent.seen();
     let look = seen.as_ref().and_then(|seen| {

@@ -1,12 +1,12 @@
-//! Who listens in this pod, as the kernel tells it: its containers share their network, and so this table. Reads
-//! `/proc/net`, touches no socket.
+//! Listening ports of this pod, from the kernel: its containers share their network, and so this table. Reads
+//! `/proc/net`, opens no socket.
 
 use std::fs;
 
 /// `TCP_LISTEN` of the kernel, as the table writes it.
 const LISTEN: &str = "0A";
 
-/// Whether somebody listens at this port, at whatever address.
+/// Whether a process listens on this port, at any address.
 pub(super) fn listens(port: u16) -> bool {
     // Without IPv6 there is no second table.
     ["/proc/net/tcp", "/proc/net/tcp6"]

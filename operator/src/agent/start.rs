@@ -65,8 +65,8 @@ pub(super) fn file(engine: EngineName, order: &Start) -> Result<String, String> 
     ))
 }
 
-/// What `ScyllaDB` is told of the disk under `data`: the file with its figures, which it measures first where there
-/// is none. Nothing while they could not be trusted: then it starts without, and a later start measures.
+/// The file with figures of the disk under `data`, for `ScyllaDB`, which measures them first where there is none.
+/// `None` while a measurement could not be trusted: then it starts without, and a later start measures.
 pub(super) fn figures(data: &Path, layout: &Layout) -> Option<PathBuf> {
     let file = data.join(format!(".readstates-io-{}.yaml", layout.key));
     (file.exists() || layout.busy.is_none()).then_some(file)
@@ -148,7 +148,7 @@ mod tests {
                 dir.path().display()
             )
         );
-        // Measured: good for as long as the layout is that one, whatever the array does.
+        // Measured: valid as long as the layout is the same, whatever the array does.
         std::fs::write(&file, "disks: []").unwrap();
         assert_eq!(figures("one", Some("resync")), Some(file));
         assert_eq!(figures("two", Some("resync")), None);

@@ -1,5 +1,6 @@
-//! Takes over what a cluster of the same name has left, as `kubectl delete --cascade=orphan` does, once somebody has
-//! said so: it gets this cluster as its owner. Here what no apply writes; the rest gets it by the next one.
+//! Takes over what a cluster of the same name has left, as `kubectl delete --cascade=orphan` does, once a user has
+//! consented: this cluster becomes the owner. Only for objects that are not applied; the others change with the next
+//! apply.
 
 use std::fmt::Debug;
 

@@ -1,6 +1,6 @@
-//! Makes the Secrets that a database of our own is logged in to by. Made once, never changed: what is there is
-//! left alone, whoever made it. They have no owner: as the volumes do, they stay when the cluster is deleted,
-//! since the database on those volumes lets in nobody else.
+//! Creates the login Secrets of a managed database. Created once, never changed: a Secret that exists is left alone,
+//! whatever created it. They have no owner: like the volumes, they stay when the cluster is deleted, since the database
+//! on those volumes accepts no other login.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -69,7 +69,7 @@ async fn make_secret(
             telemetry::wrote("Secret");
             Ok(())
         }
-        // Somebody was faster: theirs is the one.
+        // A Secret was created meanwhile: it is used.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
         Err(source) => Err(Error::Write { what, source }),
     }

@@ -1,5 +1,5 @@
-//! Makes and replaces the Secrets by which processes prove what they are. In: one step. Out: what was written.
-//! Each replacement names the version that was looked at; a Secret that is another one by now is left alone.
+//! Creates and replaces the Secrets with which processes prove their identity. In: one step. Out: what was written.
+//! Each replacement names the version that was seen; a Secret that has changed since is left alone.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +26,7 @@ const ROUNDS: usize = 3;
 /// the hour by which certificates are backdated.
 const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_mins(30);
 
-/// Makes and renews whatever is missing, so that pods find it; what there is after that.
+/// Creates and renews what is missing, so that pods find it; returns what there is after that.
 ///
 /// # Errors
 /// When the API server cannot be talked to.
@@ -56,8 +56,8 @@ pub async fn provide_identity(
     Ok(seen)
 }
 
-/// How the clocks differ, if they do by too much. A wrong clock would issue certificates that nobody else
-/// believes; which of the two is wrong cannot be told.
+/// How the clocks differ, if by too much. With a wrong clock the operator would issue certificates that no other
+/// process trusts; which of the two clocks is wrong cannot be told.
 async fn clocks_differ(client: &Client, now: Timestamp) -> Result<Option<String>, Error> {
     let what = "the API server's time".to_owned();
     let request = http::Request::get("/version").body(kube::client::Body::empty());

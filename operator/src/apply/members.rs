@@ -88,7 +88,7 @@ async fn delete(ctx: &Context, id: &Identity, pod: &PodRef) -> Result<(), Error>
             telemetry::acted(Action::Delete);
             Ok(())
         }
-        // Gone, or another one by now: either way not the one that was meant.
+        // Gone or replaced: either way the pod that was meant is gone.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(source) => Err(Error::Write {
             what: format!("Pod {}", pod.name),

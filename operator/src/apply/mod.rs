@@ -1,13 +1,12 @@
-//! Writes what was built, by one generic server-side apply. In: desired objects. Out: what was written,
-//! or what stands in the way. Never decides anything.
+//! Writes what was built, by one generic server-side apply. In: desired objects. Out: what was written, or what stands
+//! in the way. Never decides anything.
 //!
-//! Before each write the object of that name is read: somebody else's is not touched, and one that is
-//! as wanted is not written. As wanted means two things. The annotation with the hash of what was
-//! applied last says that the wish is still the same, so nothing has to be taken away; and
-//! every field of the wish has its value in the live object, so nobody has changed one. (Managed
-//! fields would tell the same but for values the API server rewrites, at the price of decoding them.)
-//! One that was found so, and is at the same version still by the word of the watches, is not read again;
-//! but where anything is to be done after it, everything is.
+//! Before each write the object of that name is read: one that is not this cluster's is not touched, and one that is as
+//! wanted is not written. As wanted means two things. The annotation with the hash of what was applied last says that
+//! the wish is still the same, so nothing has to be removed; and every field of the wish has its value in the live
+//! object, so none was changed. (Managed fields would tell the same, except for values that the API server rewrites, at
+//! the cost of decoding them.) An object that was found as wanted, and whose version has not changed since according to
+//! the watches, is not read again; but where an action follows the writes, every object is read.
 
 mod access;
 mod adopt;
@@ -86,7 +85,6 @@ impl Applied {
 pub struct Refusal {
     /// Of what it is a part.
     pub component: Component,
-    /// Why.
     pub why: Blocked,
 }
 
@@ -187,7 +185,7 @@ async fn create_ring(
                 message: status.message,
             }))
         }
-        // Somebody was faster: looked at again.
+        // A conflict means that it was created meanwhile: it is read in the next round.
         Err(source) => Err(Error::Write { what, source }),
     }
 }
@@ -240,7 +238,8 @@ where
         }
     }
     if let Some(version) = &desired.meta().resource_version {
-        // What was decided rests on this version: when it is another by now, it is decided anew.
+        // The decision rests on this version: if the object has changed since, the write fails and the decision is made
+        // again.
         wish["metadata"]["resourceVersion"] = version.as_str().into();
     }
     known.forget::<K>(&id.namespace, &name);
@@ -330,7 +329,7 @@ pub async fn delete_jobs(
         });
         match api.delete(name, &params).await {
             Ok(_) => tracing::info!(job = name, namespace = id.namespace, "deleted"),
-            // Gone, or another one by now: either way not the one that was meant.
+            // Gone or replaced: either way the Job that was meant is gone.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(source) => {
                 return Err(Error::Write {

@@ -26,8 +26,8 @@ use crate::{
 /// Bytes of randomness in a password.
 const RANDOM_BYTES: usize = 32;
 
-/// Carries it out. What an agent does not take is logged, and decided anew in the next round. What comes back is
-/// what there was no right to do: the rest does not wait for it.
+/// Carries the step out. What an agent refuses is logged, and decided again in the next round. Returns what the
+/// operator has no right to do; the rest does not wait for it.
 ///
 /// # Errors
 /// When the API server cannot be talked to.
@@ -117,7 +117,7 @@ where
         let kind = kind::<K>();
         match api.delete(name, &params).await {
             Ok(_) => tracing::info!(kind, name, uid, namespace = id.namespace, "deleted"),
-            // Gone, or another one by now: either way not the one that was meant.
+            // Gone or replaced: either way the object that was meant is gone.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(source) => {
                 return Err(Error::Write {

@@ -45,7 +45,7 @@ async fn write(
     id: &Identity,
     wanted: &[PodMonitor],
 ) -> Result<Option<String>, Error> {
-    // Nobody watches them.
+    // They are not watched, so nothing is known.
     let known = Known::default();
     for monitor in wanted {
         let blocked = apply_one(client, &known, id, monitor).await?;
@@ -59,7 +59,7 @@ async fn write(
 fn words(blocked: &Blocked) -> String {
     match blocked {
         Blocked::Conflict { object, owner } => {
-            let whose = owner.as_deref().unwrap_or("somebody else");
+            let whose = owner.as_deref().unwrap_or("an unknown owner");
             format!("{object} belongs to {whose}")
         }
         Blocked::Leftover { object } => {

@@ -1,4 +1,4 @@
-//! Whether a live object is as wanted: every field of the wish is there with its value. Fields that
+//! Compares a live object with the wanted one: every field of the latter has to be there with its value. Fields that
 //! the API server or others added do not count.
 
 use serde_json::{Map, Value};

@@ -28,10 +28,9 @@ pub(super) const USER: i64 = 65532;
 /// Time for a pod to hand on or write all it holds: it gives up a little before the kubelet does, so
 /// that it can say how much it could not write.
 ///
-/// There is no preStop hook. A process drains when it is told to stop, whoever tells it, and a hook
-/// could only begin the same a moment earlier: it would have to wait for the end of the drain, since
-/// the kubelet sends SIGTERM when the hook ends, and it runs neither when a node is short of memory nor
-/// when a container fails.
+/// There is no preStop hook. A process drains when it is told to stop, and a hook could only begin the same a moment
+/// earlier: it would have to wait for the end of the drain, since the kubelet sends SIGTERM when the hook ends, and it
+/// runs neither when a node is short of memory nor when a container fails.
 const GRACE_SECONDS: i64 = 300;
 const DRAIN_TIMEOUT: &str = "270s";
 
@@ -112,8 +111,8 @@ fn pod_template(cluster: &ValidatedCluster) -> PodTemplateSpec {
     template
 }
 
-/// What a pod has for as long as it lives: all but the capacity, which its process is told of, and the memory that comes
-/// from that.
+/// The part of a template that is fixed for the life of a pod: all but the capacity, which its process can be told to
+/// change, and the memory that follows from it.
 fn lasting(cluster: &ValidatedCluster, mut template: PodTemplateSpec) -> PodTemplateSpec {
     let containers = template.spec.iter_mut().flat_map(|s| &mut s.containers);
     for container in containers {

@@ -1,5 +1,5 @@
-//! What cert-manager is to make: one certificate for all members of the database, and one for all cache pods, each by
-//! every name by which they are reached.
+//! cert-manager's Certificates: one for all members of the database, and one for all cache pods, each with every name
+//! by which they are reached.
 
 use readstates_operator_api::{IssuerRef, labels::Component};
 

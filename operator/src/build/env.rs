@@ -42,7 +42,7 @@ pub(super) const TLS_CLIENT_CA_FILE: &str = "READSTATES_TLS_CLIENT_CA_FILE";
 
 /// `--claim`: as which cluster it works on a keyspace.
 pub(super) const CLAIM: &str = "READSTATES_CLAIM";
-/// `--claim-holder`: what a person who finds the claim would look for.
+/// `--claim-holder`: the name by which a person who finds the claim can look up its holder.
 pub(super) const CLAIM_HOLDER: &str = "READSTATES_CLAIM_HOLDER";
 /// `--own-database`: the database is the cluster's alone.
 pub(super) const OWN_DATABASE: &str = "READSTATES_OWN_DATABASE";

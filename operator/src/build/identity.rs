@@ -1,5 +1,5 @@
-//! How pods come to the certificates by which they prove what they are, and what cert-manager is to make where
-//! it issues them.
+//! Mounts the certificates with which pods prove their identity, and builds the Certificates where cert-manager issues
+//! them.
 
 use k8s_openapi::api::core::v1::{Volume, VolumeMount};
 use readstates_identity::{CA_FILE, CERTIFICATE_FILE, ClusterName, KEY_FILE, Role};
@@ -59,7 +59,7 @@ fn certificate(
     let usages = ["digital signature"].iter().chain(usages);
     let spec = CertificateSpec {
         secret_name: name.clone(),
-        // One name alone: whoever has the certificate is this and nothing else.
+        // One name alone: the certificate proves this role and no other.
         dns_names: vec![role.host(names)],
         issuer_ref: issuer.clone(),
         private_key: PrivateKey {

@@ -41,9 +41,9 @@ use serde::Serialize;
 pub const AGENT: &str = "agent";
 /// Name of the container that puts a super-disk together.
 pub const DISK: &str = "disk";
-/// Name of the container that minds it.
+/// Name of the container of the super-disk's agent.
 pub const DISK_AGENT: &str = "disk-agent";
-/// Name of the volume with the certificates by which a pod proves what it is.
+/// Name of the volume with the certificates with which a pod proves its identity.
 pub const IDENTITY: &str = "identity";
 
 pub(crate) use self::api_tls::scheme;
@@ -69,7 +69,7 @@ pub enum Object {
     ConfigMap(Box<ConfigMap>),
     /// The schema Job.
     Job(Box<Job>),
-    /// Who may connect.
+    /// Allowed connections.
     NetworkPolicy(Box<NetworkPolicy>),
     /// A bound on voluntary disruption.
     PodDisruptionBudget(Box<PodDisruptionBudget>),
@@ -77,13 +77,13 @@ pub enum Object {
     Ring(Box<ReadStateRing>),
     /// What pods may do at the API server.
     Role(Box<Role>),
-    /// Who may do it.
+    /// The accounts that have a role.
     RoleBinding(Box<RoleBinding>),
-    /// Who may call the API.
+    /// The callers of the API.
     Secret(Box<Secret>),
     /// A name and address.
     Service(Box<Service>),
-    /// Who pods are.
+    /// The account of pods.
     ServiceAccount(Box<ServiceAccount>),
     /// Pods.
     StatefulSet(Box<StatefulSet>),
@@ -227,7 +227,7 @@ pub fn identities(cluster: &ValidatedCluster, records: &[DatabaseNode]) -> Confi
     database::agent::nodes(&cluster.id, records)
 }
 
-/// The StatefulSet of the cache with so many pods of this template, restarted for this request.
+/// The StatefulSet of the cache with `replicas` pods of this template, restarted for this request.
 #[must_use]
 pub fn cache(
     cluster: &ValidatedCluster,

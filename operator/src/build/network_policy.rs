@@ -1,5 +1,5 @@
-//! Who may talk to which pods. (The kubelet's probes come from the pod's own machine, which a policy does not
-//! concern, and what only listens on loopback, as the admin ports of engines do, nobody else reaches.)
+//! Which pods may connect to which. (The kubelet's probes come from the pod's own machine, which a policy does not
+//! concern; what listens only on loopback, as the admin ports of engines do, is reachable from the pod alone.)
 //!
 //! | pods | port | from |
 //! |---|---|---|
@@ -11,8 +11,9 @@
 //! | database | 9042, 19042: CQL | cache pods and the schema Job, `spec.database.clients` |
 //! | database | 7402: agent | the operator, from its own namespace |
 //! | database | 7405: probes | any pod of the Kubernetes cluster |
+//! | database | 9108: super-disk agent, where there are super-disks | anywhere |
 //! | database | 9180: metrics (`ScyllaDB`) | `spec.monitoring.metricsFrom` |
-//! | schema Job | none | nobody |
+//! | schema Job | none | none |
 
 use std::collections::BTreeMap;
 
@@ -63,7 +64,7 @@ pub(super) fn database(cluster: &ValidatedCluster, database: &Database) -> Netwo
         rule(&[ports::AGENT_WATCH], Some(vec![any_pod()])),
     ];
     if database.super_disk.is_some() {
-        // It tells, and does nothing: whoever collects metrics may ask.
+        // It reports and changes nothing: any client may collect its metrics.
         ingress.push(rule(&[ports::DISK], None));
     }
     let watchers = cluster.monitoring.as_ref().map(|m| m.from.clone());
@@ -74,7 +75,7 @@ pub(super) fn database(cluster: &ValidatedCluster, database: &Database) -> Netwo
     policy(cluster, cluster.id.database(), Component::Database, ingress)
 }
 
-/// A Job that holds the superuser's password listens to nobody.
+/// The schema Job holds the superuser's password: it accepts no connections.
 pub(super) fn schema(cluster: &ValidatedCluster) -> NetworkPolicy {
     policy(cluster, cluster.id.schema(), Component::Schema, Vec::new())
 }
@@ -96,8 +97,8 @@ fn policy(
     }
 }
 
-/// The operator's pods, by the labels that the chart gives them, in its own namespace: labels alone anybody can
-/// give a pod.
+/// The operator's pods: the labels that the chart gives them, in the operator's own namespace, since any user can put
+/// labels on a pod.
 fn operator(cluster: &ValidatedCluster) -> NetworkPolicyPeer {
     let labels: BTreeMap<String, String> = [
         (labels::COMPONENT, "operator"),
@@ -113,7 +114,7 @@ fn operator(cluster: &ValidatedCluster) -> NetworkPolicyPeer {
     }
 }
 
-/// Pods of all namespaces, and nobody from elsewhere.
+/// Pods of all namespaces, and no address outside the Kubernetes cluster.
 fn any_pod() -> NetworkPolicyPeer {
     NetworkPolicyPeer {
         namespace_selector: Some(LabelSelector::default()),
@@ -133,7 +134,7 @@ fn pods(selector: LabelSelector) -> NetworkPolicyPeer {
     }
 }
 
-/// From nobody else; `None`: from everybody.
+/// Allows these peers only; `None`: any address.
 fn rule(ports: &[u16], from: Option<Vec<NetworkPolicyPeer>>) -> NetworkPolicyIngressRule {
     let port = |port: &u16| NetworkPolicyPort {
         port: Some(IntOrString::Int(i32::from(*port))),

@@ -1,4 +1,4 @@
-//! What pods of all kinds have in common: security, probes, where they may run, volumes.
+//! Parts that pods of all kinds share: security, probes, where they may run, volumes.
 
 use std::collections::BTreeMap;
 

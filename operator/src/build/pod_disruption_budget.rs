@@ -1,6 +1,6 @@
-//! One pod of a component at a time, for whoever drains nodes. A cache pod that is evicted drains by itself, and one
-//! that is not ready anyway may always go. A database pod that is not may go only while the others
-//! are: its agent may only be too busy to tell, and several that serve would be taken at once.
+//! Disruption budgets: evictions take one pod of a component at a time. A cache pod that is evicted drains by itself,
+//! and one that is not ready may always go. A database pod that is not ready may go only while the others are ready:
+//! its agent may only be too busy to answer, and otherwise several pods that serve could be evicted at once.
 
 use k8s_openapi::{
     api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},

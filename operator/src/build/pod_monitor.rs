@@ -1,4 +1,5 @@
-//! How Prometheus finds the pods: one PodMonitor for the cache pods, and one for the database pods that the operator runs. What is scraped gets the cluster's name as a label, which the alerts go by.
+//! PodMonitors: one for the cache pods, and one for the database pods that the operator runs. Series get the cluster's
+//! name as a label, which the alerts rely on.
 
 use readstates_operator_api::{
     Engine,

@@ -4,7 +4,7 @@ use readstates_operator_api::{ReadStateRing, ReadStateRingSpec, labels::Componen
 
 use crate::validate::ValidatedCluster;
 
-/// Nobody owns anything yet.
+/// A ring without owners.
 pub(super) fn empty(cluster: &ValidatedCluster, number: i64) -> ReadStateRing {
     ReadStateRing {
         metadata: cluster.id.child(cluster.id.cache(), Component::Cache),

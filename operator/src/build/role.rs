@@ -1,5 +1,5 @@
-//! What cache pods may do at the API server: read and replace the ring of their cluster, and keep a
-//! Lease each, by which others see that they live. Nothing else, and no other pods may do even that.
+//! Rights of cache pods at the API server: to read and replace the ring of their cluster, and to keep a Lease each, by
+//! which others see that they live. No other rights, and no other pods have even these.
 //!
 //! Leases cannot be told apart by RBAC: they are made under names with an incarnation in them. The chart's admission
 //! policy for Leases keeps each account to those of its own ring, and knows the account by this Role: it may write the

@@ -58,8 +58,8 @@ pub fn wanted_store(cluster: &ValidatedCluster) -> Option<String> {
     store::replication(cluster).map(|_| store::url(cluster))
 }
 
-/// The claim, where the database is somebody else's: said as arguments, so that a program of the release before, which
-/// would alter the keyspace, refuses what it does not know and does nothing.
+/// The claim on the keyspace of an external database. It is passed as arguments, so that the previous release's
+/// program, which would alter the keyspace, fails on what it does not know and does nothing.
 fn claim(cluster: &ValidatedCluster) -> Vec<String> {
     match &cluster.store {
         Store::External(_) => {

@@ -89,7 +89,7 @@ fn headless(
     }
 }
 
-/// The port keeps its name with TLS, since others may know it by that; proxies and meshes are told of it apart.
+/// The port keeps its name with TLS, since others may refer to it; `appProtocol` tells proxies and meshes.
 fn api(cluster: &ValidatedCluster) -> ServicePort {
     let tls = cluster.cache.tls.is_some();
     ServicePort {

@@ -1,4 +1,4 @@
-//! How cache pods and the schema Job are told where the database is and how to log in.
+//! Tells cache pods and the schema Job where the database is and how to log in.
 
 use std::collections::BTreeMap;
 
@@ -117,8 +117,8 @@ fn access_in_the_clear(cluster: &ValidatedCluster) -> Access {
     }
 }
 
-/// For whoever makes roles: the login of cache pods and the superuser's password. Without the latter where the
-/// database, or a part of it, does not ask for a login yet: it knows no passwords then.
+/// What the schema Job needs to create roles: the login of cache pods and the superuser's password. Without the latter
+/// where the database, or a part of it, does not ask for a login yet: it knows no passwords then.
 pub(super) fn access_of_schema(cluster: &ValidatedCluster) -> Access {
     let mut access = access(cluster);
     let holder = format!(
@@ -202,7 +202,7 @@ pub(super) fn keys_of(
         secret: Some(SecretVolumeSource {
             secret_name: Some(secret.to_owned()),
             items: Some(keys.iter().map(item).collect()),
-            // Readable by the pod's group, which is the process' own, and nobody else.
+            // Readable by the pod's group, which is the process' own, and by no other user.
             default_mode: Some(0o440),
             ..SecretVolumeSource::default()
         }),

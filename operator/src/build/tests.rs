@@ -143,7 +143,7 @@ fn everything_is_written_in_an_order_in_which_it_can_start() {
 fn a_cache_pod_is_told_who_it_is_where_the_ring_is_and_its_store() {
     let cache = super::cache(&cluster(CASSANDRA), 2, &crate::plan::Template::Wanted, None);
     let spec = cache.spec.unwrap();
-    // Pods are replaced when they hold nothing, and by nobody else.
+    // The operator alone replaces pods, when they hold nothing.
     assert_eq!(
         spec.update_strategy.unwrap().type_.as_deref(),
         Some("OnDelete")
@@ -273,7 +273,7 @@ fn cache_pods_and_schema_jobs_meet_the_restricted_standard() {
                 "readOnlyRootFilesystem": true,
             })
         );
-        // Cache pods keep the ring; nobody else talks to the API server.
+        // Cache pods keep the ring; no other pod talks to the API server.
         let token = Some(object == "StatefulSet chat");
         assert_eq!(pod.automount_service_account_token, token);
     }

@@ -1,6 +1,6 @@
-//! Apache Cassandra, by `nodetool` of its own image: JMX listens on loopback, and only what is in the
-//! pod gets there. `nodetool` is a JVM that starts anew for each question, so one question is
-//! asked where one is enough: `status` tells of every node, and only a node that is not at rest is asked for more.
+//! Apache Cassandra, through `nodetool` of its own image: JMX listens on loopback, so it is reachable from the pod
+//! alone. `nodetool` starts a JVM for each query, so one query is made where one is enough: `status` reports every
+//! node, and only a node that is not at rest is queried further.
 
 use std::{net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
 
@@ -17,8 +17,8 @@ const LONGEST_DECOMMISSION: Duration = Duration::from_hours(7 * 24);
 const LONGEST_CLEANUP: Duration = Duration::from_hours(3 * 24);
 const TOUCH: Duration = Duration::from_secs(3);
 
-/// Keyspaces of Cassandra's own that hold history, not data: they are made with up to three copies, and
-/// nobody misses a copy. Everything else counts.
+/// Keyspaces of Cassandra's own that hold history, not data: they are created with up to three copies, and a lost copy
+/// does not matter. Everything else counts.
 const HISTORY: [&str; 2] = ["system_distributed", "system_traces"];
 
 /// Cassandra in this pod.

@@ -1,6 +1,5 @@
-//! What a database engine is asked by the agent beside it, and in which words it answers: one trait,
-//! one module for each engine. What differs in the objects that are built for an engine is in
-//! `build::database`, one module each as well.
+//! Database engines, as the agent beside them queries them: one trait, one module for each engine. The differences in
+//! the objects built for an engine are in `build::database`, one module each as well.
 
 mod cassandra;
 mod pools;
@@ -56,7 +55,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// The identity of a node that is a member, in its own eyes.
+    /// The identity of a node that sees itself as a member.
     #[must_use]
     pub fn serves(&self) -> Option<&str> {
         report::serves(self.host_id.as_deref(), self.mode, &self.nodes)

@@ -1,4 +1,4 @@
-//! What an agent tells the operator, and what it is told: the JSON between the two.
+//! The JSON between operator and agents: reports and orders.
 
 use readstates_api::admin::IdentityStatus;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// UID of the pod that answers: a later pod of the same name is another one.
+    /// UID of the pod that answers: a later pod of the same name has a different one.
     pub pod_uid: String,
     /// Which certificates the agent shows and trusts; agents of the release before have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,10 +31,7 @@ pub enum Phase {
         free_bytes: Option<u64>,
     },
     /// The database was started and cannot be asked.
-    Unreachable {
-        /// Why.
-        error: String,
-    },
+    Unreachable { error: String },
     /// The database was asked.
     Running(View),
 }
@@ -90,14 +87,14 @@ pub struct View {
 }
 
 impl View {
-    /// The identity of a node that is a member, in its own eyes.
+    /// The identity of a node that sees itself as a member.
     #[must_use]
     pub fn serves(&self) -> Option<&str> {
         serves(self.host_id.as_deref(), self.mode, &self.nodes)
     }
 }
 
-/// The identity of a node that is a member, in its own eyes: it says so, and is up among the nodes that it knows.
+/// The identity of a node that sees itself as a member: it says so, and is up among the nodes that it knows.
 pub(super) fn serves<'a>(host_id: Option<&'a str>, mode: Mode, nodes: &[Node]) -> Option<&'a str> {
     let own = nodes.iter().find(|n| Some(n.host_id.as_str()) == host_id)?;
     let member = mode == Mode::Normal && own.up && own.state == NodeState::Normal;
@@ -127,7 +124,7 @@ pub enum Mode {
     Other,
 }
 
-/// A node as another one sees it.
+/// A node as another node sees it.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Node {
@@ -243,7 +240,7 @@ pub struct Start {
     pub ignore_dead: Vec<String>,
 }
 
-/// Body of `POST /v1/decommission`: who is meant, twice, so that no later one can be.
+/// Body of `POST /v1/decommission`: names the node twice, so that no later pod can be meant.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Target {

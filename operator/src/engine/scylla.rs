@@ -141,8 +141,8 @@ impl Engine for Scylla {
     async fn facts(&self) -> Result<Facts, EngineError> {
         let versions: BTreeMap<String, Vec<String>> =
             self.map("/storage_proxy/schema_versions").await?;
-        // Keyspaces of the engine's own are left out: some have as many copies as there are nodes, whatever that is,
-        // and the rest is history that nobody misses a copy of.
+        // The engine's own keyspaces are left out: some have as many copies as there are nodes, and the rest is history
+        // of which a lost copy does not matter.
         let users: Vec<String> = self.get("/storage_service/keyspaces?type=user").await?;
         let tables: Vec<Table> = self.get("/column_family/").await?;
         let mut factors = BTreeMap::new();

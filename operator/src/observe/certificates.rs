@@ -30,9 +30,9 @@ pub enum CertificatesSeen {
     NoManager(String),
     /// It has what is needed.
     Complete {
-        /// Another one whenever what members show is.
+        /// Changes whenever what members show changes.
         mark: String,
-        /// Whether there is a certificate to show to a database that somebody else runs.
+        /// Whether there is a certificate to show to an external database.
         client: bool,
         /// When the first of them expires.
         expires: Option<Timestamp>,

@@ -1,7 +1,7 @@
 //! The volume claims of a database, and which claims they were made from. In: a namespace. Out: plain values.
 //!
-//! A super-disk takes another volume's disk for its own only where somebody says that it is a copy of that volume. For
-//! a claim with a data source the claim itself says so:
+//! A super-disk takes another volume's disk for its own only where it is declared a copy of that volume. A claim with a
+//! data source declares it:
 //!
 //! | data source | it is a copy of |
 //! |---|---|
@@ -141,7 +141,7 @@ impl Reader<'_> {
         Ok(self.list(&by_name).await?.pop())
     }
 
-    /// The claim that a snapshot was taken of. One of its name that is younger than the snapshot is another one.
+    /// The claim that a snapshot was taken of. A claim of that name that is younger than the snapshot is not the one.
     async fn of_snapshot(&self, name: &str) -> Result<Option<String>, Error> {
         let kind = ApiResource::from_gvk_with_plural(
             &GroupVersionKind::gvk(SNAPSHOTS, "v1", "VolumeSnapshot"),
@@ -151,7 +151,7 @@ impl Reader<'_> {
             Api::namespaced_with(self.client.clone(), &self.id.namespace, &kind);
         let snapshot = match api.get(name).await {
             Ok(snapshot) => snapshot,
-            // Gone, no such kind, or no right to read it: then the annotation tells, or nobody does.
+            // Gone, no such kind, or no right to read it: then only the annotation can tell.
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => return Ok(None),
             Err(source) => {
                 let what = format!("VolumeSnapshot {name}");
@@ -205,7 +205,7 @@ mod tests {
                 json!({}),
                 Some(Source::Snapshot("yesterday")),
             ),
-            // A snapshot of another namespace: a claim of its name here is another one.
+            // A snapshot of another namespace: a claim of its name here has nothing to do with it.
             (
                 json!({ "dataSourceRef": elsewhere }),
                 json!({}),

@@ -1,5 +1,5 @@
-//! The Secrets that the database is logged in to by. In: names. Out: whether they are there and complete, and
-//! a mark of what is in them, from which nobody can tell it.
+//! The login Secrets of the database. In: names. Out: whether they are there and complete, and a mark of their content
+//! that does not reveal it.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -98,7 +98,7 @@ fn seen(content: &Option<Content>) -> SecretSeen {
     }
 }
 
-/// Pods carry it for everybody to see: without the superuser's password not even a weak one can be guessed by it.
+/// Pods carry it in the open: without the superuser's password, not even a weak login password can be guessed from it.
 fn mark(superuser: &ByteString, login: &Content) -> Option<String> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &superuser.0);
     let mut context = hmac::Context::with_key(&key);

@@ -1,4 +1,4 @@
-//! The Secrets by which the processes of a cluster prove what they are. In: names. Out: marks, times and
+//! Observes the Secrets with which the processes of a cluster prove their identity. In: names. Out: marks, times and
 //! versions; of keys only the operator's own. A Secret that is not ours is never read further.
 
 use std::time::SystemTime;
@@ -16,13 +16,13 @@ use crate::{error::Error, validate::Identity};
 pub const ISSUING: (&str, &str) = ("ca.crt", "ca.key");
 /// The one that takes its place, trusted already; its key.
 pub const NEXT: (&str, &str) = ("next.crt", "next.key");
-/// Those that issue no more, and are trusted until nobody uses what they issued.
+/// Those that issue no more, and are trusted until what they issued is no longer in use.
 pub const OLD: &str = "old.crt";
 
 /// What cert-manager writes on the Secrets that it makes: the name of their Certificate.
 const MADE_BY_MANAGER: &str = "cert-manager.io/certificate-name";
 
-/// The Secrets by which the processes of a cluster prove what they are.
+/// The Secrets with which the processes of a cluster prove their identity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IdentitySeen {
     /// The certificate authority; always absent where cert-manager issues.
@@ -49,7 +49,7 @@ pub enum Found<T> {
         /// What cert-manager says of it, where it is to make it.
         words: Option<String>,
     },
-    /// It belongs to somebody else.
+    /// It does not belong to this cluster.
     Foreign {
         /// Who controls it.
         owner: Option<String>,

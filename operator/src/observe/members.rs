@@ -1,5 +1,5 @@
-//! What cache pods say of themselves. In: pods. Out: an answer of each whose process runs, or why
-//! there is none; never an error, since a pod that does not answer must not stop a reconcile.
+//! Reports of cache pods. In: pods. Out: an answer of each whose process runs, or why there is none; never an
+//! error, since a pod that does not answer must not stop a reconcile.
 
 use std::{collections::BTreeMap, net::IpAddr};
 

@@ -1,8 +1,8 @@
 //! Reads the world: the children of one cluster, its pods, and what its cache pods say of
 //! themselves. In: names. Out: [`World`], plain values that `plan` and `status` work on. Writes nothing.
 //!
-//! Children are read by name, since names are what writes act on; pods by label, and every pod that
-//! has the label counts, whoever made it: a pod that is not ours may still hold read states.
+//! Children are read by name, since names are what writes act on; pods by label, and every pod with the label counts,
+//! whatever created it: a pod that is not ours may still hold read states.
 
 mod access;
 mod certificates;
@@ -63,7 +63,7 @@ use crate::{
 /// What was seen of one cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct World {
-    /// Who owns which slot.
+    /// The owner of each slot.
     pub ring: RingSeen,
     /// The highest number a ring was known to have, when the status was last written.
     pub last_ring_number: Option<i64>,
@@ -94,7 +94,7 @@ pub struct World {
     pub secret: Option<SecretSeen>,
     /// The Secret with the superuser's password, with a database of our own.
     pub superuser: Option<SecretSeen>,
-    /// Another one whenever the login is another one.
+    /// Changes whenever the login changes.
     pub login_version: Option<String>,
     /// The Secret with the certificates for CQL, where the spec wants them.
     pub certificates: Option<CertificatesSeen>,
@@ -104,11 +104,11 @@ pub struct World {
     pub tokens: BTreeMap<String, Tokens>,
     /// The CAs of their certificates, where the spec names some.
     pub client_ca: Option<ClientCaSeen>,
-    /// The Secrets by which the processes of the cluster prove what they are.
+    /// The Secrets with which the processes of the cluster prove their identity.
     pub identity: IdentitySeen,
 }
 
-/// What somebody has allowed or asked for, each by the name of the very thing that it is about.
+/// What a user has allowed or requested, each naming exactly what it applies to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Consent {
     /// The update of the database pods that may go ahead.
@@ -119,7 +119,7 @@ pub struct Consent {
     pub restart_cache: Option<String>,
     /// The request to restart the database pods.
     pub restart_database: Option<String>,
-    /// The takeovers that somebody has looked at.
+    /// The takeovers that a user has acknowledged.
     pub takeover: Option<String>,
     /// The image of the database that may follow the one that runs, whatever their releases are.
     pub engine_version: Option<String>,
@@ -163,13 +163,13 @@ pub struct StatefulSetSeen {
     pub template_hash: Option<String>,
     /// See `template_hash`.
     pub spec_hash: Option<String>,
-    /// Who may use the claims of its pods at once: they cannot be made another way any more.
+    /// Access modes of its pods' claims, which cannot be changed any more.
     pub access_modes: Vec<String>,
     /// The template itself.
     pub template: Option<Box<PodTemplateSpec>>,
     /// Whether its pods start all at once; never changed.
     pub parallel: bool,
-    /// Its version: a write that names it fails when somebody has written meanwhile.
+    /// Its version: a write that names it fails when it was changed meanwhile.
     pub version: Option<String>,
 }
 
@@ -256,7 +256,6 @@ pub enum JobOutcome {
     Succeeded,
     /// It gave up.
     Failed {
-        /// When.
         at: Timestamp,
         /// Its last words.
         message: String,
@@ -432,8 +431,8 @@ where
         }
     }
 
-    /// The object of this name, if it belongs to the cluster. Somebody else's is none: `apply`
-    /// refuses to touch it, and says so.
+    /// The object of this name, if it belongs to the cluster. One that does not counts as none: `apply` refuses to
+    /// touch it, and reports it.
     async fn get(&self, name: &str, id: &Identity) -> Result<Option<K>, Error> {
         let found = self.api.get_opt(name).await.map_err(|source| Error::Read {
             what: format!("{} {name}", K::kind(&())),

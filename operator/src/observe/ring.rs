@@ -9,7 +9,7 @@ pub enum RingSeen {
     /// There is none.
     #[default]
     Absent,
-    /// There is one that nobody can work by, for this reason.
+    /// It cannot be used, for this reason.
     Unreadable(String),
     /// There is one.
     Known(RingTable),

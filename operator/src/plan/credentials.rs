@@ -6,7 +6,7 @@ use crate::{
     validate::{Store, ValidatedCluster},
 };
 
-/// Which Secrets are to be made, with passwords that nobody has seen.
+/// Which Secrets to create, with random passwords.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SecretsToMake {
     /// The login of cache pods.

@@ -1,13 +1,13 @@
-//! The certificates by which the processes of a cluster prove what they are: which to issue, and the stages in
-//! which one certificate authority (CA) takes the place of another. Pure, from Secrets, pods and the time.
+//! The certificates with which the processes of a cluster prove their identity: which to issue, and the stages in which
+//! one certificate authority (CA) replaces another. Pure, from Secrets, pods and the time.
 //!
 //! ```text
 //!  {issuing} ── begin ──▶ {issuing, next} ── promote ──▶ {issuing, old} ── drop ──▶ {issuing}
 //!      ▲                        │  all trust next              │  all use a certificate of issuing
 //!      └──── MakeAuthority      └─ every Secret has all three trusted; those of processes follow the authority's
 //! ```
-//! The Secret of the authority is the only state: each arrow is one write to it, and the Secrets of processes
-//! are made to agree with it at every look. A crash between two writes is made good by the next look.
+//! The Secret of the authority is the only state: each arrow is one write to it, and every look makes the Secrets of
+//! processes agree with it. A crash between two writes is repaired by the next look.
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ use crate::{
 /// How long the certificate of a process is valid: short enough that a stolen one ends by itself, and long
 /// enough that a month without an operator (a third of it) is no trouble.
 pub const LEAF_VALID: Duration = Duration::from_hours(24 * 90);
-/// How long an authority is valid: replaced at two thirds, it leaves eight months for a rotation that waits for
-/// somebody.
+/// How long an authority is valid: replaced at two thirds, it leaves eight months for a rotation that waits for a
+/// person.
 pub const AUTHORITY_VALID: Duration = Duration::from_hours(24 * 365 * 2);
 /// A certificate that would gain less than this is not issued again: its authority ends no later.
 const LEAST_GAIN: Duration = Duration::from_hours(24);
-/// A pod made so long after a Secret was written has that version of it: the kubelet of its machine knew.
+/// A pod created this long after a Secret was written has that version of it: its kubelet has seen it by then.
 const SPREAD: Duration = Duration::from_mins(1);
 
 /// One write to one Secret.
@@ -151,7 +151,7 @@ fn ends(from: Timestamp, after: Duration) -> Timestamp {
 /// What there is to do about the identity, once the pods are seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Decision {
-    /// Whether cert-manager is to be asked: where it is there, and would not write into what is somebody else's.
+    /// Whether to ask cert-manager: only where it is installed, and would not write into a Secret that is not ours.
     pub(super) ask: bool,
     /// The next stage of a rotation.
     pub(super) step: Option<IdentityStep>,
@@ -278,7 +278,7 @@ fn rotate(
     } = authority;
     let over = |ca: &CertificateSeen| ca.not_after < now;
     if let Some(next) = next {
-        // What nobody believes any more keeps nobody waiting.
+        // Authorities that have expired are trusted by no process, so they keep nothing waiting.
         let before = || issuing.iter().chain(old);
         if before().all(over) {
             return Next::Step(IdentityStep::Promote);
@@ -315,7 +315,7 @@ struct Marks<'a> {
     wanted: Option<&'a str>,
 }
 
-/// Whom the present stage waits for; none: it is complete.
+/// What the present stage waits for; none: it is complete.
 fn stage(
     cluster: &ValidatedCluster,
     world: &World,

@@ -1,5 +1,5 @@
-//! When a pod that serves may be restarted: in a window, and not too soon after the one before. The one before is told
-//! from the pods: it is the one that is youngest.
+//! Times at which a pod that serves may be restarted: in a window, and not too soon after the restart before. That one
+//! is known from the pods: it is the youngest.
 
 use jiff::Timestamp;
 

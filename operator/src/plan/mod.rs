@@ -134,7 +134,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         database::decide(cluster, world, now)
     };
     let schema = if certificates.waiting.is_some() {
-        // What a Job would be given is not known, so none is another one's successor.
+        // What a Job would be given is not known, so it cannot be told which Jobs are superseded.
         SchemaStep::default()
     } else {
         let may_start = credentials.waiting.is_none() && racks.waiting.is_none();

@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// What is done after so many minutes of waiting for this.
+    /// What is done after waiting for `reason` for this many minutes.
     fn after(scene: &Scene, minutes: i64, reason: Reason) -> StopStep {
         let before = waiting(reason, minutes);
         let elapsed = Elapsed {
@@ -249,7 +249,7 @@ mod tests {
         assert!(!gives_up(-59, Some(&cache(1))));
         assert!(!gives_up(1, Some(&cache(61))));
         assert!(!gives_up(1, Some(&cache(-59))));
-        // It waited for its cache to stop long before anybody deleted it.
+        // The cluster was waiting for its cache to stop long before it was deleted.
         assert!(!gives_up(0, Some(&cache(600))));
     }
 

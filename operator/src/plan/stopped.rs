@@ -19,8 +19,8 @@ use crate::{
     validate::{Store, ValidatedCluster},
 };
 
-/// How long after its grace period a pod is waited for: beyond, its machine does not answer, and its process has
-/// nobody to serve.
+/// How long after its grace period a pod is waited for. After that its machine does not answer, and its process has no
+/// clients to serve.
 const OVERDUE: Duration = Duration::from_mins(5);
 
 /// How far a stop is.
@@ -102,8 +102,8 @@ pub(super) fn cache(world: &World) -> (Option<CachePlan>, Option<WaitingOn>) {
     (Some(plan), Some(waiting))
 }
 
-/// What a cache that has no pods waits for before it starts: as many database nodes as it takes for a majority of the
-/// copies of each user. A cache that runs is not held up by its database.
+/// What a cache without pods waits for before it starts: enough database nodes for a majority of the copies of each
+/// user. A running cache is not held up by its database.
 pub(super) fn start_waits(cluster: &ValidatedCluster, world: &World) -> Option<WaitingOn> {
     let Store::Managed(database) = &cluster.store else {
         return None;

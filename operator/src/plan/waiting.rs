@@ -36,7 +36,7 @@ pub enum WaitingOn {
         /// Its name.
         name: String,
     },
-    /// A Secret by which processes prove what they are, whose name is somebody else's.
+    /// The name of an identity Secret is taken by an object that is not ours.
     IdentityTaken {
         /// What a person can do about it.
         words: String,
@@ -58,7 +58,6 @@ pub enum WaitingOn {
     /// A cache pod of an earlier release to write what it holds and stop: pods of this one take nothing from
     /// it.
     DrainingCold {
-        /// Which.
         member: String,
         /// Slots it still owns.
         owned: usize,
@@ -104,14 +103,13 @@ pub enum WaitingOn {
         /// What is wrong with the one there is.
         why: String,
     },
-    /// Pods that run to write who owns what into a ring that was made in the place of a deleted one.
+    /// Running pods to write the owners of slots into a ring that replaces a deleted one.
     RingLost {
         /// Those still there.
         pods: Vec<String>,
     },
     /// A member to hand on what it owns and to write what is left.
     Draining {
-        /// Which.
         member: String,
         /// Slots it still owns.
         owned: usize,
@@ -120,7 +118,6 @@ pub enum WaitingOn {
     },
     /// Proof that a pod holds nothing.
     Unproven {
-        /// Which.
         member: String,
         /// Why there is none.
         why: String,
@@ -132,11 +129,8 @@ pub enum WaitingOn {
         /// Slots that are its by the ring.
         slots: usize,
     },
-    /// Members to take slots that nobody ever owned.
-    Unowned {
-        /// How many.
-        slots: usize,
-    },
+    /// Members to take slots that never had an owner.
+    Unowned { slots: usize },
     /// Slots to arrive.
     Moving {
         /// How many, from where to where.
@@ -168,7 +162,6 @@ pub enum WaitingOn {
     },
     /// A member to keep another number of read states.
     Capacity {
-        /// Which.
         member: String,
         /// How many it keeps now.
         from: i64,
@@ -177,7 +170,6 @@ pub enum WaitingOn {
     },
     /// A pod that serves to be restarted.
     Maintenance {
-        /// Which.
         pod: String,
         /// When it may.
         at: Timestamp,

@@ -29,7 +29,7 @@ pub(super) fn api_open(decided: &Decided<'_>) -> Condition {
     }
     let names: Vec<_> = access.callers.iter().map(|c| c.name.as_str()).collect();
     let message = match names[..] {
-        [] => "nobody may call it: spec.cache.access names no callers".to_owned(),
+        [] => "every call is refused: spec.cache.access names no callers".to_owned(),
         _ => format!("callers: {}", names.join(", ")),
     };
     of(False, Reason::CallersOnly, message)

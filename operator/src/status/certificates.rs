@@ -1,4 +1,4 @@
-//! When the certificates of a cluster expire, for its status and the condition about it.
+//! Expiry of a cluster's certificates, for its status and the condition about it.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use readstates_operator_api::{
 
 use crate::observe::{CertificatesSeen, World};
 
-/// How long before its end a certificate is told of: all are renewed well before, so that somebody has to look.
+/// How long before its end a certificate is reported: all are renewed well before, so that something is wrong by then.
 const SOON: Duration = Duration::from_hours(24 * 14);
 
 /// Each certificate that is known, by what it is for.

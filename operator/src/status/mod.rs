@@ -40,7 +40,7 @@ use crate::{
 /// What one reconcile came to.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// Who it is about.
+    /// The cluster.
     pub id: &'a Identity,
     /// The status before.
     pub before: Option<&'a ReadStateClusterStatus>,
@@ -175,8 +175,8 @@ pub async fn publish(
     let patch = json!({
         "apiVersion": <ReadStateCluster as kube::Resource>::api_version(&()),
         "kind": <ReadStateCluster as kube::Resource>::kind(&()),
-        // Not onto a cluster made again under this name meanwhile; and not over what somebody has recorded since
-        // this one was read.
+        // Not onto a cluster created again under this name meanwhile; and not over what was recorded since this one was
+        // read.
         "metadata": {
             "uid": cluster.metadata.uid,
             "resourceVersion": cluster.metadata.resource_version,
@@ -252,8 +252,8 @@ fn schema(report: &Report<'_>) -> Option<SchemaStatus> {
     }
 }
 
-/// The number before, as long as the one of now differs little: a status that told every change under traffic would be
-/// written at every look. That nothing is left, or something again, is told at once.
+/// The number before, as long as the current one differs little: otherwise the status would be written at every look
+/// under traffic. A change to or from zero is shown at once.
 fn steady(before: Option<i64>, now: Option<i64>) -> Option<i64> {
     const PART: i64 = 8;
     let little = |before: i64, now: i64| {

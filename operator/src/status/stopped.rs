@@ -1,4 +1,4 @@
-//! What the conditions say of a cluster that is to be stopped: that it does not serve is no failure.
+//! Conditions of a cluster that is to be stopped: that it does not serve is no failure.
 
 use readstates_operator_api::conditions::{
     Condition,

@@ -1,4 +1,4 @@
-//! What the status says of super-disks, and the events when one changes. Pure.
+//! Super-disks in the status, and the events when one changes. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -162,7 +162,7 @@ pub(super) fn changes<'a>(
     })
 }
 
-/// An event for each change but those that everybody goes through.
+/// An event for each change of state, except to waiting, assembling and unknown.
 pub(super) fn news(
     before: Option<&ReadStateClusterStatus>,
     after: &ReadStateClusterStatus,

@@ -1,4 +1,4 @@
-//! Slots that were taken over from processes that had not handed them on: which, and whether somebody has looked at it.
+//! Slots taken over from processes that had not handed them on: which, and whether a user has acknowledged it.
 
 use readstates_operator_api::{
     Takeovers,
@@ -14,7 +14,7 @@ use readstates_ring::Incarnation;
 use super::Report;
 use crate::{build::fingerprint, plan};
 
-/// Who took slots over; what was known before, when it cannot be told now.
+/// The processes that took slots over; what was known before, when it cannot be told now.
 pub(super) fn entries(report: &Report<'_>) -> Option<Vec<Takeovers>> {
     let before = report.before.map_or(&[][..], |before| &before.takeovers);
     let entry = |(process, slots): (Incarnation, u64)| {
@@ -54,7 +54,7 @@ pub(super) fn slots(entries: &[Takeovers]) -> i64 {
     entries.iter().fold(0, add)
 }
 
-/// Whether there are some that nobody has looked at.
+/// Whether there are takeovers that were not acknowledged.
 pub(super) fn condition(entries: Option<&[Takeovers]>) -> Condition {
     let of = |status, reason, message: String| {
         Condition::new(ConditionType::TakenOver, status, reason, message)

@@ -196,7 +196,7 @@ fn slots_taken_over_are_told_once_each_time_and_stay_known() {
     let more = took(47)(Some(&after));
     assert_eq!(events::newly_taken_over(Some(&after), &more), Some(7));
     assert_eq!(news(Some(&after), &more), told_so);
-    // Whoever took them was restarted: that is no news, and neither is a member that is silent.
+    // The process that took them was restarted: that is no news, and neither is a member that does not answer.
     assert_eq!(news(Some(&more), &took(0)(Some(&more))), []);
     let silent = told(&complete().silent("chat-0"), &Applied::All, Some(&more));
     assert_eq!(silent.slots_taken_over, Some(47));

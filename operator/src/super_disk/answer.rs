@@ -1,4 +1,4 @@
-//! What the agent of a super-disk answers, as it comes.
+//! Answers of a super-disk's agent, as they come.
 
 use serde::Deserialize;
 
@@ -28,7 +28,7 @@ pub enum Condition {
         /// Whether writes are stopped.
         frozen: bool,
     },
-    /// A copy that nobody asked for is being undone.
+    /// A copy between the legs that the agent did not start is being undone.
     WrongWay,
     /// Both legs are in sync.
     Healthy,
@@ -56,7 +56,7 @@ pub enum WaitingOn {
     },
     /// The next attempt, at that time.
     Pause(u64),
-    /// Somebody who makes the network disk readable: the copy stopped at this sector of it.
+    /// A readable network disk: the copy stopped at this sector of it.
     DurableUnreadable {
         /// Of 512 bytes.
         sector: u64,

@@ -131,7 +131,7 @@ fn answered(answer: &Answer) -> Judgement {
         ),
         (Condition::WrongWay, _) => of(
             SuperDiskState::Rebuilding,
-            "a copy between the legs that nobody asked for is being undone".to_owned(),
+            "a copy between the legs that the agent did not start is being undone".to_owned(),
             false,
         ),
         (Condition::Rebuilding, _) => of(

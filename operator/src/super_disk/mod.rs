@@ -18,7 +18,7 @@ pub enum SuperDiskSeen {
     Before(Option<String>),
     /// It is being put together.
     Assembling,
-    /// The container that should have put it together, or minded it, ended like this.
+    /// The container that should have assembled or maintained it ended like this.
     Ended {
         /// Its exit status.
         status: i32,
@@ -31,7 +31,7 @@ pub enum SuperDiskSeen {
     Silent(String),
 }
 
-/// What that comes to.
+/// The judgement for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// In one word.

@@ -1,4 +1,4 @@
-//! What agents answer and containers say, as judgements.
+//! Judgements from agents' answers and containers' messages.
 
 use super::*;
 

@@ -12,7 +12,7 @@ const FIELD: &str = "spec.cache.access.callers";
 /// Who may call the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// The callers; their names differ. Nobody else is let in.
+    /// The callers; their names differ. All others are refused.
     pub callers: Vec<Caller>,
 }
 

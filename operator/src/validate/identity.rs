@@ -1,4 +1,4 @@
-//! Who a cluster is: the names, labels and owner reference everything else is made from.
+//! Identity of a cluster: the names, labels and owner reference that everything else is made from.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +22,11 @@ pub struct Identity {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its UID: a cluster made again under the same name is another one.
+    /// Its UID: a cluster created again under the same name has a different one.
     pub uid: String,
     /// Generation of the spec at hand.
     pub generation: i64,
-    /// Whether it takes over objects of its name that nobody owns: somebody has said so of this very cluster.
+    /// Whether it takes over objects of its name that have no owner: a user has consented for this very cluster.
     pub adopts: bool,
 }
 
@@ -63,7 +63,7 @@ impl Identity {
     pub fn conflict(&self, object: &str, owner: Option<&str>) -> String {
         let Some(owner) = owner else {
             return format!(
-                "{object} exists already and belongs to nobody we know: delete or rename it, give this cluster another \
+                "{object} exists already and has no known owner: delete or rename it, give this cluster another \
                  name, or, where an earlier cluster of this name has left it, have it taken over with the annotation \
                  {}={}",
                 labels::ADOPT,

@@ -38,7 +38,7 @@ impl Maintenance {
         self.opened = until.map(|text| text.trim().parse().map_err(|_| text.clone()));
     }
 
-    /// What somebody has taken for a time until which the window is open, and is none.
+    /// The value given for the end of the opened window, if it is not a time.
     #[must_use]
     pub fn unreadable(&self) -> Option<&str> {
         self.opened.as_ref()?.as_ref().err().map(String::as_str)

@@ -183,7 +183,7 @@ fn monitored(spec: &MonitoringSpec) -> Monitoring {
     }
 }
 
-/// Hash of what a spec says of the cache pods themselves: not who may reach or call them, and how many they are.
+/// Hash of what a spec says of the cache pods themselves: not their number, nor which clients may reach or call them.
 fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
     let ReadStateClusterSpec {
         replicas: _,

@@ -10,7 +10,7 @@ const FIELD: &str = "spec.database.settings";
 /// Longer than any name there is.
 const NAME_LENGTH: usize = 128;
 
-/// What the operator sets, or counts on: who a node is, where it is reached, what it keeps where, who may log in.
+/// Settings that the operator sets or relies on: identity, addresses, folders, login.
 const OURS: [&str; 43] = [
     "allocate_tokens_for_keyspace",
     "allocate_tokens_for_local_replication_factor",

@@ -17,7 +17,7 @@ use crate::build::fingerprint;
 /// A `ReadStateCluster` that can be carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidatedCluster {
-    /// Who it is.
+    /// Its identity.
     pub id: Identity,
     /// Wanted cache pods.
     pub replicas: i32,
@@ -41,17 +41,17 @@ pub struct ValidatedCluster {
     pub cache: Cache,
     /// Where read states are kept.
     pub store: Store,
-    /// Who issues the certificates by which its processes prove what they are.
+    /// The issuer of the certificates with which its processes prove their identity.
     pub issuing: Issuing,
     /// The wish for another certificate authority.
     pub rotation: Option<String>,
     /// Whose claim on the keyspace of an external database is taken over.
     pub take_over_claim: Option<String>,
-    /// Another one whenever what the user says of cache pods is.
+    /// Changes whenever the spec of cache pods changes.
     pub cache_spec_hash: String,
-    /// Namespace of the operator, which nobody else may pose as.
+    /// Namespace of the operator. Pods elsewhere are not taken for it.
     pub operator_namespace: String,
-    /// The ClusterRole by which cache pods may have tokens reviewed; none: the operator may bind nobody to one.
+    /// The ClusterRole by which cache pods may have tokens reviewed; none: the operator may not bind it.
     pub token_review_role: Option<String>,
     /// What was seen of the login to the database.
     pub login: Login,
@@ -68,7 +68,7 @@ pub struct Monitoring {
     pub labels: BTreeMap<String, String>,
     /// How often pods are asked.
     pub interval: Option<String>,
-    /// Who may reach the metrics of `ScyllaDB`.
+    /// Peers that may reach the metrics of `ScyllaDB`.
     pub from: Vec<NetworkPolicyPeer>,
 }
 
@@ -77,7 +77,7 @@ impl ValidatedCluster {
     #[must_use]
     pub fn seen(mut self, login: Login, certificates: Certificates, client_ca: bool) -> Self {
         if let (Store::Managed(database), Some(mark)) = (&mut self.store, &certificates.mark) {
-            // Whoever puts other certificates into the Secret wishes for pods that have them.
+            // A user who puts other certificates into the Secret wants pods that have them.
             database.spec_hash = fingerprint(&(&database.spec_hash, mark));
         }
         let said = (
@@ -160,13 +160,13 @@ impl ValidatedCluster {
 /// What was seen of the certificates for CQL: no part of the spec, and yet of what is built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Certificates {
-    /// Another one whenever what members show is; none while they cannot be used.
+    /// Changes whenever what members show changes; none while they cannot be used.
     pub mark: Option<String>,
-    /// Whether there is one to show to a database that somebody else runs.
+    /// Whether there is one to show to an external database.
     pub client: bool,
 }
 
-/// Who issues the certificates by which the processes of a cluster prove what they are.
+/// The issuer of the certificates with which the processes of a cluster prove their identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Issuing {
     /// The operator, with an authority for this cluster alone.
@@ -215,7 +215,7 @@ pub struct Cache {
     pub service: Option<Box<ServiceSpec>>,
     /// Who may reach the API; none: the pods of its namespace.
     pub clients: Option<Vec<NetworkPolicyPeer>>,
-    /// Who may call it; none: whoever reaches it.
+    /// Who may call it; none: any client that reaches it.
     pub access: Option<Access>,
     /// Where the certificate of the API comes from; none: it is spoken in the clear.
     pub tls: Option<Tls>,
@@ -251,7 +251,7 @@ impl Placement {
 pub enum Store {
     /// A database the operator runs.
     Managed(Box<Database>),
-    /// A database somebody else runs.
+    /// A database that the operator does not run.
     External(External),
     /// The one cache pod's volume.
     Embedded(Volume),
@@ -288,9 +288,9 @@ pub struct Database {
     pub tls: Option<Tls>,
     /// What the user lays over its pods.
     pub overlay: Option<Box<PodTemplate>>,
-    /// Who may speak CQL beside cache pods.
+    /// Peers that may speak CQL, beside cache pods.
     pub clients: Vec<NetworkPolicyPeer>,
-    /// What becomes of the volume of a member that left.
+    /// What happens to the volume of a member that left.
     pub reclaim: Reclaim,
     /// Hash of what the user says of the pods: what differs with it the same, the operator changed.
     pub spec_hash: String,
@@ -316,7 +316,7 @@ pub struct Volume {
     pub class: Option<String>,
 }
 
-/// A database somebody else runs.
+/// A database that the operator does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct External {
     /// Hosts to begin with. Never empty.

@@ -1,4 +1,4 @@
-//! The hash by which a later operator tells that a spec is still the one that a rack's pods were made for.
+//! The hash that tells a later operator that a rack's pods were made for the same spec.
 
 use super::Store;
 use crate::fixtures::{CASSANDRA, cluster};

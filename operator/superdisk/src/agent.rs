@@ -1,4 +1,4 @@
-//! `agent`: minds a running super-disk for as long as its pod lives.
+//! `agent`: maintains a running super-disk for as long as its pod lives.
 //!
 //! ```text
 //!  main thread    ┌─▶ sleep (md, devices, signals, 10 s) ─▶ look (sysfs) ─▶ heal::decide ─▶ publish ─┐
@@ -7,9 +7,9 @@
 //!  other threads        patrol      HTTP (metrics, state, probes)   freeze lane ◀─┴─▶ work lane
 //! ```
 //!
-//! The main thread asks no disk for anything, so that it sees a lost durable leg and stops the writes while other
-//! threads hang in that very disk. On SIGTERM it takes the super-disk down; killed, it leaves what the next agent
-//! adopts or [`crate::reap`] ends.
+//! The main thread reads from no disk, so that it sees a lost durable leg and stops the writes while other threads hang
+//! in that very disk. On SIGTERM it takes the super-disk down; after a kill the next agent adopts what is left, or
+//! [`crate::reap`] takes it down.
 
 mod beats;
 pub mod cli;
@@ -60,10 +60,10 @@ const ROUND: Duration = Duration::from_secs(10);
 const ASSEMBLE_AGAIN: Duration = Duration::from_secs(30);
 /// Between two looks whether a patrol is due.
 const PATROL_LOOK: Duration = Duration::from_secs(30);
-/// Turns of `--once` before it is said that they lead nowhere: a replaced disk takes four.
+/// Turns of `--once` before it gives up: a replaced disk takes four.
 const TURNS: usize = 20;
 
-/// How to mind it.
+/// Settings of the agent.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Which super-disk.
@@ -121,15 +121,13 @@ pub(crate) fn kernel_node(path: &Path) -> Option<PathBuf> {
 /// Why the agent ended.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Another one minds this volume, or the state folder cannot be used.
+    /// Another process holds this volume, or the state folder cannot be used.
     #[error(transparent)]
     Claim(#[from] ClaimError),
-    /// The port cannot be had.
+    /// The port is not available.
     #[error("failed to listen on {address}")]
     Listen {
-        /// Which.
         address: SocketAddr,
-        /// Why not.
         source: io::Error,
     },
     /// Signals or the poll failed.
@@ -143,7 +141,7 @@ pub enum AgentError {
     Round(String),
 }
 
-/// Says something to whoever reads the log.
+/// Writes a line to the log.
 pub(crate) fn say(line: &str) {
     eprintln!("{line}");
 }
@@ -351,7 +349,7 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
     Err(AgentError::Round(format!("{TURNS} turns led nowhere")))
 }
 
-/// How a super-disk is, for somebody who only looks.
+/// Reports the state of a super-disk, without changing anything.
 pub fn look_at(options: &Options) -> Result<Report, AgentError> {
     let state = StateFolder::new(&options.state_dir, options.spec.volume.as_str());
     let root = PathBuf::from("/");
@@ -365,7 +363,7 @@ pub fn look_at(options: &Options) -> Result<Report, AgentError> {
     Ok(mind.report_of(&facts, &decision, now()))
 }
 
-/// Takes it down, whoever brought it up.
+/// Takes the super-disk down, whichever process assembled it.
 pub fn take_down(spec: &Spec, state_dir: &Path, time: Duration) -> Result<(), AgentError> {
     let _claim = Claim::take(state_dir, spec.volume.as_str())?;
     take_down_claimed(spec, state_dir, time)

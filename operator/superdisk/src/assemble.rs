@@ -16,7 +16,7 @@ use crate::{
     spec::Spec,
 };
 
-/// Rounds of looking and doing before it is said that this leads nowhere: a first boot takes eight.
+/// Rounds of looking and acting before it gives up: a first boot takes eight.
 const ROUNDS: usize = 40;
 /// How long another run may hold the node: a mkfs of a large network disk is the longest.
 const LOCK_TIME: Duration = Duration::from_secs(120);
@@ -50,7 +50,6 @@ pub enum AssembleError {
     Lock {
         /// Which file.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
     /// The same step was decided twice.
@@ -202,7 +201,7 @@ pub fn round(
                 tried.note(action);
             }
             (Err(error), Action::StartStripe { .. }) if tried.start_fast.is_none() => {
-                log(&format!("  {}: the stripe is made anew", chain(&error)));
+                log(&format!("  {}: the stripe is recreated", chain(&error)));
                 tried.start_fast = Some(chain(&error));
                 return Ok(None);
             }

@@ -1,5 +1,5 @@
-//! Who a super-disk on this node belongs to: a lock that lives as long as the process that minds it, and a record
-//! of the pod and its arrays that outlives it, for [`crate::reap`].
+//! Claim on a super-disk of this node: a lock that lives as long as the process that holds it, and a record of the pod
+//! and its arrays that outlives it, for [`crate::reap`].
 //!
 //! Both are files of the state folder, named after the volume. It is a folder in memory: a reboot empties it as it
 //! ends all arrays.
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub struct Record {
     /// Which volume.
     pub volume: String,
-    /// The pod that it was put together for; `None` when nobody said.
+    /// The pod that it was assembled for; `None` when that was not given.
     pub pod: Option<String>,
     /// Where it is mounted.
     pub mount: PathBuf,
@@ -40,15 +40,14 @@ pub struct Claim {
 /// Why a super-disk could not be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// Another process minds it.
-    #[error("another process minds the volume {0} on this node")]
+    /// Another process holds it.
+    #[error("another process holds the volume {0} on this node")]
     Taken(String),
     /// The state folder cannot be used.
     #[error("failed to write {path}")]
     Io {
         /// Which file.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
 }
@@ -194,7 +193,7 @@ mod tests {
         let second = Claim::take(&state, "a").unwrap_err();
         assert_eq!(
             second.to_string(),
-            "another process minds the volume a on this node"
+            "another process holds the volume a on this node"
         );
         drop(first);
         Claim::take(&state, "a").unwrap();

@@ -93,7 +93,6 @@ pub enum CommandError {
     Start {
         /// Which command.
         line: Line,
-        /// Why not.
         source: io::Error,
     },
     /// It ended with an error.

@@ -43,22 +43,23 @@ pub struct Limits {
     pub check_every: Seconds,
 }
 
-/// Sectors of the fast leg that may be read from the durable leg before the leg is built anew: 1 MiB.
+/// Sectors of the fast leg that may be read from the durable leg before the fast leg is rebuilt: 1 MiB.
 const BAD_SECTORS_MAX: u64 = 2048;
 /// A leg that md kicked although its devices live is added back this often, …
 const READDS_AN_HOUR: usize = 3;
 const READDS_A_DAY: usize = 6;
 /// …after a pause of this long, doubled each time within the hour, …
 const READD_PAUSE: Seconds = 60;
-/// …and is copied anew when that did not help. Each copy reads the whole network disk.
+/// …and is rebuilt when that did not help. Each rebuild reads the whole network disk.
 const REBUILDS_A_DAY: usize = 3;
 /// Pause after a rebuild that did not last, times the number of them.
 const REBUILD_PAUSE: Seconds = 600;
 /// A copy that has not begun after this long has been given up by md, …
 const STALLED: Seconds = 30;
-/// …and is begun anew after that: each time all is read again up to where the durable leg cannot be read.
+/// …and is started again after this time; each start reads everything again up to the unreadable sector of the durable
+/// leg.
 const STALLED_AGAIN: Seconds = 6 * HOUR;
-/// Without a beat for this long it is said: there is one every ten seconds, and a plan may take a while.
+/// Time without a beat after which it is reported: there is one every ten seconds, and a plan may take a while.
 const NO_BEAT: Seconds = 120;
 const HOUR: Seconds = 3600;
 const DAY: Seconds = 24 * HOUR;
@@ -84,7 +85,7 @@ pub fn decide(limits: &Limits, facts: &Facts, memory: &Memory, now: Seconds) -> 
                 frozen: memory.frozen,
             },
             notices,
-            // Again and again: somebody may have thawed it, as hooks of backups do, and the kernel does not tell.
+            // In every round: the filesystem may have been thawed, as backup hooks do, and the kernel does not notify.
             steps: if facts.mount.is_none() {
                 Vec::new()
             } else {
@@ -177,8 +178,8 @@ fn member(leg: &Leg, memory: &Memory, now: Seconds) -> (Condition, Vec<Step>) {
     (Condition::Healthy, steps)
 }
 
-/// Nothing moves: md has yet to begin, or has given up for good where the durable leg cannot be read. It does not begin
-/// again by itself; what could not be read may have been written anew meanwhile.
+/// No progress: md has yet to begin, or has given up because the durable leg cannot be read. md does not start again by
+/// itself; the unreadable sectors may have been rewritten meanwhile.
 fn stalled(leg: &Leg, memory: &Memory, now: Seconds) -> (WaitingOn, Vec<Step>) {
     let since = memory.stalled_since.unwrap_or(now);
     if now < since + STALLED {

@@ -1,11 +1,11 @@
-//! Which volume a pod has: what the operator wrote about it, and the device that the kubelet gave the container. In:
-//! two paths. Out: one file that the containers after this one are started with (`--disk`).
+//! Finds out which volume a pod has, from the operator's entry and from the device that the kubelet gave the container.
+//! In: two paths. Out: one file that the next containers are started with (`--disk`).
 //!
-//! A pod cannot learn which claim it has: that is written nowhere in it. The operator sees the claim, and writes an
-//! entry with its UID into a ConfigMap that all pods of the database mount; it stays there, so that a pod which
-//! comes back needs no operator. An entry may be older than the claim (of a volume that was deleted and made anew
-//! meanwhile), so it names the pod that the claim was seen with, and another pod believes it only where the disk's own
-//! lineage header says the same:
+//! A pod cannot learn which claim it has: nothing in the pod says so. The operator sees the claim and writes an entry
+//! with its UID into a ConfigMap that all pods of the database mount. The entry stays there, so that a pod that comes
+//! back needs no operator. It may be older than the claim (of a volume that was deleted and recreated meanwhile), so it
+//! names the pod that the claim was seen with. Another pod believes it only where the disk's own lineage header says
+//! the same:
 //!
 //! | the entry is of | the disk | |
 //! |---|---|---|
@@ -33,9 +33,9 @@ use crate::{
     spec::VolumeUid,
 };
 
-/// Between two looks whether the entry is there.
+/// Pause between two looks for the entry.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
-/// Said again after so many looks.
+/// Looks after which it is said again.
 const SAY_AGAIN: u32 = 60;
 
 /// What the operator writes. It may know more than we do.
@@ -96,16 +96,10 @@ pub struct Disk {
 pub enum IdentifyError {
     /// A file could not be read or written.
     #[error("failed to use {path}")]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// A file says something else than it should.
     #[error("failed to understand {path}")]
     Content {
-        /// Which.
         path: PathBuf,
         /// What is wrong.
         source: serde_json::Error,
@@ -332,7 +326,7 @@ mod tests {
         let earlier = [true, false, false, false];
         assert_eq!(believed(Some("p-1"), Some("p-2")), earlier);
         assert_eq!(believed(None, Some("p-2")), earlier);
-        // Nobody told the program which pod it is in.
+        // The program was not told which pod it is in.
         assert_eq!(believed(Some("p-1"), None), [true; 4]);
         for (found, words) in disks.iter().zip(["v-1's", "v-0's", "no header", "EIO"]) {
             let said = missing(Path::new("chat-0"), found);

@@ -39,8 +39,8 @@ pub struct Header {
     pub point: Point,
     /// The last point of the generation before, as the durable leg had it.
     pub previous: Point,
-    /// UUID of the stripe that was admitted as the fast leg in this generation; zero for none. A stripe that
-    /// is made anew from the same devices has another one, whatever is left inside.
+    /// UUID of the stripe that was admitted as the fast leg in this generation; zero for none. A stripe that is
+    /// recreated from the same devices has a different UUID, whatever is left inside.
     pub fast: Uuid,
     /// The boot in which it was written.
     pub boot: Uuid,
@@ -51,7 +51,7 @@ pub struct Header {
 pub struct Point {
     /// Grows with each start.
     pub generation: u64,
-    /// Grows with each header that is written, and never begins anew.
+    /// Grows with each header that is written, and never starts over.
     pub beat: u64,
     /// Random, one for each generation: two histories that begin at one snapshot differ in it.
     pub session: Uuid,

@@ -208,8 +208,8 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
         let mut log = |line: &str| println!("{line}");
         let tried = assemble::watch(&spec, &root, &Devices, &mut executor, &mut log)?;
         let mut turn = Turn::take(&flags.state_dir)?;
-        // The pod that the last agent minded it for may be gone; `reap` must not end it for this one. Where an
-        // agent runs, its record is right.
+        // The pod for which the last agent ran may be gone; `reap` must not take the super-disk down for that one.
+        // Where an agent runs, its record is right.
         let volume = spec.volume.as_str();
         let claim = Claim::take(&flags.state_dir, volume);
         if claim.is_ok() {

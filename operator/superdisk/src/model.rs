@@ -48,9 +48,9 @@ pub struct Kernel {
     pub release: String,
     /// `PRETTY_NAME` and `ID` of the node's os-release, where there is one.
     pub system: Option<System>,
-    /// How raid0 is to be had.
+    /// Whether the kernel has raid0, or how it gets it.
     pub raid0: Seen<Personality>,
-    /// How raid1 is to be had.
+    /// The same for raid1.
     pub raid1: Seen<Personality>,
 }
 
@@ -114,7 +114,7 @@ pub struct Device {
     pub bytes: u64,
     /// Whether the kernel refuses to write to it.
     pub read_only: bool,
-    /// Who uses it; empty when it is free.
+    /// What uses it; empty when it is free.
     pub uses: Vec<Use>,
 }
 
@@ -189,7 +189,7 @@ pub enum Code {
     /// The durable leg's device is not there.
     #[serde(rename = "E_PD_LOST")]
     PdLost,
-    /// The durable leg's device is somebody else's.
+    /// The durable leg's device holds something that is not ours.
     #[serde(rename = "E_PD_FOREIGN")]
     PdForeign,
     /// The durable leg carries an array that is no super-disk's.

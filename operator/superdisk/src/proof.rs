@@ -17,7 +17,7 @@ use crate::{
 pub struct Blank(Identity);
 
 impl Blank {
-    /// Nobody uses it, its beginning and end are zeros, and nothing tells of data that was once on it.
+    /// The device is unused, its beginning and end are zeros, and nothing tells of data that was once on it.
     #[must_use]
     pub fn prove(spec: &Spec, inventory: &Inventory) -> Option<Self> {
         let disk = &inventory.durable;

@@ -5,8 +5,8 @@
 //!
 //! | what is seen | what is done |
 //! |---|---|
-//! | a process holds the volume's lock | left: it is minded |
-//! | the record names no pod | left: nobody can tell |
+//! | a process holds the volume's lock | left: it is in use |
+//! | the record names no pod | left: its pod is not known |
 //! | the pod's folder is there | left: its agent may come back |
 //! | none of that | taken down in order, then forgotten |
 //!
@@ -40,7 +40,7 @@ pub struct Reaped {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// A process minds it.
+    /// A process holds it.
     Minded,
     /// The record does not say which pod it was for.
     NoPod,
@@ -59,7 +59,7 @@ impl Outcome {
     #[must_use]
     pub fn words(&self) -> String {
         match self {
-            Self::Minded => "left: a process minds it".to_owned(),
+            Self::Minded => "left: a process holds it".to_owned(),
             Self::NoPod => "left: its record names no pod".to_owned(),
             Self::PodIsThere(pod) => format!("left: its pod {pod} is on this node"),
             Self::TakenDown => "taken down: its pod is gone".to_owned(),

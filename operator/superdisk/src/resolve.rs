@@ -82,7 +82,7 @@ fn keep_durable(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
     };
     let header = match &content.lineage {
         Seen::Present(header) => header.clone(),
-        // Both copies are lost: what is written begins anew.
+        // Both copies are lost: the lineage starts over.
         Seen::Absent | Seen::Unknown(_) => {
             Header::first(spec.volume.clone(), inventory.random, inventory.boot)
         }
@@ -266,9 +266,9 @@ pub enum Resolved {
     Refused(Refusal),
 }
 
-/// Steps before it is said that this leads nowhere: keeping the fast leg takes six.
+/// Steps before it gives up: keeping the fast leg takes six.
 const STEPS: usize = 20;
-/// Looks at a copy that has not gone on before it is said to have stopped: md tells every few seconds how far it is.
+/// Looks without progress after which a copy counts as stopped: md reports progress every few seconds.
 const PATIENCE: u64 = 120;
 /// Between two looks at a copy that md makes.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What is asked of `assemble`, `agent`, `status` and `teardown`: flags in, a checked [`Spec`] out. No IO.
+//! Specification for `assemble`, `agent`, `status` and `teardown`: flags in, a checked [`Spec`] out. No IO.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 

@@ -1,5 +1,5 @@
-//! What a person or a program is told about a running super-disk: facts, memory and decision in; a [`Report`] out, as
-//! a drawing or as JSON. Pure.
+//! Status of a running super-disk, for people and programs: facts, memory and decision in; a [`Report`] out, as a
+//! drawing or as JSON. Pure.
 
 mod draw;
 #[cfg(test)]

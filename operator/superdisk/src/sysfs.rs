@@ -1,5 +1,5 @@
-//! Looks at a node: kernel, md personalities, device nodes and who uses them, from procfs, sysfs and
-//! `/lib/modules`. Reads only, starts no program, opens no device.
+//! Observes a node: kernel, md personalities, device nodes and their users, from procfs, sysfs and `/lib/modules`.
+//! Reads only, starts no program, opens no device.
 //!
 //! Everything is read under a root folder, `/` unless the node's file system is mounted elsewhere. Device
 //! nodes are looked up through [`Nodes`], because only root can make them and tests do not want to.
@@ -73,7 +73,6 @@ pub enum ObserveError {
     Read {
         /// Which one.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
     /// A pattern of `--local` is not one.
@@ -81,7 +80,6 @@ pub enum ObserveError {
     Pattern {
         /// Which one.
         pattern: String,
-        /// Why not.
         source: glob::PatternError,
     },
 }

@@ -6,8 +6,8 @@
 //!   └───────────────────────────── look again, until the deadline ◀──────────────────────┘
 //! ```
 //!
-//! Each turn does the one thing that is next, so that it can be killed anywhere and begun again. It never unmounts
-//! lazily: an array under a lazily unmounted filesystem cannot be stopped, and nobody can tell why.
+//! Each turn does the one thing that is next, so that it can be killed anywhere and started again. It never unmounts
+//! lazily: an array under a lazily unmounted filesystem cannot be stopped, and nothing shows why.
 
 pub mod users;
 
@@ -34,7 +34,7 @@ pub trait Ground {
     fn mark_clean(&self, facts: &Facts) -> Result<(), String>;
     /// Stops an array, and waits until it is gone.
     fn stop(&self, array: &str) -> Result<(), String>;
-    /// Says something to whoever reads the log.
+    /// Writes a line to the log.
     fn say(&self, sentence: &str);
     /// Waits; true when there is no more time.
     fn pause(&self, at_most: Duration) -> bool;
@@ -51,7 +51,7 @@ pub enum Next {
     StopMirror {
         /// Its name.
         array: String,
-        /// Whether that is said: not while the durable leg misses writes.
+        /// Whether the lineage says that it ended in order: not while the durable leg misses writes.
         clean: bool,
     },
     /// Stop the stripe.
@@ -170,7 +170,7 @@ fn unmount(target: &Path, ground: &dyn Ground) -> Result<(), String> {
     }
     let users = ground.users(target);
     if users.is_empty() {
-        return Err("it is in use, by nobody that can be seen from here".to_owned());
+        return Err("it is in use, by a process that cannot be seen from here".to_owned());
     }
     Err(format!("it is in use by {}", users.join(", ")))
 }

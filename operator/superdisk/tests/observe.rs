@@ -1,4 +1,4 @@
-//! What is seen of a node, over folders that look like one.
+//! Observing a node, over folders that look like one.
 
 #![expect(
     clippy::unwrap_used,

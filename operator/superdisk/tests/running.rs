@@ -1,4 +1,4 @@
-//! What is seen of running arrays, over folders that look like a node's sysfs: as md 6.1 writes them.
+//! Observing running arrays, over folders that look like a node's sysfs: as md 6.1 writes them.
 
 #![expect(
     clippy::unwrap_used,

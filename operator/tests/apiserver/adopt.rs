@@ -173,7 +173,7 @@ fn what_a_cluster_has_left_is_taken_over_when_somebody_says_so_and_no_pod_restar
             "{:?}",
             world.agents.ring().orders
         );
-        // Secrets with passwords are nobody's, so that they outlive every cluster.
+        // Secrets with passwords have no owner, so that they outlive every cluster.
         let passwords = ["chat-db-login", "chat-db-superuser"];
         for owners in for_each_kind!(owners, &world) {
             let owned = owners

@@ -410,7 +410,7 @@ fn a_right_that_the_operator_lacks_is_told_and_keeps_nobody_else_out() {
         assert!(words.contains("install its chart with rbac.tokenReviews=true"));
         assert_eq!(given(&world).await.0.as_array().unwrap().len(), 1);
 
-        // As where roles are made by somebody else, who forgot this one.
+        // As where an administrator creates the roles and has forgotten this one.
         let world = world.binding_to("readstates-forgotten");
         let chat = until_done(&world).await;
         let words = condition(&chat, "ApiOpen");

@@ -38,7 +38,7 @@ pub(crate) async fn running(world: &World, replicas: i32) -> ReadStateCluster {
     world.reconcile("chat").await
 }
 
-/// Everybody else does what there is to do: members, the StatefulSet controller, kubelets.
+/// All others act: members, the StatefulSet controller, kubelets.
 pub(crate) async fn time_passes(world: &World) {
     world.fleet.act().await;
     world.let_go().await;

@@ -91,7 +91,7 @@ fn another_password_is_set_in_the_database_and_then_handed_to_cache_pods() {
         let chat = world.reconcile("chat").await;
         assert_eq!(waiting(&chat).unwrap(), "SchemaPending");
         assert_ne!(names::<Job>(&world).await, jobs);
-        // Nobody is given a password that the database does not know.
+        // No pod is given a password that the database does not know.
         assert_eq!(mark(&world).await, before);
 
         let pods = async || {

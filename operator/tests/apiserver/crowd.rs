@@ -1,5 +1,5 @@
-//! Many clusters at once, each in a namespace of its own, and everybody but the operator: StatefulSet and Job
-//! controllers, kubelets, members and agents, who do what they would as soon as there is something to do.
+//! Many clusters at once, each in a namespace of its own, and everything but the operator: StatefulSet and Job
+//! controllers, kubelets, members and agents, which act as soon as there is something to do.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ use crate::{
 
 /// Namespaces that are worked on at once.
 const HANDS: usize = 16;
-/// Somebody looks again without being told.
+/// Interval of the checks that no event triggers.
 const LOOK: Duration = Duration::from_secs(2);
 
 pub(crate) struct Crowd {
@@ -108,7 +108,8 @@ impl Crowd {
     }
 }
 
-/// What a watch sees. One that fails begins anew: the API server may have forgotten already what it began from (410).
+/// What a watch sees. One that fails is started again: the API server may have forgotten already what it began from
+/// (410).
 fn seen<K>(api: Api<K>) -> impl Stream<Item = K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -119,7 +120,7 @@ where
         .filter_map(async |seen| match seen {
             Ok(object) => Some(object),
             Err(error) => {
-                eprintln!("a watch begins anew: {error}");
+                eprintln!("a watch starts again: {error}");
                 None
             }
         })

@@ -151,7 +151,7 @@ where
     api.delete_collection(&now, &all).await.unwrap();
 }
 
-/// The kinds of a namespace, in an order that nobody promises.
+/// Deletes a namespace kind by kind, in one of the orders that Kubernetes may take.
 async fn sweep_all(world: &World, clusters_first: bool) {
     let namespaces: Api<Namespace> = Api::all(world.client.clone());
     let now = DeleteParams::default();

@@ -1,4 +1,4 @@
-//! What a StatefulSet controller, a Job controller and kubelets would do, when a test says so.
+//! Fake StatefulSet controller, Job controller and kubelets, which act when a test says so.
 
 use k8s_openapi::{
     api::{
@@ -145,7 +145,7 @@ impl World {
             spec: template.spec.clone(),
             status: None,
         };
-        // There is nobody to make the claims that database pods mount.
+        // No controller creates the claims that database pods mount.
         let spec = pod.spec.as_mut().unwrap();
         for container in spec
             .init_containers
@@ -223,7 +223,7 @@ impl World {
                 let _ = pods.delete(&pod.name_any(), &now).await;
             }
         }
-        // A claim that nobody uses is let go by its controller.
+        // A claim that is not in use is released by its controller.
         let claims = self.api::<PersistentVolumeClaim>();
         for claim in claims.list(&ListParams::default()).await.unwrap() {
             if claim.metadata.deletion_timestamp.is_some() {

@@ -1,7 +1,7 @@
-//! What goes wrong between an operator and the API server: writes that conflict, fail, are done and not answered or
-//! done when nobody expects it any more; watches that lag, end, break, and have to list anew. Either the nth write
-//! fails in one way, or a seed says what happens to which request: the same seed, the same faults. What happens
-//! between them is up to the machine.
+//! Faults between an operator and the API server: writes that conflict, fail, are done and not answered or done when
+//! they are no longer expected; watches that lag, end, break, and have to list again. Either the nth write fails in one
+//! way, or a seed decides what happens to which request: the same seed, the same faults. The interleaving is up to the
+//! machine.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +19,13 @@ use tower::BoxError;
 /// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Somebody else was faster, and it is not done.
+    /// Another client was faster, and it is not done.
     Conflict,
     /// The API server fails, and it is not done.
     Failure,
     /// It is done, and the answer is lost.
     Lost,
-    /// It is done after this time, when whoever asked has given up.
+    /// It is done after this time, when the caller has given up.
     Late(Duration),
 }
 
@@ -229,7 +229,7 @@ fn status(code: u16, reason: &str) -> serde_json::Value {
     })
 }
 
-/// Answers by lot, the same ones for the same seed, sort of request and number of it.
+/// Random answers, the same ones for the same seed, sort of request and number of it.
 pub(crate) struct Dice<'a>(pub(crate) u64, pub(crate) &'a str, pub(crate) u64);
 
 impl Dice<'_> {

@@ -1,8 +1,8 @@
-//! The controllers as they run, with watches that lag, end and have to list anew, and writes that conflict, fail,
-//! are done and not answered or done late; one operator, and two at once. Whatever is asked of them ends as
-//! it does in a calm world, and nothing that must not happen happened on the way.
+//! The controllers as they run, with watches that lag, end and have to list again, and writes that conflict, fail, are
+//! done and not answered or done late; one operator, and two at once. Every request ends as it does in a calm world,
+//! and nothing forbidden happens on the way.
 //!
-//! `READSTATES_TEST_FAULT_SEEDS=0..100` has them run with so many seeds instead of a few.
+//! `READSTATES_TEST_FAULT_SEEDS=0..100` runs them with these seeds instead of a few.
 
 use std::{ops::Range, time::Duration};
 
@@ -24,10 +24,10 @@ use crate::{
 };
 
 const SEEDS: &str = "READSTATES_TEST_FAULT_SEEDS";
-/// hack/test's number for whatever it has no time for all of.
+/// hack/test's sample number, for tests that it has no time to run in full.
 const SAMPLE: &str = "READSTATES_TEST_SAMPLE";
-/// How often everybody else may do what there is to do before a wish has come true: on a busy machine the clock of the
-/// operators goes fast beside what the API server does.
+/// How often all others may act before a request is fulfilled: on a busy machine the operators' clock is fast compared
+/// with the API server.
 const PATIENCE: u32 = 600;
 
 /// A cluster that is up, and what is asked of it, one after another.
@@ -69,7 +69,8 @@ fn ends_as_in_a_calm_world(test: &str, operators: usize, few: Range<u64>, course
     });
 }
 
-/// Those that are named; or these few, in whose place a sample puts one: the first of them, or one that nobody tried yet.
+/// The seeds that the environment names; or `few`; or, for a sample, a single one: the first of `few`, or one beyond
+/// them.
 fn seeds_to_try(few: Range<u64>) -> Vec<u64> {
     if let Ok(asked) = std::env::var(SEEDS) {
         let (from, to) = asked.split_once("..").expect("it is FROM..TO");
@@ -173,7 +174,7 @@ async fn until(world: &World, so: impl AsyncFn() -> bool) {
     panic!("still waiting: {:#?}", chat.status);
 }
 
-/// Everybody but the operators does what there is to do, and what must be so is so.
+/// Checks the invariants, then lets all but the operators act.
 async fn time_passes(world: &World) {
     look(world).await;
     world.let_go().await;

@@ -69,7 +69,7 @@ struct Process {
     draining: bool,
     dirty: u64,
     capacity: u64,
-    /// Whether it has ever owned a slot: before, nobody had it change anything.
+    /// Whether it has ever owned a slot: until then it has no changes to write.
     served: bool,
     healthy: bool,
     taken_from_the_dead: u64,
@@ -92,7 +92,7 @@ impl Fleet {
         }
     }
 
-    /// An address that nobody has, and its last number.
+    /// An address that is not in use, and its last number.
     pub(crate) fn address(&self) -> (IpAddr, u8) {
         let mut shared = self.shared.lock().unwrap();
         shared.started += 1;
@@ -260,7 +260,7 @@ pub(crate) fn table_of(ring: &ReadStateRing) -> RingTable {
 }
 
 impl Shared {
-    /// The ring after everybody has done what there is for them to do.
+    /// The ring after every member has acted.
     fn next(&mut self, table: &RingTable) -> RingTable {
         let now = jiff::Timestamp::now().as_microsecond();
         let mut next = table.clone();

@@ -1,5 +1,5 @@
-//! Stands between an operator and the API server: lets so many writes through and then fails every
-//! one, as if the process had been killed; holds the first one up; or does to each request what [`Faults`] say.
+//! A gate between an operator and the API server: lets a number of writes through and then fails every one, as if the
+//! process had been killed; holds the first one up; or does to each request what [`Faults`] say.
 
 use std::{
     future::Future,
@@ -45,7 +45,7 @@ impl Gate {
         }
     }
 
-    /// From now on, lets so many writes through.
+    /// From now on, lets `writes` writes through.
     pub(crate) fn allow(&self, writes: usize) {
         self.left.store(writes, Ordering::SeqCst);
     }
@@ -101,7 +101,7 @@ impl Gate {
             Fault::Late(after) => {
                 let late = self.late.clone();
                 late.fetch_add(1, Ordering::SeqCst);
-                // Joined by nobody: it ends when the write has landed, which `is_awaited` tells.
+                // Not joined: it ends when the write has landed, which `is_awaited` tells.
                 tokio::spawn(async move {
                     tokio::time::sleep(after).await;
                     drop(response.await);

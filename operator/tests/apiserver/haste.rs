@@ -6,8 +6,8 @@ use tokio::sync::mpsc;
 
 /// How often the clock goes on.
 const TICK: Duration = Duration::from_millis(5);
-/// How much faster it goes than others. It never goes on by itself while somebody works, so a busy machine makes
-/// it slower, and no answer comes too late for that.
+/// How much faster the clock runs. It never advances while a task works, so a busy machine makes it slower, and no
+/// answer comes too late for that.
 const FACTOR: u32 = 20;
 
 /// Does `work` while the clock of this runtime goes faster.

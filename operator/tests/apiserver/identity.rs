@@ -1,5 +1,5 @@
-//! What processes prove themselves by: made before pods, renewed, replaced in stages, and never taken from
-//! somebody else.
+//! What processes prove their identity with: created before pods, renewed, replaced in stages, and never taken from
+//! another owner.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What must be so whenever one looks, however the operator was disturbed.
+//! Invariants that hold at every look, however the operator was disturbed.
 
 use std::collections::BTreeMap;
 

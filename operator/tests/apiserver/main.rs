@@ -2,7 +2,7 @@
 //! written and put back, and in which order members change. What kubelets and controllers would do
 //! is done by a fake of theirs, a step at a time, so each state in between can be looked at.
 //!
-//! `READSTATES_TEST_APISERVER` is the kubeconfig of an API server that nobody else uses:
+//! `READSTATES_TEST_APISERVER` is the kubeconfig of an API server that nothing else uses:
 //! `hack/apiserver run cargo test -p readstates-operator --test apiserver`. Without it every test says
 //! that it was skipped.
 

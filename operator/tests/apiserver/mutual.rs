@@ -32,7 +32,7 @@ impl Listener for Operators {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let (socket, from) = self.listener.accept().await.unwrap();
-            // Who is not the operator is not heard.
+            // Connections that are not the operator's are dropped.
             if let Ok((stream, _)) = self.acceptor.accept(socket).await {
                 return (stream, from);
             }

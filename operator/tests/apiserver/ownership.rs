@@ -1,5 +1,5 @@
-//! Pods that come, go and are replaced, with processes that own slots: a pod goes only when it holds
-//! nothing, whoever is killed meanwhile.
+//! Pods that come, go and are replaced, with processes that own slots: a pod goes only when it holds nothing, whatever
+//! is killed meanwhile.
 
 use k8s_openapi::api::{
     apps::v1::StatefulSet, core::v1::Pod, events::v1::Event, policy::v1::PodDisruptionBudget,
@@ -23,7 +23,7 @@ fn even(members: usize) -> Vec<usize> {
         .collect()
 }
 
-/// Every one of so many members owns its share.
+/// Each of `members` members owns its share.
 async fn spread_over(world: &World, members: usize) {
     let owners = owners(world).await;
     let mut shares: Vec<_> = owners.values().copied().collect();
@@ -93,7 +93,7 @@ fn fewer_pods_go_one_by_one_and_hold_nothing_when_they_do() {
         let chat = world.reconcile("chat").await;
         assert_eq!(world.fleet.asked(), ["drain chat-3"]);
         assert_eq!(waiting(&chat).unwrap(), "CacheDraining");
-        // It holds something: nothing is taken away, however often we look, and nobody else drains.
+        // It holds something: nothing is taken away, however often the operator looks, and no other pod drains.
         for _ in 0..2 {
             world.reconcile("chat").await;
             world.settle().await;

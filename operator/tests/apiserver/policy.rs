@@ -1,5 +1,5 @@
-//! What the chart gives and refuses, as it is rendered (`hack/chart-test` holds the file to the
-//! templates): the operator's rights suffice, and what it and cache pods write nobody else does.
+//! What the rendered chart allows and refuses (`hack/chart-test` compares the file with the templates): the operator's
+//! rights suffice, and only the operator and cache pods can write what they write.
 
 mod children;
 mod leases;
@@ -62,7 +62,7 @@ fn rendered_with<K: DeserializeOwned>(values: &str, kind: &str) -> Vec<K> {
     documents.filter_map(of_kind).collect()
 }
 
-/// Runs a test with a cluster of so many cache pods, and with the chart's policies in force in its namespace.
+/// Runs a test with a cluster of `replicas` cache pods, and with the chart's policies in force in its namespace.
 fn with_policies(replicas: i32, test: impl AsyncFnOnce(&World)) {
     with_world(async |world| {
         running(&world, replicas).await;
@@ -160,7 +160,7 @@ where
     said(world.api::<K>().delete(name, &rehearsed).await)
 }
 
-/// What the API server said to a write, by whom and of what kind it was.
+/// What the API server answered to a write.
 fn said<T>(answer: kube::Result<T>) -> Result<(), String> {
     answer.map(|_| ()).map_err(|error| error.to_string())
 }

@@ -139,7 +139,7 @@ fn kibibytes(pid: u32, key: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// An address of loopback that nobody listens on now.
+/// An address of loopback that is not listened on now.
 fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()

@@ -1,4 +1,4 @@
-//! What the API server refuses and fills in by the CRDs, one rule at a time.
+//! Rules and defaults of the CRDs at the API server, one at a time.
 
 use serde_json::{Value, json};
 
@@ -365,7 +365,7 @@ fn certificates_come_from_one_place_and_go_with_a_database_that_is_spoken_to() {
         (db("tls", secret.clone()), managed(), cannot),
         (db("tls", secret.clone()), db("tls", issuer), cannot),
     ]);
-    // A database of somebody else may begin with it.
+    // An external database may start using TLS.
     with_world(async |world| {
         world.create(&external()).await.unwrap();
         let begun = with(external(), "/spec/database/tls", secret);

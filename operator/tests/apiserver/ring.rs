@@ -1,4 +1,4 @@
-//! What the API server refuses to be done to the ring.
+//! Changes of the ring that the API server refuses.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! Many clusters under one operator that runs as a program: nothing is written once they are up, and what they
-//! cost, for whoever asks (`hack/bench-operator`).
+//! Many clusters under one operator that runs as a program: nothing is written once they are up; and what they cost
+//! (`hack/bench-operator`).
 
 use std::{io::Write as _, time::Duration};
 
@@ -19,7 +19,7 @@ fn an_operator_of_several_clusters_at_rest_writes_nothing() {
         let crowd = Crowd::new(world, 5).await;
         let operator = Operator::start(&home, &crowd.namespaces()).await;
         Box::pin(crowd.come_up()).await;
-        // What the last news has brought about.
+        // The effects of the last events.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let before = operator.cost().await;
         tokio::time::sleep(A_ROUND).await;

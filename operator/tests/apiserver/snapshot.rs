@@ -1,5 +1,5 @@
-//! What there is in a namespace once nothing is waited for, without what differs between any two clusters that
-//! were asked for the same: names of namespaces, UIDs, versions, times, and what was made by lot.
+//! Snapshot of a namespace once nothing is waited for, without what differs between two clusters of the same spec:
+//! names of namespaces, UIDs, versions, times, and random values.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(crate) struct Snapshot {
     cluster_uid: String,
 }
 
-/// All but the UID, which is another one for every cluster.
+/// All but the UID, which differs for every cluster.
 impl PartialEq for Snapshot {
     fn eq(&self, other: &Self) -> bool {
         self.objects == other.objects && self.slots == other.slots
@@ -55,7 +55,7 @@ const INCIDENTAL: &[&str] = &[
     "ringNumber",
     "since",
     "uid",
-    // They follow from the rest, and from a login that is made by lot.
+    // They follow from the rest, and from a login that is random.
     labels::APPLIED_HASH,
     labels::ISSUED_BY,
     labels::LOGIN,
@@ -115,7 +115,7 @@ impl Snapshot {
             // As which its keyspace is claimed.
             strip(&mut value, &self.cluster_uid, "CLUSTER");
             if kind == "Job" {
-                // Its name follows from all that goes into it, a login that is made by lot among it.
+                // Its name follows from all that goes into it, among it a login that is random.
                 strip(&mut value, &name, "JOB");
                 "JOB".clone_into(&mut name);
             }
@@ -124,7 +124,7 @@ impl Snapshot {
         }
     }
 
-    /// Where it differs from another one.
+    /// Where it differs from `other`.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
         let names = self.objects.keys().chain(other.objects.keys());
         let mut differences: Vec<_> = names

@@ -100,7 +100,7 @@ fn a_cluster_that_is_stopped_writes_everything_first_keeps_its_volumes_and_comes
         assert_eq!(records(&chat), nodes);
         assert_eq!(pods(&world, "cache").await, ["chat-0"]);
         assert_eq!(owners(&world).await["chat-0"], 1024);
-        // Each came back on its own data: nobody had to be told to start or to take a place.
+        // Each came back on its own data: none had to be told to start or to take a place.
         let orders = world.agents.ring().orders.clone();
         assert!(
             !orders.iter().any(|order| order.contains("replac")),

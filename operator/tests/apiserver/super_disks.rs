@@ -173,7 +173,7 @@ fn pods_are_told_their_volumes_and_the_status_how_their_disks_are() {
             entries().await,
             [entry(&a, true).await, entry(&b, true).await]
         );
-        // A claim that was made from another one says so; where its source is gone, a person does.
+        // A claim with a source says what it is a copy of; where the source is gone, a person does.
         let annotated =
             json!({ "metadata": { "annotations": { "readstates.dev/copy-of": "u-0" } } });
         let claims = world.api::<PersistentVolumeClaim>();

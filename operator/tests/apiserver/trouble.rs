@@ -1,4 +1,4 @@
-//! What stands in the way is waited for or reported, and named.
+//! Obstacles are waited for or reported, and named.
 
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -148,7 +148,7 @@ fn an_external_database_waits_for_its_login() {
 #[test]
 fn a_cluster_made_again_waits_for_what_the_first_one_left() {
     with_world(async |world| {
-        // Nobody collects garbage here, so the children stay.
+        // There is no garbage collection here, so the children stay.
         running(&world, 1).await;
         let clusters = world.api::<ReadStateCluster>();
         clusters

@@ -1,7 +1,7 @@
-//! The agent inside of the disk machine: takes orders from a serial port, runs each with a shell, answers.
+//! The agent inside the disk machine: reads orders from a serial port, runs each with a shell, answers.
 //!
-//! Orders run at the same time. What they print goes to files, so that a command may leave something in
-//! the background without anybody waiting for its pipe.
+//! Orders run concurrently. Their output goes to files, so that a command may leave something running in the
+//! background without holding a pipe open.
 
 use std::{
     fs::{self, File},
@@ -19,9 +19,9 @@ use std::{
 
 use e2e_disk::protocol::{Ended, Order, Word};
 
-/// Between two looks at a port that has nobody at its other end yet.
+/// Pause between reads while the other end of the port is not connected.
 const IDLE: Duration = Duration::from_millis(50);
-/// So long before a command is killed for having taken too long, what everybody waits for is written down.
+/// How long before a command's time limit it is recorded what every process waits for.
 const BEFORE_THE_END: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -46,7 +46,7 @@ fn take_orders(port: &str) -> io::Result<()> {
     let (_never, clock) = mpsc::channel::<()>();
     let mut line = String::new();
     loop {
-        // Nothing to read means nobody at the other end, not an end.
+        // An empty read means that the other end is not connected, not that the input has ended.
         if orders.read_line(&mut line)? == 0 {
             let _ = clock.recv_timeout(IDLE);
             continue;
@@ -82,7 +82,7 @@ fn run(order: &Order) -> io::Result<Ended> {
     let patience = Duration::from_secs(*limit_s).saturating_sub(BEFORE_THE_END);
     thread::spawn(move || {
         if end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-            // It is for a person who looks for the cause: as much as can be had.
+            // For a person who looks for the cause: as much as can be had.
             let _ = post_mortem.write_all(what_waits().as_bytes());
         }
     });

@@ -1,9 +1,9 @@
-//! Serves one [`Disk`] on a unix socket: two threads per connection, one that takes requests in and one
-//! that answers each when it is due.
+//! Serves one [`Disk`] on a unix socket: two threads per connection, one that accepts requests and one that answers
+//! each when it is due.
 //!
-//! Latency is counted from a request's arrival, so many at a time take no longer than one: a network
-//! disk's way. A request that is not answered when the connection ends was never done: what a power cut
-//! finds in flight is not on the disk.
+//! Latency is counted from a request's arrival, so concurrent requests take no longer than one, as on a network disk. A
+//! request that is not answered when the connection ends was never done: what is in flight at a power cut is not on the
+//! disk.
 
 use std::{
     io::{self, Read, Write},

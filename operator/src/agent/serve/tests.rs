@@ -198,7 +198,7 @@ async fn a_member_signs_its_disk() {
 #[tokio::test]
 async fn ready_is_a_member_that_serves() {
     let world = world().await;
-    // Nobody has asked the database yet.
+    // The database has not been queried yet.
     assert_eq!(world.probe("/readyz").await, 503);
     world.view(60).await;
     assert_eq!(world.probe("/readyz").await, 200);
@@ -309,7 +309,7 @@ async fn only_the_node_that_is_meant_cleans_up_once_for_each_request() {
     assert_eq!(tell(order("uid-1", HOST, "2")).await, 202);
     assert_eq!(world.view(60).await.cleanup, is("2", Job::Running));
     assert_eq!(world.fake.cleaned.load(Ordering::Relaxed), 2);
-    // Nor does one who leaves.
+    // Nor does a node that leaves.
     world.fake.clean.notify_one();
     assert_eq!(world.order("uid-1", HOST).await.0, 202);
     assert_eq!(tell(order("uid-1", HOST, "3")).await, 409);

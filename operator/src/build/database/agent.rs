@@ -86,7 +86,7 @@ pub(super) fn run_mount() -> VolumeMount {
     }
 }
 
-/// The same for who writes there.
+/// The same, writable.
 pub(super) fn run_mount_to_write() -> VolumeMount {
     pod::mount(RUN, RUN_PATH)
 }

@@ -8,8 +8,8 @@ use crate::{
     validate::Amount,
 };
 
-/// Who connects must log in, and may do what its role may. The image has no variables for this, and Cassandra
-/// takes any setting as a property.
+/// Clients must log in, and may do what their role may. The image has no variables for this, but Cassandra takes any
+/// setting as a property.
 const LOGIN: &str = "-Dcassandra.config.allow_system_properties=true \
                      -Dcassandra.settings.authenticator=PasswordAuthenticator \
                      -Dcassandra.settings.authorizer=CassandraAuthorizer";
@@ -35,8 +35,8 @@ fn tls() -> String {
 
 const PEM: &str = "org.apache.cassandra.security.PEMBasedSslContextFactory";
 
-/// The image writes its settings into the folder that it brings them in, and its root cannot be written. So it is
-/// given a copy of them: the entrypoint, the server and its tools go by the variable.
+/// The image's entrypoint writes into the folder of the image's settings, and the root file system is read-only. So it
+/// gets a copy of them; the entrypoint, the server and its tools follow the variable.
 const SETTINGS: &str = "\
 cp -R -f \"${CASSANDRA_CONF:-/etc/cassandra}/.\" /run/cassandra || exit 1
 export CASSANDRA_CONF=/run/cassandra

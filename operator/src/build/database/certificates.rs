@@ -1,4 +1,4 @@
-//! How members come to the certificates that they show to who speaks CQL.
+//! Mounts the CQL server certificate into database pods.
 //!
 //! Cassandra reads certificate and key from one file, which the agent writes before the start, into memory.
 //! `ScyllaDB` reads the files of the Secret as they are.
@@ -16,7 +16,7 @@ use crate::{
 };
 
 const CERTIFICATES: &str = "certificates";
-/// Where the files of the Secret are, for who reads them.
+/// Folder of the Secret's files, for containers that read them.
 pub(super) const PATH: &str = "/etc/readstates/certificates";
 const KEYSTORE: &str = "keystore";
 const KEYSTORE_PATH: &str = "/run/keystore";
@@ -51,7 +51,7 @@ pub(super) fn of(place: &Place<'_>, secret: Option<&str>) -> Certificates {
         },
         Engine::Scylla => {
             if let Some(source) = &mut volume.secret {
-                // As whom the image runs it is the image's matter, and no other container has the volume.
+                // The user that the image runs as is the image's choice, and no other container mounts the volume.
                 source.default_mode = Some(0o444);
             }
             Certificates {

@@ -57,7 +57,7 @@ pub fn database_image(template: &PodTemplateSpec) -> Option<&str> {
         .as_deref()
 }
 
-/// Writes all that is in memory, while word of it reaches those who would still connect.
+/// Writes all that is in memory, while clients learn that they should no longer connect.
 const DRAIN: &str = "nodetool drain & sleep 5; wait";
 
 /// One member's place in the database.
@@ -243,7 +243,7 @@ pub fn template_hash(cluster: &ValidatedCluster, database: &Database, rack: &Rac
     fingerprint(&(pod_template(cluster, database, rack), files))
 }
 
-/// The name of the pods of all racks as they should be, for whoever consents to them.
+/// The name of an update of all racks' pods, which users consent to.
 #[must_use]
 pub fn update_name(cluster: &ValidatedCluster, database: &Database) -> String {
     let hashes: Vec<_> = database
@@ -364,8 +364,8 @@ fn container(
         image_pull_policy: cluster.pull_policy.clone(),
         ports: Some(own_ports),
         resources: Some(place.database.resources.clone()),
-        // Alive is who answers at all: joining copies data, which can take hours, and a busy node must not
-        // be killed for it. Ready is who is a member and serves.
+        // A node is alive if it answers at all: joining copies data, which can take hours, and a busy node must not be
+        // killed for it. It is ready if it is a member and serves.
         startup_probe: agent("/livez", 5, 360),
         readiness_probe: agent("/readyz", 5, 2),
         liveness_probe: agent("/livez", 30, 10),

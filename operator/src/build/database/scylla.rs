@@ -36,9 +36,9 @@ if [ \"$(nproc)\" = \"$shards\" ]; then
 fi
 ";
 
-/// The superuser of a new database, as every `ScyllaDB` before 2026.2 has it by itself, and its password there, as
-/// crypt(3) has it: what the schema Job logs in with, once, to set another one. Where there is a superuser already the
-/// database ignores both.
+/// The superuser of a new database, which `ScyllaDB` before 2026.2 creates by itself, and its first password, as
+/// crypt(3) has it: the schema Job logs in with it once, to set a different one. The database ignores both where there
+/// is a superuser already.
 const FIRST_SUPERUSER: &str = "cassandra";
 const FIRST_PASSWORD: &str = "$6$readstates$EMuIw2y7cEY1qVqAdcN.pSakRGivCg1.HaJ0ui6h34V9i/q.UQFAD4w6TWOvxZaF3gxnQ6/hqw3YLxLMxRjhf.";
 
@@ -91,7 +91,7 @@ impl Members for Scylla {
             ("--broadcast-address", "$(POD_IP)"),
             ("--rpc-address", "0.0.0.0"),
             ("--broadcast-rpc-address", "$(POD_IP)"),
-            // Whoever reaches the REST API can wipe the node.
+            // Access to the REST API is enough to wipe the node.
             ("--api-address", "127.0.0.1"),
             // The image's own default is a mode for laptops that skips every check.
             ("--developer-mode", if developer_mode { "1" } else { "0" }),

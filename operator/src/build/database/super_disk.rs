@@ -2,7 +2,7 @@
 //! ```text
 //! identify (nobody)      which volume is it? ──▶ a file in the pod
 //! disk     (privileged)  superdisk assemble: put together and mounted, or refused
-//! disk-agent (privileged, sidecar) superdisk agent: minds it, and takes it down when everybody else has ended
+//! disk-agent (privileged, sidecar) superdisk agent: maintains it, and takes it down after all other containers
 //! ```
 //! The filesystem is mounted on the node, below a folder of this cluster, and from there into the database's
 //! containers: as a folder of the node that is mounted from another container, never as a `subPath`, whose mount
@@ -54,7 +54,7 @@ struct OfNode {
 const NODE: [OfNode; 6] = [
     // All of it: arrays come and go, and their nodes with them.
     written("node-dev", "/dev", "Directory"),
-    // Locks, and who minds what: for other pods and `superdisk reap`.
+    // Locks and records of which pod a super-disk belongs to: for other pods and `superdisk reap`.
     written("node-superdisk", "/run/superdisk", "DirectoryOrCreate"),
     written("node-mdadm", "/run/mdadm", "DirectoryOrCreate"),
     // What the kernel can load, and whose image the node has, for refusals that name it.
@@ -189,7 +189,7 @@ pub(super) fn containers(
             // The first sidecar: starts before the others, ends after them.
             restart_policy: Some("Always".to_owned()),
             ports: Some(vec![ports::container(ports::DISK_NAME, ports::DISK)]),
-            // Started is who has mounted it: what it refuses it tries again.
+            // Started once it is mounted: what it refuses, it tries again.
             startup_probe: Some(restart(probe("/startup", 60))),
             readiness_probe: Some(probe("/readyz", 2)),
             liveness_probe: Some(restart(probe("/livez", 6))),
@@ -330,7 +330,7 @@ fn common(cluster: &ValidatedCluster, disk: &SuperDisk, name: &str) -> Container
     }
 }
 
-/// What each pod is told of its volume, by the pod's name. It outlives the pods: one that comes back needs no
+/// An entry about its volume for each pod, by the pod's name. It outlives the pods: one that comes back needs no
 /// operator.
 pub(in crate::build) fn entries(
     id: &Identity,

@@ -1,4 +1,4 @@
-//! What cache pods are told of the API's callers.
+//! What cache pods get to know about the API's callers.
 
 use std::collections::BTreeMap;
 
@@ -226,7 +226,7 @@ fn an_operator_that_may_bind_nobody_refuses_service_accounts_and_says_what_to_do
         "{words:?}"
     );
     assert!(words[0].contains("rbac.tokenReviews=true"), "{words:?}");
-    // A caller that nobody can be would make cache pods refuse the whole file.
+    // A caller without a usable proof would make cache pods refuse the whole file.
     let file = file(&cluster, &world).unwrap();
     assert_eq!(file["callers"].as_array().unwrap().len(), 1);
     assert_eq!(callers(&with_access(), &world).review_by, None);

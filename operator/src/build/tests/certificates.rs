@@ -1,4 +1,4 @@
-//! Who is given what of the certificates for CQL.
+//! Which containers get which CQL certificates.
 
 use k8s_openapi::api::core::v1::{PodSpec, Volume};
 use serde_json::{Value, json};
@@ -150,7 +150,7 @@ fn other_certificates_are_another_wish_for_members_and_none_for_cache_pods() {
     let after = plain.seen(before.login.clone(), other, false);
     let name = |cluster| build::update_name(cluster, database(cluster));
     assert_ne!(name(&before), name(&after));
-    // Not the operator is another one: nobody has to consent.
+    // The operator has not changed, so no consent is needed.
     assert_ne!(database(&before).spec_hash, database(&after).spec_hash);
     assert_eq!(
         build::cache(&before, 1, &crate::plan::Template::Wanted, None),

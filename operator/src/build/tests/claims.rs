@@ -1,4 +1,4 @@
-//! Whose keyspace it is, as the schema Job is told.
+//! The claim on the keyspace, as given to the schema Job.
 
 use super::{environment, pod};
 use crate::{

@@ -1,4 +1,4 @@
-//! Where database pods run, and with which settings: what the user says of them alone.
+//! Placement, priority and settings of pods that the user chooses.
 
 use super::{environment, pod};
 use crate::fixtures::{CASSANDRA, EXTERNAL, cluster};

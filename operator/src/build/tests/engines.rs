@@ -1,4 +1,4 @@
-//! What members of each engine are given, and how their containers follow each other.
+//! Configuration of each engine's members, and the order of their containers.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};

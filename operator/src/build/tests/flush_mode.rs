@@ -1,4 +1,4 @@
-//! When cache pods write changes, as the spec has it.
+//! The flush mode of cache pods, from the spec.
 
 use super::environment;
 use crate::{

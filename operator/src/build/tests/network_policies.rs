@@ -1,4 +1,4 @@
-//! Who may reach which pods at which ports.
+//! Which peers may reach which pods at which ports.
 
 use kube::ResourceExt;
 use serde_json::{Value, json};

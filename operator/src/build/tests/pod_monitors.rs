@@ -1,4 +1,4 @@
-//! What Prometheus is told of, and who may reach what it asks.
+//! What Prometheus scrapes, and which peers may reach that port.
 
 use kube::ResourceExt;
 use serde_json::{Value, json};

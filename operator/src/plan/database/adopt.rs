@@ -1,13 +1,13 @@
-//! Nodes of an operator that put no agents beside them and kept no record: each is taken over when its pod is changed
-//! for the first time, which somebody has consented to. It comes back on data that nobody has signed, and
-//! is let start only as the one node that the others miss.
+//! Nodes of an operator version without agents and without records: each is taken over when its pod is changed for the
+//! first time, which a user has consented to. Its data was never signed, so it is started only if it is the one node
+//! that the others miss.
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, join, record};
 use crate::observe::PodSeen;
 
-/// Begins with a pod that is not on record and whose disk holds data that nobody has signed.
+/// Begins with a pod that is not on record and whose disk holds data that was never signed.
 pub(super) fn begin(
     sight: &Sight<'_>,
     nodes: &mut NodesStep,
@@ -49,8 +49,8 @@ pub(super) fn begin(
     wait("it is its turn to come back on its own data")
 }
 
-/// The node that must be this one. `None` while there is nobody to ask: it is the first one that is taken over, and
-/// all the others serve.
+/// Host ID of the node that must be this one. `None` while no node can be asked: it is the first one that is taken
+/// over, and all the others serve.
 fn missed(
     sight: &Sight<'_>,
     nodes: &NodesStep,
@@ -73,7 +73,7 @@ fn missed(
         return if serve {
             Ok(None)
         } else {
-            Err("nobody can be asked")
+            Err("no other node can be asked")
         };
     }
     let down = views.iter().flat_map(|view| &view.nodes).filter(|n| !n.up);

@@ -1,14 +1,14 @@
-//! How often and at which distances what has failed is tried again.
+//! Retry limit and back-off.
 
 use std::time::Duration;
 
-/// Attempts before a person is told. After them it is tried on, but seldom.
+/// Attempts before a person is told. After them attempts go on, but seldom.
 pub(super) const BOUND: i32 = 3;
 const SELDOM: Duration = Duration::from_mins(30);
 /// The first wait between two attempts; each further one is twice as long.
 const BACKOFF: Duration = Duration::from_secs(30);
 
-/// How long after the last one of so many attempts the next one is.
+/// Pause after this many failed attempts.
 pub(super) fn pause(attempts: i32) -> Duration {
     match attempts {
         ..=0 => Duration::ZERO,

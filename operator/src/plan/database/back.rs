@@ -1,8 +1,8 @@
-//! Nodes that come back on data that an agent has signed, to pods that were not told that they are these nodes: the
-//! resource was made again, the record is lost, or the disk is not the one that was there. In: what the disks say and
-//! what the other nodes know. Out: the orders to start of those whose data it is.
+//! Nodes whose volume was signed by an agent but whose pod was not told that it is this node: the resource was created
+//! again, the record is lost, or the disk is not the one that was there. In: what the disks say and what the other
+//! nodes know. Out: start orders for the pods to which the data belongs.
 //!
-//! A node that is what its pod was told it is starts by itself and never comes here.
+//! A pod that was told which node it is, and has that node's data, starts by itself and never comes here.
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
@@ -12,7 +12,8 @@ use crate::{
     observe::PodSeen,
 };
 
-/// Gives the orders. Coming back takes nothing from anybody: all of them may at once, whatever else is on its way.
+/// Gives the orders. A node that comes back takes nothing from others: all may start at once, whatever else is under
+/// way.
 pub(super) fn decide(sight: &Sight<'_>, nodes: &mut NodesStep) {
     for pod in &sight.world.database_pods {
         let Ok(Phase::Waiting {
@@ -58,7 +59,7 @@ fn is_own(
             return if is(&record) {
                 Ok(true)
             } else {
-                let recorded = record.host_id.as_deref().unwrap_or("another one");
+                let recorded = record.host_id.as_deref().unwrap_or("a different one");
                 Err(format!(
                     "its disk holds node {host_id}, but the node on record is {recorded}: {CURE}"
                 ))
@@ -85,7 +86,7 @@ fn is_own(
         .filter_map(|member| health::view(sight, &member.name).ok())
         .collect();
     if views.is_empty() {
-        // Nobody is there to know better; or nobody can be asked yet.
+        // There is no other node that could know better; or none can be asked yet.
         return Ok(others().next().is_none());
     }
     let rows: Vec<_> = views
@@ -100,7 +101,7 @@ fn is_own(
     Ok(rows.iter().all(|row| !row.up))
 }
 
-/// As it would by itself: it has its data, so it may ask its way by whoever is there, and by itself.
+/// The same order as if it started by itself: it has its data, so any node, and itself, may be its seed.
 fn order(sight: &Sight<'_>, pod: &PodSeen) -> Option<Order> {
     let (pod_uid, own) = (pod.uid.clone()?, pod.ip.clone()?);
     let others = sight.world.database_pods.iter();

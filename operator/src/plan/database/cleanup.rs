@@ -10,7 +10,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState, PendingCleanup};
 use super::{DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, health, join};
 use crate::engine::{Cleanup, CleanupJob, Job};
 
-/// What the next look at a member's cleanup comes to.
+/// The next step of a member's cleanup.
 enum Next {
     /// It has nothing more to drop.
     Done,
@@ -176,7 +176,7 @@ fn all_in(sight: &Sight<'_>, nodes: &NodesStep) -> bool {
     })
 }
 
-/// Why a node may not leave yet: another one would get ranges back of which it may have old copies.
+/// Why a node may not leave yet: another node would get ranges back of which it may have old copies.
 pub(super) fn against_leaving(nodes: &NodesStep, leaver: &DatabaseNode) -> Option<String> {
     let mut others = health::members(&nodes.records).filter(|r| r.name != leaver.name);
     let other = others.find(|r| r.cleanup.is_some())?;

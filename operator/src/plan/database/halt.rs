@@ -8,7 +8,7 @@ use crate::{
     plan::WaitingOn,
 };
 
-/// Whether data is on its way in or out of a node: that ends first, since it would begin anew after the start.
+/// Whether data is streamed to or from a node: the stop waits for that, since it would start over afterwards.
 pub(super) fn data_moves(sight: &Sight<'_>, nodes: &NodesStep) -> bool {
     let Some(record) = on_its_way(&nodes.records) else {
         return false;

@@ -1,5 +1,5 @@
-//! Whether all nodes are well, as every one of them sees it. What is not known, or was known a while ago, is not
-//! well.
+//! Health of the nodes, as each of them sees all. Unknown and outdated observations count as
+//! unhealthy.
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
@@ -52,11 +52,11 @@ pub(super) fn members(records: &[DatabaseNode]) -> impl Iterator<Item = &Databas
         .filter(|r| r.state == DatabaseNodeState::Member)
 }
 
-/// Every member serves, sees every other member, and sees nobody who is not well. `except` is left out, as
-/// a node of its own and in the eyes of the others.
+/// Every member serves, sees every other member, and sees no node that is not well. `except` is left out, both as a
+/// node and in what the others see.
 ///
 /// # Errors
-/// The first thing that is not so.
+/// The first violation.
 pub(super) fn check(
     sight: &Sight<'_>,
     records: &[DatabaseNode],
@@ -65,10 +65,10 @@ pub(super) fn check(
     check_but(sight, records, except.as_slice())
 }
 
-/// The same with several left out.
+/// The same with several nodes left out.
 ///
 /// # Errors
-/// The first thing that is not so.
+/// The first violation.
 pub(super) fn check_but(
     sight: &Sight<'_>,
     records: &[DatabaseNode],

@@ -73,7 +73,7 @@ fn begin_new(
                 pod: pod.name.clone(),
                 words: format!(
                     "its disk has no signed data, but the claim {other} of an earlier cluster is there: put the \
-                     first node's volume back, or delete every claim of that cluster to begin anew"
+                     first node's volume back, or delete every claim of that cluster to start over"
                 ),
             });
             return None;
@@ -221,8 +221,8 @@ fn try_again(
     format!("attempt {failed} failed; its pod is restarted to try again")
 }
 
-/// A node that was to join and has not begun steps back when another one is missed: that one has to come back
-/// first, and would wait for this one. (An agent that has taken its order does not wait any more.)
+/// Whether a node that has not begun to join may still do so: not while another node is missed, which has to come back
+/// first and would wait for this one. (An agent that has taken its order does not wait any more.)
 fn may_still_join(
     sight: &Sight<'_>,
     nodes: &NodesStep,

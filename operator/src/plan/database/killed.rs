@@ -1,17 +1,17 @@
 //! Every transition with an operator that dies after its first, second, … write of any turn, or whose decision is
-//! carried out long after it was made, by whatever the world is then: the end is the same, and what must
-//! never happen (see `Sim::check` and the assertions of the world) did not.
+//! carried out long after it was made, when the world has changed: the end is the same, and what must never happen (see
+//! `Sim::check` and the assertions of the world) did not.
 
 use super::sim::{Sim, spec, two_and_two};
 
 /// Asks for something, or does something to the world.
 type Step = fn(&mut Sim);
 
-/// What somebody asks of a database of two racks with two nodes each, or does to it.
+/// A change to a database of two racks with two nodes each: a request, or an event.
 struct Change {
     what: &'static str,
     begin: Step,
-    /// What is asked so many turns later.
+    /// A second step, this many turns later.
     then: Option<(usize, Step)>,
 }
 

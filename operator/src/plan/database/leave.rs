@@ -13,7 +13,7 @@ use crate::engine::{Disk, Job, Mode, NodeState, Phase, Target, View};
 
 /// How long a pod may lack a machine before it is taken for lost.
 const LOST: Duration = Duration::from_mins(5);
-/// Nodes that have to confirm that another one has left, where there are so many.
+/// How many nodes have to confirm that a node has left, where there are so many.
 const WITNESSES: usize = 2;
 /// Begins with the last node of the first rack that should become smaller.
 pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
@@ -55,7 +55,7 @@ pub(super) fn never_started(sight: &Sight<'_>, name: &str) -> Result<(), String>
     match sight.pod(name) {
         None if no_volume => Ok(()),
         Some(pod) if !pod.scheduled && no_volume => Ok(()),
-        None => Err("it has a volume and no pod, so that nobody can tell what is on it".to_owned()),
+        None => Err("it has a volume and no pod, so that what is on it is not known".to_owned()),
         Some(pod) => match health::phase(sight, pod) {
             Ok(Phase::Waiting {
                 disk: Disk::Blank, ..
@@ -130,8 +130,8 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
     })
 }
 
-/// What has become of a node that will not come back by itself: its disk is another one, or its machine is gone with
-/// a volume that no other machine can have.
+/// What has happened to a node that will not come back by itself: its disk came back without its data, or its machine
+/// is gone with a volume that no other machine can attach.
 fn lost(sight: &Sight<'_>, name: &str) -> Option<String> {
     let pod = sight.pod(name)?;
     let since = |at: Timestamp| sight.now.duration_since(at).unsigned_abs();
@@ -162,7 +162,7 @@ fn lost(sight: &Sight<'_>, name: &str) -> Option<String> {
     }
 }
 
-/// Whether the node still has data that is counted with, in its own eyes.
+/// Whether the node, by its own account, still has data that counts.
 fn is_in(view: &View) -> bool {
     match view.mode {
         Mode::Starting
@@ -231,7 +231,7 @@ fn tell(
     Ok(Some(Order::Decommission { pod, target }))
 }
 
-/// Two other nodes, or the only other one, know all members and not this one; and nobody knows it.
+/// Two other nodes, or the only other one, know all members and not this one; and no node knows it.
 fn proof(sight: &Sight<'_>, nodes: &NodesStep, host_id: &str) -> Result<(), String> {
     let members: Vec<_> = health::members(&nodes.records).collect();
     let mut witnesses = 0;
@@ -272,8 +272,8 @@ pub(super) fn pod_goes(sight: &Sight<'_>, nodes: &NodesStep) -> Option<DatabaseW
     })
 }
 
-/// Then their claim goes, where the spec says so, and their record. Nobody else waits for a claim: who deletes it
-/// may have no right to.
+/// Then their claim goes, where the spec says so, and their record. Nothing else waits for a claim: the right to delete
+/// it may be missing.
 pub(super) fn volume_goes(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
     let mut wait = None;
     for record in left(nodes) {
@@ -292,7 +292,7 @@ pub(super) fn volume_goes(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Da
                     }
                 }
             }
-            // Gone, or another one by now: nothing is left of the node.
+            // Gone or replaced: nothing is left of the node.
             None | Some(_) => nodes.records.retain(|r| r.name != *name),
         }
     }

@@ -1,6 +1,6 @@
 //! The database: racks one after another, and in them one step at a time.
 //!
-//! What a node is, is recorded in the status before anything is done about it, and done only once the
+//! The state of a node is recorded in the status before anything is done about it, and the action follows only once the
 //! record is there:
 //! ```text
 //!          order to start              serves                 chosen to leave
@@ -10,11 +10,11 @@
 //!    └── claim gone ── Left ◀──────────┐       Replacing                            (Left)
 //!                       └──────────────┴────────────────────────────────────────────┘
 //! ```
-//! Members hold the data of ranges that a node which has joined took over until they are told to drop it: one after
-//! another, when all are in.
+//! Members keep the data of ranges that a joined node took over until they are told to drop it: one after another, when
+//! all are in.
 //!
-//! At most one node is Joining, Replacing or Leaving, and pods are changed only while none is: so whatever
-//! happens in between, at most one member's copies are away.
+//! At most one node is Joining, Replacing or Leaving, and pods are changed only while none is: so at most one member's
+//! copies are unavailable at any time.
 
 mod adopt;
 mod attempts;
@@ -111,7 +111,7 @@ pub struct NodesStep {
     pub pods_to_delete: Vec<Named>,
     /// What a person has to cure.
     pub trouble: Option<DatabaseTrouble>,
-    /// The name of an update of the pods that nobody has consented to.
+    /// The name of an update of the pods that waits for consent.
     pub update: Option<String>,
 }
 
@@ -131,21 +131,20 @@ pub enum Order {
     Start {
         /// The pod.
         pod: PodSeen,
-        /// How.
         order: Start,
     },
     /// Give the data away.
     Decommission {
         /// The pod.
         pod: PodSeen,
-        /// Who exactly.
+        /// The node, exactly.
         target: Target,
     },
     /// Drop what other nodes have taken over.
     Cleanup {
         /// The pod.
         pod: PodSeen,
-        /// Who exactly, and which cleanup it is.
+        /// The node, exactly, and which cleanup it is.
         order: Cleanup,
     },
 }
@@ -243,8 +242,8 @@ fn on_its_way(records: &[DatabaseNode]) -> Option<&DatabaseNode> {
     })
 }
 
-/// A rack is made only when every rack before it is as wanted and ready. One that has nodes was there already: somebody
-/// has deleted it, and others may wait for its nodes.
+/// A rack is created only when every rack before it is as wanted and ready. One that has nodes existed already: its
+/// StatefulSet was deleted, and others may wait for its nodes.
 fn racks(
     sight: &Sight<'_>,
     nodes: &mut NodesStep,

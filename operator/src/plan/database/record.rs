@@ -1,4 +1,4 @@
-//! What was seen of the nodes, into the records: who serves is a member, with the identity that it has.
+//! Updates the records from what was seen of the nodes: a node that serves is a member, with the identity that it has.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
@@ -17,7 +17,7 @@ pub(super) fn seen(sight: &Sight<'_>, nodes: &mut NodesStep) {
             continue;
         };
         let Some(host_id) = view.serves() else {
-            // Who it will be: the others see it come, and must not wait for it to be gone.
+            // The identity it will have: the others see it come, and must not wait for it to be gone.
             let joining = nodes.records.iter_mut().find(|r| {
                 r.name == pod.name && r.state == DatabaseNodeState::Joining && r.host_id.is_none()
             });
@@ -79,7 +79,7 @@ fn other_node(record: &DatabaseNode, found: &str) -> DatabaseTrouble {
     let words = format!(
         "its disk holds node {found}, but the node on record is {}: put the right volume back, or remove \
          one of the two nodes from the database by hand",
-        record.host_id.as_deref().unwrap_or("another one")
+        record.host_id.as_deref().unwrap_or("a different one")
     );
     DatabaseTrouble::DiskLost {
         pod: record.name.clone(),

@@ -1,5 +1,5 @@
-//! Nodes whose disk came back empty: each takes its old place, rebuilt from those who have copies. Others may be away
-//! meanwhile, as long as a copy of everything is there: two that wait for each other would wait for ever.
+//! Nodes whose disk came back empty: each takes its old place, rebuilt from the nodes that have copies. Others may be
+//! away meanwhile, as long as a copy of everything is there: two that wait for each other would wait for ever.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,7 +8,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState, labels};
 use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, join};
 use crate::engine::{Disk, Node, Phase};
 
-/// How long a pod may take to come back before nobody waits for its node any more.
+/// How long a pod may take to come back before its node is no longer waited for.
 const COMING_BACK: Duration = Duration::from_mins(5);
 
 /// Why a node may not be rebuilt now.
@@ -43,13 +43,13 @@ pub(super) fn begin(
     }
     if sight.database.replication_factor < 2 && !consented(sight, lost) {
         nodes.trouble = Some(trouble(format!(
-            "its disk came back empty, and with a replication factor of 1 nobody has a copy of the data of \
-             node {host_id}: put the volume back, or accept the loss with the annotation {}={host_id}",
+            "its disk came back empty, and with a replication factor of 1 no other node has a copy of the \
+             data of node {host_id}: put the volume back, or accept the loss with the annotation {}={host_id}",
             labels::ACCEPT_DATA_LOSS
         )));
         return None;
     }
-    // Nobody is left who could be asked, and it is accepted that there is nothing to ask for.
+    // No other node is left to be asked, and the loss of everything is accepted.
     let others = if join::is_alone(nodes, &lost.name) {
         Ok(Vec::new())
     } else {
@@ -67,7 +67,7 @@ pub(super) fn begin(
         Ok(_) => {
             let record = nodes.records.iter_mut().find(|r| r.name == lost.name)?;
             let known = row(sight, &lost.name, &host_id).is_some();
-            // Somebody has removed it from the ring by hand: its place is free.
+            // It was removed from the ring by hand: its place is free.
             record.state = if known {
                 DatabaseNodeState::Replacing
             } else {
@@ -87,7 +87,7 @@ pub(super) fn begin(
     })
 }
 
-/// Whether somebody has accepted that what this node held is lost.
+/// Whether a user has accepted that what this node held is lost.
 fn consented(sight: &Sight<'_>, lost: &DatabaseNode) -> bool {
     lost.host_id.is_some() && sight.world.consent.data_loss == lost.host_id
 }
@@ -137,7 +137,7 @@ fn ready(
         return Err(if all_lost {
             NotReady::Lost(format!(
                 "its disk came back empty, as did those of all others ({names}): put their volumes back, or delete the \
-                 ReadStateCluster and its claims to begin anew"
+                 ReadStateCluster and its claims to start over"
             ))
         } else {
             NotReady::Wait(format!("none of the others can be asked ({names})"))
@@ -162,13 +162,13 @@ fn ready(
         let host_id = lost.host_id.as_deref().unwrap_or_default();
         return Err(if all_lost {
             NotReady::Lost(format!(
-                "its disk came back empty, as did those of {names}, and of some of what they held nobody may have a \
-                 copy: put the volumes back, or accept the loss with the annotation {}={host_id}",
+                "its disk came back empty, as did those of {names}, and some of what they held may have no copy \
+                 left: put the volumes back, or accept the loss with the annotation {}={host_id}",
                 labels::ACCEPT_DATA_LOSS
             ))
         } else {
             NotReady::Wait(format!(
-                "of some of its data nobody may have a copy while {names} are away"
+                "some of its data may have no copy while {names} are away"
             ))
         });
     }
@@ -219,7 +219,7 @@ fn seen_up(sight: &Sight<'_>, nodes: &NodesStep, lost: &DatabaseNode, host_id: &
         .any(|v| v.nodes.iter().any(|n| n.host_id == host_id && n.up))
 }
 
-/// The lost node as another one sees it.
+/// The lost node as another node sees it.
 pub(super) fn row(sight: &Sight<'_>, pod: &str, host_id: &str) -> Option<Node> {
     let others = sight.world.database_pods.iter().filter(|p| p.name != pod);
     others

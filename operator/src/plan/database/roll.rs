@@ -1,6 +1,5 @@
-//! Changed pods: one at a time over all racks, the next one only when all nodes see each other up. What an
-//! operator of another version would change waits until somebody consents; and a change may cure what an
-//! earlier one has broken.
+//! Changed pods: one at a time over all racks, the next one only when all nodes see each other up. What only a
+//! different operator version would change waits for consent; and a change may cure what an earlier one has broken.
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
@@ -52,7 +51,7 @@ pub(super) fn decide(
     if as_wanted(sight, rack, seen) {
         return go_on(sight, nodes, (rack, seen), turns, Template::Wanted);
     }
-    // The user's wish is the same: it is the operator that is another one.
+    // The spec is the same: only the operator has changed.
     let ours = seen
         .spec_hash
         .as_ref()
@@ -205,9 +204,9 @@ fn request(sight: &Sight<'_>, seen: &StatefulSetSeen) -> Option<String> {
     maintenance::request(asked, seen.restarted()).cloned()
 }
 
-/// The partition of a rack where nothing is to be restarted: above all pods, so that a template that somebody else has
-/// changed (`kubectl rollout restart`) reaches none of them before it is their turn. Not before the last update is
-/// complete: a pod that was made anew would get the template before it.
+/// The partition of a rack where nothing is to be restarted: above all pods, so that a template changed by hand
+/// (`kubectl rollout restart`) reaches none of them before it is their turn. 0 until the last update is complete: a
+/// pod that is recreated would get the template before it.
 fn rest(seen: &StatefulSetSeen) -> i32 {
     if seen.revised { seen.replicas } else { 0 }
 }
@@ -268,8 +267,8 @@ fn unready<'a>(sight: &Sight<'a>) -> impl Iterator<Item = &'a PodSeen> {
     sight.world.database_pods.iter().filter(|p| !p.ready)
 }
 
-/// The one pod of the database that is not ready, if it is in this rack and everybody else is well: to restart
-/// it costs nothing.
+/// The one pod of the database that is not ready, if it is in this rack and all others are well: restarting it costs
+/// nothing.
 fn only_broken<'a>(
     sight: &Sight<'a>,
     nodes: &NodesStep,
@@ -288,7 +287,7 @@ fn only_broken<'a>(
         }
     };
     if record.is_some_and(goes) {
-        // It is not broken, it goes: restarted, it would have to begin anew, or come up on what it has left.
+        // It is leaving, not broken: restarted, it would have to start over, or come up on what it has left.
         return None;
     }
     let others_are_well = health::check(sight, &nodes.records, record);

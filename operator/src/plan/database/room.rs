@@ -1,5 +1,5 @@
-//! How many members a rack may have: fewer only when a node has left, and never fewer than nodes that have not; more
-//! only where nothing is left of the one that was there.
+//! The number of members that a rack may have: fewer only when a node has left, and never fewer than nodes that have
+//! not; more only where nothing is left of the node that was there.
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
@@ -16,7 +16,7 @@ pub(super) fn members(
     let has = seen.replicas;
     let held = held(sight, nodes, rack);
     if has < held {
-        // Somebody has scaled it past us.
+        // It was scaled down by hand.
         return (held, None);
     }
     let last = sight.name(rack, has - 1);
@@ -41,8 +41,8 @@ fn on_nothing(nodes: &NodesStep) -> bool {
     on_its_way(&nodes.records).is_none()
 }
 
-/// How many members the rack must have, whatever was asked for: every node that has not left is needed, by itself or
-/// by the others, until it has.
+/// How many members the rack must have, whatever the spec says: every node that has not left is needed, by itself or by
+/// the others, until it has left.
 pub(super) fn held(sight: &Sight<'_>, nodes: &NodesStep, rack: &Rack) -> i32 {
     let records = nodes.records.iter();
     let stay = records.filter(|r| r.state != DatabaseNodeState::Left);
@@ -79,8 +79,9 @@ pub(super) fn room(
     )
 }
 
-/// Who has this place: also one whose record is only now dropped. A StatefulSet that were changed for that before it
-/// is on record would be changed back, or a node waited for that cannot come, by an operator that finds the record.
+/// The record of the node that holds this place, even if it is dropped only in this round. If the StatefulSet were
+/// changed before that is on record, an operator that finds the record would change it back, or wait for a node that
+/// cannot come.
 fn held_by<'a>(sight: &'a Sight<'_>, nodes: &'a NodesStep, name: &str) -> Option<&'a DatabaseNode> {
     let mut records = nodes.records.iter().chain(&sight.world.records);
     records.find(|r| r.name == name)

@@ -1,6 +1,6 @@
-//! Super-disks: what pods are told of their volumes, and which of them are at risk. One whose local disks are being
-//! filled has its data on the network disk alone, and reads as slowly: no second member goes meanwhile, by our will
-//! or by anybody's who asks.
+//! Super-disks: what pods are told of their volumes, and which of them are at risk. While the local disks of one are
+//! being filled, its data is on the network disk alone, and it reads as slowly: no other database node is disrupted
+//! meanwhile, by us or by an eviction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,18 +9,18 @@ use readstates_operator_api::{DatabaseNodeState, SuperDiskState};
 use super::{NodesStep, Sight, health};
 use crate::super_disk::{Judgement, judge};
 
-/// What there is to do about super-disks.
+/// Decisions about super-disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SuperDisksStep {
-    /// What pods are told of their volumes, by pod name.
+    /// What pods get to know about their volumes, by pod name.
     pub volumes: BTreeMap<String, VolumeEntry>,
     /// Racks whose claims were made for a node and not for a pod: a StatefulSet's claims cannot change.
     pub shared: BTreeSet<String>,
-    /// Who may be evicted.
+    /// Which pods may be evicted.
     pub evictions: Evictions,
 }
 
-/// What a pod is told of its volume.
+/// What a pod gets to know about its volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeEntry {
     /// UID of its claim: the identity of its super-disk.
@@ -94,14 +94,14 @@ fn shared(sight: &Sight<'_>) -> BTreeSet<String> {
         .collect()
 }
 
-/// The pod that is on a machine: its claim cannot be replaced by another one as long as it lives, and claims are looked
-/// at after pods.
+/// UID of the pod, if it is on a machine: its claim cannot be replaced as long as the pod lives, and claims are read
+/// after pods.
 fn on_a_machine(sight: &Sight<'_>, pod: &str) -> Option<String> {
     let seen = sight.pod(pod).filter(|seen| seen.scheduled)?;
     seen.uid.clone()
 }
 
-/// What somebody has decided for exactly this pod.
+/// What a user has decided for exactly this pod.
 fn keep(sight: &Sight<'_>, pod: &str) -> Option<Kept> {
     let (pod_uid, leg) = sight.world.consent.keep_leg.as_ref()?.rsplit_once('.')?;
     let own = sight.pod(pod)?.uid.as_deref() == Some(pod_uid);
@@ -251,7 +251,7 @@ mod tests {
                 .clone()
         };
         assert_eq!(told(&sim), Some(sim.pods["chat-db-a-1"].uid.clone()));
-        // One without a machine keeps no claim from being made anew.
+        // A pod without a machine does not keep its claim from being recreated.
         sim.stranded.insert("chat-db-a-1".to_owned());
         assert_eq!(told(&sim), None);
         sim.pods.remove("chat-db-a-1");

@@ -185,7 +185,7 @@ fn a_rack_that_somebody_deletes_in_mid_leave_ends_well() {
 fn a_node_does_not_leave_when_copies_would_lack_and_the_numbers_are_told() {
     let mut sim = Sim::up(&spec(2, &[1, 2]));
     sim.respec(&spec(2, &[1, 1]));
-    // A keyspace of somebody else's with three copies.
+    // A keyspace of another application with three copies.
     let world_says = |sim: &Sim| sim.plan().waiting.unwrap().to_string();
     sim.free_bytes = 100 << 20;
     assert_eq!(
@@ -438,7 +438,7 @@ fn a_change_waits_until_it_is_on_record_that_a_node_stays() {
     sim.turn(usize::MAX);
     assert_eq!(sim.told()[3], "chat-db-b-1 Leaving");
     sim.log.clear();
-    // It was not told yet, and stays: but whoever finds this record, and another spec, tells it.
+    // The node was not told yet, and stays; but an operator that finds this record with a different spec would tell it.
     sim.respec(&format!("{}  image: cassandra:5.0.9\n", two_and_two()));
     let both_racks = 2;
     for _ in 0..3 {

@@ -1,5 +1,5 @@
-//! Which release of an engine may follow which, by the tags of their images: nothing else is known of an image before a
-//! pod runs it. A tag that tells no release (a digest, `latest`) is not judged.
+//! Allowed successions of an engine's releases, by the tags of their images: nothing else is known of an image before a
+//! pod runs it. A tag that names no release (a digest, `latest`) is not judged.
 
 use readstates_operator_api::{Engine, labels};
 
@@ -13,7 +13,7 @@ struct Line {
     minor: u32,
 }
 
-/// Why the pods of a rack may not get the image that is wanted, and nobody has said that they shall.
+/// Why the pods of a rack may not get the wanted image, unless a user has accepted it.
 pub(super) fn against(sight: &Sight<'_>, seen: &StatefulSetSeen) -> Option<DatabaseTrouble> {
     let from = build::database_image(seen.template.as_deref()?)?;
     let to = &sight.database.image;

@@ -1,4 +1,4 @@
-//! What a step on the database waits for, and what only a person can cure, as values with words.
+//! What a step on the database waits for, and what only a person can cure: values with their messages.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use readstates_operator_api::conditions::Reason;
 /// What the next step waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatabaseWait {
-    /// All nodes to be up in the eyes of all others.
+    /// All nodes to see all others up.
     Health {
         /// The step that waits.
         step: String,
@@ -32,7 +32,7 @@ pub enum DatabaseWait {
     Replacing {
         /// Its pod.
         pod: String,
-        /// Who it was.
+        /// Host ID of the lost node.
         host_id: String,
         /// How far it is.
         progress: String,
@@ -41,7 +41,7 @@ pub enum DatabaseWait {
     Leaving {
         /// Its pod.
         pod: String,
-        /// Who it is.
+        /// Its host ID.
         host_id: String,
         /// How far it is.
         progress: String,
@@ -208,9 +208,9 @@ pub enum DatabaseTrouble {
     LeaverLost {
         /// Its pod.
         pod: String,
-        /// Who it is.
+        /// Its host ID.
         host_id: String,
-        /// What has become of it.
+        /// What has happened to it.
         words: String,
     },
     /// A disk is not what it was, and nothing that could be done about it is safe.

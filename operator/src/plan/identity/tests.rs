@@ -112,7 +112,7 @@ fn the_authority_is_replaced_at_two_thirds_of_its_time_or_on_request_once() {
     assert_eq!(scene.stage().0, Some(IdentityStep::BeginRotation));
     authority(&mut scene).request = Some("please".to_owned());
     assert_eq!(scene.stage().0, None);
-    // Nobody takes a wish back by removing it.
+    // Removing the request does not cancel it.
     scene.cluster.rotation = None;
     assert_eq!(scene.stage().0, None);
     for (days, expected) in [(400, None), (490, Some(IdentityStep::BeginRotation))] {
@@ -253,7 +253,7 @@ fn cert_manager_is_asked_where_it_is_there_and_the_names_are_free() {
     assert_eq!(made, is("DatabaseNotReady"));
 }
 
-/// What a process has read: its certificate, who issued it, and whom it trusts.
+/// What a process has read: its certificate, the issuer, and the authorities that it trusts.
 #[derive(Clone)]
 struct Process {
     mark: String,
@@ -352,7 +352,7 @@ impl Model {
         self.check();
     }
 
-    /// Everybody believes everybody, at every moment.
+    /// All processes trust each other, at every moment.
     fn check(&self) {
         let operator = self.process(Role::Operator);
         let all = || self.processes.iter().chain([&operator]);
@@ -418,7 +418,7 @@ fn whenever_it_crashes_and_whenever_files_are_read_everybody_believes_everybody(
                 model.scene.cluster.rotation = Some(model.made.to_string());
             }
         }
-        // It ends: one authority, which everybody uses.
+        // The rotation ends: one authority, which all processes use.
         for _ in 0..60 {
             model.look();
             model.processes = vec![model.process(Role::Member); 3];

@@ -1,4 +1,4 @@
-//! Which pod goes next, if any, and otherwise whether slots are to be spread.
+//! Decides which pod goes next, if any, and otherwise whether slots are to be spread.
 
 use super::{
     MemberAction,
@@ -102,7 +102,7 @@ fn begun(view: &View<'_>) -> Option<Next> {
         .map(|pod| (pod, leaving::holds(view, pod)))
         .find_map(|(pod, holds)| match holds {
             Holds::Waits(waiting) => {
-                // One that nobody takes anything from would drain for ever.
+                // With no taker for its slots it would drain for ever.
                 let cold = pod.member().and_then(|m| leaving::cold(view, pod, m));
                 Some(cold.unwrap_or(Next::Wait(waiting)))
             }

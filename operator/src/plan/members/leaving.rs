@@ -1,5 +1,5 @@
-//! Whether a pod may go. It may when it holds nothing: no slot, by its own word and by the ring's, and
-//! no change that is not in the database. What cannot be known is not taken for nothing.
+//! Decides whether a pod may go: when it holds nothing, that is, no slot according to itself and to the ring, and no
+//! change that is not in the database. Unknown does not count as nothing.
 
 use super::{
     MemberAction,
@@ -26,8 +26,7 @@ pub(super) fn holds<'a>(view: &View<'_>, pod: &Pod<'a>) -> Holds<'a> {
     let name = pod.name().to_owned();
     let under_name = view.owned_under(&name);
     match pod.says {
-        // No process: whatever one had in memory is gone. Whose slots they were by the ring, is taken
-        // for dead by the others in a moment.
+        // No process: what one had in memory is gone. The others will soon take the owner of its slots for dead.
         None if under_name == 0 => Holds::Nothing,
         None => Holds::Waits(WaitingOn::Takeover {
             member: name,
@@ -69,7 +68,7 @@ fn drained<'a>(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Holds<'a> {
     })
 }
 
-/// Asks `pod` to hand on what it owns, if there is somebody to take it and nothing else moves.
+/// Asks `pod` to hand on what it owns, if another pod can take it and nothing else moves.
 pub(super) fn drain(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Next {
     let takers = view
         .wanted()
@@ -102,9 +101,9 @@ pub(super) fn drain(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Next {
     Next::Do(action, waiting)
 }
 
-/// A pod of the release before, while one of this release may take slots: pods of one take nothing from those of
-/// the other, and which it would ask is not for us to say. It writes what it holds and is told to stop, which
-/// makes it write the rest; then its slots are taken by whoever is there. `None`: it drains like any other.
+/// A pod of the previous release, while one of this release may take slots: pods of one release take nothing from those
+/// of the other, and we cannot tell which one it would ask. It writes what it holds and is told to stop, which makes it
+/// write the rest; then the pods that are there take its slots. `None`: it drains like any other.
 pub(super) fn cold(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Option<Next> {
     let newer = |other: &&Pod<'_>| other.takes_slots() && other.seen.mutual_tls;
     if pod.seen.mutual_tls || pod.seen.terminating || !view.pods.values().any(|p| newer(&p)) {
@@ -129,8 +128,8 @@ pub(super) fn cold(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Option<Ne
     Some(Next::Do(action, waiting))
 }
 
-/// A pod that nobody can take over from: it writes what it holds and comes back to it. With others
-/// about, they are waited for.
+/// A pod whose slots no other pod can take: it writes what it holds, and takes the slots again when it comes back.
+/// While other pods exist or are wanted, they are waited for.
 fn alone(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Next {
     if view.current > 1 || view.cluster.replicas > 1 {
         return Next::Wait(view.not_ready(view.cluster.replicas));

@@ -41,7 +41,7 @@ pub struct CachePlan {
     pub template: Template,
     /// The request that the pods are restarted for.
     pub restarted: Option<String>,
-    /// The name of an update of the pods that nobody has consented to.
+    /// The name of an update of the pods that waits for consent.
     pub update: Option<String>,
     /// Version of the StatefulSet that was looked at; `None` when there was none.
     pub version: Option<String>,
@@ -94,19 +94,12 @@ pub enum MemberAction {
     Capacity {
         /// Where it runs.
         pod: PodRef,
-        /// How many.
         states: u64,
     },
     /// Delete a pod that holds nothing; its StatefulSet makes another.
-    Delete {
-        /// Which.
-        pod: PodRef,
-    },
+    Delete { pod: PodRef },
     /// Have the only pod write what it holds, and delete it when that succeeded.
-    FlushAndDelete {
-        /// Which.
-        pod: PodRef,
-    },
+    FlushAndDelete { pod: PodRef },
 }
 
 /// What to do, and what it waits for. No plan: nothing may be written now.
@@ -155,7 +148,7 @@ pub(super) fn decide(
             Some(waiting)
         }
         Next::Wait(waiting) => Some(waiting),
-        // A wish that its StatefulSet does not have yet: whom that concerns is seen at the next look.
+        // A change that its StatefulSet does not have yet: the next look shows which pods it concerns.
         Next::Nothing if !view.applied(plan.replicas) => Some(view.not_ready(plan.replicas)),
         Next::Nothing => None,
     };
@@ -171,8 +164,8 @@ fn restarted(world: &World) -> Option<String> {
     maintenance::request(world.consent.restart_cache.as_ref(), before).cloned()
 }
 
-/// A new cluster's first ring, or another in the place of one that was deleted: empty, with a number above every one that
-/// is known. Pods that run know who owns what and write it into that; nobody takes anything before all of them have.
+/// A new cluster's first ring, or a replacement for one that was deleted: empty, with a number above every known one.
+/// Running pods know who owns what and write it into the new ring; no slot is taken before all of them have.
 fn without_ring(cluster: &ValidatedCluster, world: &World, schema_done: bool) -> Decision {
     let version = world.cache.as_ref().and_then(|c| c.version.clone());
     if idle(world) {
@@ -218,7 +211,7 @@ pub(super) fn idle(world: &World) -> bool {
     world.cache_pods.is_empty() && world.cache.as_ref().is_none_or(none)
 }
 
-/// A number that no ring of this cluster has had, as far as anybody knows.
+/// A number that no ring of this cluster has had, as far as is known.
 fn next_number(world: &World) -> i64 {
     let known = world.members.values().filter_map(|seen| match seen {
         Seen::Known(member) => Some(member.ring_number),

@@ -1,5 +1,5 @@
-//! Which slots to move so that every member has its share: a batch at a time, between two members, as
-//! few as possible.
+//! Chooses slots to move so that every member has its share: a batch at a time, between two members, as few as
+//! possible.
 
 use readstates_api::admin::{MAX_MOVED_SLOTS, MoveDestination, MovedSlot, MovesRequest};
 use readstates_ring::{
@@ -54,7 +54,7 @@ pub(super) fn next(view: &View<'_>) -> Option<Next> {
     Some(Next::Do(action, waiting))
 }
 
-/// Slots that members have yet to take: those nobody ever owned, and those of processes that are gone.
+/// Slots that members have yet to take: those that never had an owner, and those of processes that are gone.
 fn unsettled(view: &View<'_>) -> Option<WaitingOn> {
     let unowned = view.unowned();
     if unowned > 0 {

@@ -1,4 +1,4 @@
-//! How the ring stands, for the status: who serves, what moves, what was taken over. Decides nothing.
+//! State of the ring, for the status: which members serve, what moves, what was taken over. Decides nothing.
 
 use std::fmt;
 
@@ -100,7 +100,7 @@ pub(super) fn moves<'a>(members: impl Iterator<Item = (&'a str, &'a Member)>) ->
             sealed.push(format!("{name} receives {} slots", state.receiving));
         }
     }
-    // Who sends says it all; who receives counts while the sender cannot be asked.
+    // The sender's report is complete; the receiver's counts while the sender cannot be asked.
     let said = if words.is_empty() { sealed } else { words };
     said.join("; ")
 }

@@ -1,5 +1,5 @@
-//! Which template cache pods are made from. One that the user asked for is taken at once; what only another operator
-//! makes of the same spec waits until somebody consents, since each pod has to hand on what it owns for it.
+//! Chooses the template of cache pods. A change of the spec is taken at once; what only a different operator version
+//! makes of the same spec waits for consent, since each pod has to hand on what it owns for it.
 
 use crate::{build, observe::World, plan::Template, validate::ValidatedCluster};
 

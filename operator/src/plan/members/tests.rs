@@ -10,7 +10,7 @@ use crate::{
     plan::{CachePlan, MemberAction, RingState, WaitingOn, ring_state, served, taken_over},
 };
 
-/// A cluster of so many wanted pods whose database is there.
+/// A cluster with `replicas` wanted pods whose database is there.
 fn chat(replicas: i32) -> Scene {
     let mut scene = if replicas == 1 {
         scene(EMBEDDED)

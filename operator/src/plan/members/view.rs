@@ -119,7 +119,7 @@ impl<'a> View<'a> {
         self.set.is_some_and(|set| set.observed)
     }
 
-    /// Whether the StatefulSet is as it is wanted with so many pods.
+    /// Whether the StatefulSet is as wanted with `replicas` pods.
     pub(super) fn applied(&self, replicas: i32) -> bool {
         let (template, restarted) = self.template;
         let set = build::cache(self.cluster, replicas, template, restarted);
@@ -172,7 +172,7 @@ impl<'a> View<'a> {
         self.pods.values().filter(stops).collect()
     }
 
-    /// Members between whom slots are moving.
+    /// Members that send or receive slots.
     pub(super) fn in_flight(&self) -> Vec<(&'a str, &'a Member)> {
         let moving = |pod: &Pod<'a>| Some((pod.name(), pod.member().filter(|m| m.in_flight())?));
         self.pods.values().filter_map(moving).collect()
@@ -189,7 +189,7 @@ impl<'a> View<'a> {
         Slot::all().filter(of_name).count()
     }
 
-    /// Slots that nobody ever owned.
+    /// Slots that never had an owner.
     pub(super) fn unowned(&self) -> usize {
         Slot::all()
             .filter(|slot| self.table.config(*slot).is_none())

@@ -1,4 +1,4 @@
-//! What becomes of a plan while certificates are not as they should be.
+//! Plans while certificates are missing or unusable.
 
 use super::racks;
 use crate::{
@@ -121,7 +121,7 @@ fn no_cache_pod_is_made_or_replaced_while_the_api_has_no_certificate_that_can_be
         let plan = scene.plan();
         assert_eq!(plan.cache, None);
         assert_eq!(plan.waiting.unwrap().to_string(), words);
-        // Neither the database nor those who are let in have to do with it.
+        // It concerns neither the database nor the callers.
         assert_eq!(racks(&scene.plan()), ["a", "b"]);
     }
     scene.world.api_certificate = Some(good());

@@ -1,5 +1,5 @@
-//! What can be done to a node, one command or one write each, so that being killed between two of them is all
-//! that can happen. Pure: [`crate::execute`] does them.
+//! Actions on a node, one command or one write each, so that a kill can only fall between two of them. Pure:
+//! [`crate::execute`] carries them out.
 
 mod line;
 mod show;
@@ -17,7 +17,7 @@ use crate::{
     superblock::Uuid,
 };
 
-/// What the planner comes to.
+/// The planner's decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Do these in order, then look again. Empty: everything is as it shall be.
@@ -42,7 +42,6 @@ pub enum Action {
     Stop {
         /// Its name.
         array: String,
-        /// Why.
         because: &'static str,
     },
     /// Marks the fast leg faulty.
@@ -51,7 +50,6 @@ pub enum Action {
         array: String,
         /// The stripe.
         member: String,
-        /// Why.
         because: &'static str,
     },
     /// Takes a faulty fast leg out of the mirror.
@@ -153,8 +151,8 @@ pub enum Action {
         /// Chunks, as ranges with both ends included; some at least.
         chunks: Vec<(u64, u64)>,
     },
-    /// Lets md see that there is nobody to copy to yet: marking has told it that a copy is due, and with both
-    /// legs in that could be one over the durable leg.
+    /// Lets md see that there is no leg to copy to yet. Marking has told md that a copy is due; with both legs in, md
+    /// might copy over the durable leg.
     SettleMarks {
         /// The mirror.
         array: String,
@@ -188,14 +186,11 @@ pub enum Action {
         leg: Leg,
         /// Where the two slots lie, in bytes.
         region: u64,
-        /// What.
         header: Header,
     },
     /// Makes the filesystem.
     Format {
-        /// Where.
         mirror: Unformatted,
-        /// Which.
         kind: FilesystemKind,
         /// Its label.
         label: String,
@@ -231,7 +226,6 @@ pub enum Action {
     Mount {
         /// The mirror.
         array: String,
-        /// Where.
         at: PathBuf,
         /// Which filesystem.
         kind: FilesystemKind,

@@ -1,12 +1,12 @@
 //! The lineage header of a running super-disk: read once, counted on every few seconds, written to both legs.
 //!
 //! ```text
-//!   work lane   wait for the node ──▶ plan, which writes headers ──▶ read them anew
+//!   work lane   wait for the node ──▶ plan, which writes headers ──▶ read them again
 //!   beat lane   ─── beat ─── beat ───────────── (none) ───────────────── beat ───▶
 //! ```
 //!
-//! A beat between two headers of a plan could put the older one in the newer one's place: so there is none while a
-//! plan is done, and there are some while one only waits for its turn on the node.
+//! A beat between two headers of a plan could put the older one in the newer one's place. So there is no beat while a
+//! plan is carried out; beats go on while the plan waits for its turn on the node.
 
 use std::{
     io,
@@ -52,7 +52,7 @@ pub(super) enum BeatError {
     )]
     Unread,
     /// Its header is not ours to write.
-    #[error("the durable device is another one now")]
+    #[error("the durable device has changed")]
     AnotherDevice,
     /// The disk did not take it.
     #[error(transparent)]

@@ -99,7 +99,7 @@ impl AgentArgs {
     }
 }
 
-/// With what is of no concern to those who only look.
+/// Options of commands that only look: what concerns a running agent is off.
 fn options(flags: &SpecFlags) -> Result<Options, IdentifyError> {
     let mut spec = flags.spec()?;
     // The kernel lists mounts by where they really are.

@@ -1,7 +1,7 @@
-//! Does what was decided: one method for each kind of thing, each with what it needs looked up anew.
+//! Carries out decisions: one method for each kind of step, which looks up what it needs again.
 //!
-//! Whatever asks a disk for something may hang for ever with the disk. So these run on threads of their own;
-//! the thread that looks and decides calls none of them.
+//! Whatever accesses a disk may hang as long as the disk does. So these methods run on threads of their own, and the
+//! thread that observes and decides calls none of them.
 
 use std::{
     error::Error,
@@ -36,7 +36,6 @@ use crate::{
 pub struct HandError {
     /// What was tried.
     pub attempt: String,
-    /// Why not.
     pub source: Box<dyn Error + Send + Sync>,
 }
 
@@ -291,7 +290,7 @@ impl Hands {
         }
     }
 
-    /// Lets the planner do what it thinks is left to do, then learns the header anew.
+    /// Lets the planner do what it finds left to do, then reads the header again.
     fn plan(&self, attempt: &dyn fmt::Display, tried: Tried) -> Result<Up, HandError> {
         let failed = |error: AssembleError| HandError::new(attempt.to_string(), error);
         let mut executor = Executor::new(&self.spec, &self.root, &Devices, None);

@@ -30,7 +30,6 @@ const BEAT: Duration = Duration::from_secs(10);
 pub enum Tried {
     /// A step.
     Step {
-        /// Which.
         step: Step,
         /// Bad sectors of the fast leg when it was decided.
         bad_sectors: u64,
@@ -44,7 +43,6 @@ pub enum Tried {
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Of what.
     pub tried: Tried,
     /// Why it failed.
     pub error: Option<String>,
@@ -131,7 +129,7 @@ impl Lanes {
             thread::spawn(move || {
                 for job in todo {
                     let tell = |outcome| {
-                        // Nobody listens any more at the end.
+                        // The receiver is gone at the end.
                         let _ = sender.send(Message { lane, outcome });
                     };
                     do_job(&hands, job, &|outcome| tell(Some(outcome)));
@@ -205,7 +203,7 @@ impl Lanes {
         }
     }
 
-    /// Waits until nothing is under way, at most until `deadline`; what comes of it concerns nobody any more.
+    /// Waits until no job is under way, at most until `deadline`; the outcomes are dropped.
     pub fn end(&mut self, deadline: Instant) {
         while self.freeze.busy || self.beat.busy || self.work.busy {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -1,5 +1,5 @@
-//! What the agent knows, shared by its threads: memory that outlives it in the state folder, the newest report, and
-//! when it last looked.
+//! The agent's state, shared by its threads: memory that outlives it in the state folder, the newest report, and when
+//! it last looked.
 
 use std::{
     fs,
@@ -78,7 +78,7 @@ impl Mind {
             kept.memory.check.window = None;
             kept.mirror = None;
         }
-        // Nobody wrote it while no agent ran.
+        // No beat was written while no agent ran.
         kept.memory.last_beat = None;
         let inner = Inner {
             kept,

@@ -1,4 +1,4 @@
-//! A word to threads that pace themselves: stop, even while you pause.
+//! Stop signal for threads that pause between rounds; it ends their pause.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ pub fn end_on_sigterm() -> io::Result<()> {
     Ok(())
 }
 
-/// Shared by who says it and who hears it.
+/// Shared by the thread that requests the stop and those that wait for it.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     inner: Arc<(Mutex<bool>, Condvar)>,

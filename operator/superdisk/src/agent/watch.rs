@@ -49,7 +49,7 @@ impl Waker {
     /// There is something to look at.
     pub fn wake(&self) {
         use std::io::Write;
-        // Full means that it will wake anyway; closed, that nobody sleeps any more.
+        // Full: the sleeper will wake anyway. Closed: there is no sleeper any more.
         let _ = (&self.0).write(&[1]);
     }
 

@@ -1,4 +1,4 @@
-//! Whether what an action was decided by is still so, right before it is done. Pure.
+//! Checks right before an action that its premises still hold. Pure.
 
 use crate::{
     action::{Action, Leg},
@@ -10,8 +10,8 @@ use crate::{
     spec::Spec,
 };
 
-/// Whether what an action was decided by is still so: the devices are the same, the proofs can be made again,
-/// and a mirror that is changed still stands on its durable leg.
+/// Whether the premises of an action still hold: the devices are the same, the proofs can be made again, and a mirror
+/// that is changed still stands on its durable leg.
 pub(super) fn still_holds(
     spec: &Spec,
     now: &Inventory,
@@ -51,7 +51,7 @@ pub(super) fn still_holds(
             let all = devices
                 .iter()
                 .all(|one| known.any(|disk| disk.as_ref() == Some(one)));
-            holds(all, "a local device is another one now")
+            holds(all, "a local device has changed")
         }
         Action::ForgetLineage {
             stripe: proof,
@@ -61,7 +61,7 @@ pub(super) fn still_holds(
             let again = Idle::prove(now, proof.array());
             holds(
                 again.as_ref() == Some(proof),
-                "the stripe is in use, or another one now",
+                "the stripe is in use, or has changed",
             )
         }
         Action::CreateMirror { durable, .. } => {
@@ -83,7 +83,7 @@ pub(super) fn still_holds(
             let again = Idle::prove(now, stripe.array());
             holds(
                 again.as_ref() == Some(stripe),
-                "the stripe is another one now, or in use",
+                "the stripe has changed, or is in use",
             )
         }
         Action::StartMirrorFromFast { durable, .. } | Action::ReAddDurable { durable, .. } => {
@@ -119,7 +119,7 @@ pub(super) fn still_holds(
                     .iter()
                     .any(|one| one.name == *array && is_local(spec, now, one));
                 let same = runs && has_region(fast.map(|fast| &fast.inside), *region);
-                holds(same, "the stripe is another one now")
+                holds(same, "the stripe has changed")
             }
         },
         Action::Format { mirror, .. } => {
@@ -151,7 +151,7 @@ fn disposable(now: &Inventory, proof: &Disposable) -> Result<(), &'static str> {
     if again.any(|other| other == *proof) {
         Ok(())
     } else {
-        Err("the local device is in use, or another one now")
+        Err("the local device is in use, or has changed")
     }
 }
 
@@ -159,7 +159,7 @@ fn same_durable(now: &Inventory, identity: &Identity) -> Result<(), &'static str
     if now.durable.identity.as_ref() == Some(identity) {
         Ok(())
     } else {
-        Err("the durable device is another one now")
+        Err("the durable device has changed")
     }
 }
 

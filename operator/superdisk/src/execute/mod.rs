@@ -28,7 +28,7 @@ use holds::still_holds;
 const GONE: Duration = Duration::from_secs(20);
 /// How long md may take to let go of a member that has failed.
 const RELEASE: Duration = Duration::from_secs(10);
-/// How long md may take to see that a lone leg has nobody to copy to.
+/// How long md may take to see that a mirror with one leg has nothing to copy to.
 const SETTLED: Duration = Duration::from_secs(10);
 /// Longer than an agent's pause between two beats.
 pub(crate) const WATCH: Duration = Duration::from_secs(12);
@@ -51,7 +51,6 @@ pub enum ExecuteError {
     Look {
         /// The step.
         action: String,
-        /// Why not.
         source: ObserveError,
     },
     /// The command failed.
@@ -62,7 +61,6 @@ pub enum ExecuteError {
     Write {
         /// The step.
         action: String,
-        /// Why.
         source: io::Error,
     },
     /// The array was stopped and is still there.

@@ -1,4 +1,4 @@
-//! When to compare the legs, and how far at a time: md's own `check`, monthly, in windows, never `repair`.
+//! Schedule of the comparison of both legs: md's own `check`, monthly, in windows, never `repair`.
 //!
 //! Pure. A window is bounded by `sync_min` and `sync_max`; md stops at the latter and waits, and what it counted is
 //! added up over the windows. A check that something interrupted goes on at the window it was in.

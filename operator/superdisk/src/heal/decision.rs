@@ -162,10 +162,10 @@ pub enum Notice {
     FastBadSectors(u64),
     /// A member of the fast array left the kernel before md noticed.
     MembersGone(usize),
-    /// The lineage header was not written for so many seconds: a network disk that is put back in time would not be
-    /// told from this one.
+    /// The lineage header was not written for this long: a network disk that is put back in time could not be told from
+    /// this one.
     NoBeat(Seconds),
-    /// md may acknowledge so many writes before the durable leg has them: a snapshot of it taken now is not complete.
+    /// md may acknowledge this many writes before the durable leg has them: a snapshot of it taken now is not complete.
     WriteBehind(u64),
     /// The last check found the legs to differ, without a read error.
     Mismatch(u64),
@@ -209,7 +209,7 @@ impl fmt::Display for Step {
             Self::RemoveFastLeg => f.write_str("remove the fast leg from the mirror"),
             Self::StopStripe => f.write_str("stop the fast array"),
             Self::ReAddFastLeg => f.write_str("add the fast leg back, copying what changed"),
-            Self::RebuildFastLeg => f.write_str("build the fast leg anew, copying everything"),
+            Self::RebuildFastLeg => f.write_str("rebuild the fast leg, copying everything"),
             Self::ClearWriteError => f.write_str("let bad sectors of the fast leg be tried again"),
             Self::Set(knob) => write!(f, "set {} to {}", knob.path(), knob.value()),
             Self::StartCheck { from, to: None } => write!(f, "check from sector {from} to the end"),

@@ -1,4 +1,4 @@
-//! What runs, as far as the running side needs to know: the mirror, its two legs, the fast array, the mount.
+//! The running super-disk, as far as the agent needs to know: the mirror, its two legs, the fast array, the mount.
 //!
 //! Values only. [`super::observe`] fills them from sysfs and mountinfo alone: nothing in here needs an answer from
 //! a disk, because a disk that hangs must not keep the agent from seeing that it does.

@@ -1,5 +1,5 @@
-//! What the running side has to remember from round to round and across its own restarts: attempts, so that they
-//! stay bounded; the freeze, which the kernel does not tell; how far the check is.
+//! Memory of the agent from round to round and across restarts: attempts, so that they stay bounded; the freeze, which
+//! the kernel does not report; how far the check is.
 //!
 //! Values only; [`crate::agent`] keeps them in the state folder, which a reboot empties as it empties the kernel.
 
@@ -129,7 +129,7 @@ impl Memory {
         self.since(since, AttemptKind::ReAdd).count()
     }
 
-    /// How often the leg was built anew since `since`.
+    /// How often the fast leg was rebuilt since `since`.
     #[must_use]
     pub fn rebuilds_since(&self, since: Seconds) -> usize {
         self.since(since, AttemptKind::Rebuild).count()

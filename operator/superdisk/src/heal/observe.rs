@@ -1,7 +1,7 @@
 //! Fills [`Facts`] from sysfs, `/dev` and mountinfo under a root folder. Reads only, opens no disk, starts no program.
 //!
-//! The mirror is found through what belongs to it (the mount, the durable device, the local devices), never
-//! by its number: the host may have given it another one.
+//! The mirror is found through what belongs to it (the mount, the durable device, the local devices), never by its
+//! number: the host may have given it a different one.
 
 use std::{
     fs, io,
@@ -30,7 +30,6 @@ pub enum LookError {
     Read {
         /// Which one.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
 }

@@ -484,7 +484,7 @@ fn play(facts: &mut Facts, step: &Step) {
             md.knobs.sync_ends_early = false;
         }
         Step::Set(Knob::SyncSpeedMin(_) | Knob::SyncSpeedMax(_)) => {}
-        other => panic!("nobody asked for {other}"),
+        other => panic!("{other} was not asked for"),
     }
 }
 

@@ -153,8 +153,8 @@ impl Source for Striped<'_> {
 pub(super) enum Gaps {
     /// That it cannot be said.
     Unknown,
-    /// Nothing, as long as they are few and the first page is not among them: local disks have bad sectors, and
-    /// whoever uses a disk leaves traces in more than one of these pages.
+    /// Nothing, as long as they are few and the first page is not among them: local disks have bad sectors, and any use
+    /// of a disk leaves traces in more than one of these pages.
     Ignored,
 }
 
@@ -189,7 +189,7 @@ pub fn header_on(blocks: &dyn Blocks, path: &Path) -> Seen<lineage::Header> {
     }
 }
 
-/// Reads the superblock alone first: where one is, an error in bytes that nobody uses is none.
+/// Reads the superblock alone first: where there is one, an error in unused bytes does not matter.
 fn read_content(source: &dyn Source, gaps: Gaps) -> io::Result<Content> {
     let page = source.read(superblock::OFFSET, superblock::BYTES as u64)?;
     let found = superblock::parse(&page);

@@ -26,7 +26,7 @@ pub struct Inventory {
     pub kernel: Kernel,
     /// This boot.
     pub boot: Uuid,
-    /// Random, drawn for this look: whoever plans by it needs no randomness of its own.
+    /// Random, drawn for this inventory, so that plans need no randomness of their own.
     pub random: Uuid,
     /// The durable leg's device.
     pub durable: Disk,
@@ -113,7 +113,7 @@ pub struct Identity {
     pub serial: Option<String>,
     /// World-wide name, where it has one.
     pub wwid: Option<String>,
-    /// Grows with each disk that the kernel meets: another disk under an old name has another one.
+    /// Grows with each disk that the kernel finds: a different disk under an old name has a different number.
     pub sequence: Option<u64>,
 }
 
@@ -122,9 +122,9 @@ pub struct Identity {
 pub struct Disk {
     /// As it was named, or as the pattern found it.
     pub path: PathBuf,
-    /// What is behind it, and who uses it.
+    /// What is behind it, and what uses it.
     pub node: Seen<Node>,
-    /// Who it is; `None` when it is no block device.
+    /// Its identity; `None` when it is no block device.
     pub identity: Option<Identity>,
     /// What its maker calls it, where the kernel says so.
     pub model: Option<String>,
@@ -216,7 +216,7 @@ pub struct Array {
     pub sync: Sync,
     /// Sectors done and to be done, while it copies.
     pub sync_progress: Option<(u64, u64)>,
-    /// The members are not known to agree: a copy between them is due, whoever is right.
+    /// The members are not known to agree: a copy between them is due, whichever has the right data.
     pub unclean: bool,
     /// Members, by slot.
     pub members: Vec<Member>,
@@ -259,7 +259,7 @@ impl ArrayState {
 pub enum Sync {
     /// Nothing.
     Idle,
-    /// From the first member that is not write-mostly to all others, whoever is right.
+    /// From the first member that is not write-mostly to all others, whichever has the right data.
     Resync,
     /// From the members in sync to those that are not.
     Recover,
@@ -346,7 +346,6 @@ pub struct Twin {
 pub struct Mount {
     /// What is mounted.
     pub number: DeviceNumber,
-    /// Where.
     pub at: PathBuf,
 }
 

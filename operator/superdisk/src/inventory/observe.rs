@@ -32,7 +32,6 @@ pub enum ObserveError {
     Read {
         /// Which one.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
 }
@@ -347,7 +346,7 @@ fn in_order(spec: &Spec, local: Vec<Disk>, own: Option<&LegFound>) -> Vec<Disk> 
     local
 }
 
-/// Who a device is, from sysfs.
+/// The identity of a device, from sysfs.
 fn identity(root: &Path, path: &Path, device: &Device) -> Identity {
     let Device {
         name,

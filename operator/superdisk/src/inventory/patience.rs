@@ -1,7 +1,7 @@
-//! Reads that end: a device that does not answer for so long is one that cannot be read.
+//! Reads with a time limit: a device that does not answer in time counts as unreadable.
 //!
-//! A read that hangs cannot be ended by anybody, so it is left to a thread. While it hangs nothing else is asked of that
-//! device; when it comes back, the device can be read again.
+//! A read that hangs cannot be cancelled, so it is left to a thread. While it hangs, nothing else is read from that
+//! device; when it returns, the device can be read again.
 
 use std::{
     collections::BTreeSet,
@@ -38,9 +38,9 @@ pub(super) fn read_within(
     }
     let (sender, receiver) = mpsc::sync_channel(1);
     let of = path.to_owned();
-    // Nobody joins it: it ends with its read, or with the process.
+    // Not joined: it ends with its read, or with the process.
     thread::Builder::new().spawn(move || {
-        // Nobody waits for what comes too late.
+        // The receiver is gone when the read comes too late.
         let _ = sender.send(read());
         stuck().remove(&of);
     })?;

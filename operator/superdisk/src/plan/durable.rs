@@ -1,4 +1,4 @@
-//! What the durable leg's device is: new, ours, a copy of another volume's, or refused.
+//! Classifies the durable leg's device: new, ours, a copy of another volume's, or refused.
 
 use super::refusals;
 use crate::{
@@ -68,7 +68,7 @@ pub(super) fn classify<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Dura
     let other_name = superblock.short_name() != spec.volume.mirror_name();
     if other_volume || other_name {
         return match ours.header {
-            // There is no telling a copy from the wrong disk: somebody has to say that it is one.
+            // A copy cannot be told from the wrong disk: the spec has to say that it is a copy.
             Some(header) if other_volume && spec.copy_of.as_ref() != Some(&header.volume) => {
                 Err(refusals::copy_of_another(path, header.volume.as_str()))
             }

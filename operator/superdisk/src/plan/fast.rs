@@ -58,7 +58,7 @@ pub(crate) fn is_local(spec: &Spec, inventory: &Inventory, array: &Array) -> boo
             .all(|member| ours(member) || gone(member))
 }
 
-/// Refuses local devices that are too few, or somebody else's.
+/// Refuses local devices that are too few, or that are not ours to use.
 pub(super) fn is_there(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal> {
     let chosen = inventory.chosen(spec.local_count);
     if chosen.len() < spec.local_count {
@@ -73,7 +73,7 @@ pub(super) fn is_there(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal
     Ok(())
 }
 
-/// Who else has a local device, as the end of a sentence.
+/// What else uses a local device, as the end of a sentence.
 fn busy(spec: &Spec, inventory: &Inventory, disk: &Disk) -> Option<String> {
     let Seen::Present(Node::Block(device)) = &disk.node else {
         return Some("is no block device".to_owned());

@@ -126,7 +126,7 @@ fn mount_point_is_free(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal
     }
 }
 
-/// Nothing is begun without a fast leg in sight, unless that is asked for: the node would be the wrong one.
+/// Refuses to begin without a fast leg, unless that is asked for: it would be the wrong node.
 fn fast_leg_may_come(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal> {
     match fast::is_there(spec, inventory) {
         Err(refusal) if is_optional(spec, &refusal) => Ok(()),
@@ -192,7 +192,7 @@ fn open(
             width: (mirror.bytes >= STRIPED).then_some(spec.local_count),
         });
     }
-    // Somebody else started it: whether the fast leg was in before, only one that is in can tell.
+    // It was started without us: only a fast leg that is in tells whether it was in before.
     let known = header.fast == Uuid::default() || matches!(fast, fast::Leg::In(..));
     let next = match header.state {
         State::Creating => Some(header.opened(inventory.random, inventory.boot)),

@@ -1,13 +1,13 @@
-//! What is asked before anything is mounted, served, attached, adopted or made anew. Each question stands in one
-//! place, and what cannot be known is not taken for a no.
+//! Questions asked before anything is mounted, served, attached, adopted or recreated. Each stands in one place, and
+//! unknown never counts as no.
 //!
-//! | question | where | a no is |
+//! | question | where | bad answer |
 //! |---|---|---|
 //! | Is this the volume's own disk? | [`super::durable::classify`] | `E_PD_NOT_OURS` |
 //! | Is it the disk itself, and not a clone beside it? | [`is_the_one`] | `E_DUPLICATE_UUID` |
 //! | Has the host written to it? | [`is_untouched`] | `E_PD_OVERWRITTEN` |
 //! | May a fast leg be ahead? | [`is_not_ahead`] | `E_SSD_AHEAD` |
-//! | Is somebody else on it? | [`is_alone`] | `E_PD_IN_USE` |
+//! | Is another node on it? | [`is_alone`] | `E_PD_IN_USE` |
 //! | Whose is a local device? | [`whose`] | `E_SSD_BUSY` |
 //! | May the bitmap be trusted? | [`left_in_this_life`], [`was_out_at_the_end`] | a full copy |
 
@@ -101,8 +101,8 @@ pub(super) fn is_not_ahead(
     }
 }
 
-/// Why the fast leg of the durable leg's last life cannot be told not to be ahead, while some of it, or something
-/// that nobody can read, is in sight. After an end in order it was not: the durable leg says so itself.
+/// Why it cannot be ruled out that the fast leg of the durable leg's last life is ahead, while some of it, or something
+/// unreadable, is in sight. After a clean end it was not ahead: the durable leg says so itself.
 fn cannot_be_judged(inventory: &Inventory, ours: &Ours<'_>, judged: &[Uuid]) -> Option<String> {
     let admitted = match &ours.content.lineage {
         Seen::Present(header) if header.state != State::InUse => return None,
@@ -154,9 +154,9 @@ fn unread(disk: &Disk) -> Option<String> {
     }
 }
 
-/// Refuses a durable leg whose twin runs, for mdadm starts no second array of a UUID; and, unless it is meant to be a
-/// copy, one beside a newer disk of the same volume, whose clone it may be. Any other clone is in nobody's way: mdadm
-/// is given one device.
+/// Refuses a durable leg whose twin runs, since mdadm starts no second array of the same UUID; and, unless it is meant
+/// to be a copy, one beside a newer disk of the same volume, whose clone it may be. Other clones do no harm: mdadm is
+/// given one device.
 pub(super) fn is_the_one(
     inventory: &Inventory,
     ours: &Ours<'_>,
@@ -205,8 +205,8 @@ pub(super) fn is_alone(inventory: &Inventory, ours: &Ours<'_>) -> Result<Option<
     }
 }
 
-/// Refuses a durable leg that the host has put together with a fast leg of another history: what was dirty, md has
-/// copied from that leg to this one, and nobody can say what it has copied.
+/// Refuses a durable leg that the host has assembled with a fast leg of another history: md has copied what was dirty
+/// from that leg to this one, and what it copied cannot be known.
 fn is_untouched(inventory: &Inventory, ours: &Ours<'_>) -> Result<(), Refusal> {
     let Some(durable) = ours.header else {
         return Ok(());

@@ -70,7 +70,7 @@ pub(super) fn unexpectedly_blank(path: &Path, why: &str) -> Refusal {
             "The durable device {} holds no data, but {why}",
             path.display()
         ),
-        "Attach the volume's own network disk or restore it; to begin anew, make a new volume",
+        "Attach the volume's own network disk or restore it; to start over, make a new volume",
     )
 }
 

@@ -1,4 +1,4 @@
-//! How large a mirror can be.
+//! Size of a mirror.
 
 use crate::spec::FilesystemKind;
 
@@ -19,7 +19,7 @@ pub(super) fn least_kib(kind: FilesystemKind) -> u64 {
     }
 }
 
-/// Kibibytes of a mirror of these legs, of so many bytes each.
+/// Size, in KiB, of a mirror of two legs of these sizes.
 pub(super) fn mirror_kib(fast_bytes: u64, durable_bytes: u64) -> u64 {
     let usable = |bytes: u64| {
         let sectors = bytes / 512;
@@ -41,7 +41,7 @@ pub(super) fn mirror_kib(fast_bytes: u64, durable_bytes: u64) -> u64 {
     kib / step * step
 }
 
-/// Whether a stripe of so many bytes has room for a member of a mirror of so many KiB.
+/// Whether a stripe has room for a member of a mirror of `kib` KiB.
 pub(super) fn has_room(stripe_bytes: u64, kib: u64) -> bool {
     let sectors = stripe_bytes / 512;
     let offset = LARGE_OFFSET.min(sectors / 1024 + 4096);

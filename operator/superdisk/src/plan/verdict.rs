@@ -1,4 +1,4 @@
-//! What the fast leg may be given, by what both legs say. Pure.
+//! Decides what the fast leg may be given, by what both legs say. Pure.
 //!
 //! md's bitmap makes a stale leg safe as long as the durable leg itself never goes back in time; the lineage
 //! header tells when it did.
@@ -56,7 +56,7 @@ pub fn verdict(volume: &VolumeUid, durable: &Content, stripe: Uuid, fast: &Conte
         return Verdict::Full("it was another volume's");
     }
     if header.fast != stripe {
-        return Verdict::Full("its stripe was made anew since");
+        return Verdict::Full("its stripe was recreated since");
     }
     match &durable.lineage {
         Seen::Present(durable_header) => {
@@ -93,8 +93,8 @@ fn by_lineage(durable_header: &Header, header: &Header, legs: &Legs<'_>) -> Verd
             Some(_) => Verdict::Full("the durable leg was used since it was lost to it"),
             None => by_bitmap(legs),
         },
-        // The fast leg has run on alone, and the durable leg was put back besides: nobody but its owner can
-        // say which of both histories counts.
+        // The fast leg went on alone, and the durable leg was put back in time besides: only the owner can say which
+        // history counts.
         Relation::FastIsNewer => durable_was_lost(own, inside).map_or(
             Verdict::Full("the durable leg went back in time"),
             Verdict::Ahead,

@@ -98,7 +98,7 @@ fn headline(report: &Report, paint: Paint) -> String {
         Condition::WrongWay => (
             Tone::Bad,
             "WRONG WAY",
-            "md copies between the legs in a direction nobody chose; it is being stopped"
+            "md copies between the legs in a direction that the agent did not choose; it is being stopped"
                 .to_owned(),
         ),
         Condition::Healthy => (
@@ -334,7 +334,7 @@ fn said(report: &Report) -> Vec<String> {
             duration(*silent)
         ),
         Notice::Mismatch(_) => "The legs differ where no read failed. The durable leg counts: fail \
-             the fast leg, and it is built anew."
+             the fast leg, and it is rebuilt."
             .to_owned(),
     }));
     if let Condition::DurableLost { .. } = report.condition {

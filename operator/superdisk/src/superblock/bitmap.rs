@@ -41,8 +41,8 @@ pub fn parse_bitmap(bytes: &[u8]) -> Option<Bitmap> {
     })
 }
 
-/// The chunks whose bits are set, as ranges with both ends included: at most so many, so that where there are
-/// more some are joined across what is not marked.
+/// The chunks whose bits are set, as ranges with both ends included. At most `most` ranges: if there are more, some are
+/// joined across unmarked chunks.
 #[must_use]
 pub fn marked(bits: &[u8], chunks: u64, most: usize) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();

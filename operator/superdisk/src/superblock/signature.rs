@@ -1,7 +1,7 @@
-//! What else may be at the start and at the end of a device: filesystems, partition tables, other md formats.
+//! Other signatures at the start and at the end of a device: filesystems, partition tables, other md formats.
 //!
-//! A device is blank when the regions that are looked at hold nothing but zeros; a signature only says
-//! better what it is that makes a device not blank.
+//! A device is blank when the regions that are read hold nothing but zeros; a signature only gives a better name to
+//! what makes a device not blank.
 
 use std::fmt;
 

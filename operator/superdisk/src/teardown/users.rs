@@ -1,4 +1,4 @@
-//! Who uses a filesystem, from `/proc`: open files, working folders, and other places where it is mounted.
+//! Users of a filesystem, from `/proc`: open files, working folders, and other places where it is mounted.
 //!
 //! Only what this process may see: without the node's process namespace those are the pod's own.
 
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// More names than that help nobody.
+/// Limit of the names that are listed: more would not help.
 const MOST: usize = 8;
 
 /// In words, such as `scylla (4711) with /data/commitlog/x`.

@@ -1,5 +1,5 @@
 //! `tests/fixtures/plan/SITUATION/{sys,disks,spec.yaml,plan.txt}`: what is seen of a node, what is asked, and
-//! what is planned. `UPDATE_FIXTURES=1 cargo test -p superdisk --test planning` writes them all anew.
+//! what is planned. `UPDATE_FIXTURES=1 cargo test -p superdisk --test planning` rewrites them all.
 
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 

@@ -1,5 +1,5 @@
-//! What holds in every situation: it comes to its end, again and from anywhere on the way, and the durable leg's
-//! data is what comes of it.
+//! Properties of every situation: it comes to its end, again and from anywhere on the way, and the result is the
+//! durable leg's data.
 
 use superdisk::{
     action::{Action, Decision, WaitingOn},
@@ -128,7 +128,7 @@ fn is_overwritten(world: &World) -> bool {
     )
 }
 
-/// Checks what comes of every world on the way, after something has happened to it.
+/// Checks the end of every world on the way, after something has happened to it.
 fn check_on_the_way(happens: impl Fn(&mut World), end: impl Fn(&Situation) -> End) {
     for mut situation in situations() {
         situation.end = end(&situation);
@@ -137,7 +137,7 @@ fn check_on_the_way(happens: impl Fn(&mut World), end: impl Fn(&Situation) -> En
         for mut world in on_the_way(&situation.spec, &situation.world) {
             happens(&mut world);
             if situation.name.starts_with("l0-durable-restored") && is_overwritten(&world) {
-                // The host has put legs of two histories together: nobody can say any more that it copied nothing.
+                // The host has assembled legs of two histories: it can no longer be ruled out that md copied something.
                 let refused = End::Refused(Code::PdOverwritten);
                 let situation = Situation {
                     end: refused,

@@ -32,7 +32,7 @@ pub(crate) async fn serve(agents: Arc<FakeAgents>, pod: PodSeen, ip: IpAddr, ide
         .route("/v1/facts", get(facts))
         .route("/v1/start", post(start))
         .with_state((agents, pod));
-    // Joined by nobody: it ends with the test.
+    // Not joined: it ends with the test.
     tokio::spawn(async { axum::serve(operators, app).await.unwrap() });
 }
 

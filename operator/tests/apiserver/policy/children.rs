@@ -1,4 +1,4 @@
-//! What protects a cluster: PodDisruptionBudgets, NetworkPolicies and the Secrets that it owns.
+//! Objects that protect a cluster: PodDisruptionBudgets, NetworkPolicies and the Secrets that it owns.
 
 use k8s_openapi::api::{
     core::v1::Secret, networking::v1::NetworkPolicy, policy::v1::PodDisruptionBudget,
@@ -21,7 +21,7 @@ fn what_protects_a_cluster_is_written_by_the_operator_alone() {
         let forged = json!({ "data": { "tls.key": "Zm9yZ2Vk" } });
         let refused = patch::<Secret>(person(), world, "chat-agent-tls", forged).await;
         assert_refused(refused, words);
-        // A note is nobody's business here.
+        // Annotations are not guarded.
         let note = json!({ "metadata": { "annotations": { "a": "b" } } });
         patch::<PodDisruptionBudget>(person(), world, "chat", note)
             .await

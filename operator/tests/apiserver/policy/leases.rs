@@ -1,4 +1,4 @@
-//! Leases: cache pods write those of their own ring and no others, and nobody else writes them.
+//! Leases: cache pods write those of their own ring and no others, and no other client writes them.
 
 use k8s_openapi::{
     api::{
@@ -225,7 +225,7 @@ fn a_pod_keeps_its_own_lease_and_not_that_of_another() {
         let renewed = json!({ "spec": { "holderIdentity": "thief" } });
         let refused = rewrite(pod.clone(), world, "chat-1-00000000000000aa", renewed).await;
         assert_refused(refused, "not that of another pod");
-        // Who is dead is forgotten by those who live.
+        // The Leases of dead pods are deleted by living ones.
         delete::<Lease>(pod, world, "chat-1-00000000000000aa")
             .await
             .unwrap();

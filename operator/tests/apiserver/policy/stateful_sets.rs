@@ -1,4 +1,4 @@
-//! StatefulSets of cache and database: scaled, changed and deleted by nobody but the operator.
+//! StatefulSets of cache and database: only the operator scales, changes and deletes them.
 
 use k8s_openapi::{api::apps::v1::StatefulSet, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
@@ -41,7 +41,7 @@ fn nobody_but_the_operator_scales_a_cache_stateful_set() {
             .await
             .unwrap();
         assert_refused(scale(world.client.clone(), world, "chat", 5).await, words);
-        // What is not of the spec is nobody's business here, and the status is written all the time.
+        // Only the spec is guarded; the status is written all the time.
         let note = json!({ "metadata": { "annotations": { "a": "b" } } });
         by_a_person(world, "chat", note).await.unwrap();
         world.settle().await;

@@ -1,9 +1,8 @@
-//! Measures in the disk machine what a super-disk is for, beside what people would pick instead, and prints
-//! one table.
+//! Compares a super-disk with the usual alternatives, in the disk machine, and prints one table.
 //!
-//! A machine in software emulation is slow by a factor that differs from hour to hour: what is compared is
-//! measured in turns, and the best of several short runs counts. The figures tell one thing from another, and
-//! nothing about a cloud's disks.
+//! A machine in software emulation is slow by a factor that changes from hour to hour: what is compared is measured in
+//! turns, and the best of several short runs counts. The figures tell alternatives apart, and say nothing about a
+//! cloud's disks.
 
 mod fio;
 mod setups;
@@ -140,7 +139,7 @@ fn cache(stack: &Stack) -> Result<(Vec<Row>, Sickness)> {
     Ok((rows, sickness))
 }
 
-/// The fast leg is copied anew, at full speed, while somebody reads.
+/// Read performance while the fast leg is rebuilt at full speed.
 fn rebuild(vm: &Vm) -> Result<Rebuild> {
     setups::lose_fast_leg(vm)?;
     let quiet = fio::random_reads(vm, "/dev/md101", 1)?;

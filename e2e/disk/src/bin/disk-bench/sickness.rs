@@ -1,4 +1,4 @@
-//! What a stack does when a sector of a local disk is lost under data that it has a second copy of.
+//! Behaviour of a stack that loses a sector of a local disk under data of which it has a second copy.
 
 use anyhow::{Context as _, Result};
 use e2e_disk::{PAGE, Rack, Vm};

@@ -13,8 +13,8 @@ use crate::{
     fixtures,
 };
 
-/// The script of the database's container, run in a folder with stand-ins for what it calls: a `nproc` that sees
-/// so many CPUs, an `iotune` that writes figures, an entrypoint that tells its arguments. The arguments after
+/// Runs the script of the database's container in a folder with stand-ins for what it calls: an `nproc` that sees
+/// `cpus` CPUs, an `iotune` that writes figures, an entrypoint that prints its arguments. Returns the arguments after
 /// those of the container.
 async fn started(spec: &str, cpus: u32, start: &str, dir: &Path) -> Option<String> {
     started_with(spec, cpus, start, dir, Some(2)).await

@@ -71,7 +71,7 @@ pub(crate) struct Set {
     pub(crate) template: String,
     pub(crate) spec: String,
     image: String,
-    /// What somebody else has changed of the template, as `kubectl rollout restart` does.
+    /// Changes of the template by hand, as by `kubectl rollout restart`.
     touched: String,
     /// The request that its pods are restarted for.
     pub(crate) restarted: Option<String>,

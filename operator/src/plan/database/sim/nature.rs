@@ -1,4 +1,4 @@
-//! What goes on by itself: controllers, kubelets, nodes, disks.
+//! Events that need no operator: controllers, kubelets, nodes, disks.
 
 use super::{Pod, Set, Sim, Volume};
 use crate::engine::{CleanupJob, Disk, Job, NodeState};
@@ -165,7 +165,7 @@ impl Sim {
         }
     }
 
-    /// Somebody scales the StatefulSet of a rack past the operator.
+    /// A user scales the StatefulSet of a rack by hand.
     pub(crate) fn scale(&mut self, rack: &str, replicas: i32) {
         let set = self.racks.get_mut(rack).unwrap();
         (set.replicas, set.version) = (replicas, set.version + 1);
@@ -174,12 +174,12 @@ impl Sim {
         }
     }
 
-    /// Somebody restarts a rack with `kubectl rollout restart`.
+    /// A user restarts a rack with `kubectl rollout restart`.
     pub(crate) fn restart_rack(&mut self, rack: &str) {
         self.racks.get_mut(rack).unwrap().touched.push('+');
     }
 
-    /// Somebody deletes the StatefulSet of a rack, with its pods.
+    /// A user deletes the StatefulSet of a rack, with its pods.
     pub(crate) fn delete_set(&mut self, rack: &str) {
         self.scale(rack, 0);
         self.racks.remove(rack);

@@ -1,4 +1,4 @@
-//! What the operator sees of it.
+//! The simulation as the operator sees it.
 
 use super::{Pod, Set, Sim};
 use crate::{

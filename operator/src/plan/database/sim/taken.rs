@@ -1,4 +1,4 @@
-//! What the world takes of what the operator does: the API server, and the agents in pods.
+//! Carries out the operator's decisions in the simulation, as the API server and the agents in pods would.
 
 use super::{Set, Sim, turns::Decided};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Sim {
-    /// Does what was decided, in the order in which `reconcile` does it, and stops after so many writes.
+    /// Carries out the decision, in the order of `reconcile`, and stops after `writes` writes.
     pub(crate) fn carry_out(&mut self, decided: Decided, writes: usize) {
         let Decided { plan, by } = decided;
         let step = plan.database;
@@ -169,7 +169,7 @@ impl Sim {
             .as_ref()
             .is_some_and(|v| live.map(|l| l.to_string()).as_ref() != Some(v))
         {
-            // Somebody has written meanwhile.
+            // It was changed meanwhile.
             return;
         }
         let (hash, spec, image) = match template {

@@ -71,7 +71,7 @@ impl Sim {
         )
     }
 
-    /// The operator looks, decides and writes, and dies after so many writes; then the world moves on.
+    /// The operator looks, decides and writes, and dies after `writes` writes; then the world moves on.
     pub(crate) fn turn(&mut self, writes: usize) {
         let decided = self.decide();
         self.check(&decided.plan.database);
@@ -108,7 +108,7 @@ impl Sim {
         }
     }
 
-    /// What must never be, whatever was cut off before.
+    /// Invariants that hold wherever an earlier turn was cut off.
     fn check(&self, step: &NodesStep) {
         let on_its_way = |r: &&DatabaseNode| {
             !matches!(r.state, DatabaseNodeState::Member | DatabaseNodeState::Left)
@@ -131,7 +131,7 @@ impl Sim {
             .filter(|n| n.state != NodeState::Normal)
             .count();
         assert!(moving <= 1, "{:?}", self.ring);
-        // A cluster made again starts with all of them down, and nobody can help what others do.
+        // A cluster created again starts with all of them down, which the operator cannot help.
         let down = self.ring.iter().filter(|n| !n.up).count();
         assert!(
             down <= self.may_be_down || self.records.is_empty(),

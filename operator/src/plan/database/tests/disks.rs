@@ -112,7 +112,7 @@ fn without_a_copy_a_lost_disk_waits_for_somebody_to_accept_the_loss() {
     sim.run();
     assert_eq!(sim.members(), ["chat-db-a-0"]);
     assert!(
-        trouble(&sim).contains("nobody has a copy"),
+        trouble(&sim).contains("no other node has a copy"),
         "{}",
         trouble(&sim)
     );
@@ -132,7 +132,7 @@ fn the_only_node_begins_anew_once_the_loss_of_everything_is_accepted() {
     sim.lose_disk("chat-db-a-0");
     sim.run();
     assert!(sim.members().is_empty());
-    // Nobody remembers the ring.
+    // No node remembers the ring.
     sim.ring.clear();
     sim.consent.data_loss = Some(host);
     sim.run();
@@ -176,8 +176,8 @@ fn disks_with_all_copies_of_something_wait_for_somebody_to_accept_the_loss() {
     assert_eq!(
         trouble(&sim),
         format!(
-            "chat-db-a-1: its disk came back empty, as did those of chat-db-b-1, and of some of what they held nobody \
-             may have a copy: put the volumes back, or accept the loss with the annotation \
+            "chat-db-a-1: its disk came back empty, as did those of chat-db-b-1, and some of what they held may have \
+             no copy left: put the volumes back, or accept the loss with the annotation \
              readstates.dev/accept-data-loss={host}"
         )
     );
@@ -206,7 +206,7 @@ fn a_disk_is_replaced_while_another_node_of_its_rack_is_away_for_good_and_not_be
     assert_eq!(sim.members().len(), 2);
     assert!(
         sim.waits()
-            .contains("nobody may have a copy while chat-db-b-1 are away"),
+            .contains("may have no copy while chat-db-b-1 are away"),
         "{}",
         sim.waits()
     );

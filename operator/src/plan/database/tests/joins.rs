@@ -1,4 +1,4 @@
-//! What speaks against a node that should join, and what its peers drop once it has.
+//! Reasons against a join, and what the peers drop after one.
 
 use super::{
     super::sim::{Sim, spec, two_and_two},

@@ -9,7 +9,7 @@ use crate::{
 
 const MIB: u64 = 1 << 20;
 
-/// Three pods that were made for this capacity, on a StatefulSet for another one.
+/// Three pods made for the capacity `from`, on a StatefulSet for `to`.
 fn changed(from: i64, to: i64) -> Scene {
     let spec = |states: i64| {
         let cache = format!("replicas: 3\ncache: {{ capacityStates: {states} }}");

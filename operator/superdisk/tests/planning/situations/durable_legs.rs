@@ -1,4 +1,4 @@
-//! What the durable leg's device may be: new, ours, a copy, a clone beside its source, or somebody else's.
+//! What the durable leg's device may be: new, ours, a copy, a clone beside its source, or foreign.
 
 use superdisk::{model::Code, spec::Spec};
 

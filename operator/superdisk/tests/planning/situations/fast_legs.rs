@@ -1,4 +1,4 @@
-//! What the local devices may be: whole, too few, too many, unreadable, or somebody else's.
+//! What the local devices may be: whole, too few, too many, unreadable, or foreign.
 
 use superdisk::model::Code;
 

@@ -1,4 +1,4 @@
-//! What both legs say of their history.
+//! Histories of both legs.
 
 use superdisk::model::Code;
 

@@ -1,4 +1,4 @@
-//! What md and mkfs do when they are told to.
+//! Effects of md and mkfs commands.
 
 use superdisk::{
     action::{Action, Leg, Update},
