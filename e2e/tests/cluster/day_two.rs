@@ -104,14 +104,16 @@ async fn a_restart_by_request_replaces_each_pod_once_and_refuses_and_loses_nothi
 }
 
 #[tokio::test]
-async fn a_cache_is_given_more_room_without_another_pod() -> Result<()> {
+async fn a_cache_that_may_hold_less_does_so_in_the_pods_that_are_there() -> Result<()> {
     let cluster = World::chat().await?;
     let before = pods(&cluster, Component::Cache).await?;
     let meanwhile = Told::during(&cluster.service()?, async {
-        patch(&cluster, r#"{"cache": {"capacityStates": 120000}}"#).await?;
+        patch(&cluster, r#"{"cache": {"capacityStates": 90000}}"#).await?;
         cluster.at_rest().await
     })
     .await?;
+    let spec = cluster.get().await?.spec;
+    ensure!(spec.cache.capacity_states == 90_000, "{spec:?}");
     ensure!(
         pods(&cluster, Component::Cache).await? == before,
         "a pod was replaced"
