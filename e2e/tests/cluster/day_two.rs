@@ -1,4 +1,4 @@
-//! Operations on a cluster that serves: stop and start, restart on request, more room.
+//! Operations on a cluster that serves: stop and start, restart on request, another capacity.
 
 use std::{collections::BTreeSet, time::Duration};
 
