@@ -19,7 +19,7 @@ const FORMAT: u8 = 2;
 /// Bytes before the block.
 const ENVELOPE: usize = 9;
 
-/// The last version a block may have. Nobody gets there: it is 146 thousand years of microseconds.
+/// The last version a block may have. No user gets there: it is 146 thousand years of microseconds.
 pub const LAST_VERSION: u64 = 1 << 62;
 
 /// A block as it was written, and by whom.
@@ -51,7 +51,7 @@ pub enum DecodeError {
     TooMany(usize),
 }
 
-/// Packs a block for whoever reads it in another process.
+/// Packs a block for another process to read.
 #[must_use]
 pub fn encode(block: BlockRef<'_>, writer: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(ENVELOPE + block.bytes().len());

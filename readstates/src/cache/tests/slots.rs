@@ -147,7 +147,7 @@ async fn what_is_doomed_goes_dirty_or_not_and_nothing_else() {
     let totals = cache.totals();
     assert_eq!((totals.users, totals.dirty_users), (1, 1));
     assert_eq!(cache.users_of(slot), 0);
-    // A write that was under way then changes nothing for who comes back.
+    // A write that was under way then changes nothing for a user that comes back.
     cache.serve(slot, epoch(5));
     let user = users[0];
     cache.insert(user, None);
