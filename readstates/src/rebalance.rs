@@ -43,7 +43,7 @@ pub enum RebalanceError {
     #[error("--ring: there is no ring in {0:?}; give the folder that the members were given")]
     NoRing(PathBuf),
     /// No member is alive.
-    #[error("--ring: none of the members in {0:?} lives")]
+    #[error("--ring: no member of the ring in {0:?} is alive")]
     NobodyLives(PathBuf),
     /// The operator's certificates cannot be used.
     #[error("--operator-tls-dir {}", folder.display())]

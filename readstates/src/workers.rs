@@ -168,7 +168,7 @@ impl Workers {
         // What is still open after that is cut with the runtime.
         let ended = timeout(CLOSE_TIMEOUT, join_all(&mut self.ports)).await;
         for error in ended.into_iter().flatten().filter_map(Result::err) {
-            tracing::error!("what accepts connections has failed: {error}");
+            tracing::error!("the task that accepts connections failed: {error}");
         }
     }
 }

@@ -60,7 +60,7 @@ pub trait TokenReviewer: fmt::Debug + Send + Sync {
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
     /// The API server refused to review, or could not be reached.
-    #[error("failed to have a token reviewed by the API server")]
+    #[error("failed to ask the API server to review a token")]
     Refused(#[from] kube::Error),
     /// It took too long.
     #[error("the API server did not review a token within {REVIEW_TIMEOUT:?}")]

@@ -102,8 +102,8 @@ pub enum Refused {
     /// See [`TooManyReadStates`].
     #[error(transparent)]
     TooManyReadStates(#[from] TooManyReadStates),
-    /// As many states wait for the store as may.
-    #[error("as many changes wait for the database as may")]
+    /// Too many states wait for the store.
+    #[error("too many changes wait for the database")]
     TooManyUnwritten,
     /// The user is [`VERSION_GAP`] versions ahead of the store.
     #[error("the user changes faster than the database takes it")]

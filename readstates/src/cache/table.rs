@@ -357,7 +357,7 @@ mod tests {
             looked.set(looked.get() + 1);
             at == place
         });
-        let found = found.expect("whoever was inserted is found");
+        let found = found.expect("an inserted user is found");
         let distance = (found + buckets - home(hash.tag(), buckets)) % buckets;
         distance + 1 + looked.get()
     }

@@ -38,13 +38,13 @@ pub enum DecodeError {
     #[error("format {0} is unknown to this version of readstates; it knows format {FORMAT}")]
     UnknownFormat(u8),
     /// The bytes end too early.
-    #[error("the bytes end in the midst of the block")]
+    #[error("the bytes end in the middle of the block")]
     Truncated,
     /// There are bytes after the block.
     #[error("{0} bytes follow the block")]
     Trailing(usize),
     /// A value is not what [`encode`] writes.
-    #[error("{0} is out of place")]
+    #[error("{0} is invalid")]
     OutOfPlace(&'static str),
     /// More states than a block can have.
     #[error("there are {0} states, more than the {MAX_READ_STATES} a user can have")]

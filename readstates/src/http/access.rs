@@ -145,7 +145,7 @@ fn places(
 
 fn over(caller: &Caller, limit: &Limit, what: &str) -> Refusal {
     let detail = format!(
-        "{} has {} {what} under way at this member, as many as it may; try again later",
+        "{} has {} {what} under way at this member, which is its limit; try again later",
         caller.name,
         limit.most()
     );

@@ -282,7 +282,7 @@ async fn version_moved(app: &App, asked: &Asked<'_>) -> Result<Refusal, Refusal>
         Some(Precondition::VersionIn(_)) | None => "is at none of the versions in If-Match",
     };
     let detail = format!(
-        "user {user} {why}; nothing was done; its version is {version} now: read what is there, and decide anew"
+        "user {user} {why}; nothing was done; its version is {version} now: read what is there, and decide again"
     );
     let mut problem = Problem::new(ProblemType::VersionMoved, detail);
     problem.version = Some(version);

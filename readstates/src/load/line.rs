@@ -114,7 +114,7 @@ mod tests {
         for user in 1..=4 {
             line.enter(user, 2, 10);
         }
-        assert_eq!(line.enter(5, 3, 10), Entered::Fly(3), "the first who waits");
+        assert_eq!(line.enter(5, 3, 10), Entered::Fly(3), "the first of them");
         assert_eq!(line.next(1), None, "more fly than may");
         assert_eq!(line.next(1), None);
         assert_eq!(line.next(1), Some(4));

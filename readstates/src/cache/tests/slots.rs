@@ -44,7 +44,7 @@ fn a_slot_goes_from_one_cache_to_another_with_what_is_dirty() {
         from.written(&flight, now);
     }
     let blocks = exported(&from, &only(slot), now + Duration::from_secs(9));
-    assert_eq!(blocks.len(), 20, "and nobody of another slot");
+    assert_eq!(blocks.len(), 20, "and no user of another slot");
     let dirty = blocks.iter().filter_map(|block| block.dirty_for);
     assert!(dirty.clone().all(|age| age == Duration::from_secs(9)));
     assert_eq!(dirty.count(), 15);
