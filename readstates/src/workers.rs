@@ -28,7 +28,8 @@ pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const BACKLOG: u32 = 1024;
 /// After this many tasks a thread takes one from the queue that all threads share. It has room for 256 of its own, and
 /// further connections wait in the shared one: tokio looks there once in some twenty tasks of this length, so that
-/// with a thousand busy connections one in a hundred waited seventy times as long as half of them (the generator's page).
+/// with a thousand busy connections one in a hundred waited seventy times as long as half of them (see the page of the
+/// generator).
 const SHARED_QUEUE_EVERY: u32 = 2;
 
 /// An address cannot be listened on.

@@ -225,7 +225,7 @@ async fn claimed_by_another(
         Sight::Ours => None,
         Sight::Nobodys => {
             if let Some(me) = me {
-                tracing::warn!(keyspace, claim = %me, "the keyspace is not claimed; run `readstates schema` to claim it");
+                tracing::warn!(keyspace, claim = %me, "no cluster has claimed the keyspace; run `readstates schema`");
             }
             None
         }
