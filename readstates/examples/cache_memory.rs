@@ -1,4 +1,4 @@
-//! Fills a cache and tells what a state takes and what operations cost.
+//! Fills a cache and prints the memory per state and the time per operation.
 //!
 //! `cargo run --release --example cache_memory -- [states, 20000000] [states per user, 20]`
 //!
@@ -229,14 +229,14 @@ impl World {
                 self.cache
                     .change(user(number), &[operation], Touch::Online, now, done)
             });
-            // Some are evicted for what the others take.
+            // Some are evicted because the others have grown.
             assert!(matches!(done, None | Some(Ok(()))), "{done:?}");
             self.cache.make_room(None, now);
         }
         times.show("update that makes a block longer");
     }
 
-    /// Writes what waits before it is too much.
+    /// Writes dirty users while the cache is under pressure.
     fn write_some(&self) {
         while self.cache.under_pressure() {
             let now = Instant::now();
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// Others come for those who are there, a third of all.
+    /// Replaces a third of the users by others.
     fn churn(&mut self) -> Result<()> {
         let (mut blocks, mut times, mut room) = <(Blocks, Times, Times)>::default();
         for _ in 0..self.users / 3 {

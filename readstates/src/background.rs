@@ -1,5 +1,5 @@
-//! The threads that work behind the clients' backs (writes, loads, the operator's port), which stand
-//! back for those that answer.
+//! Background threads (writes, loads, the operator's port), which run at a lower priority than those
+//! that answer clients.
 //!
 //! On a machine with no core to spare both kinds take turns, and a thread that answers is often the one
 //! that has run for longer: the kernel then lets it wait until the other's slice of some milliseconds
@@ -31,9 +31,7 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
 fn stand_back() {
     // On Linux a thread has its own, and no process named means the thread that asks.
     if let Err(error) = setpriority_process(None, NICENESS) {
-        tracing::warn!(
-            "a thread in the background cannot stand back for those that answer: {error}"
-        );
+        tracing::warn!("failed to lower the priority of a background thread: {error}");
     }
 }
 

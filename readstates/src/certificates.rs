@@ -133,7 +133,7 @@ fn make(folder: &Path) -> Result<(), CertificatesError> {
     })
 }
 
-/// Puts a whole file in the place of the one that is there: whoever reads it finds the one or the other.
+/// Replaces a file atomically: a reader finds the old one or the new one.
 fn write(file: &Path, text: &str, mode: u32) -> Result<(), CertificatesError> {
     let next = file.with_extension("new");
     let written = || {

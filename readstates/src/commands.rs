@@ -1,4 +1,4 @@
-//! What the program does for its commands.
+//! The commands of the program.
 //!
 //! Here and not in the program itself, and each behind a function that is not async: so its code is
 //! made once, with the library.

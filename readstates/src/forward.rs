@@ -133,7 +133,7 @@ impl Forwarder {
     async fn send(&self, member: &Peer, request: Passed<'_>) -> Result<reqwest::Response, Problem> {
         let Some(_permit) = Permit::take(&member.to, 1) else {
             let detail = format!(
-                "as many requests are under way to {} as may be; try again later",
+                "too many requests are under way to {}; try again later",
                 member.name
             );
             return Err(Problem::new(ProblemType::Overloaded, detail));

@@ -1,6 +1,6 @@
 //! Limits: an atomic compare, and a permit that frees itself.
 //!
-//! Comes in: how many units somebody wants. Goes out: a permit, or nothing, at once. Nobody ever
+//! Comes in: how many units the caller wants. Goes out: a permit, or nothing, at once. No caller ever
 //! waits here: what is over a limit is refused before it costs anything, and a stampede grows no
 //! queue.
 
@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-/// So many units may be taken at once.
+/// How many units may be taken at once.
 #[derive(Debug)]
 pub struct Limit {
     most: usize,
@@ -47,7 +47,7 @@ impl Limit {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// How often somebody was refused.
+    /// How many refusals there were.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)

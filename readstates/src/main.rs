@@ -1,4 +1,4 @@
-//! The `readstates` program: reads its flags, does what they say, exits with what came of it.
+//! The `readstates` program: parses its flags, runs the command, exits with its status.
 
 use std::{io::IsTerminal, process::ExitCode};
 

@@ -1,6 +1,6 @@
 //! The keyed hash of user ids for tables inside the process.
 //!
-//! Clients choose user ids, and the hash that slots and the ring go by is public: by it, whoever
+//! Clients choose user ids, and the hash that slots and the ring go by is public: with it, a client that
 //! chooses users offline could put all of them into one place of every table. So tables inside the
 //! process go by SipHash-1-3 under a key that is drawn at the start and never told, as the standard
 //! library's own tables do. It was chosen over
@@ -35,7 +35,7 @@ fn first_key() -> Sip {
     Sip::new(if cfg!(test) { [0; 2] } else { rand::random() })
 }
 
-/// Goes by a key that everybody knows: for tests that must run the same again. Does nothing once
+/// Uses a fixed key, which is no secret: for tests that must run the same again. Does nothing once
 /// something was hashed.
 pub fn use_known_key() {
     let _ = START.set(Sip::new([0; 2]));

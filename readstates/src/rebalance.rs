@@ -1,8 +1,8 @@
 //! `readstates rebalance`: asks owners to hand slots on until all members own as many, give or take one.
 //!
-//! For members on one machine, whose ring is in a folder; in Kubernetes the operator does this. It only
-//! wishes: a batch that an owner does not move within [`PATIENCE`] is asked for again, by what the ring says
-//! then. Two of these at once are safe.
+//! For members on one machine, whose ring is in a folder; in Kubernetes the operator does this. It only asks:
+//! a batch that an owner does not move within [`PATIENCE`] is planned again from the ring as it is then. Two of
+//! these at once are safe.
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
@@ -22,16 +22,16 @@ use crate::{
     ownership::store::{FileRing, Presence, RingStore, RingStoreError},
 };
 
-/// How long whoever lives is listened to: a little longer than two words of one process are apart.
+/// How long to listen for live members: a little longer than the time between two heartbeats of one process.
 const LISTEN: Duration = Duration::from_secs(4);
 /// How long a batch may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks at the ring.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often one after the other a batch may come to nothing.
+/// Batches that may fail one after the other.
 const MOST_FAILURES: u32 = 3;
 
-/// Why it is not balanced.
+/// Why the ring was not balanced.
 #[derive(Debug, thiserror::Error)]
 pub enum RebalanceError {
     /// The ring is not in a folder.
@@ -42,8 +42,8 @@ pub enum RebalanceError {
     /// There is no ring in the folder.
     #[error("--ring: there is no ring in {0:?}; give the folder that the members were given")]
     NoRing(PathBuf),
-    /// Nobody says that it lives.
-    #[error("--ring: none of the members in {0:?} lives")]
+    /// No member is alive.
+    #[error("--ring: no member of the ring in {0:?} is alive")]
     NobodyLives(PathBuf),
     /// The operator's certificates cannot be used.
     #[error("--operator-tls-dir {}", folder.display())]
@@ -72,7 +72,7 @@ pub enum RebalanceError {
         /// The cause.
         source: reqwest::Error,
     },
-    /// Batches come to nothing.
+    /// Too many batches failed.
     #[error("{from} has not handed {slots} slots to {to} within {} s, {MOST_FAILURES} times", PATIENCE.as_secs())]
     Stuck {
         /// The owner.
@@ -92,7 +92,7 @@ pub async fn run(args: RebalanceArgs) -> Result<(), RebalanceError> {
     let RingPlace::File(folder) = args.ring else {
         return Err(RebalanceError::NoFolder);
     };
-    // Before it is opened, which would make it.
+    // Checked before it is opened, which would create it.
     if !folder.join("ring.json").exists() {
         return Err(RebalanceError::NoRing(folder));
     }
@@ -123,7 +123,7 @@ pub async fn run(args: RebalanceArgs) -> Result<(), RebalanceError> {
             println!("balanced: {}", shares(&current.table, &alive));
             return Ok(());
         };
-        // Both are among the living.
+        // Both are in `alive`: it was planned from there.
         let (Some(from), Some(to)) = (alive.get(&batch.from), alive.get(&batch.to)) else {
             continue;
         };
@@ -148,12 +148,12 @@ pub async fn run(args: RebalanceArgs) -> Result<(), RebalanceError> {
                 slots: batch.slots.len(),
             });
         }
-        // Somebody may have died meanwhile.
+        // A member may have died meanwhile.
         alive = living(&store).await?;
     }
 }
 
-/// Who can own slots: those who say something new while they are listened to, and are not leaving.
+/// The members that can own slots: those that renew their presence meanwhile, and are not leaving.
 async fn living(store: &FileRing) -> Result<HashMap<Incarnation, Presence>, RebalanceError> {
     let before = store.presences().await?;
     sleep(LISTEN).await;
@@ -221,7 +221,7 @@ async fn ask(
     })
 }
 
-/// Returns when none of the slots is as it was, whoever moved it. Cancel-safe: it only looks.
+/// Returns once every slot of the batch has moved, by this request or another. Cancel-safe: it only looks.
 async fn moved(store: &FileRing, batch: &Move) {
     loop {
         if let Ok(Some(current)) = store.get().await {

@@ -142,7 +142,7 @@ pub struct Server {
     _followers: Vec<AbortOnDropHandle<()>>,
 }
 
-/// What a stop came to.
+/// The result of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped {
     /// Users whose last changes were not written in time.
@@ -234,7 +234,7 @@ impl Server {
         let of_workers = [entrance(Port::Api, http, None)].into_iter().chain(members);
         let workers = Workers::start(of_workers, config.workers, &app, &closed)?;
         workers.show_to(&app);
-        // Apart from the threads that answer clients: probes and orders are heard also when those are overrun.
+        // Not on the threads that answer clients: probes and the operator are answered even when those are overrun.
         let here =
             |entrance| tokio::spawn(http::listen(entrance, Arc::clone(&app), closed.clone()));
         let background = [
@@ -248,7 +248,7 @@ impl Server {
         if !admin_address.ip().is_unspecified() {
             ownership.is_asked_at(format!("{}://{admin_address}", scheme(config)));
         }
-        // Only now: whoever is given slots must be able to answer for them.
+        // Only now: a member that is given slots must be able to answer for them.
         ownership.begin();
         let deadline = tokio::time::Instant::now() + JOIN_PATIENCE;
         ownership.wait_until_joined(deadline).await;
@@ -281,8 +281,8 @@ impl Server {
         &self.app.ownership
     }
 
-    /// Ends at once, as when the machine goes: nothing is written and nothing is said. For tests of
-    /// what others make of that.
+    /// Ends at once, as when the machine goes: nothing is written and nothing is announced. For tests of
+    /// how the other members react.
     pub async fn crash(self) {
         let Self {
             app,
@@ -303,8 +303,8 @@ impl Server {
         workers.join().await;
     }
 
-    /// Stops: hands on what it owns to the others, writes what nobody takes, says that it is over, and
-    /// closes. After `patience` it closes all the same.
+    /// Stops: hands its slots to the others, writes what is dirty, announces its end, and closes. After
+    /// `patience` it closes in any case.
     pub async fn stop(self, patience: Duration) -> Stopped {
         let Self {
             app,
@@ -325,7 +325,7 @@ impl Server {
         );
         let deadline = tokio::time::Instant::now() + patience;
         let handed = tokio::select! {
-            // What is left of the time is for what comes in until then.
+            // The rest of the time is for changes that come in until then.
             handed = app.ownership.drain(deadline - patience / 4) => handed,
             // Cancel-safe: what it has begun is ended by the flusher.
             never = engine.keep_writing() => match never {},
@@ -342,7 +342,7 @@ impl Server {
         }
         app.ownership.leave(engine.cache().dirty_users() == 0).await;
         if handed {
-            // Who has an old ring still finds somebody who forwards.
+            // Senders with an old ring still find a member that forwards.
             tokio::time::sleep(FORWARD_ON.min(patience / 10)).await;
         }
         health.stopped();
@@ -438,7 +438,7 @@ fn of_member(
     }
 }
 
-/// How members and the operator speak to this one.
+/// The scheme by which members and the operator call this one.
 fn scheme(config: &ServeConfig) -> &'static str {
     match config.tls {
         Some(_) => "https",

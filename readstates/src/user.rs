@@ -13,7 +13,7 @@ use crate::config::{ServiceArgs, UserArgs, UserCommand, UserDeleteArgs, UserShow
 
 /// Read states asked for at once: no answer is large, however many a user has.
 const PAGE: u16 = 1000;
-/// Between two questions whether the database has it.
+/// Between two requests that ask whether the database has it.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Why it is not done.
@@ -91,7 +91,7 @@ fn client(args: ServiceArgs) -> Result<Client, UserError> {
         cert_file,
         key_file,
     } = args;
-    // Through whoever is asked: from outside of a cluster the members themselves are not reached.
+    // Through the given URL alone: from outside of a cluster single members cannot be reached.
     let mut config = Config::new(url)?.routing(Routing::Seeds);
     if let Some(file) = token_file {
         let with = config.token_file(&file);
@@ -203,7 +203,7 @@ async fn delete(args: UserDeleteArgs) -> Result<(), UserError> {
                 println!("user {user} is deleted, from the database, too{version}");
                 return Ok(());
             }
-            // What the deletion itself has made of the version is what is deleted from now on.
+            // The deletion has raised the version: ask again at the new one.
             Some(Deletion { version, .. }) if at.is_some() => at = version.or(at),
             Some(_) | None => {}
         }
@@ -214,7 +214,7 @@ async fn delete(args: UserDeleteArgs) -> Result<(), UserError> {
     }
 }
 
-/// Asks once; `None`: it is not known what became of it, and all of the user is to go in any case.
+/// Asks once; `None`: the outcome is unknown, and the whole user is to be deleted whatever its version.
 async fn once(
     client: &Client,
     user: Id,

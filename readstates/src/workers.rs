@@ -1,6 +1,6 @@
 //! The threads that answer clients: a runtime of their own, whose threads take work from each other.
 //!
-//! What works behind the clients' backs has a runtime of its own, too (`background`), so that a large
+//! Background work has a runtime of its own, too (`background`), so that a large
 //! flush delays no answer. A runtime for each thread, with the connections shared out between them by the
 //! kernel (`SO_REUSEPORT`), was measured beside this: as many requests a second, and a longer tail, for a
 //! thread whose core does something else holds up its own connections until it is back (the generator's
@@ -24,11 +24,12 @@ use crate::{
 
 /// How long open connections may take to end after everything is written.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections that the kernel has made and that nobody has accepted yet, at most.
+/// Connections that wait to be accepted, at most.
 const BACKLOG: u32 = 1024;
-/// Every so many tasks a thread takes one from the queue that all threads share. It has room for 256 of its own, and the
-/// connections above that wait in the shared one: tokio looks there once in some twenty tasks of this length, so that with
-/// a thousand busy connections one in a hundred waited seventy times as long as half of them (the generator's page).
+/// After this many tasks a thread takes one from the queue that all threads share. It has room for 256 of its own, and
+/// further connections wait in the shared one: tokio looks there once in some twenty tasks of this length, so that
+/// with a thousand busy connections one in a hundred waited seventy times as long as half of them (see the page of the
+/// generator).
 const SHARED_QUEUE_EVERY: u32 = 2;
 
 /// An address cannot be listened on.
@@ -129,7 +130,7 @@ impl Workers {
         }
     }
 
-    /// Starts so many. They take no more connections after `closed`.
+    /// Starts this many threads. They take no more connections after `closed`.
     pub(crate) fn start(
         entrances: impl IntoIterator<Item = Entrance>,
         count: NonZeroUsize,
@@ -144,7 +145,7 @@ impl Workers {
             .build()?;
         let mut ports = Vec::new();
         for entrance in entrances {
-            // From the runtime that it was made in to that of whoever accepts.
+            // Moved from the runtime that it was made in to the one that accepts.
             let listener = entrance.listener.into_std()?;
             let listener = {
                 let _entered = runtime.enter();
@@ -168,7 +169,7 @@ impl Workers {
         // What is still open after that is cut with the runtime.
         let ended = timeout(CLOSE_TIMEOUT, join_all(&mut self.ports)).await;
         for error in ended.into_iter().flatten().filter_map(Result::err) {
-            tracing::error!("what accepts connections has failed: {error}");
+            tracing::error!("the task that accepts connections failed: {error}");
         }
     }
 }
@@ -176,7 +177,7 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Nobody waits for its threads: whoever drops this may be such a task itself.
+            // Does not wait for its threads: the task that drops this may run on one of them.
             runtime.shutdown_background();
         }
     }

@@ -1,6 +1,6 @@
 //! The binary frames of `POST /v1/batch`: many operations of many users in one request.
 //!
-//! Comes in: bytes of anybody. Goes out: records, or the reason why the bytes are no frame. No bytes
+//! Comes in: untrusted bytes. Goes out: records, or the reason why the bytes are no frame. No bytes
 //! panic, and nothing is copied or allocated to read a frame. Everything is little endian.
 //!
 //! ```text
@@ -62,7 +62,7 @@ pub struct Record {
     pub message: Id,
 }
 
-/// What became of one record.
+/// The outcome of one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RecordOutcome {

@@ -9,8 +9,8 @@ pub const RING: &str = "x-readstates-ring";
 /// forwarding when it chose wrong.
 pub const DIRECT: &str = "x-readstates-direct";
 
-/// On a request: for how many milliseconds whoever sends it waits for the answer, 1 to
-/// [`MAX_TIMEOUT`]. A member that passes it on says what is left of them; it is not worked on for longer.
+/// On a request: for how many milliseconds its sender waits for the answer, 1 to [`MAX_TIMEOUT`]. A
+/// member that passes the request on sends what is left of them; no work is done on it after that.
 pub const TIMEOUT: &str = "x-readstates-timeout";
 
 /// The longest that a request can say it waits.

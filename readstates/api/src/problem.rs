@@ -144,11 +144,11 @@ problem_types! {
     TooManyReadStates = ("too-many-read-states", 429, "The user has too many read states"),
     /// The user's changes outrun the database.
     UserTooBusy = ("user-too-busy", 429, "The user changes too fast"),
-    /// The caller has as many requests under way as it may.
+    /// The caller has too many requests under way.
     CallerTooBusy = ("caller-too-busy", 429, "The caller is at its limit"),
-    /// The member handles as many requests as it may.
+    /// The member handles too many requests already.
     Overloaded = ("overloaded", 503, "The member is at its limit"),
-    /// As many changes wait for the database as may.
+    /// Too many changes wait for the database.
     TooManyUnwritten = ("too-many-unwritten", 503, "Too many changes wait for the database"),
     /// The user is not cached and the database does not give the block.
     DatabaseAway = ("database-away", 503, "The database does not answer"),
@@ -156,13 +156,13 @@ problem_types! {
     Draining = ("draining", 503, "The member is stopping"),
     /// The user's slot is on the way from one owner to the next; nothing was done.
     SlotMoving = ("slot-moving", 503, "The user is moving to another member"),
-    /// Nobody owns the user's slot, or its owner may not acknowledge now; nothing was done.
+    /// The user's slot has no owner, or its owner may not acknowledge now; nothing was done.
     NoOwner = ("no-owner", 503, "Nobody may acknowledge for this user now"),
     /// The owner of the user cannot be reached; nothing was done.
     OwnerUnreachable = ("owner-unreachable", 503, "The owner of the user cannot be reached"),
     /// Members do not agree on who owns the user; nothing was done.
     RingDisagreement = ("ring-disagreement", 503, "The members disagree about the owner"),
-    /// Whose the token is cannot be said now; nothing was done.
+    /// It cannot be determined now whose the token is; nothing was done.
     AccessUnavailable = ("access-unavailable", 503, "The caller cannot be checked now"),
     /// What the database holds for this user cannot be read.
     UnreadableBlock = ("unreadable-block", 500, "The stored block cannot be read"),

@@ -1,8 +1,8 @@
-//! What became of an operation that was sent.
+//! The outcome of an operation that was sent.
 
 use std::{collections::BTreeMap, fmt};
 
-/// What became of one operation.
+/// The outcome of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// It changed something.
@@ -70,7 +70,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Operations by what became of them.
+/// Operations by outcome.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Changed something.

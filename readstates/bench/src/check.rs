@@ -96,7 +96,7 @@ struct Sent {
     acknowledged: bool,
 }
 
-/// What one thread has sent, and what the service said of it.
+/// What one thread has sent, and how the service answered.
 #[derive(Debug)]
 pub struct Ledger {
     users: u64,
@@ -139,7 +139,7 @@ impl Ledger {
         }
     }
 
-    /// The n-th channel of this thread: of each user one of either sort, then a further one of each.
+    /// User and id of the n-th channel of this thread: one of either sort for each user, then a second, and so on.
     fn place(&self, index: usize) -> (u64, u64) {
         let number = index as u64 * self.lanes + self.lane;
         let user = self.first_user + number / 2 % self.users;

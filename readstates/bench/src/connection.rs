@@ -49,7 +49,7 @@ pub(crate) struct InFlight {
     pub(crate) operations: Vec<Operation>,
 }
 
-/// A request and what became of it.
+/// A request and its outcome.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) connection: usize,
@@ -284,7 +284,7 @@ impl Connection {
             }
         }
         if self.in_flight.is_empty() && parsed < self.input.len() {
-            // An answer that nobody asked for.
+            // An answer to no request.
             return Err(Failure::Unreadable);
         }
         self.input.drain(..parsed);

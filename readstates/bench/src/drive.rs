@@ -1,4 +1,4 @@
-//! What is the same whatever service is driven: filling, the plan of a run, its report.
+//! The parts that do not depend on the service driven: filling, the plan of a run, its report.
 
 use std::{
     fs,
@@ -64,7 +64,7 @@ pub fn drive(load: &Load, args: &LoadArgs, service: &Service) -> Result<Report, 
     report(service, started, &plan, args, &ran)
 }
 
-/// Runs, and puts into every second what the machine and those who are watched said at its end.
+/// Runs, and adds to every second the metrics of the machine, members and processes at its end.
 pub(crate) fn run_watched(
     plan: &Plan,
     source: impl Fn(u64, u64) -> Box<dyn Source>,
@@ -331,7 +331,7 @@ pub fn print(report: &Report, args: &LoadArgs) -> Result<(), BenchError> {
         // Numbers, strings and lists: nothing that JSON cannot say.
         Output::Json => serde_json::to_string_pretty(report).unwrap_or_default() + "\n",
     };
-    // Whoever closed standard output has read enough.
+    // A reader that closes standard output has read enough.
     let _ = io::stdout().write_all(text.as_bytes());
     match &args.plot {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! Why a measurement came to nothing.
+//! Why a measurement failed.
 
 use std::{io, path::PathBuf};
 

@@ -11,8 +11,8 @@ use crate::{
     protocol::Unreadable,
 };
 
-/// Appends the frame. Reads have no place in one, and ids are never 0: whoever makes the operations sees
-/// to it. What has no place becomes a record that is refused, and so is counted.
+/// Appends the frame. It can hold no reads, and ids are never 0: the source of the operations sees to both.
+/// An operation that it cannot hold becomes a record that is refused, and so is counted.
 pub(crate) fn encode(operations: &[Operation], output: &mut Vec<u8>) {
     let mut frame = BatchEncoder::with_capacity(operations.len());
     for operation in operations {

@@ -175,7 +175,7 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<Response>, Unreadable> {
         } else if header.name.eq_ignore_ascii_case("connection") {
             last |= header.value.eq_ignore_ascii_case(b"close");
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-            // Members do not send chunks: whoever does is no member.
+            // Members do not send chunks: a server that does is no member.
             return Err(Unreadable);
         }
     }

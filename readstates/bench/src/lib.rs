@@ -1,5 +1,5 @@
-//! Load for a read-states service, and what comes of it: `readstates bench`, and the ground of the benchmarks
-//! in this crate's `benches` folder.
+//! Load generator and reports for a read-states service: `readstates bench`, and the basis of the benchmarks in
+//! this crate's `benches` folder.
 //!
 //! ```text
 //! schedule ─ due ─▶ worker ─▶ connection ─ protocol (http, frame, resp) ─▶ the service

@@ -16,7 +16,7 @@ impl Machine {
         all.collect::<Vec<_>>().join("; ")
     }
 
-    /// Why figures of the two say nothing about the program: measured on another machine, or with other sizes.
+    /// Why the two reports cannot be compared: measured on another machine, or with other sizes.
     #[must_use]
     pub fn unlike(&self, old: &Self) -> Vec<String> {
         let machine = |it: &Self| it.hardware().unwrap_or("not told").to_owned();

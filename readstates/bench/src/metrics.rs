@@ -1,5 +1,5 @@
-//! The service's own metrics, what its processes take and what is kept from its machine, once a second: what went on when
-//! latencies rose.
+//! The service's own metrics, what its processes take and what the hypervisor steals, once a second: what went on
+//! when latencies rose.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ pub type Sample = BTreeMap<String, f64>;
 /// Longest: a sample that takes longer is missing.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// Whom to ask, besides the machine.
+/// What is sampled, besides the machine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watched {
     /// Members, by address and the name they are asked by.

@@ -9,7 +9,7 @@ const LEFT: f64 = 80.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 52.0;
-/// Told apart by those who do not see red and green, too: Okabe and Ito's palette.
+/// Also distinct for readers who cannot tell red from green: Okabe and Ito's palette.
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];

@@ -1,4 +1,4 @@
-//! Who has how many states, where memory is measured: 1 to 39, 20 on average, or 1 to twice any other number.
+//! How many states each user has, where memory is measured: 1 to 39, 20 on average, or 1 to twice any other number.
 
 use readstates_ring::slot::mix64;
 

@@ -28,7 +28,7 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// Appends the request for these operations.
     fn write(&self, operations: &[Operation], output: &mut Vec<u8>);
 
-    /// Reads the first answer of `input`, to a request for `operations`, and appends what became of each.
+    /// Reads the first answer of `input`, to a request for `operations`, and appends the outcome of each.
     ///
     /// # Errors
     /// When it makes no sense.

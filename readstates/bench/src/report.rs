@@ -1,4 +1,4 @@
-//! What a run came to: one value, written as text, JSON, or a line per second.
+//! The report of a run: one value, written as text, JSON, or a line per second.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -169,13 +169,13 @@ impl Latency {
     }
 }
 
-/// To 0.1 µs: what is behind is no measurement.
+/// To 0.1 µs: further digits are no measurement.
 fn round(millis: f64) -> f64 {
     (millis * 1e4).round() / 1e4
 }
 
 impl Second {
-    /// What a window came to.
+    /// The second of a window.
     #[must_use]
     pub fn of(window: &Window) -> Self {
         Self {

@@ -17,7 +17,7 @@ use crate::{
     worker::{Done, Task, Worker},
 };
 
-/// Progress is told this often.
+/// How often progress is printed.
 const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// What is run.
@@ -41,13 +41,13 @@ pub(crate) struct Plan {
     pub(crate) title: &'static str,
 }
 
-/// What came of it.
+/// The result of a run.
 pub(crate) struct Ran {
     /// All seconds together.
     pub(crate) total: Window,
     /// Each.
     pub(crate) seconds: Vec<Second>,
-    /// How the threads fared.
+    /// The threads' own results.
     pub(crate) threads: Vec<Done>,
 }
 
@@ -191,7 +191,7 @@ impl Progress {
             true => format!("\x1b[31m{line}\x1b[0m"),
             false => line,
         };
-        // Whoever closed standard error does not want to know.
+        // With standard error closed, progress is not wanted.
         let _ = match self.terminal {
             true => write!(io::stderr(), "\r\x1b[K{line}"),
             false => writeln!(io::stderr(), "{line}"),

@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(schedule.next(0), Next::Due(0));
         schedule.take();
         assert_eq!(schedule.next(50_000_000), Next::At(100_000_000));
-        // Nobody asked for half a second: five requests are due, each at its own time.
+        // No call for half a second: five requests are due, each at its own time.
         let missed = arrivals(&mut schedule, 500_000_000);
         let planned: Vec<Nanos> = (1..=5).map(|n| n * 100_000_000).collect();
         assert_eq!(missed, planned);

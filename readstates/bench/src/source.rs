@@ -1,4 +1,4 @@
-//! Where a thread's operations come from, and where it tells what became of them.
+//! The source of a thread's operations, which is also told their outcomes.
 
 use crate::{
     answer::Answer,
@@ -12,7 +12,7 @@ pub trait Source: Send {
     /// Appends the operations of the next request; `false`, and nothing, when there are none.
     fn next(&mut self, operations: &mut Vec<Operation>) -> bool;
 
-    /// Hears what became of a request that [`Source::next`] made.
+    /// Is told the outcome of a request that [`Source::next`] made.
     fn answered(&mut self, operations: &[Operation], answers: &[Answer]);
 
     /// Whether there are operations to send again, whatever the schedule says.
@@ -20,7 +20,7 @@ pub trait Source: Send {
         false
     }
 
-    /// What it remembers of what it sent, when it does.
+    /// The record of what it sent, if it keeps one.
     fn ledger(&self) -> Option<&Ledger> {
         None
     }

@@ -1,15 +1,15 @@
-//! Processor time that the hypervisor of this machine gave to others, from `/proc/stat`: no program here can help it,
-//! and every program here waits meanwhile.
+//! Processor time that the hypervisor of this machine gave to others, from `/proc/stat`: no program here can prevent
+//! it, and every program here waits meanwhile.
 
 use std::fs;
 
 use crate::{metrics::Sample, process::TICKS_PER_SECOND};
 
 /// Milliseconds of processor time, of all processors together, that were kept from this machine since it began. Linux
-/// counts them in ticks of ten; a machine that is nobody's guest has none.
+/// counts them in ticks of ten; a machine that is not virtual has none.
 pub const STOLEN_MILLIS: &str = "machine_cpu_steal_milliseconds_total";
 
-/// The count of the moment, by the name above; nothing where the kernel does not tell.
+/// The current count, by the name above; empty where the kernel does not tell.
 #[must_use]
 pub fn sample() -> Sample {
     let told = fs::read_to_string("/proc/stat").ok();

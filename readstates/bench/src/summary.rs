@@ -118,8 +118,8 @@ pub fn tail_section(report: &Report) -> String {
     out
 }
 
-/// What it costs to prove who calls, and to encrypt: runs at the same rate beside the one with neither; nothing when
-/// one of each pair is missing. `pairs`: (with it, without it).
+/// The cost of authentication and encryption: runs at the same rate beside the one with neither; empty when one of
+/// each pair is missing. `pairs`: (with it, without it).
 #[must_use]
 pub fn cost_table(runs: &[Named], pairs: &[(&str, &str)]) -> String {
     let find = |name: &str| runs.iter().find(|run| run.name == name);

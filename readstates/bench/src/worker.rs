@@ -185,7 +185,7 @@ impl Worker {
             Next::Over => self.task.schedule.end(),
         };
         for window in self.windows.close(until) {
-            // Whoever reads them may have gone.
+            // The receiver may have gone.
             let _ = self.task.windows.send((self.task.lane, window));
         }
     }

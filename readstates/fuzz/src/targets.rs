@@ -29,7 +29,7 @@ pub fn block(data: &[u8]) -> bool {
     };
     assert_eq!(encode(decoded.block, decoded.writer), cell);
     read_all(decoded.block);
-    // Nobody gets to the last version but by a cell that says so.
+    // Operations alone never reach the last version; only a cell that claims it does.
     if decoded.block.version() > LAST_VERSION / 2 {
         return true;
     }

@@ -81,7 +81,7 @@ impl Authority {
         &self.ca
     }
 
-    /// The private key, in PEM form. A secret: whoever has it can be any process of the cluster.
+    /// The private key, in PEM form. A secret: with it an attacker can pose as any process of the cluster.
     #[must_use]
     pub fn key_pem(&self) -> &str {
         &self.key

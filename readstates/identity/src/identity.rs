@@ -1,4 +1,4 @@
-//! The identity of this process: what it shows, whom it trusts, and the TLS that follows from both.
+//! The identity of this process: its certificate, the CAs it trusts, and the TLS that follows from both.
 
 use std::{
     fmt, io,
@@ -72,7 +72,7 @@ pub enum IdentityError {
         /// The names in it.
         names: Vec<String>,
     },
-    /// A new certificate is for somebody else.
+    /// A new certificate is for another role or cluster.
     #[error(
         "{CERTIFICATE_FILE} is now for {found}, and was for {was}; restart to take another identity"
     )]
@@ -114,7 +114,7 @@ impl Identity {
         Self::new(Pems::read(folder)?)
     }
 
-    /// Takes other certificates of the same role and cluster; connections made from now on use them.
+    /// Replaces the certificates by others of the same role and cluster, which new connections use.
     /// Returns whether anything changed.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Identity {
         Ok(true)
     }
 
-    /// Takes what is in this folder whenever it changes; never ends. Files that cannot be used are
+    /// Takes the files of this folder whenever they change; never ends. Files that cannot be used are
     /// reported once, and the certificates before stay in force.
     pub async fn follow(&self, folder: PathBuf) {
         let mut said = String::new();
@@ -298,7 +298,7 @@ impl State {
         Ok((role, cluster, state))
     }
 
-    /// Nobody would believe a certificate that this process itself does not believe.
+    /// Refuses a certificate that this process would not trust itself: no other process would.
     fn check_itself(&self, role: Role, cluster: &ClusterName) -> Result<(), IdentityError> {
         let refused = |error: rustls::Error| IdentityError::NotTrusted(error.to_string());
         let [own, between @ ..] = self.certified.cert.as_slice() else {

@@ -1,4 +1,4 @@
-//! Roles of processes, names of clusters, and the DNS name that says both.
+//! Roles of processes, names of clusters, and the DNS name made of both.
 
 use std::{fmt, str::FromStr};
 
@@ -56,7 +56,7 @@ impl Role {
         }
     }
 
-    /// The role and the cluster that a DNS name says, if it is such a name.
+    /// The role and the cluster in a DNS name, if it is such a name.
     pub(crate) fn of_host(host: &str) -> Option<(Self, ClusterName)> {
         let (role, cluster) = host.strip_suffix(SUFFIX)?.split_once('.')?;
         let role = Self::ALL.into_iter().find(|it| it.as_str() == role)?;

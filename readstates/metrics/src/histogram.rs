@@ -1,8 +1,8 @@
 //! Numbers that many threads keep: counters, gauges, and histograms of durations.
 //!
-//! A histogram has three buckets per power of ten, from ten microseconds to ten seconds, and one up to thirty: what a
-//! scrape costs grows with buckets, and objectives (5 ms, 100 ms) are bounds of them. It never grows, whether somebody
-//! reads it or not, and a recording is two additions.
+//! A histogram has three buckets per power of ten, from ten microseconds to ten seconds, and one up to thirty: the cost
+//! of a scrape grows with the buckets, and objectives (5 ms, 100 ms) are among their bounds. It never grows, read or
+//! not, and a recording is two additions.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -32,7 +32,7 @@ impl Counter {
     }
 }
 
-/// A number that is what it is now.
+/// A number that goes up and down.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 

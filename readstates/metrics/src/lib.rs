@@ -1,4 +1,4 @@
-//! What processes count, and the page that Prometheus reads: the one place that writes its text format.
+//! Counters, gauges and histograms, and the page that Prometheus reads: the one place that writes its text format.
 //!
 //! In: numbers, kept in place by many threads, in memory that never grows. Out: text. It knows none of the metrics: the
 //! service, the operator, its agents and the super-disk bring names, meanings and labels.

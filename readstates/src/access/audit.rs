@@ -1,4 +1,4 @@
-//! Audit lines: who asked for what, and what became of it. Log target `audit`.
+//! Audit lines: who asked for what, and the outcome. Log target `audit`.
 //!
 //! One line for each deletion of a user, each order on the admin port, and each refusal for want of proof or rights.
 //! Refusals are rationed, so that a flood of them cannot fill a disk: a line says how many were left out before it.
@@ -20,7 +20,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) request_id: &'a str,
 }
 
-/// A request was refused for want of proof or rights; `left_out`: as many before it have no line.
+/// A request was refused for want of proof or rights; `left_out`: how many before it have no line.
 pub(super) fn refused(subject: Subject<'_>, status: u16, why: &str, left_out: u64) {
     let Subject {
         who,

@@ -126,7 +126,7 @@ pub enum FileError {
         problem: String,
     },
     /// There is no list.
-    #[error("callers: the list is missing; write callers: [] to admit nobody")]
+    #[error("callers: the list is missing; write callers: [] to admit none")]
     NoCallers,
     /// More than [`MAX_CALLERS`].
     #[error("callers: there are {0}, and at most {MAX_CALLERS}")]

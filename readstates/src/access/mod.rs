@@ -222,7 +222,7 @@ impl Access {
         }
         if file.names_service_accounts() && self.reviews.get().is_none() {
             let reviewer = self.reviewer()?;
-            // Somebody else may have been first, with the same.
+            // Another call may have been first, with the same reviewer.
             let _ = self.reviews.set(Reviews::new(reviewer));
         }
         let table = Table::new(&file, &self.limits, &self.table.load());
@@ -241,8 +241,8 @@ impl Access {
         Ok(Arc::new(server))
     }
 
-    /// Who sends a request: by its token, or without one by the DNS names of the client certificate of its
-    /// connection. A token that is wrong is not made good by a certificate.
+    /// The caller of a request: by its token, or without one by the DNS names of the client certificate of its
+    /// connection. A certificate does not make up for a wrong token.
     pub(crate) async fn authenticate(
         &self,
         headers: &HeaderMap,
@@ -276,7 +276,7 @@ impl Access {
             return Err(NoCaller::UnknownToken);
         }
         match reviews.review(token, &claims).await {
-            // The file may be another one by now.
+            // The file may have changed meanwhile.
             Reviewed::Account(account) => named(&account).ok_or(NoCaller::UnknownToken),
             Reviewed::Nobody => Err(NoCaller::UnknownToken),
             Reviewed::Unknown => Err(NoCaller::NotReviewed),
@@ -298,7 +298,7 @@ impl Access {
     }
 }
 
-/// Who is admitted, and what became of files and reviews, as metrics; without an access file nobody is.
+/// Writes the metrics of callers, files and reviews; without an access file there are no callers.
 pub(crate) fn write(access: Option<&Access>, text: &mut Text) {
     let table = access.map(|access| access.table.load_full());
     let callers = table.as_ref().map_or(&[][..], |table| table.callers());
@@ -359,7 +359,7 @@ pub(crate) fn write(access: Option<&Access>, text: &mut Text) {
 /// Name, meaning and kind of a family about callers, and what it shows of each.
 type Family<'a> = (&'a str, &'a str, &'a str, fn(&CallerLimits) -> f64);
 
-/// All of a file, which must be an ordinary one and may be one byte larger than may be.
+/// Reads a regular file, up to one byte more than [`MAX_BYTES`], so that a larger one is noticed.
 fn read_bounded(file: &Path) -> io::Result<Vec<u8>> {
     let open = fs::File::open(file)?;
     if !open.metadata()?.is_file() {

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! token ─ claims name an account of the file? ─ known? ─ asked already? ─ review ─▶ known for a minute
-//!              no: refused, nobody is asked        └ at once    └ waits along
+//!              no: refused, no review              └ at once    └ waits along
 //! ```
 //! What a token claims decides only whether asking is worth it: the API server decides whether it is true. So
-//! whoever sends invented tokens costs it nothing, unless they claim to be of an account of the file; and then no
-//! more than a few reviews at once.
+//! invented tokens cost it nothing, unless they claim to be of an account of the file; and then no more than a few
+//! reviews at once.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -60,7 +60,7 @@ pub trait TokenReviewer: fmt::Debug + Send + Sync {
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
     /// The API server refused to review, or could not be reached.
-    #[error("failed to have a token reviewed by the API server")]
+    #[error("failed to ask the API server to review a token")]
     Refused(#[from] kube::Error),
     /// It took too long.
     #[error("the API server did not review a token within {REVIEW_TIMEOUT:?}")]
@@ -134,7 +134,7 @@ pub(super) enum Reviewed {
     Unknown,
 }
 
-/// Reviews, and what they came to.
+/// Reviews and their results.
 #[derive(Debug)]
 pub(crate) struct Reviews {
     reviewer: Arc<dyn TokenReviewer>,
@@ -194,7 +194,7 @@ impl Reviews {
         })
     }
 
-    /// Whose a token is. Whoever asks for one that is being reviewed waits for the same review.
+    /// Whose a token is. Requests with a token that is being reviewed wait for the same review.
     pub(super) async fn review(self: &Arc<Self>, token: &str, claims: &Claims) -> Reviewed {
         let key = Key(token::hash(token));
         let mut answer = {
@@ -214,8 +214,8 @@ impl Reviews {
                     let (sender, answer) = watch::channel(None);
                     known.asked.insert(key, answer.clone());
                     let asking = Arc::clone(self).ask(key, token.to_owned(), claims.clone());
-                    // Ends after `REVIEW_TIMEOUT`, also when nobody waits any more. Nobody joins it: what it finds
-                    // is in the table.
+                    // Ends after `REVIEW_TIMEOUT`, also when no request waits any more. It is not joined: its
+                    // result is in the table.
                     self.runtime.spawn(async move {
                         sender.send_replace(Some(asking.await));
                         drop(permit);

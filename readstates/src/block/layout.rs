@@ -1,4 +1,4 @@
-//! Where what stands in the bytes of a block, and how a number is cut into bits.
+//! Byte layout of a block, and the bit fields of its words.
 //!
 //! The table of the format is in the head of [`super`]. Nothing here checks anything: bytes come from
 //! [`crate::codec::decode`] or from [`super::apply`], and everything else panics or reads nonsense,

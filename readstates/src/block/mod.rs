@@ -120,10 +120,11 @@ impl State {
 }
 
 /// Makes a block that was taken over this process's own, as a change would, without changing anything
-/// else: the version jumps. Returns whether that was needed.
+/// else: the version jumps. Returns whether that was needed. `started` is the first version of the
+/// slot's term.
 pub fn renew(room: &mut impl Room, started: u64) -> bool {
     let shape = layout::Shape::of(room.bytes());
-    // Of a user never seen there is no other owner's write.
+    // For a user never seen there is no write of another owner.
     let needed = shape.taken_over && layout::version(room.bytes()) > 0;
     if needed {
         edit::count_up(room, started);
@@ -131,10 +132,9 @@ pub fn renew(room: &mut impl Room, started: u64) -> bool {
     needed
 }
 
-/// Says that the block was written by another process than this one: the next change jumps by
-/// [`VERSION_GAP`] from the version, or from the start of this process where that is higher, so that
-/// also a process is surpassed that took over, answered and died without writing. (That one must have
-/// started more than [`VERSION_GAP`] microseconds, a fifteenth of a second, before.)
+/// Marks the block as written by another owner, or in an earlier term: the next change jumps by
+/// [`VERSION_GAP`] from the version, or from the first version of the slot's term where that is higher.
+/// So it also passes an owner that took over, answered and died without writing.
 pub fn take_over(room: &mut impl Room) {
     let mut shape = layout::Shape::of(room.bytes());
     shape.taken_over = true;

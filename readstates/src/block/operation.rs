@@ -63,7 +63,7 @@ pub struct Visit {
     pub last_viewed: Option<u16>,
 }
 
-/// What became of an operation.
+/// The outcome of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The block changed, and its version grew.
@@ -104,8 +104,8 @@ impl Operation {
     }
 }
 
-/// Applies one operation, in a process that started at `started` (Unix microseconds; see
-/// [`super::take_over`]).
+/// Applies one operation; `started` is the first version of the slot's term, see
+/// [`super::take_over`].
 ///
 /// # Errors
 /// When it would exceed [`MAX_READ_STATES`]; then nothing changed.

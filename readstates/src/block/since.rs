@@ -1,8 +1,8 @@
 //! What changed since a version, and for which versions that can be told.
 //!
 //! Every state carries the version of its change, so a change needs no log. Deletions leave no state
-//! behind: the newest 64 are remembered, and whoever asks about a version from before the oldest
-//! forgotten one gets the full form. So does whoever comes with a version out of a [`Gap`].
+//! behind: the newest 64 are remembered. A request about a version from before the newest forgotten
+//! one gets everything. So does a request with a version out of a [`Gap`].
 
 use super::{
     BlockRef, States,

@@ -52,8 +52,8 @@ impl<'a> BlockRef<'a> {
         self.len().max(1) as u64
     }
 
-    /// What the next change makes the version, in a process that started at `started` (Unix
-    /// microseconds); see [`super::take_over`].
+    /// The version after the next change; `started` is the first version of the slot's term, see
+    /// [`super::take_over`].
     #[must_use]
     pub fn next_version(self, started: u64) -> u64 {
         match Shape::of(self.bytes).taken_over {

@@ -104,7 +104,7 @@ impl Shared {
         (self.capacity.load(Ordering::Relaxed) / 2).max(LEAST_UNWRITTEN_STATES)
     }
 
-    /// Whether as many states wait for the store as may. A change that passes just below takes its
+    /// Whether the limit of states that wait for the store is reached. A change that passes just below takes its
     /// whole user over the bound, so it is exceeded by one user for each thread at most.
     pub(super) fn too_many_unwritten_states(&self) -> bool {
         self.dirty_states.load(Ordering::Relaxed) >= self.most_unwritten_states()

@@ -1,7 +1,7 @@
-//! The dirty users of a stripe: since when, when they are to be written, and what became of that.
+//! The dirty users of a stripe: since when each is dirty, when it is due, and how its writes went.
 //!
-//! Only dirty users are in here, so that what a clean one takes is its block and a record. A user who
-//! becomes dirty is entered in three places, and none of them is searched for that: the [`Roll`], and
+//! Only dirty users are in here, so that a clean one takes no more than its block and a record. A user
+//! who becomes dirty is entered in three places, none of which is searched for that: the [`Roll`], and
 //! the ends of two [`Order`]s.
 //!
 //! ```text
@@ -27,7 +27,7 @@ use roll::Roll;
 use super::table::Hash;
 
 /// Bytes of memory for each dirty user, by count: 40 for the entry, 14 to find it by, and 16 in each of
-/// the orders, of which a third is what holds no more.
+/// the orders, a third of whose entries are stale.
 const BYTES_PER_DIRTY_USER: usize = 40 + 14 + 2 * 24;
 
 /// Nanoseconds since the cache began: half of an [`Instant`].
@@ -54,7 +54,7 @@ impl Moment {
 /// One dirty user.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dirty {
-    /// When the oldest change was made that is not written.
+    /// When the oldest unwritten change was made.
     since: Moment,
     stage: Stage,
     /// The version from which unwritten changes are counted.
@@ -62,12 +62,12 @@ pub(super) struct Dirty {
 }
 
 impl Dirty {
-    /// How long after the oldest change that is not written `at` is.
+    /// How long the oldest unwritten change has waited at `at`.
     pub(super) fn age(&self, at: Moment) -> Duration {
         Duration::from_nanos(at.0.saturating_sub(self.since.0))
     }
 
-    /// When the oldest change was made that is not written.
+    /// When the oldest unwritten change was made.
     pub(super) fn since(&self, origin: Instant) -> Instant {
         self.since.instant(origin)
     }
@@ -103,7 +103,7 @@ pub(super) enum Left {
 #[derive(Debug, Default)]
 pub(super) struct DirtySet {
     users: Roll,
-    /// Those who wait, by when they are due.
+    /// Waiting users, by when they are due.
     due: Order,
     /// Those of them whose last write failed: they go behind the others.
     again: Order,
@@ -123,7 +123,7 @@ impl DirtySet {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        // One who failed has a share of a tree.
+        // A failure is an entry of a B-tree.
         self.users.len() * BYTES_PER_DIRTY_USER + self.failures.len() * 36
     }
 
@@ -140,7 +140,7 @@ impl DirtySet {
         self.tidy();
     }
 
-    /// A user has changed who is being written.
+    /// A user who is being written has changed.
     pub(super) fn changed_in_flight(&mut self, user: u64, now: Moment) {
         if let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user))
             && matches!(stage, Stage::Flying)
@@ -150,7 +150,7 @@ impl DirtySet {
     }
 
     /// The user who is due first, if not later than `until`, of those whose last write failed or of the
-    /// others. It goes out of the order: who asks takes it off or puts it back.
+    /// others. It leaves the order: the caller takes it off or puts it back.
     pub(super) fn next_due(&mut self, again: bool, until: Moment) -> Option<(Moment, u64)> {
         let order = if again {
             &mut self.again
@@ -166,7 +166,7 @@ impl DirtySet {
         None
     }
 
-    /// A user who waits is due then.
+    /// Enters a waiting user, due at `due`.
     fn enter(&mut self, due: Moment, user: u64) {
         if self.failures.contains_key(&user) {
             self.again.push(due, user);
@@ -175,12 +175,12 @@ impl DirtySet {
         }
     }
 
-    /// A user who is due stays so.
+    /// Puts back a user from [`Self::next_due`].
     pub(super) fn put_back(&mut self, due: Moment, user: u64) {
         self.enter(due, user);
     }
 
-    /// A user who was due is written from now on.
+    /// A user from [`Self::next_due`] is being written from now on.
     pub(super) fn take_off(&mut self, user: u64) {
         if let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user))
             && let Stage::Waiting { .. } = stage
@@ -247,7 +247,7 @@ impl DirtySet {
         true
     }
 
-    /// A user who waits is due now, if not before.
+    /// Makes a waiting user due now, if it is not already.
     pub(super) fn bring_forward(&mut self, user: u64, now: Moment) {
         if let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user))
             && let Stage::Waiting { due } = stage
@@ -259,7 +259,7 @@ impl DirtySet {
         }
     }
 
-    /// Since when the one is dirty who is so for longest.
+    /// When the oldest dirty user became dirty.
     pub(super) fn oldest(&mut self) -> Option<Moment> {
         while let Some((since, user)) = self.since.first() {
             if is_dirty_since(&self.users, since, user) {
@@ -270,7 +270,7 @@ impl DirtySet {
         None
     }
 
-    /// A user who waits is not due before then.
+    /// Makes a waiting user due at `until`.
     pub(super) fn postpone(&mut self, user: u64, until: Moment) {
         if let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user))
             && let Stage::Waiting { due } = stage
@@ -292,7 +292,7 @@ impl DirtySet {
         self.users.users().collect()
     }
 
-    /// Drops what is no longer so from the orders, once it is most of them.
+    /// Drops stale entries from the orders, once they are most of them.
     fn tidy(&mut self) {
         let users = &self.users;
         for order in [&mut self.due, &mut self.again] {

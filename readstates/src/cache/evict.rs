@@ -1,4 +1,4 @@
-//! Eviction: who goes when the cache is over its capacity.
+//! Eviction: which users leave when the cache is over its capacity.
 //!
 //! LRU in effect, by a clock: a hand goes around over the buckets of the tables, stripe after stripe;
 //! a user who was touched since the last pass is passed over and cools, a cold and clean one goes.
@@ -20,9 +20,9 @@ const PASSES: u64 = MOST_HEAT as u64 + 1;
 /// Buckets that a hand walks under one hold of its stripe's lock.
 const MOST_WALKED: usize = 256;
 
-/// Holds of locks, one after the other, in which one who loaded a user makes room for it: with users
-/// who come one at a time, one or two are enough, and after a change of the capacity nobody does all
-/// of the work.
+/// Holds of locks, one after the other, in which a task that loaded a user makes room for it. One or
+/// two are enough when users come one at a time; the limit keeps a single task from doing all of the
+/// work after a change of the capacity.
 const MOST_STEPS: usize = 256;
 
 /// Dirty users that one step asks to be written early.
@@ -32,9 +32,9 @@ const MOST_HURRIED: usize = 16;
 const TIDIED_BY_STEP: usize = 1 << 14;
 
 impl Cache {
-    /// Evicts clean users until the cache is within its capacity, or nothing can be evicted, or it is
-    /// others' turn to go on (some milliseconds); never `keep`. Dirty users that are in the way are
-    /// asked to be written early. Returns whether any was.
+    /// Evicts clean users until the cache is within its capacity, nothing can be evicted, or
+    /// `MOST_STEPS` are done (some milliseconds); never `keep`. Dirty users that are in the way are
+    /// brought forward to be written early. Returns whether any was.
     pub fn make_room(&self, keep: Option<u64>, now: Instant) -> bool {
         let mut shrink = Shrink {
             keep,
@@ -48,7 +48,7 @@ impl Cache {
         shrink.hurried
     }
 
-    /// For who has made the capacity smaller: evicts down to it step by step.
+    /// Evicts down to the capacity step by step, after it was made smaller.
     #[must_use]
     pub fn shrink(&self) -> Shrink<'_> {
         Shrink {
@@ -74,7 +74,7 @@ pub struct Shrink<'a> {
 }
 
 impl Shrink<'_> {
-    /// One step; returns whether there is more to do. Nobody has to wait for the end of it.
+    /// One step; returns whether there is more to do. It may be dropped before the end.
     pub fn step(&mut self, now: Instant) -> bool {
         if self.evict(now) {
             return true;
@@ -132,7 +132,7 @@ impl Stripe {
     fn evict(&mut self, over: Over, keep: Option<u64>, now: Instant, shared: &Shared) -> Walk {
         let mut walk = Walk::default();
         let (mut states, bytes) = (0, self.bytes() as u64);
-        // One pass at most, so that nobody cools twice while others are cold.
+        // One pass at most, so that no user cools twice while others are cold.
         for _ in 0..MOST_WALKED.min(self.tables.buckets()) {
             let freed = bytes.saturating_sub(self.bytes() as u64);
             if states >= over.states && freed >= over.bytes {

@@ -1,4 +1,4 @@
-//! What of a stripe is on its way to the store, and what becomes of it.
+//! In-flight writes of a stripe.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const WHILE_CLOSED: Duration = Duration::from_secs(1);
 /// Bytes packed under one hold of the lock, but for the last block: a fraction of a millisecond.
 const MOST_PACKED: usize = 1 << 20;
 
-/// Until a user is looked at again whose part of the store takes nothing.
+/// How long a user is put off whose part of the store takes no writes.
 const WHILE_ILL: Duration = Duration::from_secs(1);
 
 /// Users who are put off under one hold of the lock: some hundred microseconds.
@@ -71,7 +71,7 @@ impl Room {
 /// Why it is a user's turn to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// Its interval is over, or somebody asked.
+    /// Its interval is over, or it was brought forward.
     Due,
     /// The store may have time for it, and its interval is not over.
     Early,
@@ -109,7 +109,7 @@ impl Stripe {
                 };
                 let hash = Hash::of(user);
                 if shared.slots.term(hash).is_none() {
-                    // On the way here: written by whoever owns the slot in the end.
+                    // On its way here: the slot's next owner writes it.
                     self.dirty.postpone(user, until.after(WHILE_CLOSED));
                     put_off += 1;
                     continue;
@@ -119,7 +119,7 @@ impl Stripe {
                 };
                 let turn = self.turn(user, due, now, again, shared);
                 if turn == Turn::Early && room.early == 0 {
-                    // Those behind it are younger, but for those that somebody asked for: they come next.
+                    // Those behind it are younger, except users that were brought forward: they come next time.
                     self.dirty.put_back(due, user);
                     break;
                 }
@@ -151,7 +151,7 @@ impl Stripe {
             return Turn::Due;
         };
         let flushing = shared.flushing;
-        // One that somebody asked for is due before its time.
+        // A user that was brought forward is due before its time.
         let in_its_time = dirty.age(due) >= least(flushing.delay());
         if again {
             Turn::Again
@@ -170,7 +170,7 @@ impl Stripe {
             ..
         } = *flight;
         if !shared.slots.is_of_this_term(Hash::of(user), stamp) {
-            // Whoever owned the slot in between may have written above it.
+            // An owner of the slot in between may have written above it.
             return self.failed(flight, now, shared);
         }
         let now = shared.moment(now);
@@ -210,8 +210,8 @@ impl Stripe {
     }
 
     /// Brings the write of a user forward to now, unless the last one failed: then it keeps its
-    /// distance. One that is in flight is not brought forward: what it does not contain waits for its
-    /// own time, unless somebody asks again.
+    /// distance. A write in flight is not brought forward: changes that it does not contain wait for
+    /// their own time, unless this is called again.
     pub(super) fn hurry(&mut self, user: u64, now: Moment) {
         if self.dirty.failures(user).is_none() {
             self.dirty.bring_forward(user, now);

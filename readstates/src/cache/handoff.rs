@@ -1,7 +1,7 @@
 //! Blocks of whole slots: out, in, and away.
 //!
-//! Slots are spread over all stripes and tables, so whoever wants those of some slots walks over all
-//! records, one table under one hold of a lock: with ten million users 2400 records, some hundred
+//! Slots are spread over all stripes and tables, so finding the users of some slots means a walk over
+//! all records, one table under one hold of a lock: with ten million users 2400 records, some hundred
 //! microseconds. What is copied out of a table under one hold is whole: a user is in it or is not in
 //! memory, and a later change of a tracked slot's user is noted.
 
@@ -54,8 +54,8 @@ impl Cache {
             let users: Vec<u64> = stripe.changed.iter().filter(of_slots).copied().collect();
             for &user in users.iter().take(room) {
                 stripe.changed.remove(&user);
-                // Who is not there any more was written before it was evicted, and the receiver must
-                // not keep what it has.
+                // A user that is not there any more was written before it was evicted, and the receiver
+                // must not keep what it has.
                 let spot = stripe.find(user, Hash::of(user));
                 out.push(match spot {
                     Some(spot) => stripe.export(user, spot, now, &self.shared),
@@ -202,7 +202,7 @@ impl Stripe {
         self.tidy_since(appended);
     }
 
-    /// Lets a user go, also one who is dirty.
+    /// Drops a user, dirty or not.
     fn forget(&mut self, user: u64, spot: Spot, shared: &Shared) {
         let record = self.tables.at(spot);
         let (place, dirty) = (record.place(), record.stage() != Stage::Clean);

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::block::{BlockRef, Operation, Outcome, Precondition};
 
-/// The user, while nobody else can reach it: see [`super::Cache::land`] and [`super::Cache::visit`].
+/// The user, while no other task can reach it: see [`super::Cache::land`] and [`super::Cache::visit`].
 #[derive(Debug)]
 pub struct Landed<'a> {
     pub(super) stripe: &'a mut Stripe,

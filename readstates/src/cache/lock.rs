@@ -16,8 +16,8 @@ impl<T> Lock<T> {
         Self(Mutex::new(value))
     }
 
-    /// Waits for it. A thread that panicked with it held up nobody else: its request failed, and the
-    /// cache goes on.
+    /// Waits for the lock. A thread that panicked while it held it does not stop the others: its
+    /// request failed, and the cache goes on.
     pub(super) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

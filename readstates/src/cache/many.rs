@@ -14,7 +14,7 @@ use crate::block::{Operation, Outcome};
 const AT_ONCE: usize = 16;
 
 impl Cache {
-    /// Applies operations of many users, each on its own, and tells `each` what became of it, by its
+    /// Applies operations of many users, each on its own, and tells `each` its outcome, by its
     /// index: `None` when the user is not cached. Operations of one user are applied in their order,
     /// and once one of them is `None`, so are the others: `cold` gathers the users of whom that is
     /// so, and may bring some from an earlier part of the same call.

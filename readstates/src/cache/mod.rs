@@ -87,7 +87,7 @@ use crate::{
 /// Users brought forward under one hold of a lock: some tens of microseconds.
 const HURRIED_AT_ONCE: usize = 256;
 
-/// Who touches a user: mentions are made to everybody, and should not push out those who are there.
+/// What touches a user. Mentions are made to all users, and should not push out those who are online.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touch {
     /// The user or its client.
@@ -102,8 +102,8 @@ pub enum Refused {
     /// See [`TooManyReadStates`].
     #[error(transparent)]
     TooManyReadStates(#[from] TooManyReadStates),
-    /// As many states wait for the store as may.
-    #[error("as many changes wait for the database as may")]
+    /// Too many states wait for the store.
+    #[error("too many changes wait for the database")]
     TooManyUnwritten,
     /// The user is [`VERSION_GAP`] versions ahead of the store.
     #[error("the user changes faster than the database takes it")]
@@ -263,7 +263,7 @@ impl Cache {
         }
     }
 
-    /// As [`Cache::insert`], and lets `first` work on the user before anybody else can: what waited for
+    /// As [`Cache::insert`], and lets `first` work on the user before any other task can: what waited for
     /// the load comes before what comes after it. `None` when the user's slot is not served any more,
     /// or not since the load began: then nothing happens.
     pub fn land<T>(

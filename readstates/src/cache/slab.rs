@@ -3,9 +3,9 @@
 //! A block is appended to the region that is open, behind its user's id and its size. It stays there
 //! while it keeps its size; when it grows or goes, what it leaves is dead. Once more than a sixteenth
 //! is dead, [`Slab::next_to_move`] names block after block of the sparsest of the regions it looks at,
-//! whoever holds them moves those that live to the open region, and the region is given back. So there
+//! the stripe moves those that live to the open region, and the region is given back. So there
 //! are no size classes to waste room in, memory goes back when blocks go, and the work is done in
-//! small steps by those who make blocks grow.
+//! small steps by the calls that make blocks grow.
 //!
 //! ```text
 //! region   │ user 8 │ size 2 │ length 2 │ block …│ user │ …          │ not used yet │

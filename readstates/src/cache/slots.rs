@@ -7,10 +7,10 @@
 //! written, though they may be in memory, on their way here or to be dropped.
 //!
 //! A cache begins with every slot served since the start of its process, as for a member that is
-//! alone; whoever knows a ring closes them first ([`Cache::close_all`]).
+//! alone; a member that knows a ring closes them first ([`Cache::close_all`]).
 //!
-//! Readers hold the lock of a stripe; who closes a slot and then takes every stripe's lock once has
-//! seen the last of what was done before.
+//! Readers hold the lock of a stripe: once a slot is closed and every stripe's lock has been taken once
+//! after that, nothing that began before is still running.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
@@ -70,13 +70,13 @@ struct State {
     next: AtomicI64,
     /// Users of it who are in memory.
     users: AtomicU32,
-    /// Whether changes of its users are noted for who sends them away.
+    /// Whether changes of its users are noted for the hand-off that sends them away.
     tracked: AtomicBool,
     /// Whether what is in memory of it is to be dropped.
     doomed: AtomicBool,
     /// Whether the store has shown a block of a later epoch.
     regressed: AtomicBool,
-    /// Whether nobody more is loaded.
+    /// Whether no more of its users are loaded.
     paused: AtomicBool,
 }
 
@@ -179,7 +179,7 @@ impl Cache {
         }
     }
 
-    /// Serves a slot at this epoch, with what is in memory of it. Where nobody else can own slots, the
+    /// Serves a slot at this epoch, with what is in memory of it. Where no other member can own slots, the
     /// ring is as old as the process, and stamps begin no earlier than it.
     pub fn serve(&self, slot: Slot, epoch: Epoch) {
         let state = self.shared.slots.at(slot);
@@ -187,7 +187,7 @@ impl Cache {
         let base = if self.shared.slots.shared_ring.load(Ordering::Relaxed) {
             of_epoch
         } else {
-            // Nobody remembers the epoch of the process before, which may be the same one.
+            // The epoch of the process before is not remembered; it may be the same one.
             of_epoch.max(self.shared.started())
         };
         state.regressed.store(false, Ordering::Relaxed);
@@ -207,13 +207,13 @@ impl Cache {
         state.regressed.store(false, Ordering::Relaxed);
     }
 
-    /// Loads nobody more of a slot, until it is served again.
+    /// Loads no more users of a slot, until it is served again.
     pub fn pause(&self, slot: Slot) {
         let state = self.shared.slots.at(slot);
         state.paused.store(true, Ordering::Release);
     }
 
-    /// Whether nobody more is loaded of a user's slot.
+    /// Whether no more users of this user's slot are loaded.
     #[must_use]
     pub fn is_paused(&self, user: u64) -> bool {
         let state = self.shared.slots.of(Hash::of(user));
@@ -226,9 +226,9 @@ impl Cache {
         self.shared.slots.term(Hash::of(user))
     }
 
-    /// Whether a stored block shows that epochs went back (see [`readstates_ring::fence`]), or that somebody else has had
-    /// this epoch: then it is noted, and the user must not be served at this epoch. `writer` is the incarnation that wrote
-    /// the block, where it says so.
+    /// Whether a stored block shows that epochs went back (see [`readstates_ring::fence`]), or that another process
+    /// has had this epoch: then it is noted, and the user must not be served at this epoch. `writer` is the
+    /// incarnation that wrote the block, where the block has it.
     pub fn shows_regression(&self, user: u64, stamp: Stamp, writer: Option<u64>) -> bool {
         let slots = &self.shared.slots;
         let state = slots.of(Hash::of(user));

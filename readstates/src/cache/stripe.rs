@@ -1,4 +1,4 @@
-//! One lock partition: who is in it, their blocks, and what of them is not written.
+//! One lock partition: its users, their blocks, and which of them are not written.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -48,8 +48,8 @@ pub(super) struct Stripe {
     pub(super) tables: Tables,
     pub(super) slab: Slab,
     pub(super) dirty: DirtySet,
-    /// The last write of those users whom it is ahead of our own stamps: nobody, unless a clock went
-    /// back. Everybody else's next write is above the last one by itself.
+    /// The last write of users whose last stamp is ahead of our own: empty, unless a clock went back.
+    /// Every other user's next stamp is above the last one by itself.
     ahead: BTreeMap<u64, Stamp>,
     /// Users of slots that are being sent away who have changed since they were sent.
     pub(super) changed: HashSet<u64, BuildMixed>,
@@ -93,7 +93,7 @@ impl Stripe {
                     && shared.slots.is_of_this_term(hash, *stamp);
                 (block.bytes(), ours)
             }
-            // Whoever owned the user before may have died before the first write.
+            // An owner before this one may have died before the first write.
             None => (&EMPTY[..], false),
         };
         let appended = self.slab.appended();
@@ -192,7 +192,7 @@ impl Stripe {
         Ok(outcomes)
     }
 
-    /// What became of the operations, where the block is now, and whether it is another one.
+    /// Returns the outcomes, the block's place now, and whether the block changed.
     fn work(
         &mut self,
         place: Place,
@@ -297,7 +297,7 @@ impl Stripe {
             for &(place, user, size) in named {
                 none = false;
                 moved += size;
-                // One that nobody holds any more is dead.
+                // A block that no record points to is dead.
                 let holds = |candidate| candidate == place;
                 if let Some(spot) = self.tables.find(Hash::of(user), holds) {
                     let place = self.slab.move_out(place);

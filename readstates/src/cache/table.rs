@@ -1,4 +1,4 @@
-//! Who is in a stripe, and where: eight bytes for each user, inline in open-addressing tables.
+//! Index of a stripe's users: eight bytes for each, inline in open-addressing tables.
 //!
 //! A [`Record`] holds no user id: the id stands in front of the block, so that a look-up reads the
 //! record and then the block, and nothing between. 28 bits of the hash in the record make it rare
@@ -31,7 +31,7 @@ const TAG_BITS: u32 = 28;
 /// The most a user's heat can be: how many passes of the clock hand it survives untouched.
 pub(super) const MOST_HEAT: u8 = 3;
 
-/// Where a user belongs: in memory by a hash that nobody outside knows (see [`mixed`]), in the ring by
+/// Where a user belongs: in memory by a hash that is secret (see [`mixed`]), in the ring by
 /// the public one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hash {
@@ -209,7 +209,7 @@ impl Tables {
         self.buckets -= before - table.records.len();
     }
 
-    /// Where there is somebody in one of the tables.
+    /// The occupied buckets of one of the tables.
     pub(super) fn spots(&self, table: usize) -> impl Iterator<Item = Spot> + '_ {
         let records = self.tables[table].records.iter().enumerate();
         records
@@ -217,7 +217,7 @@ impl Tables {
             .map(move |(bucket, _)| Spot { table, bucket })
     }
 
-    /// What is under the clock hand; `None` where nobody is.
+    /// The bucket under the clock hand; `None` when it is empty.
     pub(super) fn under_hand(&mut self) -> Option<Spot> {
         // A table may have become smaller.
         let table = &self.tables[self.hand.table];
@@ -357,7 +357,7 @@ mod tests {
             looked.set(looked.get() + 1);
             at == place
         });
-        let found = found.expect("whoever was inserted is found");
+        let found = found.expect("an inserted user is found");
         let distance = (found + buckets - home(hash.tag(), buckets)) % buckets;
         distance + 1 + looked.get()
     }

@@ -78,7 +78,7 @@ fn the_capacity_holds_and_cold_users_go_first() {
     let kept = (1..=50)
         .filter(|&user| cache.read(user, |_| ()).is_some())
         .count();
-    assert_eq!(kept, 50, "those who are there often stay");
+    assert_eq!(kept, 50, "users who are there often stay");
     assert_eq!(cache.totals().users, 100);
     assert_eq!(cache.totals().evictions, 50);
 }
@@ -90,7 +90,7 @@ fn dirty_users_are_never_evicted_but_are_asked_to_be_written() {
         clean(&cache, user, 1);
         change(&cache, user, ack(1, 2), now).unwrap();
     }
-    assert!(cache.make_room(None, now), "somebody was asked");
+    assert!(cache.make_room(None, now), "a user was brought forward");
     assert_eq!(cache.totals().users, 20);
     let flights = cache.begin_flushes(now, 100);
     assert!(!flights.is_empty(), "before their interval is over");

@@ -19,7 +19,7 @@ const FORMAT: u8 = 2;
 /// Bytes before the block.
 const ENVELOPE: usize = 9;
 
-/// The last version a block may have. Nobody gets there: it is 146 thousand years of microseconds.
+/// The last version a block may have. No user gets there: it is 146 thousand years of microseconds.
 pub const LAST_VERSION: u64 = 1 << 62;
 
 /// A block as it was written, and by whom.
@@ -38,20 +38,20 @@ pub enum DecodeError {
     #[error("format {0} is unknown to this version of readstates; it knows format {FORMAT}")]
     UnknownFormat(u8),
     /// The bytes end too early.
-    #[error("the bytes end in the midst of the block")]
+    #[error("the bytes end in the middle of the block")]
     Truncated,
     /// There are bytes after the block.
     #[error("{0} bytes follow the block")]
     Trailing(usize),
     /// A value is not what [`encode`] writes.
-    #[error("{0} is out of place")]
+    #[error("{0} is invalid")]
     OutOfPlace(&'static str),
     /// More states than a block can have.
     #[error("there are {0} states, more than the {MAX_READ_STATES} a user can have")]
     TooMany(usize),
 }
 
-/// Packs a block for whoever reads it in another process.
+/// Packs a block for another process to read.
 #[must_use]
 pub fn encode(block: BlockRef<'_>, writer: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(ENVELOPE + block.bytes().len());

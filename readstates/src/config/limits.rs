@@ -1,4 +1,4 @@
-//! What a member takes on at once, and how long it waits for those who are slow.
+//! Limits of a member: what it takes on at once, and how long it waits for slow clients.
 
 use std::time::Duration;
 

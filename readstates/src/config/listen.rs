@@ -1,4 +1,4 @@
-//! Where a member listens: one address for each of those who ask it something.
+//! Listen addresses of a member: one each for clients, the operator, other members, and probes.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -65,7 +65,7 @@ pub struct ListenConfig {
 }
 
 impl ListenConfig {
-    /// Any free port of this address for everybody. `alone`: without one for other members.
+    /// Any free port of this address for each. `alone`: without one for other members.
     #[must_use]
     pub fn free(address: std::net::IpAddr, alone: bool) -> Self {
         let any = SocketAddr::new(address, 0);

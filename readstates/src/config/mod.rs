@@ -1,4 +1,4 @@
-//! The command line and the environment, and what is made of them: values that need no more checks.
+//! Parses the command line and the environment into values that need no more checks.
 
 mod access;
 mod cli;

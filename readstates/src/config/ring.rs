@@ -1,4 +1,4 @@
-//! Where the ring is kept that says who owns what, and as whom this member is in it.
+//! Where the ring is kept, and this member's identity in it.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 

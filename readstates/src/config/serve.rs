@@ -12,7 +12,7 @@ use crate::{
     store::{CqlLogin, CqlTarget, TlsFileError},
 };
 
-/// Below this a write-behind is none; above, a crash loses more than anybody wants.
+/// Below this it is no write-behind any more; above, a crash loses too much.
 const FLUSH_INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(3600);
 
@@ -76,7 +76,7 @@ pub struct ServeConfig {
     pub flush_mode: FlushMode,
     /// How many read states are kept in memory.
     pub capacity_states: u64,
-    /// Who may call the API; `None`: everybody.
+    /// Who may call the API; `None`: anyone.
     pub access: Option<AccessConfig>,
     /// TLS on the API port; `None`: plain HTTP.
     pub api_tls: Option<TlsFiles>,

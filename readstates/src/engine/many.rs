@@ -36,8 +36,8 @@ impl Engine {
     /// Applies operations of many users, each on its own: one outcome or refusal per operation, in
     /// their order. Operations of one user are applied in the order in which they are given.
     ///
-    /// Users who are cached are served first, at once; the others are loaded, as many at a time as may
-    /// be, while the caller waits.
+    /// Users who are cached are served first, at once; the others are loaded while the caller waits, as
+    /// many at a time as the loader admits.
     pub async fn change_many(&self, operations: &[(u64, Operation)], touch: Touch) -> Vec<Done> {
         let mut results = Vec::with_capacity(operations.len());
         let mut cold = Cold::default();
@@ -64,7 +64,7 @@ impl Engine {
     ) {
         let (mut applied, mut ignored, mut refusals) = (0, 0, 0);
         let start = results.len();
-        // Until it is known better.
+        // Stays for operations whose load does not end in time; all others overwrite it.
         results.resize(start + operations.len(), Err(LoadError::StoreAway.into()));
         let Cold { users, places } = cold;
         let each = |index: usize, done: Option<Result<Outcome, Refused>>| {
@@ -99,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// Takes those who have to wait on board, in order, and waits for them.
+    /// Queues the operations that have to wait, in order, and waits for them.
     async fn change_cold(
         &self,
         operations: &[(u64, Operation)],
@@ -133,7 +133,7 @@ impl Engine {
                     results[place as usize] = outcome;
                     under_way -= 1;
                 }
-                // We are of the company ourselves: the channel does not end.
+                // The channel does not end: `company` holds a sender.
                 Ok(None) | Err(_) => break,
             }
         }
@@ -144,7 +144,7 @@ impl Engine {
         self.settle(operations, cold, &mut outcomes, results);
     }
 
-    /// Nobody waits any longer: what has not been done by now never is, and stays refused.
+    /// The caller's wait is over: what is not done by now never is, and stays refused.
     fn settle(
         &self,
         operations: &[(u64, Operation)],

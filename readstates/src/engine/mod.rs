@@ -1,8 +1,8 @@
 //! The owner's side of every operation: the cache, what loads it and what writes it.
 //!
 //! Comes in: operations on users this member owns. Goes out: answers. A user who is cached is served
-//! from memory; one who is not is loaded first, and the request waits for that alone, in line with
-//! those who came before it.
+//! from memory; one who is not is loaded first, and the request waits for that alone, behind those
+//! that came before it.
 
 mod many;
 #[cfg(test)]
@@ -35,7 +35,7 @@ const LAST_DRAIN_RETRY: Duration = Duration::from_secs(1);
 /// Between two rounds of writing everything while changes are taken: each may write all that changed
 /// since the last.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
-/// A round may take so long until what became dirty meanwhile is asked for, too.
+/// The longest round: then the next begins, with what became dirty meanwhile.
 const LONGEST_ROUND: Duration = Duration::from_secs(5);
 
 /// Why the owner did not do what it was asked to. Nothing changed, except where it says so.
@@ -47,7 +47,7 @@ pub enum NotDone {
     /// The user could not be loaded.
     #[error(transparent)]
     NotLoaded(#[from] LoadError),
-    /// The task that would have done it ended before it said what became of it.
+    /// The task that would have done it ended before it told the outcome.
     #[error("it is not known whether this was done")]
     Unknown,
 }
@@ -223,7 +223,7 @@ impl Engine {
             self.flusher.wake();
         }
         let (cache, flusher) = (Arc::clone(&self.cache), Arc::clone(&self.flusher));
-        // Nobody has to wait for it: it ends by itself, and whatever loads a user makes room as well.
+        // Detached: it ends by itself, and each load makes room as well.
         drop(tokio::task::spawn_blocking(move || {
             let mut shrink = cache.shrink();
             while shrink.step(clock::now()) {}
@@ -238,7 +238,7 @@ impl Engine {
         self.flusher.flush_all().await
     }
 
-    /// Refuses everything that waits for users of these slots to be loaded, where nobody more is loaded (see
+    /// Refuses everything that waits for users of these slots to be loaded, where no more are loaded (see
     /// [`Cache::pause`]).
     pub fn abandon_loads(&self, slots: &SlotSet) {
         self.loader.abandon(slots);
@@ -249,7 +249,7 @@ impl Engine {
         self.cache.seal();
     }
 
-    /// Writes what is dirty now, and soon what becomes so, until it is dropped.
+    /// Writes what is dirty, round after round, until it is dropped.
     pub async fn keep_writing(&self) -> Infallible {
         loop {
             // A user whose slot is about to be released may never be written here.

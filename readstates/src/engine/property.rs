@@ -55,7 +55,7 @@ enum Step {
 #[derive(Debug, Clone, Copy)]
 enum Mood {
     Healthy,
-    /// Loads take longer than anybody waits.
+    /// Loads take longer than any caller waits.
     Slow,
     LoadsFail,
     SavesFail,
@@ -137,7 +137,7 @@ impl Store for MoodyStore {
             let unanswered = self.is(Mood::SavesUnanswered);
             let most = Duration::from_millis(if unanswered { 30_000 } else { 50 });
             let (inner, delay) = (Arc::clone(&self.inner), self.up_to(most));
-            // Goes on when who asked dies or gives up.
+            // Goes on when the caller dies or gives up.
             let arrives = tokio::spawn(async move {
                 tokio::time::sleep(delay).await;
                 inner.save(user, bytes, stamp).await
@@ -170,7 +170,7 @@ struct Expected {
     version: u64,
     /// As it was at each version that was seen.
     past: HashMap<u64, NaiveUser>,
-    /// As it was at versions that nobody saw.
+    /// As it was at versions that were never shown.
     unseen: Vec<NaiveUser>,
 }
 

@@ -45,8 +45,8 @@ const SHORTEST_TICK: Duration = Duration::from_millis(5);
 /// Between two looks at users whose writes are waited for.
 const PROGRESS_TICK: Duration = Duration::from_millis(10);
 
-/// Bytes of packed blocks under way to the store at once, but for the last one, which has 14 MiB at most; of
-/// those that are stalled as many besides. They are beside the cache's own budget. Of users with 20 states,
+/// Bytes of packed blocks under way to the store at once, except the last one, which has 14 MiB at most; and
+/// as many again of stalled writes. They are beside the cache's own budget. Of users with 20 states,
 /// 500 bytes each, that is more writes than any pace has under way.
 const MOST_BYTES: usize = 64 << 20;
 
@@ -64,7 +64,7 @@ pub struct Flusher {
     hurried: AtomicUsize,
 }
 
-/// What a flush of everything came to.
+/// The result of a flush of everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flushed {
     /// Users written.
@@ -118,7 +118,7 @@ impl Flusher {
         }
     }
 
-    /// Looks again now: somebody was asked to be written early.
+    /// Looks again now: a user was brought forward.
     pub fn wake(&self) {
         self.wake.notify_one();
     }
@@ -156,7 +156,7 @@ impl Flusher {
             // waits for the ticker can wait, and there is an end to what is in flight.
             tokio::select! {
                 biased;
-                // An error means that nobody can ask to stop any more.
+                // An error means that the sender is gone, which is as good as a stop.
                 _ = stop.wait_for(|stop| *stop) => break,
                 Some(ended) = work.in_flight.join_next() => {
                     self.book(ended, &mut work);
@@ -177,7 +177,7 @@ impl Flusher {
         }
     }
 
-    /// Begins as many writes as may be under way, and says whether that many were due.
+    /// Begins writes up to the limits, and says whether a limit was reached.
     fn begin(self: &Arc<Self>, work: &mut Work) -> bool {
         let now = clock::now();
         let urgency = self.urgency();
@@ -188,7 +188,7 @@ impl Flusher {
             Admission::One => room = Room::of(1),
             Admission::None => room = Room::of(0),
         }
-        // Taken under a stripe's lock, and mostly free: those who ask for progress hold it briefly.
+        // Taken under a stripe's lock, and mostly free: callers that look for progress hold it briefly.
         let enters = |user| self.circuits.lock().enter(self.store.part(user), now);
         let flights = self.cache.begin_flushes_in(now, room, enters);
         let begun = cache::bytes_of(&flights);
@@ -209,7 +209,7 @@ impl Flusher {
             let write = Arc::clone(self).write(flight, ticket);
             work.in_flight.spawn(write);
         }
-        // What the bytes hold back is looked at again when a write has ended.
+        // What the bytes limit holds back is looked at again when a write has ended.
         reached || begun >= room.bytes
     }
 
@@ -221,7 +221,7 @@ impl Flusher {
         }
     }
 
-    /// What does not end while others do gives its place up, and its part is asked less.
+    /// Writes that do not end while others do give up their places, and their parts are asked less.
     fn look_for_stalls(&self, work: &mut Work) {
         let now = clock::now();
         for part in work.places.stalled(work.pace.usual(), now) {
@@ -246,7 +246,7 @@ impl Flusher {
         if let Some(place) = work.places.ended(ticket, succeeded, usual, now) {
             let lot = self.lots.share();
             let mut circuits = self.circuits.lock();
-            // How a part fares that is known to be away says nothing of how much the others take.
+            // A part that is known to be away says nothing about how much the others take.
             let of_others = place.held && !circuits.part_is_open(place.part);
             if of_others || circuits.is_open() {
                 work.pace.ended(succeeded, took, now);
@@ -350,7 +350,7 @@ impl Drop for Landing<'_> {
     }
 }
 
-/// Somebody waits for everything to be written, until dropped.
+/// A caller waits for everything to be written, until this is dropped.
 struct Hurried<'a>(&'a AtomicUsize);
 
 impl<'a> Hurried<'a> {

@@ -4,12 +4,12 @@
 //! which any failed halves the limit; one that was slower than [`TOLERANCE`] times the database's
 //! usual time shrinks it in that proportion; one that was neither, and in which the limit held writes
 //! back, lets it grow by its square root (as the gradient limiters of Netflix's concurrency-limits do).
-//! The usual time is what a write takes when few are under way: that is measured anew now and then,
+//! The usual time is what a write takes when few are under way: that is measured again now and then,
 //! because a database that is always busy would otherwise pass for one that is slow by nature.
 
 use std::time::{Duration, Instant};
 
-/// Per database shard: where it starts, and between which it stays.
+/// The limit per database shard: its start, and its bounds.
 const START: usize = 32;
 const FLOOR: usize = 4;
 const CEILING: usize = 128;
@@ -24,7 +24,7 @@ const WINDOW_TIME: Duration = Duration::from_millis(50);
 const TOLERANCE: f64 = 2.0;
 /// Differences below this are noise on any database.
 const NOISE: Duration = Duration::from_millis(1);
-/// After so many windows the usual time is measured anew, at a quarter of the limit: ten seconds or
+/// After this many windows the usual time is measured again, at a quarter of the limit: ten seconds or
 /// more, so that it costs little.
 const REMEASURE_AFTER: u32 = 128;
 const MEASURING_FRACTION: f64 = 0.25;
@@ -34,7 +34,7 @@ const MEASURING_FRACTION: f64 = 0.25;
 pub enum Urgency {
     /// What is due is written in its time.
     Calm,
-    /// Memory is near its bound, or somebody waits for everything to be written.
+    /// Memory is near its bound, or a caller waits for everything to be written.
     Urgent,
 }
 
@@ -53,7 +53,7 @@ pub struct Pace {
 
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    /// The limit applies; so many windows since the usual time was measured.
+    /// The limit applies; this many windows since the usual time was measured.
     Steady(u32),
     /// A fraction of the limit applies; writes begun before that still end.
     Settling,
@@ -143,7 +143,7 @@ impl Pace {
         self.window.held_back = true;
     }
 
-    /// Books the end of a write that took so long.
+    /// Books the end of a write and how long it took.
     pub fn ended(&mut self, succeeded: bool, took: Duration, now: Instant) {
         let window = &mut self.window;
         if succeeded {

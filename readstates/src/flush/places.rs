@@ -1,4 +1,4 @@
-//! The places that writes take at the store, and who gets the next one.
+//! The places that writes take at the store, and which write gets the next one.
 //!
 //! Pure: comes in when writes begin and end; goes out how many more of each kind may begin. Three rules keep what
 //! does not answer from holding up what does:
@@ -19,11 +19,11 @@ use crate::{
     store::Part,
 };
 
-/// Without a place and with one, this many times the most places there can be.
+/// Writes with and without a place: at most this many times the most places.
 const MOST_FACTOR: usize = 8;
-/// Of the places, that retries and early writes each may take.
+/// Retries and early writes may each take one in this many places.
 const SHARE: usize = 4;
-/// A write is stalled after this, and after so many times what a write usually takes.
+/// A write is stalled after this, and after [`STALL_FACTOR`] times what a write usually takes.
 const LEAST_STALL: Duration = Duration::from_millis(100);
 const STALL_FACTOR: u32 = 8;
 /// Others go well when one of them ended well, and in less than a stall takes, this long ago at most.
@@ -51,7 +51,7 @@ pub(super) struct Ended {
     pub(super) held: bool,
 }
 
-/// Who has places.
+/// Writes under way, and the places they hold.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     under_way: BTreeMap<Ticket, UnderWay>,

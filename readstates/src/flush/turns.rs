@@ -1,9 +1,9 @@
-//! When the thread that writes lets others have its core.
+//! When the thread that writes yields its core.
 //!
-//! What is due comes many users at a time. On a machine with no core to spare a thread that answers would wait until
-//! the kernel ends the other's turn, some milliseconds, with every client behind it, and several times in a row. So
-//! the core is offered every half millisecond; nobody takes it where there are others. Whoever answers without a
-//! pause would always take it: a thread that has fallen behind with writing offers nothing until it has caught up.
+//! Users fall due many at a time. On a machine with no core to spare a thread that answers would wait until the
+//! kernel ends the writer's turn, some milliseconds, with every client behind it, and several times in a row. So the
+//! writer yields every half millisecond; with other cores free that changes nothing. Threads that answer without a
+//! pause would take the core every time: a writer that has fallen behind does not yield until it has caught up.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},

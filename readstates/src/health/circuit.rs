@@ -1,5 +1,5 @@
-//! Whether it makes sense to ask the database: a database that is away is asked by one probe at a
-//! time, not by everybody.
+//! Circuit breaker of the database: one that is away is asked by one probe at a time, not by every
+//! request.
 //!
 //! Pure: the clock and the dice are arguments.
 //!
@@ -31,11 +31,11 @@ pub struct Circuit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Everybody asks; so many failed since the last success.
+    /// Every request is let through; `failures` since the last success.
     Closed { failures: u32 },
-    /// Nobody asks before `until`; then one does.
+    /// No request is let through before `until`; then one probe.
     Open { until: Instant, waited: Duration },
-    /// One asks, until `until` at most.
+    /// One probe is under way, until `until` at most.
     Probing { until: Instant, waited: Duration },
 }
 
@@ -60,7 +60,7 @@ impl Default for Circuit {
 }
 
 impl Circuit {
-    /// How many may ask at `now`.
+    /// How many requests may go to the database at `now`.
     #[must_use]
     pub fn admits(&self, now: Instant) -> Admission {
         match self.state {
@@ -72,7 +72,7 @@ impl Circuit {
         }
     }
 
-    /// Whether one may ask at `now`. Who was let in says how it [`Circuit::ended`].
+    /// Lets a request through at `now`, or not. One that was let through must end in [`Circuit::ended`].
     pub fn enter(&mut self, now: Instant) -> bool {
         match (self.admits(now), self.state) {
             (Admission::All, _) => true,
@@ -85,7 +85,7 @@ impl Circuit {
         }
     }
 
-    /// Books how one who was let in fared; `dice` is from 0 to 1.
+    /// Books the end of a request that was let through; `dice` is from 0 to 1.
     pub fn ended(&mut self, succeeded: bool, now: Instant, dice: f64) {
         if succeeded {
             self.state = State::Closed { failures: 0 };
@@ -103,12 +103,12 @@ impl Circuit {
             },
             State::Closed { .. } => open(FIRST_WAIT),
             State::Probing { waited, .. } => open((waited * 2).min(LAST_WAIT)),
-            // One who was let in before it opened: tells nothing new.
+            // It was let through before the circuit opened: tells nothing new.
             State::Open { .. } => self.state,
         };
     }
 
-    /// Lets a probe through now: somebody waits for the database, and says so.
+    /// Lets a probe through now, for a caller that waits for the database.
     pub fn probe_now(&mut self, now: Instant) {
         if let State::Open { until, waited } = self.state {
             let until = until.min(now);

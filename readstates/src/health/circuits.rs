@@ -1,8 +1,8 @@
 //! The circuits of a database: one for the whole and one for each of its parts.
 //!
-//! A part that does not answer is asked by one probe at a time; the others never notice. The whole counts as away
-//! only when most of the parts that were asked have failed and none has answered since: a few of them fail as often
-//! as they like.
+//! A part that does not answer is asked by one probe at a time; the others are not affected. The whole counts as
+//! away only when most of the parts that were asked have failed and none has answered since: a few that keep failing
+//! do not open it.
 //!
 //! Pure: the clock and the dice are arguments.
 
@@ -34,13 +34,13 @@ impl Default for Circuits {
 }
 
 impl Circuits {
-    /// How many may ask, of whatever part.
+    /// How many requests may go to the database, whatever their part.
     #[must_use]
     pub fn admits_any(&self, now: Instant) -> Admission {
         self.whole.admits(now)
     }
 
-    /// How many may ask this part.
+    /// How many requests may go to this part.
     #[must_use]
     pub fn admits(&self, part: Part, now: Instant) -> Admission {
         match (self.whole.admits(now), self.parts[part.index()].admits(now)) {
@@ -50,14 +50,14 @@ impl Circuits {
         }
     }
 
-    /// Whether one may ask this part. Whoever was let in says how it [`Circuits::ended`].
+    /// Lets a request to this part through, or not. One that was let through must end in [`Circuits::ended`].
     pub fn enter(&mut self, part: Part, now: Instant) -> bool {
         self.admits(part, now) != Admission::None
             && self.whole.enter(now)
             && self.parts[part.index()].enter(now)
     }
 
-    /// Books how one that was let in fared; `dice` is from 0 to 1.
+    /// Books the end of a request that was let through; `dice` is from 0 to 1.
     pub fn ended(&mut self, part: Part, succeeded: bool, now: Instant, dice: f64) {
         let bit = 1 << part.index();
         self.asked |= bit;
@@ -88,7 +88,7 @@ impl Circuits {
         }
     }
 
-    /// Lets probes through now, one for each part: somebody waits for the database, and says so.
+    /// Lets probes through now, one for each part, for a caller that waits for the database.
     pub fn probe_now(&mut self, now: Instant) {
         self.whole.probe_now(now);
         self.parts

@@ -23,9 +23,9 @@ use crate::{
     limit::{Limit, Permit},
 };
 
-/// Who an audit line names when nobody is known.
+/// The caller in an audit line when there is none.
 const ANONYMOUS: &str = "anonymous";
-/// Who gives orders on the admin port.
+/// The caller in an audit line for requests on the admin port.
 const OPERATOR: &str = "operator";
 
 /// The other end of a connection.
@@ -87,7 +87,7 @@ fn needs(operation: Operation) -> Needs {
     }
 }
 
-/// Lets a request in, or says why not. Without an access file everybody is let in, and nobody is known.
+/// Lets a request in, or says why not. Without an access file every request is let in, with no caller.
 pub(super) async fn admit(
     app: &App,
     peer: &Peer,
@@ -145,7 +145,7 @@ fn places(
 
 fn over(caller: &Caller, limit: &Limit, what: &str) -> Refusal {
     let detail = format!(
-        "{} has {} {what} under way at this member, as many as it may; try again later",
+        "{} has {} {what} under way at this member, which is its limit; try again later",
         caller.name,
         limit.most()
     );

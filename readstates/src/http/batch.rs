@@ -166,7 +166,7 @@ async fn here(
         .iter()
         .map(|&(user, (_, record))| (user, operation(record)))
         .collect();
-    // Who sends acknowledgements has users online; mentions alone are made to everybody.
+    // Acknowledgements come from users who are online; mentions are made to all users, online or not.
     let online =
         |(_, operation): &(u64, Operation)| !matches!(operation, Operation::Mention { .. });
     let touch = if operations.iter().any(online) {
@@ -272,7 +272,7 @@ async fn pass(
     }
 }
 
-/// What another member made of its part.
+/// What another member answered for its part.
 fn read_answer(
     owner: &Peer,
     status: StatusCode,
@@ -280,7 +280,7 @@ fn read_answer(
     records: usize,
 ) -> Result<Vec<RecordOutcome>, ProblemType> {
     if status != StatusCode::OK {
-        // A refusal of the whole part: nothing was done, unless it says that nobody knows.
+        // A refusal of the whole part: nothing was done, unless it says that the outcome is unknown.
         return Err(serde_json::from_slice::<Problem>(body)
             .map_or(ProblemType::OutcomeUnknown, |problem| problem.problem));
     }

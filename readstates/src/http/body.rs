@@ -179,7 +179,7 @@ impl<'a> Share<'a> {
 
 /// There is no memory left for a body or an answer that is not small.
 pub(super) fn no_memory() -> Refusal {
-    let detail = "as many bytes of requests and answers are under way as may be; try again later";
+    let detail = "too many bytes of requests and answers are in memory; try again later";
     Problem::new(ProblemType::Overloaded, detail).into()
 }
 

@@ -217,9 +217,9 @@ pub(super) async fn delete_user(app: &App, asked: &Asked<'_>) -> Answer {
     Ok(response)
 }
 
-/// Waits for the database to have the deletion of a user, which was applied, and says so if it does.
+/// Waits until the database has a user's deletion, which is already applied here, and says so if it does.
 ///
-/// Whoever waits here keeps no slot from moving, and takes no place of those who change users.
+/// A request that waits here does not keep a slot from moving, nor takes a place from requests that change users.
 pub(super) async fn written(app: &App, asked: &Asked<'_>, answer: Answer) -> Answer {
     let mut response = answer?;
     let Some(change) = response.extensions_mut().remove::<Change>() else {
@@ -228,7 +228,7 @@ pub(super) async fn written(app: &App, asked: &Asked<'_>, answer: Answer) -> Ans
     };
     // Half of it: the answer has to arrive, too.
     let within = deadline::left(asked.head, 2 * WRITTEN_WITHIN) / 2;
-    // Those who come when too many wait are told to ask again.
+    // When too many wait, the answer comes at once and the client asks again.
     if let Some(_place) = Permit::take(&app.gates.deletions, 1)
         && app.engine.is_written(change, Instant::now() + within).await
     {
@@ -282,7 +282,7 @@ async fn version_moved(app: &App, asked: &Asked<'_>) -> Result<Refusal, Refusal>
         Some(Precondition::VersionIn(_)) | None => "is at none of the versions in If-Match",
     };
     let detail = format!(
-        "user {user} {why}; nothing was done; its version is {version} now: read what is there, and decide anew"
+        "user {user} {why}; nothing was done; its version is {version} now: read what is there, and decide again"
     );
     let mut problem = Problem::new(ProblemType::VersionMoved, detail);
     problem.version = Some(version);

@@ -1,9 +1,9 @@
-//! Who may be connected: bounds on connections, in all and for one source.
+//! Limits on clients' connections, in total and per source.
 //!
-//! Comes in: the address of a client who has just connected. Goes out: an [`Open`], which frees its
-//! place when dropped, or a refusal. Where there is no place, the connection that waits for a request
-//! for longest gives its own up: of the same source when the source has all that it may have, of anybody
-//! when all are taken. So clients that connect and ask for nothing keep nobody out.
+//! Comes in: the address of a client that has just connected. Goes out: an [`Open`], which frees its
+//! place when dropped, or a refusal. When no place is free, the connection that has waited longest for
+//! a request is closed: one of the same source when the source is at its limit, one of any source when
+//! all places are taken. So clients that connect and ask for nothing keep no other client out.
 //!
 //! Connections are ordered by when they were last known to become idle. Requests do not touch the order:
 //! an entry is put where it belongs when it comes to be the first.
@@ -38,9 +38,9 @@ const MOST_LOOKS: usize = 64;
 pub(super) struct Connections {
     pub(super) limit: Arc<Limit>,
     most_per_source: usize,
-    /// Closed for others.
+    /// Closed to make room for others.
     closed: AtomicU64,
-    /// Refused because their source has all that it may have.
+    /// Refused because their source is at its limit.
     refused: AtomicU64,
     table: Mutex<Table>,
 }
@@ -74,7 +74,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Waits until the place was given to another.
+    /// Waits until the place is given to another connection.
     pub(super) async fn given_up(&self) {
         self.close.notified().await;
     }
@@ -97,7 +97,7 @@ impl Connections {
         })
     }
 
-    /// A place for a connection from this address, if there is one or somebody gives one up.
+    /// A place for a connection from this address, if one is free or an idle connection gives its own up.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr, phase: &Arc<Phase>) -> Option<Open> {
         let (source, now) = (source_of(address), Instant::now());
         let mut table = self.table.lock();
@@ -196,7 +196,7 @@ impl Table {
             if now.saturating_duration_since(known) < LEAST_IDLE {
                 return None;
             }
-            // Whoever is busy now is idle from now on at the earliest.
+            // A connection that is busy now becomes idle no earlier than now.
             let since = self.open.get(&number)?.phase.idle_since();
             let since = since.map_or(now, |since| since.max(known));
             let mut entry = self.remove(number)?;

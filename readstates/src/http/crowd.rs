@@ -1,7 +1,7 @@
-//! A bound for connections that nobody has vouched for: one more makes the oldest leave.
+//! A limit on unauthenticated connections: at the limit a new one pushes the oldest out.
 //!
-//! Refusing the newest would let whoever opens enough silent connections keep everybody else out for as
-//! long as those may stay silent. Whoever is served within milliseconds is never the oldest.
+//! Refusing the newest would let an attacker with enough silent connections keep all others out for as
+//! long as a connection may stay silent. A connection that is served within milliseconds is never the oldest.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +14,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// At most so many connections at once.
+/// Unauthenticated connections, and how many there may be at once.
 #[derive(Debug)]
 pub(super) struct Crowd {
     most: usize,
@@ -42,7 +42,7 @@ impl Crowd {
         })
     }
 
-    /// Lets one in; the oldest leaves if it is one too many.
+    /// Lets a connection in; at the limit the oldest leaves.
     pub(super) fn enter(self: &Arc<Self>) -> Place {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (stay, leave) = oneshot::channel();
@@ -60,14 +60,14 @@ impl Crowd {
         }
     }
 
-    /// How many have had to leave for others.
+    /// How many connections were pushed out.
     pub(super) fn pushed_out(&self) -> u64 {
         self.pushed_out.load(Ordering::Relaxed)
     }
 }
 
 impl Place {
-    /// Waits until another one needs the place.
+    /// Waits until another connection needs the place.
     pub(super) async fn pushed_out(&mut self) {
         // Nothing is ever sent: the sender goes when the place does.
         let _ = (&mut self.leave).await;
@@ -77,7 +77,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut inside = self.crowd.inside.lock();
-        // Numbers grow from front to back, or nearly: two who come at once may be in either order.
+        // Numbers grow from front to back, or nearly: two that come at once may be in either order.
         if let Some(at) = inside.iter().position(|(number, _)| *number == self.number) {
             inside.remove(at);
         }

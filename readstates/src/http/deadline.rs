@@ -1,5 +1,4 @@
-//! How long whoever asks waits. It says so in a header, every member that passes its request on says what is
-//! left of it, and nobody works on for somebody who has gone.
+//! Request deadlines: read from a header, decreased on each hop; work stops once the client no longer waits.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use super::{
 
 const TIMEOUT: HeaderName = HeaderName::from_static(headers::TIMEOUT);
 
-/// When somebody stops waiting.
+/// When the sender of a request stops waiting.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline {
     at: Instant,
@@ -26,7 +25,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// What a request that has just arrived says; `None`: nothing.
+    /// The deadline of a request that has just arrived; `None`: it has none.
     ///
     /// # Errors
     /// When the header is not a number of milliseconds from 1 to [`MAX_TIMEOUT`].
@@ -49,7 +48,7 @@ impl Deadline {
         self.at.saturating_duration_since(Instant::now())
     }
 
-    /// Works on a request of this method until it is answered or nobody waits any more.
+    /// Works on a request of this method until it is answered or its deadline has passed.
     pub(super) async fn within(
         &self,
         method: &Method,

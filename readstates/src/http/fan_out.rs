@@ -14,23 +14,23 @@ use crate::{
 /// How often a request looks for the owners of users who are on the move.
 pub(super) const MOST_LOOKS: usize = 3;
 
-/// What belongs to another member.
+/// Items that another member owns.
 #[derive(Debug)]
 pub(super) struct Part<T> {
     pub(super) owner: Arc<Peer>,
     pub(super) items: Vec<T>,
 }
 
-/// What belongs to whom, in the order in which it came.
+/// Items by owner, in the order in which they came.
 #[derive(Debug)]
 pub(super) struct Split<'a, T> {
-    /// To this member, with each user.
+    /// Owned by this member, with each user.
     pub(super) mine: Vec<(u64, T)>,
     /// The right to work on it.
     pub(super) passes: Passes<'a>,
-    /// To each of the others.
+    /// Owned by each of the others.
     pub(super) others: Vec<Part<T>>,
-    /// To nobody now: slots on the move.
+    /// Has no owner now: the slots are on the move.
     pub(super) waiting: Vec<(u64, T)>,
 }
 
@@ -121,7 +121,7 @@ impl<'a, T> Split<'a, T> {
     }
 }
 
-/// Waits until it is decided whose these users are, or it is too late.
+/// Waits until these users have owners, or the wait is over.
 pub(super) async fn decided<T>(ownership: &Ownership, items: &[(u64, T)]) {
     let slots: SlotSet = items.iter().map(|(user, _)| Slot::of_user(*user)).collect();
     let slots = Slot::all().filter(|&slot| slots.contains(slot));

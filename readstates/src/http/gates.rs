@@ -38,7 +38,7 @@ pub(crate) struct Gates {
     ring_waiters: Limit,
     /// Deletions of users that wait for the database.
     pub(super) deletions: Limit,
-    /// Requests that say they are from a member that owns nothing: one that is new, or nobody.
+    /// Requests that say they are from a member that owns nothing: it is new, or does not exist.
     from_strangers: Limit,
 }
 
@@ -213,6 +213,6 @@ fn over(limit: &Limit, what: &str) -> Refusal {
 }
 
 fn over_most(most: usize, what: &str) -> Refusal {
-    let detail = format!("{most} {what} are being handled, as many as may be; try again later");
+    let detail = format!("{most} {what} are being handled, which is the limit; try again later");
     Problem::new(ProblemType::Overloaded, detail).into()
 }

@@ -34,6 +34,6 @@ pub(super) async fn receive(app: &App, parts: &Parts, content: Incoming) -> Answ
 
 /// The request is meant for another process than this one.
 pub(super) fn another_incarnation(me: &str) -> Refusal {
-    let detail = format!("the process here is {me}; look again at who is there");
+    let detail = format!("the process here is {me}; look up the member's process again");
     Problem::new(ProblemType::AnotherIncarnation, detail).into()
 }

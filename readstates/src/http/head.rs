@@ -1,4 +1,4 @@
-//! The head of a request, and what is known of the request beside it: who waits how long, its id, its span.
+//! The head of a request, with its deadline, id and span.
 
 use std::{ops::Deref, sync::OnceLock};
 
@@ -32,7 +32,7 @@ pub(super) struct Head {
     pub(super) deadline: Option<Deadline>,
     /// The span of its work here, where requests are traced.
     span: OnceLock<Span>,
-    /// The sender's, or one that is made when somebody can look it up: not for most requests.
+    /// The sender's, or one made here when it will be logged or answered: most requests need none.
     id: OnceLock<HeaderValue>,
 }
 

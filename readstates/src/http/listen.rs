@@ -1,4 +1,4 @@
-//! Accepting connections, and what becomes of each.
+//! Accepts connections and serves each until it ends.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -35,27 +35,27 @@ const BUFFER_BYTES: usize = 64 << 10;
 const MOST_HANDSHAKES: usize = 256;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a client gets that comes when there are as many as may be.
+/// The answer on a connection for which there is no place.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
     content-length: 0\r\n\r\n";
 
-/// A port, and what whoever connects must prove.
+/// A port, and what the other end of a connection must prove.
 #[derive(Debug)]
 pub(crate) struct Entrance {
     pub(crate) port: Port,
     pub(crate) listener: TcpListener,
-    /// `None`: nothing.
+    /// `None`: nothing, connections are not authenticated.
     pub(crate) proof: Option<Acceptor>,
 }
 
-/// Answers those who come to one port until `closed`, then lets requests under way end.
+/// Serves the connections of one port until `closed`, then lets requests under way end.
 pub(crate) async fn listen(entrance: Entrance, app: Arc<App>, mut closed: watch::Receiver<bool>) {
     let Entrance {
         port,
         listener,
         proof,
     } = entrance;
-    // Of this port alone: who proves nothing here keeps nobody from proving something elsewhere.
+    // One for each port: handshakes that hang on this port push none out on another.
     let crowd = Crowd::new(MOST_HANDSHAKES);
     let connections = TaskTracker::new();
     loop {
@@ -128,14 +128,14 @@ impl Admitted {
             }
             Port::Members => &gates.member_connections,
             Port::Admin => &gates.admin_connections,
-            // Nobody proves anything there, and probes must not be kept waiting.
+            // That port is not authenticated, and probes must not be kept waiting.
             Port::Watch => return Some(Self::Crowded(gates.watchers.enter())),
         };
         let permit = Permit::take(Arc::clone(limit), 1)?;
         Some(Self::Counted { _permit: permit })
     }
 
-    /// Waits until the place is another's.
+    /// Waits until another connection needs the place.
     async fn pushed_out(&mut self) {
         match self {
             Self::Counted { .. } => std::future::pending().await,
@@ -164,7 +164,7 @@ async fn connection(
 ) {
     let phase = Phase::new();
     let Some(admitted) = Admitted::to(&app, port, address, &phase) else {
-        // As much as fits, which is all; whoever is refused is not waited for.
+        // It fits into the socket's buffer; a client that is refused is not waited for.
         let _ = socket.try_write(FULL);
         return;
     };

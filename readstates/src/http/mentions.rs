@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// What the work on one user takes at most: itself, as it waits and among those of its owner (there with
-/// the room of a list that has grown), its operation and what became of it.
+/// the room of a list that has grown), its operation and its outcome.
 const WORK_BYTES: usize = 2 * size_of::<Id>()
     + 3 * size_of::<(u64, Id)>()
     + size_of::<(u64, Change)>()
@@ -113,7 +113,7 @@ async fn alone(
     owner::answer(app, Operation::Mention, &asked, Some(body)).await
 }
 
-/// Does what can be done now; returns those users who are on the move.
+/// Does what can be done now; returns the users who are on the move.
 async fn round(
     app: &App,
     head: &Head,
@@ -206,7 +206,7 @@ pub(super) fn checked(request: MentionsRequest) -> Result<Mention, Refusal> {
     })
 }
 
-/// Applies a mention to users of this member; returns also those who are on the move.
+/// Applies a mention to users of this member; returns also the users who are on the move.
 async fn apply(
     app: &App,
     mention: &Mention,
@@ -292,7 +292,7 @@ async fn pass(
     answer
 }
 
-/// What another member made of its part.
+/// What another member answered for its part.
 fn read_answer(status: StatusCode, body: &Bytes) -> Result<MentionsAnswer, Box<Problem>> {
     let unknown = |error: serde_json::Error| {
         let detail = format!("the owner answered {status} with what cannot be read: {error}");

@@ -93,7 +93,7 @@ pub struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     gates: Gates,
-    /// Who may call; `None`: everybody.
+    /// Who may call; `None`: anyone.
     access: Option<Arc<Access>>,
     /// TLS with clients; `None`: they speak plain HTTP.
     tls: Option<Arc<ApiTls>>,
@@ -252,7 +252,7 @@ async fn worked(
             None => work.await,
         }
     };
-    // A span that nobody looks at would be made and entered all the same.
+    // Without the check the span would be made and entered even where no subscriber wants it.
     if tracing::enabled!(tracing::Level::DEBUG) {
         let (method, uri, id) = (&head.method, &head.uri, head.id());
         let span = tracing::debug_span!("request", %method, %uri, id);

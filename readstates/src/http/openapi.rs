@@ -51,7 +51,7 @@ use super::{admin, batch, changes, mentions, probes, read_states};
         (name = "batch", description = "Thousands of operations in one frame"),
         (name = "ring", description = "Who owns which user"),
     ),
-    // Where no access file names callers, nobody has to be one.
+    // Without an access file no credentials are needed.
     security((), ("bearer" = []), ("certificate" = [])),
 )]
 struct Api;

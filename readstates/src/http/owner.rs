@@ -73,7 +73,7 @@ pub(super) async fn serve(
     Box::pin(changes::written(app, &asked, answer)).await
 }
 
-/// The answer of this member or of another one.
+/// The answer of this member or of another.
 pub(super) async fn answer(
     app: &App,
     operation: Operation,
@@ -192,10 +192,10 @@ async fn look_for_owner(
     Err(no_way(ProblemType::SlotMoving))
 }
 
-/// Nobody could be asked.
+/// The refusal when no owner could be asked.
 pub(super) fn no_way(problem: ProblemType) -> Refusal {
     let detail = if problem == ProblemType::NoOwner {
-        "nobody may answer for the user now; try again later"
+        "no member may answer for the user now; try again later"
     } else {
         "the user is on the way to another member; try again later"
     };

@@ -1,8 +1,8 @@
-//! Pages about the whole member, made once for all who ask at the same time.
+//! Pages about the whole member, made once for all requests that come at the same time.
 //!
-//! Such a page takes every lock of the cache for a moment, and whoever asks for it is let in also when
-//! everything else is at its limit. Nobody gets a page that was begun before it was asked for: a herd
-//! costs two pages, the one under way and the next.
+//! Such a page takes every lock of the cache for a moment, and requests for it are admitted even when
+//! everything else is at its limit. No request gets a page that was begun before it came: a herd costs
+//! two pages, the one under way and the next.
 
 use std::time::Instant;
 
@@ -53,7 +53,7 @@ mod tests {
             made.fetch_add(1, Ordering::Relaxed);
             Ok::<_, Infallible>(Bytes::from_static(b"page"))
         };
-        // Somebody makes one, and all others ask meanwhile.
+        // One page is being made, and all the other requests come meanwhile.
         let busy = page.last.lock().await;
         let herd = join_all((0..300).map(|_| page.get(make)));
         tokio::pin!(herd);

@@ -134,7 +134,7 @@ pub(super) async fn ring(app: &App, parts: &Parts) -> Answer {
     Ok(response)
 }
 
-/// Waits until the ring is another one, as long as a client may, or until the member stops.
+/// Waits until the ring has changed, the client's longest wait is over, or the member stops.
 async fn next_ring(app: &App, older: impl Fn(u64) -> bool) {
     let (mut closed, mut number) = (app.closed.clone(), app.ownership.number());
     // Whatever ends the wait, nothing is left behind.

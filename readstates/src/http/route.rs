@@ -197,7 +197,7 @@ impl<'a> Resource<'a> {
         }
     }
 
-    /// What a method does here. Whoever may `GET` may `HEAD`.
+    /// The operation of a method here. `HEAD` is allowed where `GET` is.
     ///
     /// # Errors
     /// For a method that is none here: those that are, as `Allow` has them.

@@ -20,11 +20,11 @@ use crate::{
     limit::{Limit, Permit},
 };
 
-/// Entries of users of whom nobody has a snapshot any more are dropped when there are twice as many
-/// entries as were left the last time, and at least this many.
+/// Entries whose snapshot is gone are dropped when there are twice as many entries as were left the
+/// last time, and at least this many.
 const FEW: usize = 64;
 
-/// The snapshots that somebody has.
+/// The snapshots in use.
 #[derive(Debug)]
 pub(super) struct Snapshots {
     /// Bytes that bodies and answers may take.
@@ -63,7 +63,7 @@ impl AsRef<[u8]> for Counted {
     }
 }
 
-/// The JSON of a snapshot, which keeps the snapshot for those who ask meanwhile.
+/// The JSON of a snapshot; it keeps the snapshot alive for requests that come meanwhile.
 struct Whole(Arc<Snapshot>);
 
 impl AsRef<[u8]> for Whole {
@@ -81,7 +81,7 @@ impl Snapshots {
         Arc::new(Self { buffered, held })
     }
 
-    /// The snapshot of a user's block, which is locked: the one that somebody has already, or a copy.
+    /// The snapshot of a user's block, which is locked: the one that is in use already, or a copy.
     /// `None` when there is no memory for one.
     pub(super) fn of(&self, user: u64, block: BlockRef<'_>) -> Option<Arc<Snapshot>> {
         let known = self.held.lock().snapshots.get(&user).cloned();
@@ -100,7 +100,7 @@ impl Snapshots {
             buffered: Arc::clone(&self.buffered),
             _permit: permit,
         });
-        // Whoever is here has the user locked: nobody else has made one meanwhile.
+        // The caller holds the user's lock, so no other task has made one meanwhile.
         let mut held = self.held.lock();
         held.snapshots.insert(user, Arc::downgrade(&snapshot));
         held.tidy();
@@ -124,8 +124,8 @@ impl Snapshot {
         BlockRef::trusted(&self.block)
     }
 
-    /// As [`json::read_states`]. All of the block is written once; what changed since a version for
-    /// each who asks.
+    /// As [`json::read_states`]. The whole block is written once; what changed since a version,
+    /// for each request.
     ///
     /// # Errors
     /// When there is no memory for it.
@@ -137,7 +137,7 @@ impl Snapshot {
         {
             return Ok(Bytes::from_owner(self.write(since, shown)?));
         }
-        // Cancel-safe: whoever comes next begins it again.
+        // Cancel-safe: the next request begins it again.
         let made = self
             .json
             .get_or_try_init(|| async { self.write(None, shown) });

@@ -31,7 +31,7 @@ impl Account {
         })
     }
 
-    /// A ticket for so many bytes, if there is room.
+    /// A ticket for this many bytes, if there is room.
     pub(super) fn ticket(self: &Arc<Self>, bytes: usize) -> Option<Ticket> {
         let passengers = self.passengers.fetch_add(1, Ordering::Relaxed);
         let held = self.bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -25,13 +25,13 @@ use crate::{
 const STALL: Duration = Duration::from_millis(250);
 /// Others go well when one of them ended well, in less than that, this long ago at most.
 const RECENT: Duration = Duration::from_millis(500);
-/// As many loads as this for each place may have stalled.
+/// At most this many stalled loads for each place.
 const STALLED_FACTOR: usize = 3;
 
 /// What waits for one user.
 #[derive(Default)]
 pub(super) struct Flight {
-    /// In whose line it stands; `None` once it has taken off.
+    /// The class whose line it stands in; `None` once it has taken off.
     waits_as: Option<Touch>,
     operations: usize,
     /// In the order in which they came; no more operations than `super::MOST_PER_USER`.
@@ -73,7 +73,7 @@ impl Flight {
 type Block<'a> = Option<(Decoded<'a>, Stamp)>;
 
 impl Loader {
-    /// Loads a user, and then whoever is next in the line, until nobody is. When a load stalls, another
+    /// Loads a user, and then the next in the line, until the line is empty. When a load stalls, another
     /// task takes the place over, and this one ends with the load.
     pub(super) async fn fly(self: Arc<Self>, first: u64, touch: Touch) {
         let mut place = Place {
@@ -103,8 +103,8 @@ impl Loader {
         place.taken = false;
     }
 
-    /// Whether a load that has stalled goes on without a place: others go well, which may be of other parts of the
-    /// store, and it is not one too many. Then the place is the next one's.
+    /// Whether a stalled load gives its place to the next in the line and goes on without: if other loads end well,
+    /// perhaps those of other parts of the store, and there are not too many stalled ones already.
     fn gives_up_place(self: &Arc<Self>, user: u64, touch: Touch) -> bool {
         let now = clock::now();
         let recent = |then: Instant| now.saturating_duration_since(then) < RECENT;
@@ -124,7 +124,7 @@ impl Loader {
             .lock()
             .stalled(self.store.part(user), now, lot);
         if let Some(next) = next {
-            // As the one that began this task: ends when nobody is in the line.
+            // Like this task, it ends when the line is empty.
             drop(tokio::spawn(Arc::clone(self).fly(next, touch)));
         }
         true
@@ -134,7 +134,7 @@ impl Loader {
         if !self.take_off(user, touch) {
             return;
         }
-        // Refuses those on board however this ends.
+        // Refuses the passengers however this ends.
         let mut departed = Departed {
             loader: self,
             user,
@@ -204,7 +204,7 @@ impl Loader {
         Ok(stored)
     }
 
-    /// The user is there: those on board do their work, in order, before anybody else can.
+    /// The user is loaded: passengers do their work, in order, before any other task can.
     fn land(&self, user: u64, block: Block<'_>, term: Term) {
         let now = clock::now();
         {
@@ -213,14 +213,14 @@ impl Loader {
             self.cache.land(user, block, term, now, |landed| {
                 for (passenger, _ticket) in flight.passengers.drain(..) {
                     if passenger.gone() {
-                        // Nothing is begun; who has just left may still be told so.
+                        // Nothing is begun; a caller that has just left may still be told so.
                         passenger.refuse(LoadError::StoreAway);
                     } else {
                         passenger.land(landed, &self.metrics);
                     }
                 }
             });
-            // Whoever is left has not landed.
+            // Passengers that are left have not landed.
             flight.refuse(LoadError::Moved);
         }
         if self.cache.make_room(Some(user), now) {
@@ -250,7 +250,7 @@ impl Loader {
 /// How far ahead of our clock a stored stamp may be before it is reported.
 const FUTURE: Duration = Duration::from_secs(3600);
 
-/// Our next write goes above the stored stamp all the same; the cause wants a look.
+/// Our next write is stamped above it in any case; the cause should be looked into.
 fn warn_of_the_future(user: u64, stamp: Option<Stamp>) {
     let Some(stamp) = stamp else { return };
     let limit = jiff::Timestamp::now()
@@ -261,7 +261,7 @@ fn warn_of_the_future(user: u64, stamp: Option<Stamp>) {
     }
 }
 
-/// A flight under way: when dropped, those on board are refused, unless it has landed.
+/// A flight under way: when dropped, its passengers are refused, unless it has landed.
 struct Departed<'a> {
     loader: &'a Loader,
     user: u64,

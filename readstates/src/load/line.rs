@@ -1,4 +1,4 @@
-//! Who waits for a place at the store, in order of arrival.
+//! Users that wait for a place at the store, in order of arrival.
 //!
 //! Pure, and behind one short lock per class. Users that a mention waits for and users that a client
 //! waits for stand in lines of their own.
@@ -15,7 +15,7 @@ pub(super) struct Line {
     stalled: usize,
 }
 
-/// What became of a user who came to the line.
+/// The result of entering a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entered {
     /// This user, the first in the line, takes off now.
@@ -42,7 +42,7 @@ impl Line {
         Entered::Wait
     }
 
-    /// Who takes over the place of one who has landed; nobody gives the place up.
+    /// The next user, which takes over the place of a load that has ended; `None` gives the place up.
     pub(super) fn next(&mut self, at_once: usize) -> Option<u64> {
         let next = (self.flying <= at_once)
             .then(|| self.waiting.pop_front())
@@ -53,14 +53,14 @@ impl Line {
         next
     }
 
-    /// One that flies goes on without a place, unless as many do already; its place is still to be passed on.
+    /// Lets a load go on without a place, unless `most` do already; the caller passes its place on.
     pub(super) fn stalls(&mut self, most: usize) -> bool {
         let may = self.stalled < most;
         self.stalled += usize::from(may);
         may
     }
 
-    /// One without a place has ended.
+    /// A load without a place has ended.
     pub(super) fn stalled_ended(&mut self) {
         self.stalled = self.stalled.saturating_sub(1);
     }
@@ -114,7 +114,7 @@ mod tests {
         for user in 1..=4 {
             line.enter(user, 2, 10);
         }
-        assert_eq!(line.enter(5, 3, 10), Entered::Fly(3), "the first who waits");
+        assert_eq!(line.enter(5, 3, 10), Entered::Fly(3), "the first of them");
         assert_eq!(line.next(1), None, "more fly than may");
         assert_eq!(line.next(1), None);
         assert_eq!(line.next(1), Some(4));

@@ -2,7 +2,7 @@
 //!
 //! Comes in: passengers, each with what it wants of a user who is not cached. They wait in the user's
 //! flight in the order in which they came. When the block arrives, they do their work in that order
-//! before anybody else can reach the user, and each is told what became of it.
+//! before any other task can reach the user, and each is told the outcome.
 //!
 //! ```text
 //!            ┌ no flight: into the line of its class ─▶ (a place at the store) ─▶ load ┐
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Loads for clients and loads for mentions have separate lines, places at the store and room for
-//! passengers, so that a mention of everybody cannot starve those who connect; a client who joins a
+//! passengers, so that a mention of all users cannot starve clients that connect; a client that joins a
 //! load that a mention waits for takes it over into its own line. What is over a limit is refused
 //! before it waits. While the [`Circuits`] say that the store or a part of it is away, one load at a time asks
 //! that, and the others are refused at once. A load that has not ended long after others have gives its place
@@ -60,7 +60,7 @@ pub(crate) struct Limits {
     pub(crate) passengers: usize,
     /// Its bytes, about.
     pub(crate) bytes: usize,
-    /// How long one who asked waits.
+    /// How long a caller waits.
     pub(crate) patience: Duration,
 }
 
@@ -90,8 +90,8 @@ pub enum LoadError {
     /// The store does not give the block, or not in time.
     #[error("the user is not cached, and the database does not give the block")]
     StoreAway,
-    /// As many loads are under way as may be, or as much waits for them as may.
-    #[error("as many users are being loaded as may be")]
+    /// Too many loads are under way, or too much waits for them.
+    #[error("too many users are being loaded")]
     TooManyLoads,
     /// The user's slot is not served here any more, or not since the load began.
     #[error("the user moves to another member")]
@@ -109,7 +109,7 @@ pub struct Loader {
     cache: Arc<Cache>,
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
-    /// Wakes who writes: what is dirty was in the way of what landed.
+    /// Wakes the flusher when dirty users were in the way of making room.
     wake_flusher: Arc<Notify>,
     circuits: Mutex<Circuits>,
     /// When a load last ended well, and in less time than [`flight::STALL`].
@@ -216,7 +216,7 @@ impl Loader {
         self.circuits.lock().is_open()
     }
 
-    /// Parts of the database of which nobody is loaded.
+    /// Parts of the database that take no loads.
     pub(crate) fn parts_away(&self) -> usize {
         self.circuits.lock().open_parts()
     }
@@ -268,8 +268,8 @@ impl Loader {
         drop(self.flights(user));
     }
 
-    /// Refuses everything that waits for users of those of these slots of which nobody more is loaded (see
-    /// [`Cache::pause`]): who asked asks the next owner.
+    /// Refuses everything that waits for users of these slots, where no more are loaded (see
+    /// [`Cache::pause`]): the caller asks the next owner.
     pub(crate) fn abandon(&self, slots: &SlotSet) {
         for flights in &self.flights {
             let mut flights = flights.lock();
@@ -302,7 +302,7 @@ impl Loader {
                 }
             }
             Entry::Vacant(place) => {
-                // Who landed before this lock was taken is there by now.
+                // A user that landed before this lock was taken is cached by now.
                 let Some(passenger) = self.land_now(user, passenger) else {
                     return;
                 };
@@ -333,7 +333,7 @@ impl Loader {
         waiting
     }
 
-    /// Whether a flight takes so many operations more; a client takes it into its own line.
+    /// Whether a flight takes this many operations more; a client takes it into its own line.
     fn join(
         self: &Arc<Self>,
         flight: &mut Flight,
@@ -360,13 +360,13 @@ impl Loader {
         self.queue(user, touch)
     }
 
-    /// Puts a user into the line of a class; takes off with the first in it where there is a place.
+    /// Puts a user into the line of a class; starts loading the first in it when a place is free.
     fn queue(self: &Arc<Self>, user: u64, touch: Touch) -> Result<(), LoadError> {
         let class = self.class(touch);
         let at_once = self.at_once(touch);
         let entered = class.line.lock().enter(user, at_once, class.limits.waiting);
         match entered {
-            // Ends when nobody is in the line. Whoever waits gives up before, by its patience.
+            // Ends when the line is empty; a caller that waits gives up earlier, after its patience.
             Entered::Fly(first) => drop(tokio::spawn(Arc::clone(self).fly(first, touch))),
             Entered::Wait => {}
             Entered::Full => return Err(LoadError::TooManyLoads),

@@ -1,7 +1,7 @@
 //! What waits for a user to land: a view, a change with a view, or one operation out of many.
 //!
-//! Each is told exactly once what became of it: when the user lands, when the load fails, or, where
-//! its flight ends in neither, by the end of the channel that it holds.
+//! Each is told its outcome exactly once: when the user lands, when the load fails, or, if its flight
+//! ends in neither, by the end of the channel that it holds.
 
 use std::sync::{
     Arc,
@@ -37,7 +37,7 @@ pub(crate) trait Passenger: Send {
     /// What it takes of memory while it waits, about.
     fn bytes(&self) -> usize;
 
-    /// Whether nobody waits for its answer any more: then it must change nothing.
+    /// Whether no caller waits for its answer any more: then it must change nothing.
     fn gone(&self) -> bool;
 
     /// Does its work on the user who has landed, and answers.
@@ -64,7 +64,7 @@ impl<T: Send, V: Fn(BlockRef<'_>) -> T + Send> Passenger for Reader<V, T> {
 
     fn land(self: Box<Self>, landed: &mut Landed<'_>, _: &Metrics) {
         let seen = landed.read(&self.view).ok_or(NotDone::Unknown);
-        // Whoever asked may have gone.
+        // The caller may have gone.
         let _ = self.answer.send(seen);
     }
 
@@ -112,7 +112,7 @@ impl<T: Send, V: Fn(BlockRef<'_>, &[Outcome]) -> T + Send> Passenger for Changer
     }
 }
 
-/// What operations that came together share: where their outcomes go, and whether anybody waits for them.
+/// Shared by operations that came together: where their outcomes go, and whether the caller still waits.
 pub(crate) struct Company {
     outcomes: mpsc::UnboundedSender<(u32, Result<Outcome, NotDone>)>,
     left: AtomicBool,
@@ -129,8 +129,8 @@ impl Company {
         (Arc::new(company), outcomes)
     }
 
-    /// From now on nothing is begun. What is at work still says what became of it: the channel stays
-    /// open until the last user is settled.
+    /// From now on nothing is begun. What is at work still tells its outcome: the channel stays open until
+    /// the last user is settled.
     pub(crate) fn leave(&self) {
         self.left.store(true, Ordering::Release);
     }
@@ -185,8 +185,8 @@ impl Passenger for Item {
 }
 
 impl Drop for Item {
-    /// Its flight ended without a word: those who travel alone learn that from their channel, which
-    /// this one shares with others.
+    /// Its flight ended without an outcome. Other passengers' callers learn that from the end of the channel, which
+    /// this one shares with other items.
     fn drop(&mut self) {
         self.tell(Err(NotDone::Unknown));
     }
@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    /// An item is at work when those who wait give up: what becomes of it is told to them all the same.
+    /// An item is at work when its caller gives up: its outcome is still told.
     #[test]
     fn what_is_at_work_when_nobody_waits_any_more_still_says_what_became_of_it() {
         let (company, mut outcomes) = Company::new();

@@ -2,8 +2,8 @@
 //! sources lists them all, and a test holds it to that.
 //!
 //! Each member has its own, so that several can live in one process. Everything is counted in place,
-//! in memory that never grows; totals that the cache and the limits keep anyway are read when
-//! somebody asks, not counted twice.
+//! in memory that never grows; totals that the cache and the limits keep anyway are read at each
+//! scrape, not counted twice.
 
 pub(crate) mod process;
 
@@ -50,7 +50,7 @@ const STATUSES: [(u16, &str); 21] = [
 /// The metrics of one member.
 #[derive(Debug)]
 pub struct Metrics {
-    /// Users loaded from the store, and those who had no block.
+    /// Users loaded from the store, also those that had no block.
     pub loads: Counter,
     /// Loads that failed.
     pub load_failures: Counter,
@@ -496,7 +496,7 @@ fn write_requests(text: &mut Text, requests: &[Requests]) {
     let name = "readstates_request_seconds";
     let help = "Time from a request's head to its answer.";
     text.family(name, help, "histogram");
-    // The others are asked for by machines at their own pace: how long they take is nobody's objective.
+    // The other routes are polled by machines; their latency is not an objective.
     let users = |(operation, _): &(&Operation, _)| about_users(**operation);
     for (operation, requests) in Operation::ALL.iter().zip(requests).filter(users) {
         let labels = [("route", operation.route()), ("method", operation.method())];

@@ -93,7 +93,7 @@ fn through_the_door(engine: &Engine, ownership: &Ownership, user: u64, message: 
     black_box(pass.may_acknowledge());
 }
 
-/// Nanoseconds of one change, by so many threads at once.
+/// Nanoseconds of one change, by this many threads at once.
 fn each(threads: u64, first: u64, change: impl Fn(u64, u64) + Sync) -> f64 {
     let started = Instant::now();
     thread::scope(|scope| {

@@ -40,7 +40,7 @@ const ANSWER: &[u8] = br#"{"applied":true,"version":"12","read_state":{"channel_
 #[derive(Clone, Copy)]
 enum Way {
     Http1,
-    /// With so many connections.
+    /// With this many connections.
     Http2(usize),
 }
 

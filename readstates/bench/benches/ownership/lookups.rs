@@ -82,7 +82,7 @@ fn nanos(users: &[u64], rounds: usize, owner: impl Fn(u64) -> usize) -> f64 {
     median((0..rounds).map(|_| round()).collect())
 }
 
-/// A ring of so many members, each with its share.
+/// A ring of this many members, each with its share.
 async fn ring_of(members: u16) -> Result<Arc<MemoryRing>, Box<dyn Error>> {
     let mut table = RingTable::default();
     for member in 0..members {

@@ -43,7 +43,7 @@ pub(crate) fn measure(
     Ok(out)
 }
 
-/// Milliseconds: of the first message, and of so many after it.
+/// Milliseconds: of the first message, and of each of the `messages` after it.
 async fn mentions(members: usize, messages: u64) -> Result<(f64, Vec<f64>), Box<dyn Error>> {
     let members = world::members(members).await?;
     let client = reqwest::Client::builder().tls_certs_only([]).build()?;

@@ -143,7 +143,7 @@ impl Server {
         reason = "the peer is started by its absolute path; while it starts there is nothing to wait for but time"
     )]
     fn start(program: &PathBuf, processors: Option<&str>, tls: Option<&Path>) -> io::Result<Self> {
-        // Free a moment ago; whoever takes it meanwhile makes the server end, which is told.
+        // Free a moment ago; if another process takes it meanwhile, the server ends, which is reported.
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
         let address = free()?;
         let encrypted = tls.map(|_| free()).transpose()?;

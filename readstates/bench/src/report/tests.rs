@@ -82,7 +82,7 @@ fn what_processes_took_is_told_by_operation_where_they_were_watched() {
     assert_eq!(usage.resident_bytes, 998.0);
 }
 
-/// A report of even seconds, from each of which so many milliseconds were stolen.
+/// A report of even seconds, from each of which this many milliseconds were stolen.
 pub(crate) fn robbed(millis: f64) -> Report {
     let mut report = report(&[]);
     for second in &mut report.windows {

@@ -1,5 +1,5 @@
-//! Every state of a user in one command, as the script leaves them after an acknowledgement in each channel: ten million
-//! states are there in seconds, not minutes.
+//! Writes every state of a user in one command, as the script leaves them after an acknowledgement in each channel:
+//! ten million states are there in seconds, not minutes.
 
 use super::{command, line};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     protocol::{Protocol, Read, Unreadable},
 };
 
-/// Requests of acknowledgements that are all of one user, who has nothing else.
+/// Each request holds all acknowledgements of one user, who has no other states.
 #[derive(Debug, Clone, Copy)]
 pub struct Fill;
 

@@ -1,8 +1,8 @@
 //! Users by a moment, the earliest first: a heap. What is entered late is late in time, too, so that
 //! an entry mostly stays where it is put.
 //!
-//! Nothing is looked for and taken out of the middle: whoever asks for the first one says whether that
-//! still holds, and what does not is dropped when it comes up, or when it is most of the heap.
+//! Entries are never removed from the middle: the caller says whether the first one still holds, and a
+//! stale entry is dropped when it comes up, or when most of the heap is stale.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 

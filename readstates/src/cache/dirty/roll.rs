@@ -1,6 +1,6 @@
 //! Who is dirty: entries one behind the other, found by small hash tables that say where.
 //!
-//! As many tables as the stripe has for everybody: each is small, so that none takes long to grow.
+//! As many tables as the stripe has for all its users: each is small, so that none takes long to grow.
 
 use hashbrown::{HashTable, hash_table::Entry as Found};
 

@@ -28,7 +28,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The slab, and where everybody's block is and what it must be.
+/// The slab, and where each user's block is and what it must be.
 #[derive(Default)]
 struct World {
     slab: Slab,

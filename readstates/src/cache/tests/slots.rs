@@ -44,7 +44,7 @@ fn a_slot_goes_from_one_cache_to_another_with_what_is_dirty() {
         from.written(&flight, now);
     }
     let blocks = exported(&from, &only(slot), now + Duration::from_secs(9));
-    assert_eq!(blocks.len(), 20, "and nobody of another slot");
+    assert_eq!(blocks.len(), 20, "and no user of another slot");
     let dirty = blocks.iter().filter_map(|block| block.dirty_for);
     assert!(dirty.clone().all(|age| age == Duration::from_secs(9)));
     assert_eq!(dirty.count(), 15);
@@ -147,7 +147,7 @@ async fn what_is_doomed_goes_dirty_or_not_and_nothing_else() {
     let totals = cache.totals();
     assert_eq!((totals.users, totals.dirty_users), (1, 1));
     assert_eq!(cache.users_of(slot), 0);
-    // A write that was under way then changes nothing for who comes back.
+    // A write that was under way then changes nothing for a user that comes back.
     cache.serve(slot, epoch(5));
     let user = users[0];
     cache.insert(user, None);

@@ -60,11 +60,11 @@ pub struct Claim {
 /// Whose claim may be taken over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TakeOver {
-    /// Nobody's.
+    /// No claim.
     Never,
-    /// That of this one, which a person has named.
+    /// The claim of this name, which a person has given.
     From(ClaimName),
-    /// Anybody's: the database itself is the claimant's.
+    /// Any claim: the database itself is the claimant's.
     Anybody,
 }
 
@@ -125,12 +125,12 @@ impl fmt::Display for Other {
     }
 }
 
-/// What a member makes of the rows.
+/// Who has the keyspace, judged by the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Sight {
     /// The keyspace is this cluster's.
     Ours,
-    /// Nobody's: a database of the release before, whose schema is not made by this one yet.
+    /// Not claimed: a database of the release before, on which this release has not applied its schema yet.
     Nobodys,
     /// Another cluster's.
     Others(Other),
@@ -140,7 +140,7 @@ pub(super) enum Sight {
 pub(super) fn judge(rows: &[Row], me: Option<&ClaimName>) -> Sight {
     let mine = |row: &&Row| me.is_some_and(|me| row.owner == me.as_str());
     let others = || rows.iter().filter(|row| !mine(row));
-    // Two that are proven cannot come of claims: somebody has edited them, and no one of them is believed.
+    // Claims never leave two proven rows: a person has edited them, and neither is believed.
     if let Some(other) = others().find(|row| row.proven) {
         return Sight::Others(other.others());
     }
@@ -161,14 +161,14 @@ pub(super) trait Rows {
     async fn remove(&self, owner: &str, written: i64) -> Result<(), SchemaError>;
 }
 
-/// How a claim was come by.
+/// How the claim was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It was there.
+    /// This cluster had it already.
     Held,
-    /// Nobody had it.
+    /// The keyspace was not claimed.
     New,
-    /// From these.
+    /// Taken over from these.
     Over(Vec<Other>),
 }
 

@@ -225,7 +225,7 @@ async fn claimed_by_another(
         Sight::Ours => None,
         Sight::Nobodys => {
             if let Some(me) = me {
-                tracing::warn!(keyspace, claim = %me, "nobody has claimed the keyspace; `readstates schema` does");
+                tracing::warn!(keyspace, claim = %me, "no cluster has claimed the keyspace; run `readstates schema`");
             }
             None
         }

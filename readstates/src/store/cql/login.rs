@@ -1,5 +1,5 @@
-//! Who logs in to the database. The password is read anew for every connection, so that one that was
-//! changed in its file holds without a restart.
+//! The login to the database. The password is read again for every connection, so that a change of its
+//! file takes effect without a restart.
 
 use std::{
     fmt, fs, io,

@@ -47,9 +47,9 @@ use super::{Part, Store, StoreError, Stored, chain};
 const TABLE: &str = "read_states";
 /// The native protocol's usual port.
 const DEFAULT_PORT: u16 = 9042;
-/// Somebody waits for a read: better an error to answer than a late block.
+/// A request waits for a read: better an error to answer than a late block.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
-/// Nobody waits for a write but the flusher.
+/// Only the flusher waits for a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between attempts to connect: the first wait, doubled up to the last.
 const FIRST_RETRY: Duration = Duration::from_millis(500);

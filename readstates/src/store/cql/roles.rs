@@ -27,8 +27,8 @@ const FIRST_PASSWORD: &str = "cassandra";
 /// Where Cassandra keeps its roles. ScyllaDB has no such keyspace any more: there all nodes have them.
 const AUTH_KEYSPACE: &str = "system_auth";
 
-/// A database remembers passwords and rights for so long before it looks again, if nobody has set
-/// `credentials_validity` and its like otherwise. Nothing in the protocol tells that it has.
+/// How long a database caches passwords and rights, unless `credentials_validity` and the like are set
+/// otherwise. The protocol does not tell what they are set to.
 const REMEMBERED: Duration = Duration::from_secs(2);
 /// Looks until a new password or right must be known.
 const LOOKS: usize = 5;
@@ -87,12 +87,12 @@ async fn superuser(
     let text = format!("ALTER ROLE {role} WITH PASSWORD = {}", quoted(&password));
     run(&session, "change the superuser's password", text, &password).await?;
     tracing::info!("changed the password of the superuser {SUPERUSER}");
-    // What it did with the old one is not taken back; what it does from here is by the new one.
+    // From here on with the new password; what was done with the old one stays.
     let session = until_known(async || open(wanted.clone()).await, connect::login_refused).await?;
     Ok(session)
 }
 
-/// Looks until what was changed is known, or must be; an error that does not come of that ends it at once.
+/// Looks until a change is known, or must be by now; an error that `unknown` does not explain ends it at once.
 async fn until_known<T, E>(
     look: impl AsyncFn() -> Result<T, E>,
     unknown: impl Fn(&E) -> bool,
@@ -106,8 +106,8 @@ async fn until_known<T, E>(
     look().await
 }
 
-/// As many copies of the roles as of the rows: whoever can be read can be logged in for. Reading everything
-/// once from all its nodes is what fills new copies.
+/// Keeps as many copies of the roles as of the rows: while rows can be read, so can the login. Reading everything
+/// once from all nodes fills new copies.
 async fn spread_roles(session: &Session, replication: &Replication) -> Result<(), SchemaError> {
     let Some(options) = schema::replication_of(session, AUTH_KEYSPACE).await? else {
         return Ok(());

@@ -12,7 +12,7 @@ use super::{
     replication::described,
 };
 
-/// The comment on the table, for whoever looks at it with cqlsh. Without quotes.
+/// The comment on the table, for people who look at it with cqlsh. Without quotes.
 const COMMENT: &str = "Written by Readstates only. Every write has its own USING TIMESTAMP, which is older than now: \
      a plain UPDATE, DELETE or COPY would hide later writes of that user. \
      To erase a user, send DELETE /v1/users/{user} to the service.";
@@ -25,7 +25,7 @@ pub struct SchemaWish {
     /// Whether the database is this cluster's alone. A keyspace that is there in another's is verified: it keeps at
     /// least the copies that are asked for, and is never altered.
     pub own_database: bool,
-    /// For whom the keyspace is claimed; `None`: for nobody, which needs one that nobody has claimed.
+    /// The claim on the keyspace; `None`: none, which needs a keyspace that no cluster has claimed.
     pub claim: Option<Claim>,
 }
 
@@ -73,7 +73,7 @@ pub enum SchemaError {
         /// The columns of ours.
         expected: String,
     },
-    /// The keyspace of somebody else's database keeps too few copies.
+    /// The keyspace keeps too few copies, in a database that is not this cluster's alone.
     #[error(
         "keyspace {keyspace} has the replication {has}, and {asked} is asked for: it is not altered; alter it and \
          repair it, or ask for what it has"
@@ -147,7 +147,7 @@ pub(super) async fn make(
     let table = format!("{keyspace}.{TABLE}");
     run(session, "create the table", create_table(&table)).await?;
     verify_columns(session, keyspace).await?;
-    // A table in somebody else's database is left as it is.
+    // A table in a database that is not this cluster's alone is left as it is.
     if wish.own_database && comment_of(session, keyspace).await? != COMMENT {
         let alter = format!("ALTER TABLE {table} WITH comment = '{COMMENT}'");
         // Of a release before this one. A role that may not alter the table is no reason to stop.

@@ -117,7 +117,7 @@ impl File {
         })
     }
 
-    /// Commits what `work` writes, if the disk has room for so many bytes.
+    /// Commits what `work` writes, if the disk has room for this many bytes.
     pub(super) fn commit(
         &self,
         needed: u64,

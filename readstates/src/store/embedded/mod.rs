@@ -62,7 +62,7 @@ pub struct EmbeddedStore {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The folder is not there and cannot be made.
-    #[error("failed to make the folder {folder:?}; give another one with --store embedded:DIR")]
+    #[error("failed to make the folder {folder:?}; give another with --store embedded:DIR")]
     Folder {
         /// The folder.
         folder: PathBuf,
@@ -136,7 +136,7 @@ impl EmbeddedStore {
         })
     }
 
-    /// Has the writer do something, and waits for it as long as a write may take.
+    /// Sends a request to the writer, and waits for it as long as a write may take.
     async fn have_done(
         &self,
         attempt: &'static str,
@@ -149,7 +149,7 @@ impl EmbeddedStore {
             let outcome = outcome.await.map_err(|_| ended())?;
             outcome.map_err(|error| StoreError::new(attempt, error))
         };
-        // What the writer has not begun by then, it leaves.
+        // The writer drops what it has not begun by then.
         timeout(WRITE_TIMEOUT, doing).await.unwrap_or_else(|_| {
             let late = format!("the disk has not done it in {WRITE_TIMEOUT:?}");
             Err(StoreError::new(attempt, late))

@@ -91,7 +91,7 @@ async fn at_last<T, F: Future<Output = Result<T, StoreError>>>(attempt: impl Fn(
     panic!("it never recovered: {last:?}");
 }
 
-/// Writes so many users, a few at once, so that a slow machine has time for each.
+/// Writes this many users, a few at once, so that a slow machine has time for each.
 async fn write(store: &EmbeddedStore, users: u64, bytes: Vec<u8>, time: i64) {
     let all: Vec<u64> = (1..=users).collect();
     for some in all.chunks(50) {

@@ -1,4 +1,4 @@
-//! Why there is no connection over TLS, said to whoever can do something about it.
+//! Reasons why there is no connection over TLS, and what to do about each.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -12,7 +12,7 @@ pub enum TlsRefusal {
     /// A file cannot be used any more.
     #[error(transparent)]
     File(Arc<TlsFileError>),
-    /// Nobody who is trusted stands for the node.
+    /// No trusted CA has signed the node's certificate.
     #[error(
         "no CA of {ca_file:?} has signed the certificate of the node at {node}: it is another database, or the file \
          is of another CA; give --cql-ca-file the CA that signed it"
@@ -20,10 +20,10 @@ pub enum TlsRefusal {
     Issuer {
         /// The address of the node.
         node: String,
-        /// Whom the node was measured by.
+        /// The file of the CAs that are trusted.
         ca_file: PathBuf,
     },
-    /// The certificate is for somebody else.
+    /// The certificate is for another host.
     #[error(
         "the certificate of the node at {node} is for [{names}], not for that address and not for a host of --store \
          [{hosts}]: it is another database, or goes by another name; give --store a name that is in the certificate"
@@ -31,9 +31,9 @@ pub enum TlsRefusal {
     Name {
         /// The address of the node.
         node: String,
-        /// Whom the certificate is for.
+        /// The names in the certificate.
         names: String,
-        /// Who would have been right.
+        /// The hosts that would have been accepted.
         hosts: String,
     },
     /// The certificate is not good, or not now.
@@ -51,7 +51,7 @@ pub enum TlsRefusal {
         "the database answers without TLS; leave out --cql-ca-file, or have its nodes use TLS for clients"
     )]
     NotTls,
-    /// The node wants a certificate of this client, or another one.
+    /// The node wants a certificate of this client, or a different one.
     #[error(
         "the database does not accept this client's certificate ({words}); give --cql-cert-file and --cql-key-file \
          what it trusts"
@@ -76,7 +76,7 @@ pub enum TlsRefusal {
     },
 }
 
-/// What an error of the TLS library means to whoever runs this.
+/// What an error of the TLS library means to the person who runs this.
 pub(in crate::store::cql) fn refusal(error: &io::Error) -> Option<TlsRefusal> {
     let error = error.get_ref()?.downcast_ref::<Rustls>()?;
     Some(match error {

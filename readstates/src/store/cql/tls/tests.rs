@@ -1,5 +1,5 @@
-//! Against nodes in this process that speak no more of CQL than a session begins with: whoever reads their words
-//! has got through TLS and back.
+//! Against nodes in this process that speak no more of CQL than a session begins with: a client that reads their
+//! words has got through TLS and back.
 
 use std::{
     fs, io,
@@ -25,7 +25,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use super::{CqlTls, TlsFile};
 use crate::store::{CqlLogin, SchemaWish, apply_schema, chain};
 
-/// What the nodes of these tests say to whoever begins a session.
+/// The error of the nodes of these tests to a client that begins a session.
 const WORDS: &str = "no tables here";
 
 /// A CA, with its files in a folder.
@@ -163,7 +163,7 @@ async fn stream_error(
     stream.write_all(&frame).await
 }
 
-/// What comes of beginning a session with the node at this host and port.
+/// The result of beginning a session with the node at this host and port.
 async fn session(host: &str, node: SocketAddr, tls: Option<CqlTls>) -> String {
     let target = format!("{host}:{}/readstates", node.port())
         .parse()
@@ -300,7 +300,7 @@ async fn a_node_that_wants_a_certificate_gets_the_one_given() {
     says(&text, &[WORDS]);
 }
 
-/// What a connection comes to that the driver would make by this configuration.
+/// The result of a connection that the driver would make by this configuration.
 async fn connection(config: &Arc<rustls::ClientConfig>, node: SocketAddr) -> Result<(), String> {
     let stream = TcpStream::connect(node).await.unwrap();
     let address = ServerName::IpAddress(node.ip().into());

@@ -1,4 +1,4 @@
-//! Which nodes are believed, and what is shown to them.
+//! Verification of nodes' certificates, and the certificate shown to them.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ impl ServerCertVerifier for NodeVerifier {
 impl NodeVerifier {
     fn not_signed(&self, node: String, error: &Rustls) -> TlsRefusal {
         match error {
-            // A CA that was made anew has its name of before and another key.
+            // A CA that was recreated has the same name and another key.
             Rustls::InvalidCertificate(
                 CertificateError::UnknownIssuer | CertificateError::BadSignature,
             ) => TlsRefusal::Issuer {
