@@ -40,12 +40,7 @@ impl World {
             }
             Step::Learn { member } => self.read(member),
             Step::Agree { member } => {
-                // A member that is cut off may have served, and not have written everything.
-                let holds =
-                    |it: &super::Member| it.alive && !it.lease && it.slot.flushes().is_some();
-                if self.members.iter().any(holds) {
-                    self.excuse();
-                }
+                self.excuse_cut_off();
                 let epoch = self.ring.epoch();
                 self.hear(member, Event::Agreed { epoch });
             }
@@ -258,7 +253,9 @@ impl World {
             // itself has written everything before.
             let serves = self.members.iter().any(super::Member::unbroken);
             if by.is_none() && !serves {
-                self.excuse();
+                // All of it: an origin writes what it has handed to a destination that died before it drops it, and here it
+                // does not.
+                self.excuse(u8::MAX);
             }
             self.put(next, by.is_none_or(|by| by == asked.owner));
         }
@@ -271,15 +268,24 @@ impl World {
         }
     }
 
-    /// Excuses what was acknowledged and may never reach the database: it is lost with the member that has it in
-    /// memory.
-    fn excuse(&mut self) {
+    /// Excuses those of the operations that were lost from memory which may never reach the database.
+    fn excuse(&mut self, operations: u8) {
         let above = |write: &&Write| Some(write.stamp) > self.database.stamp;
         let pending = self.writes.iter().filter(above);
         let surely = pending.fold(self.database.operations, |surely, write| {
             surely & write.operations
         });
-        self.excused |= self.acknowledged & !surely;
+        self.excused |= self.acknowledged & operations & !surely;
+    }
+
+    /// Excuses what living members without a lease hold: they may have served, and not have written everything.
+    fn excuse_cut_off(&mut self) {
+        for index in 0..self.members.len() {
+            let member = &self.members[index];
+            if member.alive && !member.lease && member.slot.flushes().is_some() {
+                self.excuse(member.block.map_or(0, |block| block.operations));
+            }
+        }
     }
 
     /// The time to mint from: above every epoch that the dead have said or that the member which asks has asked for.
@@ -361,7 +367,11 @@ impl World {
         self.left.crashes -= 1;
         let held = self.members[index].slot.flushes().is_some() && self.restored;
         if self.members[index].me == self.ring.owner() || held {
-            self.excuse();
+            self.excuse(
+                self.members[index]
+                    .block
+                    .map_or(0, |block| block.operations),
+            );
         }
         let member = &mut self.members[index];
         // Only a ring that went back makes anything of it.
@@ -430,9 +440,10 @@ impl World {
                 }
             }
             Action::Release { .. } => {
-                let is_dirty = block.is_some_and(|block| block.dirty);
-                if is_dirty && !member.lease {
-                    self.excuse();
+                if let Some(block) = block.filter(|block| block.dirty)
+                    && !member.lease
+                {
+                    self.excuse(block.operations);
                 }
                 let member = &mut self.members[index];
                 if mutant::drops(Rule::R6)
