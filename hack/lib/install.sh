@@ -11,12 +11,14 @@ SAMPLE_NAMESPACE=default
 SAMPLE_CALLER=chat-caller
 SAMPLE_TIMEOUT=420
 
-# install_operator PREFIX: where the nodes find the images, "readstates" unless they were pushed. Definitions that
-# somebody applied by hand become part of the release.
+# install_operator PREFIX [FILE]: where the nodes find the images, "readstates" unless they were pushed, and more values.
+# Definitions that somebody applied by hand become part of the release.
 install_operator() {
+    local more=()
+    [ $# -lt 2 ] || more=(--values "$2")
     write_values "$1" "$LOGS/values.yaml"
     helm upgrade "$RELEASE" "$ROOT/charts/readstates-operator" --install --namespace "$RELEASE_NAMESPACE" --create-namespace \
-        --values "$LOGS/values.yaml" --take-ownership --force-conflicts --wait --timeout 3m
+        --values "$LOGS/values.yaml" "${more[@]}" --take-ownership --force-conflicts --wait --timeout 3m
 }
 
 # write_values PREFIX FILE: the values that make the chart use the images built here.

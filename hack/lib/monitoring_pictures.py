@@ -19,9 +19,9 @@ STEP = 5
 MOST_LEGENDS = 6
 
 
-def draw(world, folder, began):
+def draw(world, folder, began, of=None):
     folder.mkdir(parents=True, exist_ok=True)
-    for name, clusters in CLUSTERS.items():
+    for name, clusters in (of or CLUSTERS).items():
         dashboard = (DASHBOARDS / f"{name}.json").read_text().replace("$__rate_interval", "20s")
         dashboard = dashboard.replace("$namespace", ".*").replace("$cluster", clusters)
         (folder / f"{name}.svg").write_text(page(world, json.loads(dashboard), began))

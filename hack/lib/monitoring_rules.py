@@ -114,6 +114,7 @@ def operator():
         f'readstates_cluster_condition{{{OF_OPERATOR},condition="Degraded"}}': steady(0),
         f'readstates_cluster_condition{{{OF_OPERATOR},condition="TakenOver"}}': steady(0),
         f"readstates_cluster_database_free_bytes{{{OF_OPERATOR}}}": f"{500 << 30}-{1 << 20}x{MINUTES}",
+        f"readstates_cluster_database_size_bytes{{{OF_OPERATOR}}}": steady(1000 << 30),
         f"readstates_cluster_ring_number{{{OF_OPERATOR}}}": steady(7),
         'readstates_operator_certificate_expiry_timestamp_seconds{cluster="chat.talk",role="member"}': now(40 * DAY),
         'readstates_operator_reconcile_errors_total{error="read"}': growing(0),
@@ -209,7 +210,7 @@ CASES = {
     ),
     "ReadstatesDatabaseDiskFills": (
         40,
-        {f"readstates_cluster_database_free_bytes{{{OF_OPERATOR}}}": steady(10 << 30)},
+        {f"readstates_cluster_database_free_bytes{{{OF_OPERATOR}}}": steady(90 << 30)},
         [],
     ),
     "ReadstatesDatabaseDiskFills/in three days": (
@@ -325,7 +326,10 @@ def new():
 def filled():
     """A new database gets its commit log and first files: of 100 GiB a few are gone within an hour, and no more after it."""
     free = f"_x9 {100 << 30}-{1 << 27}x40 {95 << 30}x{MINUTES - 50}"
-    return {f"readstates_cluster_database_free_bytes{{{OF_OPERATOR}}}": free}
+    return {
+        f"readstates_cluster_database_free_bytes{{{OF_OPERATOR}}}": free,
+        f"readstates_cluster_database_size_bytes{{{OF_OPERATOR}}}": steady(100 << 30),
+    }
 
 
 def test(name, minutes, changes, firing):

@@ -48,6 +48,7 @@ class Process:
 
     def __init__(self, name, command, folder, env=None):
         self.name, self.command, self.env = name, [str(word) for word in command], env
+        self.headers = {}
         self.log = folder / f"{name}.log"
         self.start()
 
@@ -153,7 +154,7 @@ class World:
 
 class Load:
     """Acknowledges and reads, slowly: what it does is counted by the members, not by itself. With `crowd`, each message
-    mentions so many users instead."""
+    mentions so many users instead. A member is a `port` of loopback and the `headers` of each request."""
 
     def __init__(self, members, users, pause, parallel, crowd=0):
         self.members, self.users, self.pause = members, users, pause
@@ -173,12 +174,12 @@ class Load:
                 path = f"/v1/users/{user}/read-states"
                 if self.crowd:
                     body = json.dumps({"channel_id": "7", "message_id": str(message), "user_ids": self.crowd})
-                    connection.request("POST", "/v1/mentions", body, {"content-type": "application/json"})
+                    connection.request("POST", "/v1/mentions", body, {"content-type": "application/json", **member.headers})
                 elif draw.random() < 0.3:
-                    connection.request("GET", path)
+                    connection.request("GET", path, headers=member.headers)
                 else:
                     body = json.dumps({"message_id": str(message)})
-                    connection.request("POST", f"{path}/7/ack", body, {"content-type": "application/json"})
+                    connection.request("POST", f"{path}/7/ack", body, {"content-type": "application/json", **member.headers})
                 connection.getresponse().read()
             except (OSError, http.client.HTTPException):
                 gone = connections.pop(member.port, None)

@@ -13,6 +13,8 @@ use readstates_operator_api::{
     DatabaseNodeState, ReadStateCluster, ReadStateClusterStatus, SuperDiskState,
 };
 
+use crate::validate::Amount;
+
 /// The clusters that this process reconciles; none while it does not lead.
 #[derive(Clone, Debug, Default)]
 pub struct Clusters(Arc<Mutex<Vec<Store<ReadStateCluster>>>>);
@@ -133,8 +135,26 @@ fn render(clusters: &[Arc<ReadStateCluster>], now: Timestamp) -> String {
             of(status).map(|value| (None, value)).into_iter().collect()
         });
     }
+    sizes(&mut text, clusters);
     expiries(&mut text, clusters);
     text.finish()
+}
+
+fn sizes(text: &mut Text, clusters: &[Arc<ReadStateCluster>]) {
+    let name = "readstates_cluster_database_size_bytes";
+    let help = "Size of the volume that each database node asks for.";
+    text.family(name, help, "gauge");
+    for cluster in clusters {
+        let storage = cluster.spec.database.storage.as_ref();
+        let size = storage.and_then(|storage| Amount::parse(&storage.size));
+        if let (Some(namespace), Some(size)) = (cluster.namespace(), size) {
+            let labels = [
+                ("namespace", namespace.as_str()),
+                ("name", &cluster.name_any()),
+            ];
+            text.sample(name, &labels, size.units() as f64);
+        }
+    }
 }
 
 fn expiries(text: &mut Text, clusters: &[Arc<ReadStateCluster>]) {
@@ -234,7 +254,11 @@ mod tests {
             "certificates": [{ "role": "member", "expires": "2026-03-01T00:00:00Z" }],
             "waitingOn": { "reason": "NodeJoining", "message": "", "since": "2026-01-01T00:00:00Z" },
         });
-        let text = render(&[cluster("chat", chat), cluster("new", json!(null))], now);
+        let mut chat = cluster("chat", chat);
+        let storage = json!({ "size": "10Gi" });
+        Arc::get_mut(&mut chat).unwrap().spec.database.storage =
+            serde_json::from_value(storage).unwrap();
+        let text = render(&[chat, cluster("new", json!(null))], now);
         let lines: Vec<_> = text.lines().filter(|l| !l.starts_with('#')).collect();
         assert_eq!(
             lines,
@@ -248,6 +272,7 @@ mod tests {
                 r#"readstates_cluster_states{namespace="ns",name="chat"} 7"#,
                 r#"readstates_cluster_slots_moving{namespace="ns",name="chat"} 0"#,
                 r#"readstates_cluster_database_free_bytes{namespace="ns",name="chat"} 3221225472"#,
+                r#"readstates_cluster_database_size_bytes{namespace="ns",name="chat"} 10737418240"#,
                 r#"readstates_operator_certificate_expiry_timestamp_seconds{cluster="chat.ns",role="member"} 1772323200"#,
             ]
         );

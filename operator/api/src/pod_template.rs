@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Affinity, EnvVar, PodSecurityContext, TopologySpreadConstraint};
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, EnvVar, PodSecurityContext, TopologySpreadConstraint, Volume, VolumeMount,
+};
 use kube::KubeSchema;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
@@ -58,6 +60,28 @@ pub struct PodTemplate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = in_short)]
     pub security_context: Option<PodSecurityContext>,
+
+    /// Containers beside the main one: log shippers, exporters, proxies. They get no access to the operator's volumes and
+    /// no privileges on the node. One without a `securityContext` runs without capabilities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 8), transform = in_short)]
+    pub containers: Option<Vec<Container>>,
+
+    /// Containers that run after the operator's own init containers and before the main container.
+    /// `restartPolicy: Always` makes one a sidecar that starts first and ends last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 8), transform = in_short)]
+    pub init_containers: Option<Vec<Container>>,
+
+    /// Volumes for these containers and for `volumeMounts`. `hostPath` is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16), transform = in_short)]
+    pub volumes: Option<Vec<Volume>>,
+
+    /// Where the main container has these volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16), transform = in_short)]
+    pub volume_mounts: Option<Vec<VolumeMount>>,
 }
 
 /// The schema without Kubernetes' own descriptions of its fields, which would be most of the definition: `kubectl explain

@@ -24,6 +24,18 @@ const WHOLE: &[&str] = &["labelSelector", "matchLabels", "nodeSelector", "select
 /// Maps whose values are quantities, which the API server rewrites: `2048Mi` comes back as `2Gi`.
 const QUANTITIES: &[&str] = &["limits", "requests"];
 
+/// Fields that are quantities.
+const QUANTITY: &[&str] = &["divisor", "sizeLimit"];
+
+/// Maps of strings: a key with an empty value is there, where a field with an empty value is left out.
+const OF_STRINGS: &[&str] = &[
+    "annotations",
+    "data",
+    "labels",
+    "matchLabels",
+    "nodeSelector",
+];
+
 /// Whether `live` has all that `wish` says.
 pub(super) fn holds(wish: &Value, live: &Value) -> bool {
     field_holds("", wish, Some(live))
@@ -31,20 +43,30 @@ pub(super) fn holds(wish: &Value, live: &Value) -> bool {
 
 fn field_holds(name: &str, wish: &Value, live: Option<&Value>) -> bool {
     match (wish, live) {
-        // What is empty may be left out.
-        (Value::Object(fields), None) => fields.is_empty(),
-        (Value::Array(items), None) => items.is_empty(),
-        (Value::Null, None) => true,
-        (_, None) => false,
+        (wish, None) => may_be_left_out(wish),
         (Value::Object(fields), Some(Value::Object(live))) if QUANTITIES.contains(&name) => fields
             .iter()
             .all(|(key, wish)| same_amount(wish, live.get(key))),
         (Value::Object(fields), Some(Value::Object(live))) => {
             let whole = WHOLE.contains(&name);
-            (!whole || fields.len() == live.len()) && object_holds(fields, live)
+            let keys = !OF_STRINGS.contains(&name) || fields.keys().all(|k| live.contains_key(k));
+            keys && (!whole || fields.len() == live.len()) && object_holds(fields, live)
         }
         (Value::Array(items), Some(Value::Array(live))) => list_holds(name, items, live),
+        (wish, live) if QUANTITY.contains(&name) => same_amount(wish, live),
         (wish, Some(live)) => wish == live,
+    }
+}
+
+/// Whether the API server, which is written in Go, drops a field with this value.
+fn may_be_left_out(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(yes) => !yes,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
     }
 }
 
@@ -150,11 +172,30 @@ mod tests {
             &json!({"requests": {"memory": "3Gi", "cpu": "500m"}})
         ));
         assert!(!holds(&json!({"x": "0.5"}), &json!({"x": "500m"})));
+        assert!(holds(
+            &json!({"emptyDir": {"sizeLimit": "2048Mi"}}),
+            &json!({"emptyDir": {"sizeLimit": "2Gi"}})
+        ));
     }
 
     #[test]
     fn what_is_empty_may_be_left_out() {
         assert!(holds(&json!({"status": {}, "list": []}), &json!({})));
+        assert!(holds(
+            &json!({"env": [{"name": "A", "value": ""}], "readOnly": false, "weight": 0}),
+            &json!({"env": [{"name": "A"}]})
+        ));
         assert!(!holds(&json!({"status": {"a": 1}}), &json!({})));
+        assert!(!holds(&json!({"readOnly": true}), &json!({})));
+    }
+
+    #[test]
+    fn an_empty_label_is_not_left_out() {
+        let wish = json!({"metadata": {"labels": {"team": ""}}});
+        assert!(holds(&wish, &wish));
+        assert!(!holds(
+            &wish,
+            &json!({"metadata": {"labels": {"other": ""}}})
+        ));
     }
 }

@@ -34,7 +34,8 @@ pub(super) const USER: i64 = 65532;
 const GRACE_SECONDS: i64 = 300;
 const DRAIN_TIMEOUT: &str = "270s";
 
-const CONTAINER: &str = "readstates";
+/// Name of the container that runs a member.
+pub(super) const CONTAINER: &str = "readstates";
 const MEMORY: &str = "memory";
 
 /// So many pods. They change by deletion alone, one drained pod at a time: a controller that replaces
@@ -114,8 +115,8 @@ fn pod_template(cluster: &ValidatedCluster) -> PodTemplateSpec {
 /// The part of a template that is fixed for the life of a pod: all but the capacity, which its process can be told to
 /// change, and the memory that follows from it.
 fn lasting(cluster: &ValidatedCluster, mut template: PodTemplateSpec) -> PodTemplateSpec {
-    let containers = template.spec.iter_mut().flat_map(|s| &mut s.containers);
-    for container in containers {
+    let mut containers = template.spec.iter_mut().flat_map(|s| &mut s.containers);
+    if let Some(container) = containers.find(|c| c.name == CONTAINER) {
         let environment = container.env.iter_mut();
         environment.for_each(|env| env.retain(|v| v.name != env::CAPACITY_STATES));
         let requests = container

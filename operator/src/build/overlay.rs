@@ -1,11 +1,16 @@
 //! What users lay over pods: `podTemplate` of cache and database. Ours stays where it is needed for the data: labels by
-//! which pods are found, and that no two database pods share a machine.
+//! which pods are found, that no two database pods share a machine, and our containers and volumes, whose names
+//! `validate::extras` refuses to others.
 
 use k8s_openapi::api::core::v1::{
-    Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodAffinity, PodAntiAffinity,
-    PodSecurityContext, PodTemplateSpec,
+    Affinity, Container, NodeAffinity, NodeSelector, NodeSelectorTerm, PodAffinity,
+    PodAntiAffinity, PodSecurityContext, PodTemplateSpec,
 };
 use readstates_operator_api::PodTemplate;
+
+use super::pod::restricted_container;
+
+const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 /// Lays it over the pods; its environment over the container of this name.
 pub(super) fn over(template: &mut PodTemplateSpec, overlay: Option<&PodTemplate>, container: &str) {
@@ -16,6 +21,10 @@ pub(super) fn over(template: &mut PodTemplateSpec, overlay: Option<&PodTemplate>
         affinity,
         topology_spread_constraints,
         security_context,
+        containers,
+        init_containers,
+        volumes,
+        volume_mounts,
     }) = overlay
     else {
         return;
@@ -40,7 +49,20 @@ pub(super) fn over(template: &mut PodTemplateSpec, overlay: Option<&PodTemplate>
                 ours.push(variable.clone());
             }
         }
+        extend(&mut main.volume_mounts, volume_mounts.as_deref());
     }
+    if containers.iter().flatten().next().is_some() {
+        // What `kubectl logs` and `kubectl exec` take where nobody names a container.
+        let annotations = metadata.annotations.get_or_insert_default();
+        let key = DEFAULT_CONTAINER.to_owned();
+        annotations.entry(key).or_insert(container.to_owned());
+    }
+    let added = |all: &Option<Vec<Container>>| -> Vec<Container> {
+        all.iter().flatten().map(unprivileged).collect()
+    };
+    spec.containers.extend(added(containers));
+    extend(&mut spec.init_containers, Some(&added(init_containers)));
+    extend(&mut spec.volumes, volumes.as_deref());
     if let Some(theirs) = affinity {
         let ours = spec.affinity.take().unwrap_or_default();
         spec.affinity = Some(both(ours, theirs.clone()));
@@ -50,6 +72,22 @@ pub(super) fn over(template: &mut PodTemplateSpec, overlay: Option<&PodTemplate>
     }
     let ours = spec.security_context.take();
     spec.security_context = security_context.clone().or(ours);
+}
+
+/// Appends; an absent list stays absent when there is nothing to append, so that templates keep their hashes.
+fn extend<T: Clone>(ours: &mut Option<Vec<T>>, theirs: Option<&[T]>) {
+    let theirs = theirs.unwrap_or_default();
+    if !theirs.is_empty() {
+        ours.get_or_insert_default().extend_from_slice(theirs);
+    }
+}
+
+/// A container of the user's, as the `restricted` pod security standard wants it where the user says nothing.
+fn unprivileged(container: &Container) -> Container {
+    let mut container = container.clone();
+    let security = container.security_context.take();
+    container.security_context = Some(security.unwrap_or_else(|| restricted_container(false)));
+    container
 }
 
 /// As whom a pod runs: as the user says, or as we do.

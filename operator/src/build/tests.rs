@@ -20,6 +20,7 @@ mod logins;
 mod network_policies;
 mod overlay;
 mod pod_monitors;
+mod sidecars;
 
 pub(in crate::build) const SCYLLA: &str = "
 replicas: 3

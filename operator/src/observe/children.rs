@@ -76,7 +76,7 @@ pub(super) fn pod(pod: &Pod) -> PodSeen {
         has_agent: pod.spec.as_ref().is_some_and(has_agent),
         mutual_tls: pod.spec.as_ref().is_some_and(has_identity),
         disk: super_disks::stage(pod),
-        running: ready || containers(&status).any(runs),
+        running: ready || ours(&status).any(runs),
         created: pod.creation_timestamp().map(|t| t.0),
         deadline: pod.metadata.deletion_timestamp.as_ref().map(|t| t.0),
         trouble: if ready { None } else { trouble(&status) },
@@ -88,6 +88,11 @@ pub(super) fn pod(pod: &Pod) -> PodSeen {
 
 fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
     status.container_statuses.iter().flatten()
+}
+
+/// The main container of a cache or database pod: others are the user's, or a webhook's.
+fn ours(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    containers(status).filter(|c| build::MAIN_CONTAINERS.contains(&c.name.as_str()))
 }
 
 fn runs(container: &ContainerStatus) -> bool {
@@ -236,5 +241,28 @@ mod tests {
             "no host answers"
         );
         assert_eq!(last_words(""), "");
+    }
+
+    #[test]
+    fn a_pod_in_which_only_a_container_of_the_users_runs_does_not_run() {
+        let seen = |running: &str| {
+            let state = |name: &str| {
+                let key = if name == running {
+                    "running"
+                } else {
+                    "waiting"
+                };
+                serde_json::json!({
+                    "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": { key: {} },
+                })
+            };
+            let statuses = [state("readstates"), state("shipper")];
+            let json = serde_json::json!({
+                "metadata": { "name": "chat-0" }, "status": { "containerStatuses": statuses },
+            });
+            pod(&serde_json::from_value(json).unwrap()).running
+        };
+        assert!(seen("readstates"));
+        assert!(!seen("shipper"));
     }
 }

@@ -6,6 +6,7 @@
 
 mod access;
 mod duration;
+mod extras;
 mod identity;
 mod maintenance;
 mod pod_template;

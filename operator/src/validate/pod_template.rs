@@ -67,6 +67,7 @@ impl Checker {
                 }
             }
         }
+        self.extras(field, overlay);
         Some(Box::new(overlay.clone()))
     }
 }

@@ -41,6 +41,7 @@ mod refusals;
 mod restart;
 mod ring;
 mod scale;
+mod sidecars;
 mod snapshot;
 mod stopped;
 mod super_disks;

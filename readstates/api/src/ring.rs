@@ -1,6 +1,6 @@
 //! The ring document of `GET /v1/ring`.
 
-use readstates_ring::{self as ring, HASH_NAME, Ring, RingTable, SLOTS};
+use readstates_ring::{self as ring, HASH_NAME, RingTable, SLOTS};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -34,20 +34,6 @@ pub struct RingMember {
     /// The zone it runs in, where known.
     #[schema(required)]
     pub zone: Option<String>,
-}
-
-impl RingDocument {
-    /// The document of a ring; `members` in the order of the ring's own list.
-    #[must_use]
-    pub fn new(ring: &Ring, members: Vec<RingMember>) -> Self {
-        Self {
-            number: ring.number(),
-            slots: SLOTS,
-            hash: HASH_NAME.to_owned(),
-            members,
-            owners: ring.owners().iter().copied().map(Some).collect(),
-        }
-    }
 }
 
 impl From<&RingTable> for RingDocument {

@@ -96,30 +96,32 @@ impl fmt::Debug for Ring {
 
 #[cfg(test)]
 mod tests {
-    use readstates_ring::Ring as Computed;
-
     use super::*;
 
-    fn document(members: usize) -> RingDocument {
-        let names: Vec<String> = (0..members).map(|n| format!("chat-{n}")).collect();
-        let computed = Computed::new(7, names.clone()).unwrap();
-        let member = |name: String| RingMember {
-            url: format!("http://{name}"),
-            name,
+    /// Slots in turn.
+    fn document(members: u16) -> RingDocument {
+        let member = |n: u16| RingMember {
+            url: format!("http://chat-{n}"),
+            name: format!("chat-{n}"),
             incarnation: None,
             zone: None,
         };
-        RingDocument::new(&computed, names.into_iter().map(member).collect())
+        RingDocument {
+            number: 7,
+            slots: SLOTS,
+            hash: HASH_NAME.to_owned(),
+            members: (0..members).map(member).collect(),
+            owners: (0..SLOTS).map(|slot| Some(slot % members)).collect(),
+        }
     }
 
     #[test]
-    fn the_owner_of_a_user_is_the_one_that_the_members_compute() {
-        let computed = Computed::new(7, document(3).members.into_iter().map(|m| m.name).collect());
-        let computed = computed.unwrap();
+    fn the_owner_of_a_user_is_that_of_its_slot() {
         let ring = Ring::try_from(document(3)).unwrap();
         for user in 1..1000 {
             let owner = ring.owner_of(Id::new(user).unwrap()).unwrap();
-            assert_eq!(owner.name, computed.members()[computed.owner_of_user(user)]);
+            let slot = Slot::of_user(user).number();
+            assert_eq!(owner.name, format!("chat-{}", slot % 3));
         }
     }
 

@@ -21,7 +21,7 @@ pub fn slot_key(slot: Slot) -> u64 {
 /// The index, below `members`, that jump hash gives to `key`.
 ///
 /// # Panics
-/// When `members` is 0: a ring without members does not exist (see [`crate::Ring::new`]).
+/// When `members` is 0: a ring without members does not exist.
 #[must_use]
 pub fn jump_hash(key: u64, members: u16) -> u16 {
     assert!(members > 0, "jump hash over no members");
@@ -60,6 +60,21 @@ mod tests {
             for (members, owner) in [2, 3, 5, 64].into_iter().zip(owners) {
                 assert_eq!(jump_hash(key, members), owner, "slot {slot} of {members}");
             }
+        }
+    }
+
+    #[test]
+    fn every_member_gets_a_fair_share() {
+        for members in 1_u16..=64 {
+            let mut share = vec![0_u16; usize::from(members)];
+            for slot in Slot::all() {
+                share[usize::from(jump_hash(slot_key(slot), members))] += 1;
+            }
+            let fair = crate::SLOTS / members;
+            assert!(
+                share.iter().all(|&slots| slots > 0 && slots < 2 * fair + 8),
+                "{members}: {share:?}"
+            );
         }
     }
 

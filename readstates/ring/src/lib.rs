@@ -4,11 +4,12 @@
 //! the owner of a slot, the database [`Stamp`] of a write. Never here: IO, a clock, a runtime.
 //!
 //! ```text
-//! user id ──mix64──▶ 64-bit hash ──top 10 bits──▶ Slot ──jump hash──▶ index into the member table
+//! user id ──mix64──▶ 64-bit hash ──top 10 bits──▶ Slot ──RingTable──▶ index into the member table
 //! ```
 //!
-//! Everything in this crate is public knowledge: a client that computes the same functions finds the
-//! owner of a user without asking (see the test vectors in [`slot`] and [`jump`]).
+//! The slot of a user is public knowledge: a client that computes the same function and has a copy of the table finds
+//! the owner without asking (see the test vectors in [`slot`]). The table is the authority. Jump hash ([`jump`]) only
+//! tells the [`planner`] where slots belong that are free to move.
 #![deny(missing_docs, clippy::wildcard_enum_match_arm)]
 
 mod config;
@@ -22,7 +23,6 @@ pub mod moves;
 pub mod mutant;
 pub mod planner;
 pub mod record;
-mod ring;
 pub mod slot;
 mod stamp;
 
@@ -31,7 +31,6 @@ pub use config::{
     Succession, SwapRefused,
 };
 pub use line::{Line, MOST_LINES};
-pub use record::{RingMember, RingTable};
-pub use ring::{MAX_MEMBERS, Ring, RingError};
+pub use record::{MAX_MEMBERS, RingMember, RingTable};
 pub use slot::{HASH_NAME, SLOTS, Slot};
 pub use stamp::{Epoch, Stamp};

@@ -35,6 +35,8 @@ pub enum Rule {
     /// A slot that another process may have served meanwhile, by a ring that a restored store has forgotten, begins
     /// with what is in the database, at an epoch above every one that dead processes have said.
     R17,
+    /// What was handed on is kept until the new owner serves it, or until it is written.
+    R18,
 }
 
 #[cfg(any(test, feature = "model"))]

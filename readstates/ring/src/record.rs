@@ -27,7 +27,7 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 
-pub use wire::{MemberRecord, READS, RecordError, RingRecord, Unknown};
+pub use wire::{MAX_MEMBERS, MemberRecord, READS, RecordError, RingRecord, Unknown};
 
 use crate::{
     Epoch, Incarnation, Line, MOST_LINES, Now, SlotConfig, Succession, SwapRefused,

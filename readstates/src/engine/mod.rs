@@ -31,7 +31,7 @@ use crate::{
 /// Between two rounds of writing everything, at the end, when some of the last round failed: doubled
 /// up to the last.
 const FIRST_DRAIN_RETRY: Duration = Duration::from_millis(100);
-const LAST_DRAIN_RETRY: Duration = Duration::from_secs(1);
+const LAST_DRAIN_RETRY: Duration = Duration::from_millis(250);
 /// Between two rounds of writing everything while changes are taken: each may write all that changed
 /// since the last.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);

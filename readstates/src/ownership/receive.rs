@@ -6,6 +6,7 @@ use bytes::Bytes;
 use readstates_ring::{
     Epoch, Incarnation, Slot,
     handoff::{Action, Event},
+    mutant::{self, Rule},
 };
 
 use super::{
@@ -51,7 +52,7 @@ impl Ownership {
                 if number > self.routes.load().number() {
                     self.refresh().await;
                 }
-                Ok(frame::known(self.routes.load().number()))
+                Ok(frame::known(self.knows_and_serves()))
             }
             Message::Part {
                 header,
@@ -88,6 +89,17 @@ impl Ownership {
                     None => Bytes::new(),
                 })
             }
+        }
+    }
+
+    /// The number of the ring that is known here; 0 while slots wait for the others' agreement. What was handed on for
+    /// those is not written here until they are served, and may have to be dropped: the origin keeps writing it.
+    fn knows_and_serves(&self) -> u64 {
+        let serves = self.slots.taking().is_empty() || mutant::drops(Rule::R18);
+        if serves {
+            self.routes.load().number()
+        } else {
+            0
         }
     }
 

@@ -302,7 +302,7 @@ impl Sending<'_> {
         })
     }
 
-    /// Tells the destination that the ring has changed. Returns whether it says that it knows: from then on it
+    /// Tells the destination that the ring has changed. Returns whether it says that it knows and serves: from then on it
     /// writes what it was handed. It also learns of the ring by itself, unless it is cut off from the store.
     async fn tell(&self) -> bool {
         let number = self.ownership.routes.load().number();

@@ -75,7 +75,7 @@ fn seeds_to_run() -> Vec<u64> {
 
 fn mutant_of(name: &str) -> Mutant {
     let found = MUTANTS.into_iter().find(|mutant| mutant.name == name);
-    found.unwrap_or_else(|| panic!("{name} is no rule: R1 to R10, R15 to R17"))
+    found.unwrap_or_else(|| panic!("{name} is no rule: R1 to R10, R15 to R18"))
 }
 
 #[test]

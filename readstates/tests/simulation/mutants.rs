@@ -6,7 +6,8 @@
 //! it knows the outcome of a swap, and its doors stay closed meanwhile), and what R8 guards against takes two owners
 //! and a late write in one order. R16 takes a thief whose epoch is no lower than the owner's, which a test of
 //! `ownership_in_paused_time` makes: sixty seeds showed none. R17 takes a restore and a death in the same seconds, which few
-//! seeds have; tests of `ownership_in_paused_time` make them. R5 cannot be dropped here: the world itself knows processes
+//! seeds have; tests of `ownership_in_paused_time` make them. R18 was found by one of five
+//! thousand seeds, and has a test of its own there. R5 cannot be dropped here: the world itself knows processes
 //! by their incarnations.
 
 use readstates_ring::model::{MUTANTS, Mutant};

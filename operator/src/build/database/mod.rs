@@ -45,7 +45,7 @@ pub(super) const DATACENTER: &str = "dc1";
 const GRACE_SECONDS: i64 = 900;
 
 /// Name of the container that runs a member.
-const CONTAINER: &str = "database";
+pub(super) const CONTAINER: &str = "database";
 
 /// The image of the engine in pods that are made from this template.
 #[must_use]

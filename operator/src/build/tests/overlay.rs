@@ -19,7 +19,7 @@ const OVERLAY: &str = "{
   topologySpreadConstraints: [{ maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule }],
   securityContext: { runAsNonRoot: true } }";
 
-fn with_overlays(overlay: &str) -> String {
+pub(super) fn with_overlays(overlay: &str) -> String {
     let flat = overlay.replace('\n', " ");
     CASSANDRA
         .replace(

@@ -216,13 +216,24 @@ fn is_untouched(inventory: &Inventory, ours: &Ours<'_>) -> Result<(), Refusal> {
         .iter()
         .filter(|leg| is_in_mirror(inventory, leg, ours));
     for leg in with {
-        let Seen::Present(inside) = &leg.inside else {
+        if is_admitted(inventory, durable, leg.stripe) {
             continue;
+        }
+        let unknown = |why: &str| {
+            // md may have copied from it whatever it had.
+            let why = format!("the history of a leg that the host has added cannot be read: {why}");
+            refusals::fast_cannot_be_judged(&ours.identity.path, &why)
         };
-        let Seen::Present(header) = &inside.lineage else {
-            continue;
+        let header = match &leg.inside {
+            Seen::Present(inside) => match &inside.lineage {
+                Seen::Present(header) => header,
+                Seen::Unknown(why) => return Err(unknown(why)),
+                Seen::Absent => continue,
+            },
+            Seen::Unknown(why) => return Err(unknown(why)),
+            Seen::Absent => continue,
         };
-        if is_admitted(inventory, durable, leg.stripe) || header.volume != durable.volume {
+        if header.volume != durable.volume {
             continue;
         }
         match lineage::relation(durable, header) {

@@ -45,7 +45,8 @@
 //! | R16 a member that was never out of service keeps its slots | `learned`, [`SlotAtMember::unbroken`] |
 //! | R17 a slot that another process may have served is loaded from the database | `is_cold`, `doubted` |
 //!
-//! R6 to R8 are in [`crate::fence`], R10 in [`crate::SlotConfig::swap`].
+//! R6 to R8 are in [`crate::fence`], R10 in [`crate::SlotConfig::swap`]. R18 (what was handed on is kept until the new
+//! owner serves it, or until it is written) is the member's.
 
 mod step;
 #[cfg(test)]

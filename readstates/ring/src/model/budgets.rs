@@ -90,9 +90,6 @@ pub const LATE: Budget = Budget {
     ..MOVES
 };
 /// The owner is gone, another member takes the slot, and the ring forgets that.
-///
-/// No lease runs out as well: in this world, an origin that has asked for a swap and then reads that another member
-/// took the slot drops what it has; the service writes it first (`Sending::run`).
 pub const RESTORED: Budget = Budget {
     members: 3,
     crashes: 1,
@@ -113,8 +110,15 @@ pub const RESTORED_AND_CRASHED: Budget = Budget {
     ..RESTORED_AND_CUT_OFF
 };
 
+/// The lease of a destination runs out between its confirmation and the swap, and it crashes before it serves.
+pub const HANDED_AND_CRASHED: Budget = Budget {
+    crashes: 1,
+    lapses: 1,
+    ..MOVES
+};
+
 /// All of them, with their names.
-pub const ALL: [(&str, Budget); 11] = [
+pub const ALL: [(&str, Budget); 12] = [
     ("everything, a little", WIDE),
     ("moves", MOVES),
     ("a move", MOVE),
@@ -126,6 +130,7 @@ pub const ALL: [(&str, Budget); 11] = [
     ("a restored ring", RESTORED),
     ("a restored ring, cut off", RESTORED_AND_CUT_OFF),
     ("a restored ring, crashed", RESTORED_AND_CRASHED),
+    ("handed to one that crashes", HANDED_AND_CRASHED),
 ];
 
 impl Mutant {
@@ -139,6 +144,7 @@ impl Mutant {
             Rule::R8 => LATE,
             Rule::R15 => RESTORED_AND_CUT_OFF,
             Rule::R16 | Rule::R17 => RESTORED_AND_CRASHED,
+            Rule::R18 => HANDED_AND_CRASHED,
         }
     }
 }

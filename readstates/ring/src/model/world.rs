@@ -48,6 +48,8 @@ pub struct World {
     acknowledged: u8,
     /// Those of them that a crash or a lost lease may have taken.
     excused: u8,
+    /// Operations of which an origin that has handed them on, or has asked to, has crashed with its copy.
+    copies_lost: u8,
     /// Versions that a client has, with the operations they stand for.
     versions: Vec<(u64, u8)>,
     next_incarnation: u64,
@@ -157,6 +159,7 @@ impl World {
             swaps: Vec::new(),
             acknowledged: 0,
             excused: 0,
+            copies_lost: 0,
             versions: Vec::new(),
             next_incarnation: MEMBERS as u64,
             left,
@@ -211,7 +214,9 @@ impl World {
             None => true,
             Some(by) => self.place(by).is_some_and(|by| {
                 let member = &self.members[by];
-                member.writing.is_none() && member.block.is_none_or(|block| !block.dirty)
+                let clean = member.block.is_none_or(|block| !block.dirty);
+                // What was received and never served is the origin's to write.
+                member.writing.is_none() && (clean || member.unserved)
             }),
         }
     }

@@ -6,11 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{RingMember, RingTable};
 use crate::{
-    Epoch, Incarnation, Line, MAX_MEMBERS, MOST_LINES, SlotConfig,
-    ring::is_name,
+    Epoch, Incarnation, Line, MOST_LINES, SlotConfig,
     slot::{SLOTS, Slot},
 };
 
+/// The most members a ring can have: one for each slot.
+pub const MAX_MEMBERS: usize = SLOTS as usize;
+
+/// The longest name of a member, in bytes: that of a DNS name.
+const MAX_NAME_LENGTH: usize = 253;
 /// The longest URL of a member, in bytes.
 const MAX_URL_LENGTH: usize = 253;
 /// The longest name of a zone, in bytes.
@@ -373,4 +377,12 @@ impl From<&RingMember> for MemberRecord {
             more,
         }
     }
+}
+
+/// Whether this is a member's name.
+fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME_LENGTH).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }

@@ -1,7 +1,10 @@
 //! The ring store forgets what was written last, or everything, and no member dies: members that serve go on serving,
 //! and nothing that was acknowledged is lost.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use readstates::{
     block::Outcome,
@@ -230,4 +233,47 @@ async fn whoever_was_cut_off_begins_with_the_database_when_the_ring_has_forgotte
         let given = known.table().config(slot).unwrap().epoch();
         assert!(config.epoch() > given, "slot {slot}: {config:?}, {given}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_handed_to_a_member_that_does_not_serve_yet_is_written_by_the_one_that_handed_it_on()
+ {
+    let (mut world, ring) = with_ring();
+    let first = world.member().await;
+    let (to_second, to_third) = (Severable::new(&world.ring), Severable::new(&world.ring));
+    world.ring = Arc::clone(&to_second) as _;
+    let second = world.member().await;
+    world.ring = Arc::clone(&to_third) as _;
+    let third = world.member().await;
+    ack_all(&first, 5).await;
+    let past = table(&ring).await;
+    // The second one confirms, and its lease runs out before the first one hears of that.
+    let network = &world.network;
+    network
+        .last_parts_answered_after
+        .store(11, Ordering::SeqCst);
+    let mine = past.owned_by(first.ownership.me().incarnation());
+    let slots: Vec<_> = mine.collect();
+    let to = second.ownership.me().incarnation();
+    assert_eq!(first.ownership.begin_move(to, &slots).await, Ok(SLOTS));
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(second.ownership.status().receiving, SLOTS);
+    to_second.set(Reach::Away);
+    sleep(Duration::from_millis(9_900)).await;
+    // It renews it before anybody takes it for dead; and the third one does not say what it has seen of the ring.
+    to_third.set(Reach::Silent);
+    to_second.set(Reach::There);
+    while !first.ownership.status().streaming.is_empty() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    let status = second.ownership.status();
+    assert_eq!(
+        (first.owned(), status.owned, status.sealed),
+        (0, SLOTS, SLOTS)
+    );
+    // Whoever waits for agreement begins with the database when the ring turns out to have forgotten something.
+    restore(&ring, RingTable::clone(&past)).await;
+    to_third.set(Reach::There);
+    settled(&[&first, &second, &third]).await;
+    nothing_is_lost(&[&first, &second, &third], 5).await;
 }

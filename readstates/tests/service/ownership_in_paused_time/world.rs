@@ -37,6 +37,8 @@ pub(crate) struct Network {
     pub(crate) last_parts_take: AtomicU64,
     /// The answers to offers are so many seconds on their way.
     pub(crate) offers_answered_after: AtomicU64,
+    /// Those to last parts.
+    pub(crate) last_parts_answered_after: AtomicU64,
 }
 
 impl Network {
@@ -72,7 +74,11 @@ impl Peers for Wire {
         let lost = loses && is_last;
         let late = self.0.last_parts_take.load(Ordering::SeqCst) * u64::from(is_last);
         let is_offer = message[0] == OFFER;
-        let back = self.0.offers_answered_after.load(Ordering::SeqCst) * u64::from(is_offer);
+        let back = match (is_offer, is_last) {
+            (true, _) => self.0.offers_answered_after.load(Ordering::SeqCst),
+            (_, true) => self.0.last_parts_answered_after.load(Ordering::SeqCst),
+            (false, false) => 0,
+        };
         async move {
             sleep(Duration::from_secs(late) + Duration::from_millis(1)).await;
             let member = member.and_then(|member| member.upgrade());

@@ -14,6 +14,10 @@ pub(super) struct Member {
     pub(super) lease: bool,
     pub(super) slot: SlotAtMember,
     pub(super) block: Option<Block>,
+    /// The block was received and is not served yet: it is not written from here.
+    pub(super) unserved: bool,
+    /// What was handed on and is not in the database, with the stamp under which it is to be written.
+    pub(super) handed: Option<(Block, Stamp)>,
     /// What an origin sent: its block, if it has one.
     pub(super) received: Option<Option<Block>>,
     /// Read from the database, on its way into memory, for an epoch.
@@ -38,6 +42,8 @@ impl Member {
             lease: true,
             slot,
             block: None,
+            unserved: false,
+            handed: None,
             received: None,
             loading: None,
             answer: None,
@@ -63,7 +69,27 @@ impl Member {
     pub(super) fn may_flush(&self) -> bool {
         self.block.is_some_and(|block| block.dirty)
             && self.writing.is_none()
+            && !self.unserved
             && self.slot.flushes().is_some()
+    }
+
+    /// Whether something is kept here of a slot that was handed on, or may have been: it is written within the time
+    /// after which a silent owner is taken for dead.
+    pub(super) fn keeps_handed(&self) -> bool {
+        let dirty = self.block.is_some_and(|block| block.dirty);
+        let asked = self.has_asked() && self.lease;
+        self.alive && (self.handed.is_some() || (asked && dirty))
+    }
+
+    /// Whether it has asked the ring to name another member, and does not know what came of it.
+    pub(super) fn has_asked(&self) -> bool {
+        matches!(
+            self.slot.state(),
+            State::Sealed {
+                stage: Stage::Handing { .. } | Stage::Retaking { cold: true },
+                ..
+            }
+        )
     }
 
     pub(super) fn may_evict(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Taking one step: what a member's shell, the network, the ring and the database do.
 
 use super::{
-    Answer, Asked, Block, Cell, Message, NOW, Step, What, World, Write, reborn, succession,
+    Answer, Asked, Block, Cell, Member, Message, NOW, Step, What, World, Write, reborn, succession,
 };
 use crate::{
     Epoch, SlotConfig, Stamp, Succession, fence,
@@ -25,6 +25,8 @@ impl World {
             Step::Land { write, answered } => self.land(write, answered),
             Step::GiveUp { member } => self.members[member].writing = None,
             Step::Vanish { write } => drop(self.writes.remove(write)),
+            Step::WriteHanded { member } => self.write_handed(member),
+            Step::Forget { member } => self.members[member].handed = None,
             Step::Evict { member } => self.members[member].block = None,
             Step::Move { member, to } => {
                 let epoch = self.members[member].slot.config().epoch();
@@ -183,6 +185,20 @@ impl World {
         insert(&mut self.writes, write);
     }
 
+    /// Under the epoch that has ended: it yields to whatever the new owner writes.
+    fn write_handed(&mut self, index: usize) {
+        let Some((block, stamp)) = self.members[index].handed.take() else {
+            return;
+        };
+        if Some(stamp) >= self.database.stamp {
+            self.database = Cell {
+                operations: block.operations,
+                version: block.version,
+                stamp: Some(stamp),
+            };
+        }
+    }
+
     fn land(&mut self, write: usize, answered: bool) {
         let write = self.writes.remove(write);
         // The database keeps the higher stamp.
@@ -249,13 +265,8 @@ impl World {
         let now = self.mints_from(&asked);
         if let Ok(next) = self.ring.swap(asked.expected, asked.owner, succession, now) {
             self.left.swaps -= 1;
-            // A restored ring may name a member that is gone while another serves. A member that takes the slot from
-            // itself has written everything before.
-            let serves = self.members.iter().any(super::Member::unbroken);
-            if by.is_none() && !serves {
-                // All of it: an origin writes what it has handed to a destination that died before it drops it, and here it
-                // does not.
-                self.excuse(u8::MAX);
+            if by.is_none() {
+                self.excuse_silent_owner();
             }
             self.put(next, by.is_none_or(|by| by == asked.owner));
         }
@@ -276,6 +287,18 @@ impl World {
             surely & write.operations
         });
         self.excused |= self.acknowledged & operations & !surely;
+    }
+
+    /// Excuses what an owner holds that is taken for dead and lives: the database may have been away from it, too.
+    fn excuse_silent_owner(&mut self) {
+        if let Some(owner) = self.place(self.ring.owner()) {
+            let Member {
+                block, received, ..
+            } = self.members[owner];
+            self.excuse(block.map_or(0, |block| block.operations));
+            let received = received.flatten();
+            self.excuse(received.map_or(0, |block| block.operations) & self.copies_lost);
+        }
     }
 
     /// Excuses what living members without a lease hold: they may have served, and not have written everything.
@@ -329,6 +352,8 @@ impl World {
     fn restore(&mut self, past: usize) {
         self.left.restores -= 1;
         self.restored = true;
+        // The ring may have named a destination that has the only copy, and may name another now.
+        self.excuse(self.copies_lost);
         (self.ring, self.line, self.lines) = self.past[past];
         if self.left.restores == 0 {
             self.past.clear();
@@ -366,7 +391,22 @@ impl World {
     fn crash(&mut self, index: usize) {
         self.left.crashes -= 1;
         let held = self.members[index].slot.flushes().is_some() && self.restored;
-        if self.members[index].me == self.ring.owner() || held {
+        let member = &self.members[index];
+        let operations = member.block.map_or(0, |block| block.operations);
+        if member.unserved {
+            // Kept by the origin, if that one lives.
+            self.excuse(operations & self.copies_lost);
+        }
+        let member = &self.members[index];
+        if member.keeps_handed() {
+            let handed = member.handed.map_or(0, |(block, _)| block.operations);
+            self.copies_lost |= handed | operations;
+            if self.restored {
+                self.excuse(handed | operations);
+            }
+        }
+        let member = &self.members[index];
+        if (member.me == self.ring.owner() || held) && !member.unserved {
             self.excuse(
                 self.members[index]
                     .block
@@ -390,7 +430,20 @@ impl World {
 
     /// Lets a member's state machine hear of an event, and carries out what it says.
     fn hear(&mut self, index: usize, event: Event) {
-        let actions = self.members[index].slot.step(event);
+        let member = &mut self.members[index];
+        let (had_asked, block) = (member.has_asked(), member.block);
+        let actions = member.slot.step(event);
+        // With a lease, it has not written everything.
+        let released = actions
+            .iter()
+            .any(|it| matches!(it, Action::Release { .. }));
+        if let (true, true, Some(block), Some(term)) =
+            (had_asked && released, member.lease, block, member.term)
+            && block.dirty
+        {
+            member.handed = Some((block, Stamp::new(term, member.seq)));
+            member.seq += 1;
+        }
         self.carry_out_all(index, actions);
     }
 
@@ -427,16 +480,22 @@ impl World {
                 insert(&mut self.swaps, asked);
             }
             Action::Serve { warm, .. } | Action::Agree { warm } => {
-                if let Action::Serve { epoch, .. } = action {
-                    member.term = Some(epoch);
-                }
                 member.loading = None;
                 let received = member.received.take();
                 if !warm {
+                    let dropped = block.filter(|_| member.unserved);
                     (member.block, member.writing) = (None, None);
+                    member.unserved = false;
+                    self.excuse(dropped.map_or(0, |block| block.operations) & self.copies_lost);
                 } else if let Some(received) = received {
                     // Whether what was on its way got there is for the new owner to make sure.
                     (member.block, member.writing) = (received, None);
+                    member.unserved = true;
+                }
+                let member = &mut self.members[index];
+                if let Action::Serve { epoch, .. } = action {
+                    member.term = Some(epoch);
+                    member.unserved = false;
                 }
             }
             Action::Release { .. } => {
@@ -458,9 +517,15 @@ impl World {
                     insert(&mut self.writes, write);
                 }
                 let member = &mut self.members[index];
+                let dropped = block.filter(|_| member.unserved);
                 (member.block, member.writing, member.loading) = (None, None, None);
+                member.unserved = false;
+                self.excuse(dropped.map_or(0, |block| block.operations) & self.copies_lost);
             }
-            Action::DropReceived => member.received = None,
+            Action::DropReceived => {
+                let dropped = member.received.take().flatten();
+                self.excuse(dropped.map_or(0, |block| block.operations) & self.copies_lost);
+            }
             // Reads of the ring, and answers to members that are behind, are steps of their own; what
             // waits while a slot is sealed counts as not arrived yet.
             Action::Seal | Action::AskRing | Action::Keep { .. } | Action::Refuse { .. } => {}

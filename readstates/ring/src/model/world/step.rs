@@ -1,7 +1,10 @@
 //! What may happen next, in every state of the world.
 
 use super::World;
-use crate::handoff::{Event, State};
+use crate::{
+    handoff::{Event, State},
+    mutant::{self, Rule},
+};
 
 /// What may happen next. Members, writes, messages and swaps by their place in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +25,10 @@ pub(in super::super) enum Step {
     GiveUp { member: usize },
     /// A write never lands.
     Vanish { write: usize },
+    /// A member writes what it has handed on, and forgets it.
+    WriteHanded { member: usize },
+    /// A member forgets what it has handed on, since the new owner says that it serves it.
+    Forget { member: usize },
     /// A clean block is evicted.
     Evict { member: usize },
     /// The operator asks for a move.
@@ -104,11 +111,23 @@ impl World {
         let gone = self
             .place(self.ring.owner())
             .is_none_or(|owner| !self.members[owner].lease);
-        if gone && self.left.swaps > 0 {
+        let kept = self.members.iter().any(super::Member::keeps_handed);
+        if gone && !kept && self.left.swaps > 0 {
             let able = (0..self.at_work()).filter(|&to| self.members[to].may_take(self.ring));
             steps.extend(able.map(|to| Step::TakeOver { to }));
         }
         steps
+    }
+
+    /// Whether the new owner of what a member has handed on says that it serves it.
+    fn may_forget(&self, index: usize) -> bool {
+        let Some(owner) = self.place(self.ring.owner()) else {
+            return false;
+        };
+        let slot = &self.members[owner].slot;
+        let knows = slot.config() == self.ring;
+        let serves = slot.admits() == Some(self.ring.epoch()) || mutant::drops(Rule::R18);
+        self.members[index].handed.is_some() && knows && serves
     }
 
     fn steps_of(&self, index: usize, steps: &mut Vec<Step>) {
@@ -134,6 +153,8 @@ impl World {
                 Step::Flush { member: index },
             ),
             (member.writing.is_some(), Step::GiveUp { member: index }),
+            (member.handed.is_some(), Step::WriteHanded { member: index }),
+            (self.may_forget(index), Step::Forget { member: index }),
             (member.may_evict(), Step::Evict { member: index }),
             (
                 member.slot.config() != self.ring || member.said != self.line,
