@@ -68,7 +68,7 @@ pub(super) async fn ack(app: &App, asked: &Asked<'_>) -> Answer {
             visit,
         },
         (false, Some(_)) => {
-            let detail = "mention_count goes with manual: true only; \
+            let detail = "mention_count is valid only with manual: true; \
                           without it the count follows from the message";
             return Err(wrong(detail, "/mention_count"));
         }
