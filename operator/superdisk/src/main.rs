@@ -93,7 +93,7 @@ struct AssembleArgs {
     #[arg(long)]
     dry_run: bool,
 
-    /// End as if killed after so many steps. For tests.
+    /// Exit as if killed after this many steps. For tests.
     #[arg(long, value_name = "N", hide = true)]
     stop_after: Option<u32>,
 }
@@ -107,7 +107,7 @@ struct ResolveArgs {
     #[arg(long, value_enum)]
     keep: KeepLeg,
 
-    /// End as if killed after so many steps. For tests.
+    /// Exit as if killed after this many steps. For tests.
     #[arg(long, value_name = "N", hide = true)]
     stop_after: Option<u32>,
 }
