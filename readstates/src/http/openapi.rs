@@ -59,7 +59,7 @@ struct Api;
 #[derive(OpenApi)]
 #[openapi(
     info(
-        title = "Readstates for operators",
+        title = "Readstates administration",
         description = "Paths under /admin are on the admin port of each member and require the operator's certificate; \
             /livez, /readyz and /metrics are on the port for probes, without authentication."
     ),
