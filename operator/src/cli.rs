@@ -23,23 +23,23 @@ pub enum Command {
     Run(RunArgs),
     /// Print the custom resource definitions as YAML.
     Crd,
-    /// Look after the database in this pod. What the operator puts into database pods.
+    /// Manage the database in this pod. The operator runs this in database pods.
     #[command(subcommand)]
     Agent(AgentCommand),
 }
 
-/// How `operator run` works.
+/// Flags of `operator run`.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
-    /// Namespace to watch; give it again for each further one. None: all namespaces.
+    /// Namespace to watch; repeatable. Default: all namespaces.
     #[arg(long = "watch-namespace", value_name = "NAMESPACE")]
     pub watch_namespaces: Vec<String>,
 
-    /// Image of cache pods and schema Jobs, for clusters that name none.
+    /// Image of cache pods and schema Jobs, for clusters that do not set one.
     #[arg(long, env = "READSTATES_IMAGE", value_name = "IMAGE")]
     pub readstates_image: String,
 
-    /// Image of Cassandra members, for clusters that name none.
+    /// Image of Cassandra nodes, for clusters that do not set one.
     #[arg(
         long,
         env = "CASSANDRA_IMAGE",
@@ -48,7 +48,7 @@ pub struct RunArgs {
     )]
     pub cassandra_image: String,
 
-    /// Image of `ScyllaDB` members, for clusters that name none.
+    /// Image of `ScyllaDB` nodes, for clusters that do not set one.
     #[arg(
         long,
         env = "SCYLLA_IMAGE",
@@ -57,7 +57,7 @@ pub struct RunArgs {
     )]
     pub scylla_image: String,
 
-    /// Image of the agent in database pods: the one that this program is in.
+    /// Image of the agent in database pods: the image of this program.
     #[arg(
         long,
         env = "OPERATOR_IMAGE",
@@ -66,7 +66,7 @@ pub struct RunArgs {
     )]
     pub agent_image: String,
 
-    /// Image of the containers that look after super-disks, for clusters that name none.
+    /// Image of the containers that manage super-disks, for clusters that do not set one.
     #[arg(
         long,
         env = "SUPERDISK_IMAGE",
@@ -75,7 +75,7 @@ pub struct RunArgs {
     )]
     pub superdisk_image: String,
 
-    /// Where /livez, /readyz and /metrics are served.
+    /// Address that serves /livez, /readyz and /metrics.
     #[arg(
         long,
         env = "OPERATOR_LISTEN",
@@ -84,13 +84,12 @@ pub struct RunArgs {
     )]
     pub listen: SocketAddr,
 
-    /// Namespace of the operator's pod, from which alone pods may be reached as the operator; and of the Lease by
-    /// which one of several operators becomes the leader. Default: the namespace of the service account or
-    /// kubeconfig.
+    /// Namespace of the operator's pod and of the leader election Lease. NetworkPolicies admit the operator only from
+    /// this namespace. Default: the namespace of the service account or kubeconfig.
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
 
-    /// Name of that Lease: operators of two releases in one namespace have one each.
+    /// Name of the Lease; operators of two releases in one namespace need different ones.
     #[arg(
         long,
         env = "LEASE_NAME",
@@ -99,7 +98,7 @@ pub struct RunArgs {
     )]
     pub lease_name: String,
 
-    /// How many clusters are reconciled at once, at most.
+    /// Maximum number of clusters reconciled at once.
     #[arg(
         long,
         env = "MAX_CONCURRENT_RECONCILES",
@@ -109,16 +108,16 @@ pub struct RunArgs {
     )]
     pub max_concurrent_reconciles: u16,
 
-    /// ClusterRole that lets cache pods ask the API server whose a token is: they are bound to it where a
-    /// `ReadStateCluster` has callers with service accounts. Absent: such callers are refused.
+    /// ClusterRole that lets cache pods create TokenReviews; they are bound to it if a `ReadStateCluster` has callers
+    /// with service accounts. Absent: such callers are refused.
     #[arg(long, env = "TOKEN_REVIEW_ROLE", value_name = "NAME")]
     pub token_review_role: Option<String>,
 
-    /// Name under which this process holds the Lease. Default: made up at start.
+    /// Name under which this process holds the Lease. Default: generated at start.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub identity: Option<String>,
 
-    /// What is logged: a level, or directives such as `info,kube=warn`.
+    /// Log level, or directives such as `info,kube=warn`.
     #[arg(
         long,
         env = "OPERATOR_LOG",

@@ -11,10 +11,10 @@ const MOST: usize = 5;
 
 #[derive(Parser)]
 struct Arguments {
-    /// How long to go on; the steps that every run takes are taken in any case.
+    /// Minimum duration, in minutes; the steps of every run are always completed.
     #[arg(long, default_value_t = 15)]
     minutes: u64,
-    /// The same seed takes the same steps.
+    /// Seed of the random steps; the same seed takes the same steps.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

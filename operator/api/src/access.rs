@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who may call the API. Whoever is not one of the callers is answered with 401, also where the list is empty.
+/// Who may call the API. A request from anyone else is answered with 401, also when the list is empty.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -13,20 +13,20 @@ use serde::{Deserialize, Serialize};
     ).message("certificates of callers need clientCa: the CAs that have signed them")
 )]
 pub struct AccessSpec {
-    /// The CAs that have signed the client certificates of callers. Needs `cache.tls`. To replace one without a gap,
-    /// list both for a while.
+    /// The CAs that sign the client certificates of callers. Requires `cache.tls`. To replace a CA without
+    /// interruption, list both for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_ca: Option<ClientCaSource>,
 
-    /// The callers. A change is in force about a minute later, when the kubelets have brought it; no pod is
-    /// restarted, but once when client certificates are first asked for.
+    /// The callers. A change takes effect after about a minute, once the kubelets have synced it. No pod is restarted,
+    /// except once, when client certificates are first requested.
     #[serde(default)]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub callers: Vec<CallerSpec>,
 }
 
-/// Where the CAs of client certificates are.
+/// Source of the CAs for client certificates.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -34,7 +34,7 @@ pub struct AccessSpec {
         .message("exactly one of secretName and configMapName must be set")
 )]
 pub struct ClientCaSource {
-    /// Secret of this namespace that holds them.
+    /// Secret in this namespace that holds them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 253),
@@ -42,7 +42,7 @@ pub struct ClientCaSource {
     )]
     pub secret_name: Option<String>,
 
-    /// ConfigMap of this namespace that holds them.
+    /// ConfigMap in this namespace that holds them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 253),
@@ -50,52 +50,53 @@ pub struct ClientCaSource {
     )]
     pub config_map_name: Option<String>,
 
-    /// The key under which they are, in PEM form.
+    /// The key that holds them, in PEM form.
     #[serde(default = "default_ca_key")]
     #[schemars(length(min = 1, max = 253), regex(pattern = r"^[-._a-zA-Z0-9]+$"))]
     pub key: String,
 }
 
-/// One caller, and by what it proves itself: each of them is enough.
+/// One caller and its credentials; any one of them is enough.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new(
         "has(self.tokenSecretRef) || has(self.serviceAccounts) || has(self.certificates)"
     ).message(
-        "a caller proves itself by a token, a service account or a certificate: set tokenSecretRef, \
+        "a caller needs a token, a service account or a certificate: set tokenSecretRef, \
          serviceAccounts or certificates"
     )
 )]
 pub struct CallerSpec {
-    /// Its name, in logs, metrics and audit lines.
+    /// Name of the caller, as shown in logs, metrics and audit lines.
     #[schemars(
         length(min = 1, max = 63),
         regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
     )]
     pub name: String,
 
-    /// What it may do: `read` states and the ring, `write` acknowledgements and mentions, `delete` users, and read
-    /// the status of members (`admin-read`).
+    /// What the caller may do: `read` (states and the ring), `write` (acknowledgements and mentions), `delete` (states
+    /// and users), `admin-read` (the status of members).
     #[schemars(length(min = 1, max = 4))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub verbs: Vec<Verb>,
 
-    /// The key of a Secret of this namespace that holds its token: 16 characters or more, better 64 random ones
-    /// (`openssl rand -hex 32`). Cache pods are given its hash alone. To replace it without a gap, put the old token
-    /// under the key `previous-<key>` beside the new one, give the new one to the caller, then take the old one out.
+    /// The key of a Secret in this namespace that holds the caller's token: at least 16 characters, preferably 64
+    /// random ones (`openssl rand -hex 32`). Cache pods receive only its hash. To replace the token without
+    /// interruption, put the old one under the key `previous-<key>` beside the new one, give the new one to the caller,
+    /// then remove the old one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_secret_ref: Option<TokenSecretRef>,
 
-    /// Service accounts whose tokens for the audience `readstates` are its tokens: pods get one by a projected
-    /// volume. Cache pods ask the API server about them; the operator needs the chart's value `rbac.tokenReviews`
-    /// to let them.
+    /// Service accounts whose tokens for the audience `readstates` identify this caller; pods get such a token from a
+    /// projected volume. Cache pods verify these tokens with the API server, which requires the chart value
+    /// `rbac.tokenReviews`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16))]
     pub service_accounts: Option<Vec<ServiceAccountRef>>,
 
-    /// DNS names of its client certificates, of which `access.clientCa` tells the CAs: a certificate that has one of
-    /// them among its subject alternative names is its own.
+    /// DNS names of the caller's client certificates, which must be signed by a CA in `access.clientCa`. A certificate
+    /// with one of these names among its subject alternative names identifies this caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 16),
@@ -109,8 +110,8 @@ pub struct CallerSpec {
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub certificates: Option<Vec<String>>,
 
-    /// The most requests that one cache pod serves it at the same time; further ones are answered with 429. Default:
-    /// 1024.
+    /// Maximum number of requests from this caller that one cache pod serves at a time; further ones are answered with
+    /// 429. Default: 1024.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
     pub max_concurrent: Option<i32>,
@@ -124,7 +125,7 @@ pub struct CallerSpec {
 pub enum Verb {
     /// Read states and summaries of users, and the ring.
     Read,
-    /// Acknowledge and mention.
+    /// Acknowledge messages and count mentions.
     Write,
     /// Delete read states and users.
     Delete,
@@ -136,14 +137,14 @@ pub enum Verb {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceAccountRef {
-    /// Its name.
+    /// Name of the service account.
     #[schemars(
         length(min = 1, max = 253),
         regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
     )]
     pub name: String,
 
-    /// Its namespace. Default: this one.
+    /// Namespace of the service account. Default: this namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 63),
@@ -152,7 +153,7 @@ pub struct ServiceAccountRef {
     pub namespace: Option<String>,
 }
 
-/// A key of a Secret of this namespace.
+/// A key of a Secret in this namespace.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenSecretRef {

@@ -1,4 +1,4 @@
-//! `ReadStateCluster`: what a person asks for.
+//! `ReadStateCluster`: the cluster that the user wants.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ use crate::{
     tls::{ApiTlsSpec, IdentitySpec},
 };
 
-/// A read-state service: a tier of cache pods over a CQL database (or, for one pod, over a volume of
-/// its own). `kubectl get readstateclusters` shows how it is and what it waits for.
+/// A read-state service: a tier of cache pods over a CQL database (or, for one pod, over a volume of its own). `kubectl
+/// get readstateclusters` shows its state and what it is waiting for.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "readstates.dev",
@@ -124,14 +124,14 @@ use crate::{
         "size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')"
     ).message(
         "metadata.name must be at most 40 characters of a-z, 0-9 and '-', begin with a letter and \
-         not end with '-': the names of Services and pods are made from it"
+         not end with '-': the names of Services and pods are derived from it"
     ),
     validation = Rule::new(
         "!has(self.spec.database.racks) || self.spec.database.racks.all(r, size(self.metadata.name) + \
          size(r.name) <= 48)"
     ).message(
-        "metadata.name and the longest name in spec.database.racks may have 48 characters together: \
-         StatefulSet names are made from both"
+        "metadata.name and the longest name in spec.database.racks must not exceed 48 characters together: \
+         StatefulSet names consist of both"
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -142,29 +142,29 @@ use crate::{
     validation = Rule::new(
         "has(self.identity) == has(oldSelf.identity) && (!has(self.identity) || self.identity == oldSelf.identity)"
     ).message(
-        "identity cannot change: running pods would not trust pods with certificates of another issuer. Make a new \
+        "identity cannot change: running pods would not trust pods with certificates of another issuer. Create a new \
          ReadStateCluster"
     ).reason(Reason::FieldValueForbidden)
 )]
 pub struct ReadStateClusterSpec {
-    /// Number of cache pods. Changing it (also by `kubectl scale`) moves users, warm, to the pods that
-    /// come or from the pods that go; a pod goes only when it holds nothing any more.
+    /// Number of cache pods. Changing it (also with `kubectl scale`) moves users, with their cached data, to the added
+    /// pods or away from the removed ones. A pod is removed only once it holds nothing.
     #[serde(default = "default_replicas")]
     #[schemars(range(min = 1, max = 64))]
     pub replicas: i32,
 
-    /// While true the operator changes nothing of this cluster, puts nothing back, and says so in
-    /// the condition Progressing. The status is still kept up to date.
+    /// While true, the operator neither changes nor restores anything in this cluster, and reports this in the
+    /// condition Progressing. The status is still kept up to date.
     #[serde(default)]
     pub paused: bool,
 
-    /// While true nothing runs: cache pods write what they hold and stop, then the database stops, and volumes stay.
-    /// A cache pod that cannot write is not told to stop before it can. Taken back, the database starts first. The
-    /// condition Stopped tells how far it is.
+    /// While true, nothing runs: cache pods write what they hold and stop, then the database stops; volumes are kept. A
+    /// cache pod that cannot write is not stopped until it can. When set back to false, the database starts first. The
+    /// condition Stopped shows the progress.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
 
-    /// When pods that serve may be restarted for a change or by request. Default: at any time, one after another.
+    /// When serving pods may be restarted, for a change or on request. Default: at any time, one after another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance: Option<MaintenanceSpec>,
 
@@ -174,8 +174,8 @@ pub struct ReadStateClusterSpec {
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
 
-    /// When the kubelet pulls images of this cluster's pods. Default: as Kubernetes does by the
-    /// image's tag.
+    /// When the kubelet pulls the images of this cluster's pods. Default: the Kubernetes default, which depends on the
+    /// image tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<PullPolicy>,
 
@@ -188,15 +188,15 @@ pub struct ReadStateClusterSpec {
     #[serde(default)]
     pub cache: CacheSpec,
 
-    /// Where read states are kept. Exactly one of `engine`, `external` and `embedded` is set.
+    /// Where read states are stored. Exactly one of `engine`, `external` and `embedded` must be set.
     pub database: DatabaseSpec,
 
-    /// Who issues the certificates by which members, operator and database agents prove to each other what
-    /// they are. Default: the operator, with a certificate authority for this cluster alone. Cannot be changed.
+    /// Issuer of the certificates that members, operator and database agents use to authenticate each other. Default:
+    /// the operator, with a certificate authority for this cluster only. Cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentitySpec>,
 
-    /// How Prometheus finds the pods. Default: it is not told.
+    /// How Prometheus finds the pods. Default: no PodMonitor is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub monitoring: Option<MonitoringSpec>,
 }
@@ -204,11 +204,11 @@ pub struct ReadStateClusterSpec {
 /// When an image is pulled.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullPolicy {
-    /// On every start of a container.
+    /// Every time a container starts.
     Always,
-    /// When the node does not have it.
+    /// When the image is not on the node.
     IfNotPresent,
-    /// Never: the image must be on the node.
+    /// Never; the image must already be on the node.
     Never,
 }
 
@@ -229,12 +229,12 @@ impl PullPolicy {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("has(self.tls) || !has(self.access) || !has(self.access.clientCa)")
-        .message("access.clientCa needs tls: client certificates are shown over TLS alone")
+        .message("access.clientCa needs tls: client certificates are presented over TLS only")
 )]
 pub struct CacheSpec {
-    /// Read states that one cache pod keeps in memory before it forgets the least used users. With
-    /// 20 states a user, a state takes about 30 bytes. Changed while pods run; a pod is replaced only when it must have more
-    /// memory for it.
+    /// Maximum number of read states that one cache pod keeps in memory before it evicts the least recently used users.
+    /// With 20 states per user, a state takes about 30 bytes. Applied to running pods; a pod is replaced only when it
+    /// needs more memory.
     #[serde(default = "default_capacity_states")]
     #[schemars(range(min = 1000, max = 10_000_000_000_i64))]
     pub capacity_states: i64,
@@ -251,13 +251,14 @@ pub struct CacheSpec {
     )]
     pub flush_interval: String,
 
-    /// When a change is written. Adaptive: a second after it where the database has time for that, at the latest when
-    /// flushInterval is over, so that a crash loses less. Interval: only then, which writes fewer rows. Default: Adaptive.
+    /// When a change is written. Adaptive: one second after the change if the database has capacity, at the latest
+    /// after flushInterval, so that a crash loses less. Interval: only after flushInterval, which writes fewer rows.
+    /// Default: Adaptive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flush_mode: Option<FlushMode>,
 
-    /// Requests and limits of a cache pod. Default: requests of 100m CPU and of the memory that
-    /// `capacityStates` needs, no limits.
+    /// Requests and limits of a cache pod. Default: requests of 100m CPU and the memory needed for `capacityStates`, no
+    /// limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
@@ -265,7 +266,7 @@ pub struct CacheSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BTreeMap<String, String>>,
 
-    /// Taints of nodes that a cache pod accepts.
+    /// Tolerations of cache pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerations: Option<Vec<Toleration>>,
 
@@ -279,21 +280,21 @@ pub struct CacheSpec {
     #[schemars(length(min = 1, max = 16))]
     pub clients: Option<Vec<NetworkPolicyPeer>>,
 
-    /// Who may call the API: each caller by a token, a service account or a client certificate. Default: everybody who
-    /// reaches it, which the condition ApiOpen tells.
+    /// Who may call the API. Each caller authenticates with a token, a service account or a client certificate.
+    /// Default: any client that can reach it, which the condition ApiOpen reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<AccessSpec>,
 
-    /// What is laid over the cache pods: labels, annotations, environment, placement, security.
+    /// Additions to the cache pods: labels, annotations, environment, placement, security.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<Box<PodTemplate>>,
 
-    /// The Service by which clients find the API. Default: ClusterIP.
+    /// The Service through which clients reach the API. Default: ClusterIP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Box<ServiceSpec>>,
 
-    /// With it the API, port 7400, speaks TLS alone. Default: it is spoken in the clear. To set it, or to take it away,
-    /// replaces the cache pods one by one: until the last one some speak TLS and others do not.
+    /// If set, the API (port 7400) accepts only TLS. Default: plain HTTP. Setting or removing it replaces the cache
+    /// pods one by one; until the last one is replaced, some pods speak TLS and others do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ApiTlsSpec>,
 }
@@ -320,14 +321,14 @@ impl Default for CacheSpec {
 /// When a change is written to the database.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushMode {
-    /// A second after it where the database has time for that, at the latest when the interval is over.
+    /// One second after the change if the database has capacity, at the latest after the interval.
     Adaptive,
-    /// When the interval is over.
+    /// Only after the interval.
     Interval,
 }
 
 impl FlushMode {
-    /// As the service has it.
+    /// The value of the service's flag.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Conditions and their reasons as types, and the one place where they become `metav1.Condition`.
+//! Conditions and reasons as types, and their conversion to `metav1.Condition`.
 
 use std::fmt;
 
@@ -8,50 +8,50 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Metav1Conditio
 /// The conditions of a `ReadStateCluster`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionType {
-    /// Every user has a cache pod that serves.
+    /// Every slot is served by a cache pod.
     Available,
-    /// The operator is on its way from what is to what was asked for.
+    /// The operator is changing the cluster towards its spec.
     Progressing,
-    /// Something is wrong that time alone will not cure.
+    /// Something is wrong and will not recover by itself.
     Degraded,
     /// Every cache pod is ready.
     CacheReady,
-    /// The database is ready and has keyspace and table.
+    /// The database is ready, with keyspace and table created.
     DatabaseReady,
-    /// Every slot has an owner that serves, each owner its share, and nothing moves.
+    /// Every slot has a serving owner, slots are balanced, and none is moving.
     RingStable,
     /// Database or cache pods were built by another operator version; they are updated when the annotation is set.
     RequiresUpdate,
-    /// Both legs of every super-disk are in sync. Only where there are super-disks.
+    /// Both legs of every super-disk are in sync. Present only if the cluster has super-disks.
     SuperDisksHealthy,
-    /// Slots were taken over from a process that ended without handing them on, so that what it acknowledged in its
-    /// last flush interval may be lost. Until a user acknowledges it, or the process that took them is restarted.
+    /// Slots were taken over from a process that ended without handing them on, so that changes it acknowledged in its
+    /// last flush interval may be lost. True until a user acknowledges it, or the process that took them is restarted.
     TakenOver,
     /// Any client that reaches the API may call it: no callers are configured.
     ApiOpen,
     /// A certificate expires within two weeks and has not been renewed.
     CertificatesExpiring,
-    /// Nothing runs, as the spec says. Only while `spec.stopped` is set.
+    /// Nothing is running, as the spec requires. Present only while `spec.stopped` is set.
     Stopped,
 }
 
-/// Three-valued: what was not seen is unknown.
+/// Three-valued: what was not observed is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionStatus {
-    /// It is so.
+    /// The condition holds.
     True,
-    /// It is not so.
+    /// The condition does not hold.
     False,
-    /// It could not be seen.
+    /// It could not be observed.
     Unknown,
 }
 
-/// Why a condition is as it is. Stable: scripts and alerts may rely on these words.
+/// The reason of a condition. Stable: scripts and alerts may rely on these words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// Nothing is wrong.
     AsExpected,
-    /// Everything is as the spec says.
+    /// Everything matches the spec.
     Reconciled,
     /// `spec.paused` is set.
     Paused,
@@ -65,137 +65,137 @@ pub enum Reason {
     External,
     /// The store is the cache pod's own volume.
     Embedded,
-    /// Nothing moves, and nothing has to.
+    /// Slots are balanced, and none is moving.
     Stable,
     /// There is no ring yet.
     Changing,
     /// Slots move from one cache pod to another.
     SlotsMoving,
-    /// Slots have no owner that serves.
+    /// Slots have no serving owner.
     SlotsUnowned,
     /// Waiting for cache pods to take over the slots of one that is gone.
     TakeoverPending,
     /// Slots were taken over from a process that ended without handing them on.
     SlotsTakenOver,
-    /// Waiting for a cache pod to hand on what it owns.
+    /// Waiting for a cache pod to hand on its slots.
     CacheDraining,
     /// Waiting for proof that a cache pod holds nothing.
     DrainUnproven,
-    /// The ring was deleted while cache pods run.
+    /// The ring was deleted while cache pods were running.
     RingLost,
     /// The ring contradicts itself.
     RingUnreadable,
-    /// Not looked at yet, or not reachable.
+    /// Not observed yet, or not reachable.
     NotObserved,
-    /// The spec cannot be carried out; the message names the field.
+    /// The spec is invalid; the message names the field.
     InvalidSpec,
-    /// An object that is needed exists and is not this cluster's.
+    /// A required object exists but belongs to something else.
     NameConflict,
     /// The API server refused an object.
     ApplyRejected,
-    /// The schema Job failed; the message has its last words.
+    /// The schema Job failed; the message has the end of its log.
     SchemaFailed,
     /// Cache pods report that they cannot reach the store.
     StoreUnhealthy,
     /// Waiting for database members of a rack to become ready.
     DatabaseNotReady,
-    /// Waiting for the Job that makes keyspace and table.
+    /// Waiting for the Job that creates keyspace and table.
     SchemaPending,
     /// Waiting for a Secret, or a key in it.
     SecretMissing,
-    /// Waiting for cert-manager to make a certificate.
+    /// Waiting for cert-manager to issue a certificate.
     CertificatePending,
     /// The certificates for CQL or of the API cannot be used; the message says what is wrong and what to do.
     CertificateInvalid,
-    /// A certificate is to be made by cert-manager, and there is no way to it.
+    /// cert-manager should issue a certificate, but it is not installed or the operator may not use it.
     CertManagerMissing,
-    /// Waiting for the Secrets by which the processes of the cluster prove what they are.
+    /// Waiting for the Secrets with which the processes of the cluster authenticate.
     IdentityPending,
-    /// A certificate authority takes the place of another: waiting for pods to trust or use the new one.
+    /// The certificate authority is being replaced: waiting for pods to trust or use the new one.
     IdentityRotating,
-    /// Waiting for this machine's clock and the API server's to agree before certificates are issued.
+    /// Waiting for the clocks of this machine and of the API server to agree before certificates are issued.
     ClockWrong,
-    /// The clock of a cache pod's machine differs from the others' and from the API server's; the message names the pod
-    /// and by how much. It takes no slots.
+    /// The clock of a cache pod's machine differs from the other pods' and from the API server's; the message names the
+    /// pod and the difference. The pod takes no slots.
     ClockSkew,
     /// A certificate expires soon.
     ExpiresSoon,
-    /// A cache pod of an earlier release, which pods of this one take nothing from, writes what it holds and
-    /// stops.
+    /// A cache pod of an earlier release writes what it holds and stops, since pods of this release cannot take over
+    /// its slots.
     DrainingCold,
     /// Waiting for cache pods to write what they hold and stop.
     CacheStopping,
-    /// Cache pods have written what they held and stopped, before the database does.
+    /// Cache pods have written what they held and stopped; the database stops next.
     StoppedInOrder,
-    /// The database goes or stops, although cache pods have not said that they have written what they hold.
+    /// The database is being deleted or stopped, although cache pods have not confirmed that they wrote what they hold.
     StopTimedOut,
-    /// `spec.stopped` is set, and nothing runs.
+    /// `spec.stopped` is set, and nothing is running.
     Stopped,
-    /// Waiting for database pods of a cluster that is stopped to be gone.
+    /// Waiting for the database pods of a stopped cluster to terminate.
     DatabaseStopping,
     /// Waiting for cache pods to become ready.
     CacheNotReady,
-    /// Cache pods are told how many read states to keep.
+    /// Cache pods are being told their new capacity.
     CapacityChanging,
-    /// A change that stops cache pods waits, since one could not write what it holds now.
+    /// A change that stops cache pods is waiting, because a pod cannot write what it holds at the moment.
     UnsafeToStop,
-    /// A deleted cluster leaves its objects running, as it was asked to.
+    /// A deleted cluster leaves its objects running, as requested.
     LeftRunning,
     /// Waiting for an object of an earlier cluster of the same name to be deleted.
     LeftoverObject,
-    /// The next step on the database waits until all its nodes see each other up.
+    /// The next database step waits until all nodes see each other as up.
     DatabaseUnhealthy,
     /// Database pods are being changed, one after another.
     DatabaseRolling,
-    /// A restart waits for its maintenance window, or for its turn by the pace of maintenance.
+    /// A restart waits for a maintenance window or for the maintenance pace.
     MaintenancePending,
-    /// A database node joins.
+    /// A database node is joining.
     NodeJoining,
-    /// A database node is a member now.
+    /// A database node has joined.
     NodeJoined,
     /// Other nodes have confirmed that a database node is gone.
     NodeLeft,
-    /// A database node whose disk came back empty takes its old place.
+    /// A database node whose disk came back empty is taking its old place.
     NodeReplacing,
-    /// A database node gives its data away.
+    /// A database node is streaming its data to the others.
     NodeLeaving,
-    /// A database node drops what nodes that have joined took over.
+    /// A database node is dropping data that newly joined nodes took over.
     NodeCleaningUp,
-    /// A database node could not drop what nodes that have joined took over; the message has the database's own words.
+    /// A database node failed to drop data that newly joined nodes took over; the message quotes the database.
     CleanupFailed,
-    /// A database node should join and cannot safely; the message has the numbers.
+    /// A database node cannot join safely; the message has the numbers.
     JoinRefused,
-    /// A database node should leave and cannot safely; the message has the numbers.
+    /// A database node cannot leave safely; the message has the numbers.
     ScaleDownRefused,
-    /// A database node could not leave; the message has the database's own words.
+    /// A database node failed to leave; the message quotes the database.
     DecommissionFailed,
-    /// A database node could not join, or not take its old place, again and again.
+    /// A database node repeatedly failed to join or to take its old place.
     JoinFailed,
-    /// A database node that was to leave has lost its disk or its machine.
+    /// A database node lost its disk or its machine while it was leaving.
     LeaverLost,
-    /// A database node's disk came back empty or with other data, and no other node has a copy that could be trusted.
+    /// A database node's disk came back empty or with other data, and no other node has a copy that can be trusted.
     DiskLost,
-    /// The image that is wanted for the database is of a release that cannot follow the one that runs.
+    /// The release of the requested database image cannot follow the running one.
     EngineVersionRefused,
-    /// The operator has no right to delete the claim of a database node that has left.
+    /// The operator is not allowed to delete the claim of a database node that has left.
     ReclaimForbidden,
-    /// A new node waits until the claim of the node that was in its place is gone.
+    /// A new node waits until the claim of the former node in its place is gone.
     ClaimOfFormerNode,
-    /// This operator would make database or cache pods differently.
+    /// This operator version would build database or cache pods differently.
     UpdateAvailable,
-    /// Database and cache pods are as this operator makes them.
+    /// Database and cache pods are as this operator version builds them.
     UpToDate,
-    /// The pod of a super-disk has not come so far.
+    /// The pod of a super-disk has not reached this step yet.
     SuperDiskWaiting,
-    /// A super-disk is not put together, and nothing was changed; the message has the code and what to do.
+    /// Assembly of a super-disk was refused, and nothing was changed; the message has the code and what to do.
     SuperDiskRefused,
-    /// A super-disk could not be put together.
+    /// Assembly of a super-disk failed.
     SuperDiskFailed,
-    /// A super-disk is being put together.
+    /// A super-disk is being assembled.
     SuperDiskAssembling,
     /// Both legs are in sync.
     SuperDiskHealthy,
-    /// The local disks of a super-disk are being filled.
+    /// The local disks of a super-disk are being rebuilt.
     FastLegRebuilding,
     /// The local disks of a super-disk are lost; its network disk serves alone.
     FastLegLost,
@@ -203,23 +203,22 @@ pub enum Reason {
     DurableLegLost,
     /// `spec.cache.access` is not set: any client that reaches the API may call it.
     NoAccessConfigured,
-    /// The API is open to the callers of `spec.cache.access` alone.
+    /// The API is open only to the callers of `spec.cache.access`.
     CallersOnly,
-    /// What a caller proves itself by is missing or cannot be used, and that caller is refused; the message says
-    /// which.
+    /// A caller's credentials are missing or cannot be used, and that caller is refused; the message says which.
     CallerRefused,
 }
 
-/// A condition before it meets Kubernetes.
+/// A condition before its conversion to the Kubernetes type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// Which one.
+    /// Type of the condition.
     pub type_: ConditionType,
-    /// How it is.
+    /// Status of the condition.
     pub status: ConditionStatus,
-    /// Why, for machines.
+    /// Reason, for machines.
     pub reason: Reason,
-    /// Why, for people.
+    /// Message, for people.
     pub message: String,
 }
 
@@ -239,8 +238,8 @@ impl Condition {
         }
     }
 
-    /// As Kubernetes wants it. `previous` are the conditions before: the transition time moves only
-    /// when the status does.
+    /// Converts to the Kubernetes type. `previous` are the earlier conditions: the transition time changes only with
+    /// the status.
     #[must_use]
     pub fn to_metav1(
         &self,

@@ -1,4 +1,4 @@
-//! `spec.database`: a database the operator runs, one that is there already, or none but a volume.
+//! `spec.database`: a database that the operator runs, an existing one, or only a volume.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{PodTemplate, SuperDiskSpec, TlsSpec};
 
-/// Where read states are kept: in a database the operator runs (`engine`, with `replicationFactor`,
-/// `racks` and `storage`), in one that is there already (`external`), or, for a single cache pod, on that
-/// pod's own volume (`embedded`).
+/// Where read states are stored: in a database that the operator runs (`engine`, with `replicationFactor`, `racks` and
+/// `storage`), in an existing one (`external`), or, for a single cache pod, on that pod's own volume (`embedded`).
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -40,8 +39,8 @@ use crate::{PodTemplate, SuperDiskSpec, TlsSpec};
          || has(self.nodeSelector) || has(self.tolerations) || has(self.priorityClassName) || has(self.podTemplate))"
     ).message(
         "replicationFactor, racks, storage, superDisk, reclaim, image, resources, keyspace, secretRef, clients, \
-         settings, nodeSelector, tolerations, priorityClassName and podTemplate go with engine only; external and embedded have \
-         fields of their own"
+         settings, nodeSelector, tolerations, priorityClassName and podTemplate are valid only with engine; external \
+         and embedded have their own fields"
     ),
     validation = Rule::new(
         "!has(self.racks) || !has(self.replicationFactor) || self.replicationFactor <= \
@@ -53,7 +52,7 @@ use crate::{PodTemplate, SuperDiskSpec, TlsSpec};
          (!has(self.engine) || self.engine == oldSelf.engine)"
     ).message(
         "the kind of database (engine, external or embedded) cannot change: the data would stay \
-         behind. Make a new ReadStateCluster"
+         behind. Create a new ReadStateCluster"
     ).reason(Reason::FieldValueForbidden),
     validation = Rule::new(
         "!has(self.engine) || (has(self.keyspace) ? self.keyspace : 'readstates') == \
@@ -70,24 +69,25 @@ use crate::{PodTemplate, SuperDiskSpec, TlsSpec};
     ).field_path(".replicationFactor").reason(Reason::FieldValueForbidden),
     validation = Rule::new("has(self.superDisk) == has(oldSelf.superDisk)")
         .message(
-            "superDisk cannot be added or removed: the volumes are made with it or without it. Make a new \
+            "superDisk cannot be added or removed: existing volumes cannot be converted. Create a new \
              ReadStateCluster"
         ).reason(Reason::FieldValueForbidden),
     validation = Rule::new("!has(self.developerMode) || (has(self.engine) && self.engine == 'Scylla')")
-        .message("developerMode goes with engine Scylla only")
+        .message("developerMode is valid only with engine Scylla")
         .field_path(".developerMode"),
     validation = Rule::new("!has(self.tls) || !has(self.embedded)")
-        .message("tls goes with engine and external only: an embedded store is spoken to by nobody")
+        .message("tls is valid only with engine or external: an embedded store has no database connections")
         .field_path(".tls"),
     validation = Rule::new("!has(self.tls) || !has(self.external) || has(self.tls.secretName)")
         .message(
-            "an external database has its certificates: name the Secret with the CA that signed them in tls.secretName"
+            "an external database has its own certificates: set tls.secretName to the Secret with the CA that signed \
+             them"
         ).field_path(".tls"),
     validation = Rule::new(
         "!has(self.engine) || (has(self.tls) == has(oldSelf.tls) && (!has(self.tls) || self.tls == oldSelf.tls))"
     ).message(
-        "tls cannot change with engine: while members change one after another, cache pods would reach only some of \
-         them. Put other certificates into the same Secret; to begin or end TLS make a new ReadStateCluster"
+        "tls cannot change with engine: while members restart one after another, cache pods could reach only some of \
+         them. To replace certificates, update the same Secret; to enable or disable TLS, create a new ReadStateCluster"
     ).reason(Reason::FieldValueForbidden)
 )]
 pub struct DatabaseSpec {
@@ -95,22 +95,22 @@ pub struct DatabaseSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<Engine>,
 
-    /// On how many members each read state is kept. With 3, one may be lost without anybody
-    /// noticing. Cannot be changed.
+    /// Number of members that store each read state. With 3, one member may be lost without any effect on clients.
+    /// Cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 9))]
     pub replication_factor: Option<i32>,
 
-    /// Groups of members that fail together, one StatefulSet each; usually one rack a zone. Started
-    /// one after another, in this order; racks can be added at the end, never removed.
+    /// Groups of members that fail together, one StatefulSet each; usually one rack per zone. They are started one
+    /// after another, in this order. Racks can be added at the end, but never removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 9))]
     #[x_kube(
         merge_strategy = ListMerge::Map(vec!["name".to_owned()]),
         validation = Rule::new("oldSelf.all(o, self.exists(r, r.name == o.name))")
-            .message("a rack cannot be removed: its members hold data that nobody else may have"),
+            .message("a rack cannot be removed: its members may hold the only copy of some data"),
         validation = Rule::new("self[0].name == oldSelf[0].name")
-            .message("the first rack must stay first: its first member is where new members ask their way")
+            .message("the first rack must stay first: new members contact its first member to join")
     )]
     pub racks: Option<Vec<RackSpec>>,
 
@@ -118,13 +118,12 @@ pub struct DatabaseSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
 
-    /// Local disks in front of that volume, which then is the durable half of a mirror. Cannot be added or
-    /// removed.
+    /// Local disks mirrored to that volume, which is then the durable half of the mirror. Cannot be added or removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub super_disk: Option<SuperDiskSpec>,
 
-    /// What becomes of the volume of a member that has left. With `Keep`, the default, it stays until somebody
-    /// deletes its claim, and until then no new member takes that place.
+    /// What happens to the volume of a member that has left. With `Keep`, the default, the volume is kept until its
+    /// claim is deleted by hand; until then, no new member can take that place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Reclaim>,
 
@@ -133,25 +132,25 @@ pub struct DatabaseSpec {
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
 
-    /// Requests and limits of a member. Half of the memory limit becomes Cassandra's heap; whole
-    /// CPUs of the limit become ScyllaDB's shards, pinned to CPUs of their own where the node hands them out
-    /// and requests equal limits. Default: 1 CPU and 4Gi requested, 4Gi as limit; with ScyllaDB 1 CPU, too.
+    /// Requests and limits of a member. Cassandra's heap is half of the memory limit. ScyllaDB runs one shard per whole
+    /// CPU of the limit, each pinned to a CPU of its own if the node assigns exclusive CPUs and requests equal limits.
+    /// Default: 1 CPU and 4Gi requested, with a limit of 4Gi; with ScyllaDB, also a limit of 1 CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
     /// Settings of the engine, by their names in its settings file (`cassandra.yaml`, `scylla.yaml`): for example
-    /// `concurrent_writes: "64"`, and with Cassandra `audit_logging_options.enabled: "true"`. Other settings restart
-    /// members one by one. What the operator sets itself (names, addresses, ports, folders, tokens, logins, TLS)
-    /// is refused.
+    /// `concurrent_writes: "64"`, and with Cassandra `audit_logging_options.enabled: "true"`. A change restarts members
+    /// one by one. Settings that the operator manages (names, addresses, ports, folders, tokens, logins, TLS) are
+    /// refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 64))]
     pub settings: Option<BTreeMap<String, SettingValue>>,
 
-    /// Labels that nodes must have to run members: with a super-disk those with local disks.
+    /// Labels that a node must have to run members; with a super-disk, select the nodes with local disks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BTreeMap<String, String>>,
 
-    /// Taints of nodes that members accept.
+    /// Tolerations of members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub tolerations: Option<Vec<Toleration>>,
@@ -161,7 +160,7 @@ pub struct DatabaseSpec {
     #[schemars(length(min = 1, max = 253))]
     pub priority_class_name: Option<String>,
 
-    /// What is laid over the pods of members: labels, annotations, environment, placement, security.
+    /// Additions to the pods of members: labels, annotations, environment, placement, security.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<Box<PodTemplate>>,
 
@@ -170,33 +169,33 @@ pub struct DatabaseSpec {
     #[schemars(length(max = 48), regex(pattern = r"^[a-z][a-z0-9_]*$"))]
     pub keyspace: Option<String>,
 
-    /// Secret in this namespace with the keys `username` and `password`: the role that cache pods log in
-    /// with. The role is made, with rights on the one table, and given the password; another password in
-    /// the Secret is set in the database and then handed to cache pods one by one. Default: a Secret
-    /// `<name>-db-login` that the operator makes once.
+    /// Secret in this namespace with the keys `username` and `password`: the role that cache pods log in with. The
+    /// operator creates the role with this password and with rights on the one table only. When the password in the
+    /// Secret changes, it is changed in the database and then rolled out to cache pods one by one. Default: a Secret
+    /// `<name>-db-login` that the operator creates once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(
         validation = Rule::new("self.name != ''").message("secretRef.name must not be empty")
     )]
     pub secret_ref: Option<LocalObjectReference>,
 
-    /// ScyllaDB only: skip its checks of disk and machine and measure no disk, for laptops and tests. Default: false.
-    /// Never for data that anybody misses.
+    /// ScyllaDB only: skip its disk benchmark and its checks of disk and machine, for laptops and tests. Default:
+    /// false. Never use it for data that matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub developer_mode: Option<bool>,
 
-    /// Speak CQL over TLS, and over nothing else. Default: in the clear. With `engine` it cannot be changed.
+    /// Use TLS for all CQL connections. Default: no TLS. Cannot be changed with `engine`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsSpec>,
 
-    /// Who may speak CQL with the members beside the cache pods, as peers of a NetworkPolicy. Default:
-    /// nobody.
+    /// Other clients, besides the cache pods, that may connect to the members over CQL, as peers of a NetworkPolicy.
+    /// Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16))]
     pub clients: Option<Vec<NetworkPolicyPeer>>,
 
-    /// A CQL database that is there already. The keyspace is made when it is missing, and verified and never altered
-    /// when it is there; the tables in it are made, and the keyspace is claimed for this cluster alone.
+    /// An existing CQL database. The keyspace is created if it is missing; an existing one is verified and never
+    /// altered. The operator creates the tables in it and claims the keyspace for this cluster only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalSpec>,
 
@@ -205,21 +204,21 @@ pub struct DatabaseSpec {
     pub embedded: Option<EmbeddedSpec>,
 }
 
-/// A setting's value: no spaces and nothing that a shell would read.
+/// A setting's value: no spaces and no characters that a shell interprets.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(transparent)]
 pub struct SettingValue(
     #[schemars(length(min = 1, max = 256), regex(pattern = r"^[A-Za-z0-9_.,:/%+-]+$"))] pub String,
 );
 
-/// What becomes of a volume that is not needed any more.
+/// What happens to a volume that is no longer needed.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reclaim {
-    /// Its claim stays.
+    /// The claim is kept.
     #[default]
     Keep,
-    /// Its claim is deleted, once other members have confirmed that the member has left. The operator
-    /// needs the chart's value `rbac.deleteVolumeClaims` for it.
+    /// The claim is deleted once other members have confirmed that the member has left. Requires the chart value
+    /// `rbac.deleteVolumeClaims`.
     Delete,
 }
 
@@ -238,20 +237,20 @@ pub enum Engine {
 #[x_kube(
     validation = Rule::new(
         "has(self.zone) == has(oldSelf.zone) && (!has(self.zone) || self.zone == oldSelf.zone)"
-    ).message("zone cannot change: the members' volumes stay in the zone they were made in")
+    ).message("zone cannot change: the members' volumes stay in the zone where they were created")
         .reason(Reason::FieldValueForbidden)
 )]
 pub struct RackSpec {
-    /// Name of the rack, as the database knows it; part of the names of its pods.
+    /// Name of the rack in the database; also part of its pod names.
     #[schemars(
         length(min = 1, max = 24),
         regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
     )]
     pub name: String,
 
-    /// Members (pods) in this rack. When it is lowered, the last member gives its data to the others and
-    /// leaves the database before its pod goes; where that is not safe, the status says why and nothing is
-    /// done. One member at a time joins or leaves.
+    /// Number of members (pods) in this rack. When it is lowered, the last member streams its data to the others and
+    /// leaves the database before its pod is removed; if that is not safe, nothing is done and the status says why.
+    /// Members join and leave one at a time.
     #[serde(default = "default_members")]
     #[schemars(range(min = 1, max = 32))]
     pub members: i32,
@@ -268,7 +267,7 @@ pub struct RackSpec {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.size == oldSelf.size")
-        .message("size cannot change: Kubernetes keeps the volume templates of a StatefulSet as they were")
+        .message("size cannot change: the volume templates of a StatefulSet are immutable")
         .field_path(".size")
         .reason(Reason::FieldValueForbidden),
     validation = Rule::new(
@@ -292,11 +291,11 @@ pub struct Storage {
     pub storage_class_name: Option<String>,
 }
 
-/// A database that somebody else runs.
+/// A database that the operator does not run.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalSpec {
-    /// Host names or addresses of some members, without port; the others are found from them.
+    /// Host names or addresses of some members, without port; the driver discovers the others from them.
     #[schemars(
         length(min = 1, max = 16),
         inner(
@@ -311,7 +310,7 @@ pub struct ExternalSpec {
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
 
-    /// Keyspace that holds the read states; made when it is missing. Cannot be changed.
+    /// Keyspace that holds the read states; created if it is missing. Cannot be changed.
     #[serde(default = "default_keyspace")]
     #[schemars(length(max = 48), regex(pattern = r"^[a-z][a-z0-9_]*$"))]
     #[x_kube(
@@ -325,8 +324,8 @@ pub struct ExternalSpec {
     #[schemars(length(min = 1, max = 128), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub local_datacenter: String,
 
-    /// On how many members of that data center each read state is kept, at least. A keyspace that is missing is made
-    /// with so many; one that keeps fewer is refused and never altered.
+    /// Minimum number of members of that data center that store each read state. A missing keyspace is created with
+    /// this number; an existing one with fewer replicas is refused and never altered.
     #[schemars(range(min = 1, max = 9))]
     pub replication_factor: i32,
 

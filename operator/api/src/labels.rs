@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt};
 pub const CLUSTER: &str = "readstates.dev/cluster";
 /// Rack of a database pod.
 pub const RACK: &str = "readstates.dev/rack";
-/// What part of a cluster an object is: see [`Component`].
+/// Component of a cluster that an object belongs to: see [`Component`].
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// The zone of a node, and from Kubernetes 1.35 on of the pods on it.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -17,63 +17,64 @@ pub const APPLIED_HASH: &str = "readstates.dev/applied-hash";
 
 /// Hash of the pod template that a StatefulSet was last given (annotation).
 pub const TEMPLATE_HASH: &str = "readstates.dev/template-hash";
-/// Hash of what the user's spec says of these pods, as of that template (annotation).
+/// Hash of the user's spec for these pods, as of that template (annotation).
 pub const SPEC_HASH: &str = "readstates.dev/spec-hash";
-/// On pods of the database: what they ask of who connects; absent on those made before they asked (annotation).
+/// On database pods: the authentication that they require of clients; absent on pods from before it was required
+/// (annotation).
 pub const AUTHENTICATION: &str = "readstates.dev/authentication";
 /// On pods that log in to the database: changes whenever the login changes (annotation).
 pub const LOGIN: &str = "readstates.dev/login";
-/// On database pods: changes whenever the certificate that they show changes (annotation).
+/// On database pods: changes whenever the certificate that they present changes (annotation).
 pub const CERTIFICATES: &str = "readstates.dev/certificates";
-/// On a `ReadStateCluster`: the update of the database pods, by the name that the condition `RequiresUpdate`
-/// tells, that may go ahead (annotation).
+/// On a `ReadStateCluster`: the update of the database pods that may go ahead, by the name that the condition
+/// `RequiresUpdate` gives (annotation).
 pub const UPDATE_DATABASE: &str = "readstates.dev/update-database";
-/// On a `ReadStateCluster`: the update of the cache pods, by the name that the condition `RequiresUpdate` tells,
-/// that may go ahead (annotation).
+/// On a `ReadStateCluster`: the update of the cache pods that may go ahead, by the name that the condition
+/// `RequiresUpdate` gives (annotation).
 pub const UPDATE_CACHE: &str = "readstates.dev/update-cache";
-/// On a `ReadStateCluster`: any new value, such as the time, has the cache pods replaced one by one (annotation).
+/// On a `ReadStateCluster`: any new value, such as the time, replaces the cache pods one by one (annotation).
 pub const RESTART_CACHE: &str = "readstates.dev/restart-cache";
-/// On a `ReadStateCluster`: any new value, such as the time, has the database pods restarted one by one (annotation).
+/// On a `ReadStateCluster`: any new value, such as the time, restarts the database pods one by one (annotation).
 pub const RESTART_DATABASE: &str = "readstates.dev/restart-database";
-/// On cache pods: changes whenever a change requires a pod to be replaced; not for what is changed while it runs
+/// On cache pods: changes whenever a change requires replacing the pod; not for settings that apply to a running pod
 /// (annotation).
 pub const REPLACE_HASH: &str = "readstates.dev/replace-hash";
 /// On pods: the value of the request that they were last restarted for (annotation).
 pub const RESTARTED: &str = "readstates.dev/restarted";
-/// On a `ReadStateCluster`: the takeovers that a user has looked at, by the name that the condition `TakenOver` tells
-/// (annotation).
+/// On a `ReadStateCluster`: the takeovers that a user has acknowledged, by the name that the condition `TakenOver`
+/// gives (annotation).
 pub const ACKNOWLEDGE_TAKEOVER: &str = "readstates.dev/acknowledge-takeover";
-/// On a `ReadStateCluster`: until when restarts may begin outside of its maintenance windows, as in RFC 3339
+/// On a `ReadStateCluster`: time (RFC 3339) until which restarts may begin outside of its maintenance windows
 /// (annotation).
 pub const OPEN_WINDOW_UNTIL: &str = "readstates.dev/open-window-until";
-/// On a `ReadStateCluster`: the name of the claim on the keyspace of an external database that is taken over, since
-/// the cluster of that name is gone for good (annotation).
+/// On a `ReadStateCluster`: the name of the claim on the keyspace of an external database to take over, because the
+/// cluster of that name is gone for good (annotation).
 pub const TAKE_OVER_CLAIM: &str = "readstates.dev/take-over-claim";
-/// On a `ReadStateCluster`: the image of the database that may follow the one that runs, although its release should
-/// not (annotation).
+/// On a `ReadStateCluster`: the database image that may follow the running one, although its release is not a supported
+/// successor (annotation).
 pub const ACCEPT_ENGINE_VERSION: &str = "readstates.dev/accept-engine-version";
-/// On a `ReadStateCluster`: its own UID, to have it take over objects of its name that have no owner, as
-/// `kubectl delete --cascade=orphan` leaves them (annotation).
+/// On a `ReadStateCluster`: its own UID, to make it adopt objects of its name without an owner, as left by `kubectl
+/// delete --cascade=orphan` (annotation).
 pub const ADOPT: &str = "readstates.dev/adopt";
 /// On a `ReadStateCluster`: the host ID of the node whose loss may be accepted although no copy of its data
 /// exists (annotation).
 pub const ACCEPT_DATA_LOSS: &str = "readstates.dev/accept-data-loss";
 
-/// On a `ReadStateCluster`: any new value asks for another certificate authority, in stages and without a pause
-/// (annotation). On the Secret with the authority: the value that the newest one was made for.
+/// On a `ReadStateCluster`: any new value rotates the certificate authority, in stages and without interruption
+/// (annotation). On the Secret with the authority: the value that the newest authority was created for.
 pub const ROTATE_IDENTITY: &str = "readstates.dev/rotate-identity";
 /// On a Secret with a certificate of a process: the mark of the authority that issued it (annotation).
 pub const ISSUED_BY: &str = "readstates.dev/issued-by";
 
-/// On a `ReadStateCluster`: which leg of a super-disk counts where both took writes (annotation), as
-/// `<UID of its pod>.durable` or `<UID of its pod>.fast`.
+/// On a `ReadStateCluster`: which leg of a super-disk to keep when both took writes (annotation), as `<UID of its
+/// pod>.durable` or `<UID of its pod>.fast`.
 pub const KEEP_LEG: &str = "readstates.dev/keep-leg";
 
 /// On a volume claim of a database with super-disks: the UID of the claim that its disk is a copy of (annotation).
-/// Needed where its data source does not tell, for instance since the claim that a snapshot was taken of is gone.
+/// Needed if its data source does not say, for instance because the claim that the snapshot was taken from is gone.
 pub const COPY_OF: &str = "readstates.dev/copy-of";
 
-/// On a `ReadStateCluster` whose database would go with it (finalizer): its cache pods write what they hold first.
+/// On a `ReadStateCluster` whose database is deleted with it (finalizer): its cache pods write what they hold first.
 pub const STOP_IN_ORDER: &str = "readstates.dev/stop-in-order";
 
 const NAME: &str = "app.kubernetes.io/name";
@@ -83,14 +84,14 @@ const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The field manager of every server-side apply, and the value of the managed-by label.
 pub const MANAGER: &str = "readstates-operator";
 
-/// The part of a cluster an object serves.
+/// Component of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Component {
     /// The cache pods.
     Cache,
     /// The database pods.
     Database,
-    /// The Job that makes keyspace and table.
+    /// The Job that creates keyspace and table.
     Schema,
 }
 

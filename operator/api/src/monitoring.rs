@@ -6,17 +6,17 @@ use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-/// With it there is a PodMonitor for the cache pods, and one for the database pods that the operator runs (the agent's
-/// metrics, ScyllaDB's own, and those of super-disks), where Kubernetes knows that kind.
+/// If set, and if the PodMonitor kind is installed, the operator creates a PodMonitor for the cache pods, and one for
+/// the database pods that it runs (metrics of the agent, of ScyllaDB and of super-disks).
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct MonitoringSpec {
-    /// Labels of the PodMonitors: what your Prometheus selects them by.
+    /// Labels of the PodMonitors, for the selector of your Prometheus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub pod_monitor_labels: Option<BTreeMap<String, String>>,
 
-    /// How often pods are asked, from 1s to 10m. Default: as often as your Prometheus asks others.
+    /// Scrape interval, from 1s to 10m. Default: the default of your Prometheus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), regex(pattern = r"^([0-9]+(s|m))+$"))]
     #[x_kube(
@@ -27,8 +27,8 @@ pub struct MonitoringSpec {
     )]
     pub interval: Option<String>,
 
-    /// Who may reach the metrics of ScyllaDB, port 9180, as peers of a NetworkPolicy. Default: nobody. (The other metrics
-    /// tell every pod that asks.)
+    /// Who may reach the metrics of ScyllaDB, port 9180, as peers of a NetworkPolicy. Default: none. (The other metrics
+    /// are open to every pod.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16))]
     pub metrics_from: Option<Vec<NetworkPolicyPeer>>,

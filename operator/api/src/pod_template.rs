@@ -1,4 +1,4 @@
-//! What users lay over pods, and over the Service of the API.
+//! User-defined additions to pods and to the Service of the API.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What is laid over the pods that the operator makes. A change replaces or restarts them one by one.
+/// Additions to the pods that the operator creates. A change replaces or restarts them one by one.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PodTemplate {
-    /// Labels besides ours: for meshes, for billing.
+    /// Additional labels, for example for service meshes or billing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 32))]
     #[x_kube(
@@ -25,38 +25,39 @@ pub struct PodTemplate {
              !k.startsWith('topology.kubernetes.io/'))"
         ).message(
             "labels of readstates.dev, app.kubernetes.io, apps.kubernetes.io, statefulset.kubernetes.io and \
-             topology.kubernetes.io are not yours to set"
+             topology.kubernetes.io are reserved"
         )
     )]
     pub labels: Option<BTreeMap<String, String>>,
 
-    /// Annotations besides ours.
+    /// Additional annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 64))]
     #[x_kube(
         validation = Rule::new("self.all(k, !k.startsWith('readstates.dev/'))")
-            .message("annotations of readstates.dev are not yours to set")
+            .message("annotations of readstates.dev are reserved")
     )]
     pub annotations: Option<BTreeMap<String, String>>,
 
-    /// Environment of the main container, after ours. What the operator sets itself is refused.
+    /// Additional environment variables of the main container, after the operator's. Variables that the operator sets
+    /// itself are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), transform = in_short)]
     pub env: Option<Vec<EnvVar>>,
 
-    /// Where pods run, besides what the operator asks for: that no two database pods share a machine, cache pods only if
-    /// it must be, and each rack in its zone.
+    /// Affinity of the pods, in addition to the operator's own rules: no two database pods share a machine, cache pods
+    /// share one only if necessary, and each rack stays in its zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = in_short)]
     pub affinity: Option<Affinity>,
 
-    /// How pods are spread, in the place of the operator's own wish to spread them over zones.
+    /// How pods are spread; replaces the operator's own preference to spread them over zones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8), transform = in_short)]
     pub topology_spread_constraints: Option<Vec<TopologySpreadConstraint>>,
 
-    /// As whom pods run, in the place of the operator's own: on OpenShift, for example, `runAsNonRoot: true` alone, so
-    /// that the namespace's users are taken.
+    /// Security context of the pods; replaces the operator's own. On OpenShift, for example, set only `runAsNonRoot:
+    /// true`, so that the namespace's user range applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = in_short)]
     pub security_context: Option<PodSecurityContext>,
@@ -84,8 +85,8 @@ pub struct PodTemplate {
     pub volume_mounts: Option<Vec<VolumeMount>>,
 }
 
-/// The schema without Kubernetes' own descriptions of its fields, which would be most of the definition: `kubectl explain
-/// pod.spec` has them.
+/// The schema without the Kubernetes descriptions of its fields, which would make up most of the definition: `kubectl
+/// explain pod.spec` shows them.
 fn in_short(schema: &mut Schema) {
     let fields = schema.as_object_mut().into_iter().flatten();
     fields.for_each(|(_, value)| shorten(value));
@@ -105,61 +106,61 @@ fn shorten(value: &mut Value) {
     }
 }
 
-/// The Service by which clients find the API.
+/// The Service through which clients reach the API.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new(
         "!(has(self.loadBalancerClass) || has(self.loadBalancerSourceRanges)) || (has(self.type) && self.type == \
          'LoadBalancer')"
-    ).message("loadBalancerClass and loadBalancerSourceRanges go with type LoadBalancer only"),
+    ).message("loadBalancerClass and loadBalancerSourceRanges are valid only with type LoadBalancer"),
     validation = Rule::new(
         "!has(self.externalTrafficPolicy) || (has(self.type) && self.type != 'ClusterIP')"
-    ).message("externalTrafficPolicy goes with types NodePort and LoadBalancer only")
+    ).message("externalTrafficPolicy is valid only with types NodePort and LoadBalancer")
 )]
 pub struct ServiceSpec {
-    /// How it is reached. Default: ClusterIP.
+    /// Type of the Service. Default: ClusterIP.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<ServiceType>,
 
-    /// Annotations: what a cloud's load balancer reads, for example.
+    /// Annotations, for example for a cloud's load balancer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 64))]
     #[x_kube(
         validation = Rule::new("self.all(k, !k.startsWith('readstates.dev/'))")
-            .message("annotations of readstates.dev are not yours to set")
+            .message("annotations of readstates.dev are reserved")
     )]
     pub annotations: Option<BTreeMap<String, String>>,
 
-    /// Which load balancer. Default: the cluster's.
+    /// Class of the load balancer. Default: the cluster's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub load_balancer_class: Option<String>,
 
-    /// Addresses that the load balancer lets through. Default: all.
+    /// Address ranges that the load balancer admits. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub load_balancer_source_ranges: Option<Vec<String>>,
 
-    /// Whether requests from outside go to pods of the machine that they reach alone, which keeps the caller's address.
-    /// Default: Cluster.
+    /// Where external requests go: `Local` sends them only to pods on the machine that they reach, which preserves the
+    /// caller's address. Default: Cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_traffic_policy: Option<TrafficPolicy>,
 
-    /// Addresses of which families it has. Default: SingleStack, of the cluster's first family.
+    /// Address families of the Service. Default: SingleStack, with the cluster's first family.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_family_policy: Option<IpFamilyPolicy>,
 }
 
-/// How a Service is reached.
+/// Type of a Service.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceType {
-    /// From within the Kubernetes cluster.
+    /// Reachable from within the Kubernetes cluster.
     #[serde(rename = "ClusterIP")]
     ClusterIp,
-    /// By a port of each machine.
+    /// Reachable through a port of each machine.
     NodePort,
-    /// By a load balancer.
+    /// Reachable through a load balancer.
     LoadBalancer,
 }
 
@@ -175,12 +176,12 @@ impl ServiceType {
     }
 }
 
-/// Where requests from outside go.
+/// Where external requests go.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrafficPolicy {
-    /// To pods of all machines.
+    /// To pods on all machines.
     Cluster,
-    /// To pods of the machine that they reach.
+    /// To pods on the machine that they reach.
     Local,
 }
 
@@ -195,14 +196,14 @@ impl TrafficPolicy {
     }
 }
 
-/// Which families of addresses a Service has.
+/// Address families of a Service.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpFamilyPolicy {
-    /// One.
+    /// One family.
     SingleStack,
-    /// Both where the cluster has both.
+    /// Both families if the cluster has both.
     PreferDualStack,
-    /// Both, or it is refused.
+    /// Both families; refused if the cluster does not have both.
     RequireDualStack,
 }
 

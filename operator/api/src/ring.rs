@@ -3,12 +3,12 @@
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-/// How many slots there are.
+/// Number of slots.
 const SLOTS: usize = 1024;
 
-/// Who owns which of the 1024 slots of the `ReadStateCluster` of the same name. Made empty by the
-/// operator and then written by the members alone, each time by a replace of exactly what was read. The
-/// number grows with every change; what is safe to do rests on the epochs.
+/// Ownership of the 1024 slots of the `ReadStateCluster` of the same name. The operator creates it empty; from then on
+/// only members write it, each time replacing exactly the version that they read. The number grows with every change;
+/// safety rests on the epochs.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::duplicated_attributes,
@@ -46,64 +46,63 @@ const SLOTS: usize = 1024;
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.number >= oldSelf.number")
-        .message("number only grows")
+        .message("number must not decrease")
         .field_path(".number"),
     validation = Rule::new("self == oldSelf || self.number > oldSelf.number")
-        .message("a change needs a higher number")
+        .message("a change must increase the number")
         .field_path(".number"),
     validation = Rule::new("oldSelf.epochs.all(slot, epoch, self.epochs[slot] >= epoch)")
-        .message("an epoch never falls")
+        .message("an epoch must not decrease")
         .field_path(".epochs"),
     validation = Rule::new(
         "self.owners.all(slot, owner, owner < 0 ? self.epochs[slot] == 0 : owner < size(self.members))"
     )
-        .message("an owner is an index into members, or -1 where nobody ever owned the slot")
+        .message("an owner is an index into members, or -1 if the slot was never owned")
         .field_path(".owners"),
     validation = Rule::new(
         "oldSelf.owners.all(slot, owner, owner < 0 || self.epochs[slot] > oldSelf.epochs[slot] || \
          self.members[self.owners[slot]].incarnation == oldSelf.members[owner].incarnation)"
-    ).message("another owner needs a higher epoch").field_path(".owners"),
+    ).message("a change of owner must increase the epoch").field_path(".owners"),
     validation = Rule::new(
         "oldSelf.inherits.all(slot, from, oldSelf.owners[slot] < 0 || \
          self.epochs[slot] > oldSelf.epochs[slot] || self.inherits[slot] == from)"
-    ).message("another inheritance needs a higher epoch").field_path(".inherits"),
+    ).message("a change of inherits must increase the epoch").field_path(".inherits"),
     validation = Rule::new("self.inherits.all(slot, from, from < 0 || from < self.epochs[slot])")
-        .message("a slot inherits from an epoch before its own")
+        .message("a slot must inherit from an epoch before its own")
         .field_path(".inherits")
 )]
 pub struct ReadStateRingSpec {
-    /// Number of this ring. Every change has a higher one.
+    /// Number of this ring. Every change increases it.
     #[schemars(range(min = 1))]
     pub number: i64,
 
-    /// The processes that own slots. One that owns nothing any more is taken off.
+    /// The processes that own slots. A process that no longer owns any is removed.
     #[schemars(length(max = 1024))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["incarnation".to_owned()]))]
     pub members: Vec<RingMember>,
 
-    /// The epoch of each slot, which grows with every change of its owner; 0 where nobody ever owned it.
-    /// Lists of numbers and no map of objects: of those, the API server takes 10 times as long to take a
-    /// ring.
+    /// The epoch of each slot, which grows whenever its owner changes; 0 if the slot was never owned. Lists of numbers
+    /// rather than a map of objects, because the API server takes 10 times as long to validate a map.
     #[schemars(length(equal = 1024), inner(range(min = 0)))]
     pub epochs: Vec<i64>,
 
-    /// The owner of each slot: an index into `members`; -1 where nobody ever owned it.
+    /// The owner of each slot: an index into `members`; -1 if the slot was never owned.
     #[schemars(length(equal = 1024), inner(range(min = -1, max = 1023)))]
     pub owners: Vec<i32>,
 
-    /// The epoch whose sealed blocks each owner started with; -1 where it took over from a process that
-    /// was gone, or was the first.
+    /// The epoch whose sealed blocks each owner started with; -1 if it took over from a process that was gone, or was
+    /// the first owner.
     #[schemars(length(equal = 1024), inner(range(min = -1)))]
     pub inherits: Vec<i64>,
 
-    /// Random bits, as 16 hexadecimal digits, that are drawn anew whenever a process takes slots, and stay when slots are
-    /// handed on: whoever says them has seen what was taken.
+    /// Random bits, as 16 hexadecimal digits, that are drawn anew whenever a process takes slots over, and stay the
+    /// same when slots are handed on: a process that presents them has seen that takeover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), regex(pattern = r"^[0-9a-f]{16}$"))]
     pub line: Option<String>,
 
-    /// The lines before that one, the latest first: whoever says another one has seen a ring that this one does not follow
-    /// from, as after a restore.
+    /// The lines before that one, latest first: a process that presents a line which is not listed has seen a ring that
+    /// is not an ancestor of this one, for example after a restore.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 63),
@@ -128,23 +127,23 @@ impl ReadStateRingSpec {
     }
 }
 
-/// One process: a cache pod's name alone is none, since two processes can have it.
+/// One process. A cache pod's name alone does not identify it, since two processes can have the same name.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct RingMember {
-    /// Name of the member, which is its pod's.
+    /// Name of the member, which is the name of its pod.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 
-    /// The process: 16 hexadecimal digits, drawn at its start.
+    /// Identity of the process: 16 hexadecimal digits, drawn when it starts.
     #[schemars(length(max = 16), regex(pattern = r"^[0-9a-f]{16}$"))]
     pub incarnation: String,
 
-    /// Where other members and clients reach it.
+    /// URL where other members and clients reach it.
     #[schemars(length(min = 1, max = 253))]
     pub url: String,
 
-    /// Zone the member is in, where that is known.
+    /// Zone of the member, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub zone: Option<String>,

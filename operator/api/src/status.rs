@@ -1,21 +1,21 @@
-//! `ReadStateCluster.status`: what the operator saw last.
+//! `ReadStateCluster.status`: the state that the operator last observed.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the operator saw last. Whoever scripts against it reads the conditions.
+/// The state that the operator last observed. Scripts should read the conditions.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadStateClusterStatus {
-    /// Generation of the spec that this status tells about.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady`, `RingStable`,
-    /// `RequiresUpdate`, `TakenOver`, `ApiOpen` and `CertificatesExpiring`; `SuperDisksHealthy` where there are
-    /// super-disks; and `Stopped` while `spec.stopped` is set.
+    /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady`, `RingStable`, `RequiresUpdate`,
+    /// `TakenOver`, `ApiOpen` and `CertificatesExpiring`; `SuperDisksHealthy` if the cluster has super-disks; and
+    /// `Stopped` while `spec.stopped` is set.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
@@ -28,40 +28,41 @@ pub struct ReadStateClusterStatus {
     #[serde(default)]
     pub selector: String,
 
-    /// Cache pods that are ready, of those wanted: `3/3`; or `stopped`.
+    /// Ready cache pods out of those wanted, such as `3/3`; or `stopped`.
     #[serde(default)]
     pub cache: String,
 
-    /// Database pods that are ready, of those wanted, or `external`, or `embedded`, or `stopped`.
+    /// Ready database pods out of those wanted, such as `3/3`; or `external`, `embedded` or `stopped`.
     #[serde(default)]
     pub database: String,
 
-    /// Read states in memory, over all cache pods, to within an eighth: it is written again when it has changed by more.
-    /// Absent when not every ready pod could be asked.
+    /// Read states in memory, summed over all cache pods, accurate to within an eighth: it is updated only when it has
+    /// changed by more. Absent when a ready pod could not be queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub states: Option<i64>,
 
-    /// Users whose changes are not in the database yet, over all cache pods, to within an eighth. Absent when not every
-    /// ready pod could be asked.
+    /// Users whose changes are not yet in the database, summed over all cache pods, accurate to within an eighth.
+    /// Absent when a ready pod could not be queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dirty: Option<i64>,
 
-    /// Number of the ring; the last one while there is none.
+    /// Number of the ring; the last known one while there is no ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring_number: Option<i64>,
 
-    /// The nodes of the database that the operator runs: which pod is which node of the ring, and on which
-    /// volume. Whoever edits this decides about data.
+    /// The nodes of the database that the operator runs: which pod is which node of the database's ring, and on which
+    /// volume. Editing this can lose data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub database_nodes: Vec<DatabaseNode>,
 
-    /// The keyspace that was made or verified: while it is the one of the spec, cache pods need not wait for the schema
-    /// Job to do so again.
+    /// The keyspace that was created or verified. While it matches the spec, cache pods do not wait for the schema Job
+    /// to run again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<SchemaStatus>,
 
-    /// Whole GiB free on the fullest disk of the database nodes that could be asked. Absent: none could.
+    /// Free space, in whole GiB, on the fullest disk of the database nodes that could be queried. Absent when none
+    /// could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_free_gib: Option<i64>,
 
@@ -70,20 +71,21 @@ pub struct ReadStateClusterStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub super_disks: Vec<SuperDiskStatus>,
 
-    /// Slots whose owner serves, of those there are: `1024/1024`.
+    /// Slots whose owner is serving, out of all slots: `1024/1024`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub slots: String,
 
-    /// Slots on their way from one cache pod to another.
+    /// Slots that are moving from one cache pod to another.
     #[serde(default)]
     pub slots_moving: i64,
 
-    /// Slots taken over from processes that ended without handing them on, since those who took them
-    /// started: the sum of `takeovers`. Absent: not every ready pod could ever be asked.
+    /// Slots taken over from processes that ended without handing them on, counted since the processes that took them
+    /// started: the sum of `takeovers`. Absent until every ready pod has been queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots_taken_over: Option<i64>,
 
-    /// The processes that took slots over, with how many: what is compared to tell of new ones.
+    /// The processes that took slots over, and how many each; compared with the next observation to detect new
+    /// takeovers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["process".to_owned()]))]
     pub takeovers: Vec<Takeovers>,
@@ -93,23 +95,23 @@ pub struct ReadStateClusterStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["role".to_owned()]))]
     pub certificates: Vec<CertificateStatus>,
 
-    /// What there is of what `spec.monitoring` asks for: PodMonitors, or why there are none. Absent: it is not asked for.
+    /// Result of `spec.monitoring`: the PodMonitors, or why there are none. Absent when `spec.monitoring` is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub monitoring: Option<String>,
 
-    /// What the next step waits for. Absent: nothing.
+    /// What the next step is waiting for. Absent when it is not waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_on: Option<Waiting>,
 }
 
-/// A keyspace that was made or verified.
+/// A keyspace that was created or verified.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct SchemaStatus {
-    /// The database and the keyspace, as cache pods are given them.
+    /// The database and the keyspace, as passed to cache pods.
     pub store: String,
 
-    /// When that was first seen.
+    /// When this was first observed.
     pub since: Time,
 }
 
@@ -117,43 +119,43 @@ pub struct SchemaStatus {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateStatus {
-    /// What it is for: `member`, `operator`, `agent`, `ca` (the authority of these three), `cql`, `api`, or
-    /// `clients-ca` (the last of those that have signed clients' certificates).
+    /// Role of the certificate: `member`, `operator`, `agent`, `ca` (the authority of these three), `cql`, `api`, or
+    /// `clients-ca` (of the CAs of clients' certificates, the last to expire).
     pub role: String,
 
-    /// The last moment at which it is valid.
+    /// The last moment at which the certificate is valid.
     pub expires: Time,
 }
 
-/// Why nothing happens just now.
+/// Why nothing is happening at the moment.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Waiting {
-    /// One word for it; the reason of the condition Progressing.
+    /// The reason of the condition Progressing, as one word.
     pub reason: String,
 
-    /// What is waited for, with names and numbers.
+    /// What the operator is waiting for, with names and numbers.
     pub message: String,
 
-    /// The database pod that it is about, where it is about one.
+    /// The database pod concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
 
-    /// Since when.
+    /// When the wait began.
     pub since: Time,
 }
 
-/// What one process of a cache pod took over from others that had ended without handing it on.
+/// The slots that one process of a cache pod took over from processes that ended without handing them on.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Takeovers {
-    /// The process that took them: 16 hexadecimal digits.
+    /// The process that took the slots: 16 hexadecimal digits.
     pub process: String,
 
-    /// How many slots, since it started.
+    /// Number of slots taken since the process started.
     pub slots: i64,
 
-    /// How many of them somebody has acknowledged.
+    /// Number of these slots that a user has acknowledged.
     #[serde(default, skip_serializing_if = "is_none_of_them")]
     pub acknowledged: i64,
 }
@@ -162,27 +164,27 @@ pub struct Takeovers {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseNode {
-    /// Name of its pod.
+    /// Name of the node's pod.
     pub name: String,
 
-    /// Its rack.
+    /// Rack of the node.
     pub rack: String,
 
-    /// Its identity in the ring. Absent: it has not joined yet.
+    /// Host ID of the node in the database's ring. Absent until it has joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_id: Option<String>,
 
-    /// UID of the claim of its volume.
+    /// UID of the node's volume claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_uid: Option<String>,
 
-    /// Where it is between joining and leaving.
+    /// Stage of the node between joining and leaving.
     pub state: DatabaseNodeState,
 
-    /// Since when it is there, or when it was last told to go on.
+    /// When it entered this state, or was last told to continue.
     pub since: Time,
 
-    /// How often it was told to leave, or tried to join in vain.
+    /// Number of times it was told to leave, or tried to join and failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: i32,
 
@@ -190,23 +192,23 @@ pub struct DatabaseNode {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 
-    /// That it is to drop what nodes which have joined since took over. Absent: it holds nothing of that.
+    /// Pending cleanup of data that nodes which joined later have taken over. Absent when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<PendingCleanup>,
 }
 
-/// What a database node is to drop (`nodetool cleanup`).
+/// A pending cleanup of a database node (`nodetool cleanup`).
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingCleanup {
-    /// When the last node joined that took something over.
+    /// When the last node that took data over joined.
     pub since: Time,
 
-    /// How often it was told to.
+    /// Number of times the node was told to clean up.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: i32,
 
-    /// When it was last told to.
+    /// When the node was last told to clean up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Time>,
 
@@ -222,55 +224,55 @@ pub struct SuperDiskStatus {
     /// Name of the pod.
     pub name: String,
 
-    /// How it is.
+    /// State of the super-disk.
     pub state: SuperDiskState,
 
-    /// The stable code of the refusal, such as `E_SSD_AHEAD`, while it is refused.
+    /// Stable code of the refusal, such as `E_SSD_AHEAD`, while it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
 
-    /// What is so, and what there is to do about it.
+    /// What is wrong, if anything, and what to do about it.
     pub message: String,
 
-    /// Since when it is in this state.
+    /// When it entered this state.
     pub since: Time,
 }
 
-/// How a super-disk is.
+/// State of a super-disk.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuperDiskState {
-    /// Its pod has not come so far.
+    /// Its pod has not reached this step yet.
     Waiting,
-    /// It was not put together; nothing was changed on any disk.
+    /// Assembly was refused; nothing was changed on any disk.
     Refused,
-    /// Something that was tried to put it together failed.
+    /// Assembly failed.
     Failed,
-    /// It is being put together.
+    /// Assembly is in progress.
     Assembling,
     /// Both legs are in sync.
     Healthy,
-    /// The local disks are filled from the network disk, which serves meanwhile.
+    /// The local disks are being rebuilt from the network disk, which serves in the meantime.
     Rebuilding,
     /// The local disks are lost; the network disk serves alone.
     FastLost,
     /// The network disk is lost: writes are stopped.
     DurableLost,
-    /// It could not be asked.
+    /// Its agent could not be queried.
     Unknown,
 }
 
-/// Where a node is between joining and leaving.
+/// Stage of a node between joining and leaving.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseNodeState {
-    /// It was told to start and is not a member yet.
+    /// It was told to start and has not joined yet.
     Joining,
-    /// It is a member.
+    /// It has joined.
     Member,
-    /// Its disk came back empty: it takes the place of the node that it was.
+    /// Its disk came back empty, and it is replacing the node that it was before.
     Replacing,
-    /// It gives its data away.
+    /// It is streaming its data to other nodes.
     Leaving,
-    /// Other nodes have confirmed that it is gone; its pod or its claim may still be there.
+    /// Other nodes have confirmed that it is gone; its pod or its claim may still exist.
     Left,
 }
 

@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the certificates come from: a Secret that is there, or an issuer of cert-manager that makes one.
+/// Source of the certificates: an existing Secret, or a cert-manager issuer.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
         .message("exactly one of secretName and issuerRef must be set")
 )]
 pub struct TlsSpec {
-    /// Secret in this namespace, in PEM form. With `engine` the keys `tls.crt` and `tls.key`, for all members:
-    /// a certificate for the name `<name>-db.<namespace>.svc`, and its key (PKCS#8 for Cassandra); and
-    /// `ca.crt`, the CAs that cache pods believe. When the certificate changes, members are restarted
-    /// one by one; cache pods read `ca.crt` anew by themselves: put the old and the new CA there a few minutes
-    /// before a certificate of the new one.
-    /// With `external` the key `ca.crt`; with `tls.crt` and `tls.key`, too, cache pods show that certificate.
+    /// Secret in this namespace, in PEM form. With `engine` the keys `tls.crt` and `tls.key`, for all members: a
+    /// certificate for the name `<name>-db.<namespace>.svc`, and its key (PKCS#8 for Cassandra); and `ca.crt`, the CAs
+    /// that cache pods trust. When the certificate changes, members are restarted one by one. Cache pods reload
+    /// `ca.crt` by themselves: to change the CA, put both the old and the new one there a few minutes before a
+    /// certificate of the new one. With `external` the key `ca.crt`; if `tls.crt` and `tls.key` are also there, cache
+    /// pods present that certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 253),
@@ -25,14 +25,13 @@ pub struct TlsSpec {
     )]
     pub secret_name: Option<String>,
 
-    /// The issuer that cert-manager makes the Secret `<name>-db-tls` with, and renews it. It has to tell its
-    /// CA (`ca.crt`). The operator needs the chart's value `rbac.certificates` for it.
+    /// The issuer with which cert-manager creates and renews the Secret `<name>-db-tls`. The issuer must provide its CA
+    /// (`ca.crt`). Requires the chart value `rbac.certificates`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_ref: Option<IssuerRef>,
 }
 
-/// Where the certificate that cache pods show to clients comes from: a Secret that is there, or an issuer of
-/// cert-manager that makes one.
+/// Source of the certificate that cache pods present to clients: an existing Secret, or a cert-manager issuer.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -40,10 +39,9 @@ pub struct TlsSpec {
         .message("exactly one of secretName and issuerRef must be set")
 )]
 pub struct ApiTlsSpec {
-    /// Secret in this namespace with `tls.crt` and `tls.key`, and in `ca.crt` the CAs that clients are to believe, in
-    /// PEM form. The certificate has to be for the names `<name>.<namespace>.svc` and
-    /// `*.<name>-members.<namespace>.svc`, by which clients reach the pods, and may be for others. Cache pods read it
-    /// anew by themselves.
+    /// Secret in this namespace with `tls.crt` and `tls.key`, and in `ca.crt` the CAs that clients should trust, in PEM
+    /// form. The certificate must cover the names `<name>.<namespace>.svc` and `*.<name>-members.<namespace>.svc`,
+    /// through which clients reach the pods, and may cover others. Cache pods reload it by themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 253),
@@ -51,37 +49,37 @@ pub struct ApiTlsSpec {
     )]
     pub secret_name: Option<String>,
 
-    /// The issuer that cert-manager makes the Secret `<name>-api-tls` with, and renews it. It has to tell its CA
-    /// (`ca.crt`). The operator needs the chart's value `rbac.certificates` for it.
+    /// The issuer with which cert-manager creates and renews the Secret `<name>-api-tls`. The issuer must provide its
+    /// CA (`ca.crt`). Requires the chart value `rbac.certificates`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_ref: Option<IssuerRef>,
 }
 
-/// The issuer of the certificates by which the processes of a cluster prove what they are.
+/// The issuer of the certificates with which the processes of a cluster authenticate.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentitySpec {
-    /// The issuer that cert-manager makes the Secrets `<name>-member-tls`, `<name>-operator-tls` and
-    /// `<name>-agent-tls` with, and renews them. It has to tell its CA (`ca.crt`), and must be able to sign for
-    /// names that end with `<name>.<namespace>.readstates.internal`; whoever may use it otherwise can be any
-    /// process of this cluster. The operator needs the chart's value `rbac.certificates` for it.
+    /// The issuer with which cert-manager creates and renews the Secrets `<name>-member-tls`, `<name>-operator-tls` and
+    /// `<name>-agent-tls`. It must provide its CA (`ca.crt`) and be able to sign for names that end with
+    /// `<name>.<namespace>.readstates.internal`. Anyone else who may use this issuer can impersonate any process of
+    /// this cluster. Requires the chart value `rbac.certificates`.
     pub issuer_ref: IssuerRef,
 }
 
-/// An issuer of cert-manager.
+/// A cert-manager issuer.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct IssuerRef {
-    /// Its name.
+    /// Name of the issuer.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 
-    /// `Issuer`, which is in this namespace, or `ClusterIssuer`.
+    /// `Issuer`, in this namespace, or `ClusterIssuer`.
     #[serde(default = "default_kind")]
     #[schemars(length(min = 1, max = 63))]
     pub kind: String,
 
-    /// Its API group.
+    /// API group of the issuer.
     #[serde(default = "default_group")]
     #[schemars(length(min = 1, max = 253))]
     pub group: String,

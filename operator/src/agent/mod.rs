@@ -30,16 +30,16 @@ use clap::{Args, Subcommand, ValueEnum};
 
 pub use self::{prepare::prepare, serve::serve};
 
-/// The two lives of an agent.
+/// The two modes of an agent.
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
-    /// Look at the disk, wait for the order to start where one is needed, and end.
+    /// Check the disk, wait for the order to start if one is needed, and exit.
     Prepare(PrepareArgs),
-    /// Answer for the database until told to stop.
+    /// Serve the operator and the probes of the database until told to stop.
     Serve(ServeArgs),
 }
 
-/// An engine, as the command line names it.
+/// Database engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EngineName {
     /// Apache Cassandra.
@@ -51,11 +51,11 @@ pub enum EngineName {
 /// What both lives need to know.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
-    /// The engine.
+    /// Database engine.
     #[arg(long, value_enum)]
     pub engine: EngineName,
 
-    /// Where the engine keeps its data.
+    /// Data folder of the engine.
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
 
@@ -71,24 +71,24 @@ pub struct Common {
     #[arg(long, env = "POD_IP", value_name = "IP")]
     pub address: std::net::IpAddr,
 
-    /// Folder with the certificate that this agent shows (`tls.crt`, `tls.key`) and the authorities that it trusts
-    /// (`ca.crt`). Read again without a restart.
+    /// Folder with the certificate that this agent presents (`tls.crt`, `tls.key`) and the authorities that it trusts
+    /// (`ca.crt`). Reloaded without a restart.
     #[arg(long, value_name = "DIR")]
     pub identity: PathBuf,
 
-    /// Where the operator asks.
+    /// Address that serves the operator.
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7402")]
     pub listen: SocketAddr,
 }
 
-/// How `operator agent prepare` works.
+/// Flags of `operator agent prepare`.
 #[derive(Clone, Debug, Args)]
 pub struct PrepareArgs {
     /// What both lives need to know.
     #[command(flatten)]
     pub common: Common,
 
-    /// Folder shared with the containers that come next: the program itself and the start file.
+    /// Folder shared with the later containers, for this program and the start file.
     #[arg(long, value_name = "DIR")]
     pub shared: PathBuf,
 
@@ -96,43 +96,43 @@ pub struct PrepareArgs {
     #[arg(long, value_name = "HOST")]
     pub peers: String,
 
-    /// File with the identity of the node that this pod is, once the operator has it on record.
+    /// File with the identity of this pod's node, once the operator has it on record.
     #[arg(long, value_name = "FILE")]
     pub node: PathBuf,
 
-    /// The data is on a super-disk: whatever else is there is not this node's disk.
+    /// The data is on a super-disk: reject any other disk.
     #[arg(long)]
     pub super_disk: bool,
 
-    /// Folder with the certificate (`tls.crt`) and the key (`tls.key`) that Cassandra shows to who speaks CQL.
+    /// Folder with the certificate (`tls.crt`) and the key (`tls.key`) that Cassandra presents to CQL clients.
     #[arg(long, value_name = "DIR", requires = "keystore")]
     pub certificates: Option<PathBuf>,
 
-    /// The one file from which Cassandra reads both: written anew.
+    /// File from which Cassandra reads both; written by this command.
     #[arg(long, value_name = "FILE", requires = "certificates")]
     pub keystore: Option<PathBuf>,
 }
 
-/// How `operator agent serve` works.
+/// Flags of `operator agent serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
     /// What both lives need to know.
     #[command(flatten)]
     pub common: Common,
 
-    /// Where the kubelet asks, in plain HTTP.
+    /// Address that serves the kubelet's probes, over plain HTTP.
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7405")]
     pub watch_listen: SocketAddr,
 
-    /// Cassandra's own tool.
+    /// Path of Cassandra's nodetool.
     #[arg(long, value_name = "PROGRAM", default_value = "nodetool")]
     pub nodetool: PathBuf,
 
-    /// Where the engine's admin port listens: JMX, or the REST API.
+    /// Address of the engine's admin port: JMX, or the REST API.
     #[arg(long, value_name = "ADDR")]
     pub admin: SocketAddr,
 
-    /// Where the engine speaks CQL.
+    /// CQL port of the engine.
     #[arg(long, value_name = "PORT", default_value_t = 9042)]
     pub cql_port: u16,
 }

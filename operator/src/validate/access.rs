@@ -68,7 +68,7 @@ impl Checker {
             if token.is_none() && service_accounts.is_empty() && names.is_empty() {
                 self.wrong(
                     field("tokenSecretRef"),
-                    "a token, a service account or a certificate is needed, by which the caller proves itself",
+                    "needs a token, a service account or a certificate with which the caller authenticates",
                 );
             }
             if !names.is_empty() && client_ca.is_none() {
@@ -106,7 +106,7 @@ impl Checker {
             self.wrong(&field, problem);
         }
         if !tls {
-            let problem = "needs spec.cache.tls: client certificates are shown over TLS alone";
+            let problem = "needs spec.cache.tls: client certificates are presented over TLS only";
             self.wrong(&field, problem);
         }
     }

@@ -316,7 +316,7 @@ impl Checker {
         if spec.developer_mode.is_some() && engine != Engine::Scylla {
             self.wrong(
                 "spec.database.developerMode",
-                "goes with engine Scylla only",
+                "is valid only with engine Scylla",
             );
         }
         let volume = self.volume("spec.database.storage", spec.storage.as_ref())?;

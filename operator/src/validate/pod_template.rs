@@ -60,10 +60,7 @@ impl Checker {
             // What a CRD older than this operator would let pass.
             for key in keys.iter().flatten().map(|(key, _)| key) {
                 if key.starts_with("readstates.dev/") {
-                    self.wrong(
-                        format!("{field}.{what}"),
-                        format!("{key} is not yours to set"),
-                    );
+                    self.wrong(format!("{field}.{what}"), format!("{key} is reserved"));
                 }
             }
         }

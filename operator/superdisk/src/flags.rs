@@ -1,4 +1,4 @@
-//! The flags that describe a super-disk, alike for every subcommand.
+//! Flags that describe a super-disk, shared by all subcommands.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::{
     spec::{BadVolumeUid, FilesystemKind, Policy, Spec, VolumeUid},
 };
 
-/// Which super-disk.
+/// Description of a super-disk.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SpecFlags {
     /// Device of the durable leg: the network disk, for example /dev/disk/by-id/google-data.
@@ -20,53 +20,53 @@ pub struct SpecFlags {
     #[arg(long, value_name = "GLOB_OR_DEVICE", required = true)]
     pub local: Vec<String>,
 
-    /// How many local devices the fast leg has; its own, then free ones by name, when there are more.
+    /// Number of local devices in the fast leg. If more match, its own are used first, then free ones by name.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub local_count: u16,
 
-    /// UID of the volume, which stays the same wherever it is attached.
+    /// UID of the volume, which stays the same on every machine.
     #[arg(long, value_name = "UID", value_parser = volume, required_unless_present = "disk")]
     pub volume_uid: Option<VolumeUid>,
 
-    /// What `superdisk identify` wrote, in the place of --durable, --volume-uid and --used-before.
+    /// File that `superdisk identify` wrote; replaces --durable, --volume-uid and --used-before.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["durable", "volume_uid", "used_before"])]
     pub disk: Option<PathBuf>,
 
-    /// Where the filesystem is mounted.
+    /// Mount point of the filesystem.
     #[arg(long, value_name = "PATH")]
     pub mount: PathBuf,
 
-    /// Which filesystem.
+    /// Type of the filesystem.
     #[arg(long, value_enum, default_value_t = Filesystem::Xfs)]
     pub fs: Filesystem,
 
-    /// The volume held data once: refuse a blank durable device instead of formatting it.
+    /// The volume has held data before: refuse a blank durable device instead of formatting it.
     #[arg(long)]
     pub used_before: bool,
 
-    /// The volume that the network disk is a copy of: it then becomes this volume's. Another volume's disk is refused
-    /// otherwise.
+    /// The volume that the network disk is a copy of: the disk is then taken over for this volume. Without it, a disk
+    /// of another volume is refused.
     #[arg(long, value_name = "UID", value_parser = volume)]
     pub copy_of: Option<VolumeUid>,
 
-    /// What to do when the local devices cannot be had.
+    /// What to do when the local devices are not available.
     #[arg(long, value_enum, default_value_t = FastLeg::Required)]
     pub fast_leg: FastLeg,
 
-    /// Use the space by which the durable device has grown. Everything is then copied to the fast leg again.
+    /// Use the space by which the durable device has grown. The fast leg is then rebuilt completely.
     #[arg(long)]
     pub grow: bool,
 
-    /// MiB/s that a rebuild keeps to even when others want the disks.
+    /// Minimum rate of a rebuild, in MiB/s, even while the disks are in use.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     pub rebuild_min: u32,
 
-    /// MiB/s that a rebuild never exceeds.
+    /// Maximum rate of a rebuild, in MiB/s.
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     pub rebuild_max: u32,
 
-    /// Where the lock is that runs on one node share.
+    /// Folder of the lock that all runs on a node share.
     #[arg(long, value_name = "PATH", default_value = "/run/superdisk")]
     pub state_dir: PathBuf,
 }
@@ -89,7 +89,7 @@ pub enum Filesystem {
 pub enum FastLeg {
     /// Refuse.
     Required,
-    /// Serve from the durable leg alone. A first boot needs the local devices all the same.
+    /// Serve from the durable leg alone. The first start still needs the local devices.
     Optional,
 }
 

@@ -109,18 +109,18 @@ pub enum IdentifyError {
     NoDevice(PathBuf),
 }
 
-/// Which volume a pod has.
+/// Flags of `superdisk identify`.
 #[derive(Debug, clap::Args)]
 pub struct IdentifyArgs {
-    /// What the operator wrote about this pod's volume. Waited for.
+    /// File with the operator's entry about this pod's volume. Waits until it exists.
     #[arg(long, value_name = "FILE")]
     entry: PathBuf,
 
-    /// The volume's device, as this container has it.
+    /// Device of the volume in this container.
     #[arg(long, value_name = "DEVICE")]
     device: PathBuf,
 
-    /// UID of this pod. Without it an entry is believed whichever pod it is of.
+    /// UID of this pod. Without it, an entry of any pod is accepted.
     #[arg(long, value_name = "UID", env = "POD_UID")]
     pod: Option<String>,
 

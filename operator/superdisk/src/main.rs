@@ -35,40 +35,39 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Mind a super-disk for as long as its pod lives: heal, measure, answer probes, take it down on SIGTERM.
+    /// Look after a super-disk for as long as its pod lives: heal, measure, answer probes, take it down on SIGTERM.
     ///
-    /// Brings it up first if need be, as `assemble` does; what that refuses is answered by the probes and tried
-    /// again. With --once the exit status is that of `assemble`.
+    /// Assembles it first if necessary, as `assemble` does; a refusal is reported by the probes, and assembly is
+    /// retried. With --once, the exit status is that of `assemble`.
     Agent(Box<agent::cli::AgentArgs>),
-    /// Show legs and devices, what is being copied, and what was healed. Reads only, and asks no disk.
+    /// Show legs and devices, what is being copied, and what was healed. Read-only, and accesses no disk.
     Status(agent::cli::StatusArgs),
-    /// Read everything once, so that bad sectors of the fast leg are found and healed. Exit status 1 when some
-    /// could be read from neither leg.
+    /// Read everything once, so that bad sectors of the fast leg are found and healed. Exit status 1 if a sector could
+    /// be read from neither leg.
     Patrol(agent::cli::PatrolArgs),
-    /// Unmount a super-disk and stop it, in order and never by force. Exit status 1 says who holds it.
+    /// Unmount a super-disk and stop it, in order and never by force. On exit status 1, the output names what holds it.
     Teardown(agent::cli::TeardownArgs),
-    /// Take down the super-disks of this node whose pod is gone. Touches nothing that has no record of ours.
+    /// Take down the super-disks of this node whose pod is gone. Touches only super-disks that have a record.
     Reap(agent::cli::ReapArgs),
-    /// Keep this node's udev from assembling super-disks before anything is asked.
+    /// Keep this node's udev from assembling super-disks.
     NodeSetup(NodeSetupArgs),
-    /// Write down which volume this pod has, for the containers that come next. Waits until the operator has said so.
+    /// Write the identity of this pod's volume to a file, for the later containers. Waits for the operator's entry.
     Identify(IdentifyArgs),
-    /// Bring a super-disk up and mount it, from whatever state it is in.
+    /// Assemble and mount a super-disk, from any state.
     ///
-    /// Exit status: 0 mounted (without its fast leg when a line on standard error says so), 3 refused (the
-    /// line on standard error begins with a stable code; nothing was changed), 2 wrong usage, 1 failed.
-    /// It can be run again at any time, and after being killed at any point.
+    /// Exit status: 0 mounted (without its fast leg if a line on standard error says so), 3 refused (the line on
+    /// standard error begins with a stable code; nothing was changed), 2 wrong usage, 1 failed. It can be run again at
+    /// any time, also after being killed at any point.
     Assemble(AssembleArgs),
-    /// Decide which leg's data counts, when `assemble` refuses with `E_SSD_AHEAD`.
+    /// Decide which leg's data to keep, after `assemble` refused with `E_SSD_AHEAD`.
     ///
-    /// The fast leg has then taken writes that the durable leg has not. Nothing is mounted; run `assemble`
-    /// afterwards. Exit status: 0 decided, or nothing to decide; 3 refused; 2 wrong usage; 1 failed (run it
-    /// again).
+    /// The fast leg then has writes that the durable leg lacks. Nothing is mounted; run `assemble` afterwards. Exit
+    /// status: 0 decided, or nothing to decide; 3 refused; 2 wrong usage; 1 failed (run it again).
     Resolve(ResolveArgs),
-    /// Tell whether this node could carry a super-disk. Reads only.
+    /// Check whether this node can carry a super-disk. Read-only.
     ///
-    /// Exit status: 0 it could, 3 it could not (each reason is a line on standard error that begins with a
-    /// stable code), 2 wrong usage, 1 the node could not be looked at.
+    /// Exit status: 0 it can, 3 it cannot (each reason is a line on standard error that begins with a stable code), 2
+    /// wrong usage, 1 the node could not be inspected.
     Preflight(PreflightArgs),
 }
 
@@ -77,24 +76,24 @@ struct AssembleArgs {
     #[command(flatten)]
     flags: SpecFlags,
 
-    /// Give the root of the filesystem to this user and group, for a database that is not root.
+    /// Make this user and group the owner of the filesystem's root, for a database that does not run as root.
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
     owner: Option<(u32, u32)>,
 
-    /// Where the operator writes what a person has decided, for the case that both legs took writes: it is then done,
-    /// as `resolve` does it.
+    /// File with a user's decision about which leg to keep when both took writes, written by the operator. The decision
+    /// is carried out as by `resolve`.
     #[arg(long, value_name = "FILE", requires = "pod")]
     decision: Option<PathBuf>,
 
-    /// UID of the pod that it is for: a decision names the pod that it is about.
+    /// UID of this pod: a decision applies only to the pod that it names.
     #[arg(long, value_name = "UID", env = "POD_UID")]
     pod: Option<String>,
 
-    /// Show what would be done next, and do nothing. What comes after is decided by what that leaves.
+    /// Show only the next step, and do nothing. Later steps depend on its result.
     #[arg(long)]
     dry_run: bool,
 
-    /// End as if killed after so many steps. For tests.
+    /// Exit as if killed after this many steps. For tests.
     #[arg(long, value_name = "N", hide = true)]
     stop_after: Option<u32>,
 }
@@ -104,20 +103,20 @@ struct ResolveArgs {
     #[command(flatten)]
     flags: SpecFlags,
 
-    /// Whose data is kept.
+    /// The leg whose data is kept.
     #[arg(long, value_enum)]
     keep: KeepLeg,
 
-    /// End as if killed after so many steps. For tests.
+    /// Exit as if killed after this many steps. For tests.
     #[arg(long, value_name = "N", hide = true)]
     stop_after: Option<u32>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum KeepLeg {
-    /// The network disk's: writes that only the local devices have are given up.
+    /// The network disk: writes that only the local devices have are discarded.
     Durable,
-    /// The local devices': they are copied to the network disk.
+    /// The local devices: their data is copied to the network disk.
     Fast,
 }
 
@@ -131,23 +130,23 @@ struct PreflightArgs {
     #[arg(long, value_name = "GLOB_OR_DEVICE")]
     local: Vec<String>,
 
-    /// How many local devices there must be.
+    /// Number of local devices required.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "local",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     local_count: u16,
 
-    /// How to answer on standard output.
+    /// Format of standard output.
     #[arg(long, value_enum, default_value_t = Output::Human)]
     output: Output,
 
-    /// Where the node's file system is mounted, for instance /host in a container.
+    /// Path at which the node's file system is mounted, for example /host in a container.
     #[arg(long, value_name = "PATH", default_value = "/")]
     root: PathBuf,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Output {
-    /// Lines for a person.
+    /// Text for people.
     Human,
     /// One JSON object.
     Json,

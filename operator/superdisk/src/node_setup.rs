@@ -43,15 +43,15 @@ pub struct NodeSetupArgs {
     #[arg(long, value_name = "PATH", default_value = "/etc/udev/rules.d")]
     rules: PathBuf,
 
-    /// How long after one look the next one is.
+    /// Time between two checks.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time)]
     every: Duration,
 
-    /// End after one look.
+    /// Check once, and exit.
     #[arg(long, conflicts_with = "remove")]
     once: bool,
 
-    /// Remove the rule, and end.
+    /// Remove the rule, and exit.
     #[arg(long)]
     remove: bool,
 }

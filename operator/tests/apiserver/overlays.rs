@@ -84,19 +84,19 @@ fn what_is_not_the_users_to_set_is_refused_with_its_field() {
         for (cache, words) in [
             (
                 json!({ "podTemplate": { "labels": { "app.kubernetes.io/component": "x" } } }),
-                "not yours to set",
+                "are reserved",
             ),
             (
                 json!({ "podTemplate": { "annotations": { "readstates.dev/x": "y" } } }),
-                "not yours to set",
+                "are reserved",
             ),
             (
                 json!({ "service": { "externalTrafficPolicy": "Local" } }),
-                "NodePort and LoadBalancer only",
+                "only with types NodePort and LoadBalancer",
             ),
             (
                 json!({ "service": { "type": "NodePort", "loadBalancerClass": "x" } }),
-                "LoadBalancer only",
+                "only with type LoadBalancer",
             ),
             (
                 json!({ "service": { "type": "ExternalName" } }),
@@ -111,6 +111,9 @@ fn what_is_not_the_users_to_set_is_refused_with_its_field() {
         let mut external = cluster(1);
         external["spec"]["database"] = json!({ "embedded": {}, "podTemplate": {} });
         let said = world.create(&external).await.unwrap_err();
-        assert!(said.contains("podTemplate go with engine only"), "{said}");
+        assert!(
+            said.contains("podTemplate are valid only with engine"),
+            "{said}"
+        );
     });
 }

@@ -117,7 +117,7 @@ fn exactly_one_kind_of_database_is_asked_for() {
                 "/spec/database/storage",
                 json!({ "size": "1Gi" }),
             ),
-            &["spec.database", "go with engine only"],
+            &["spec.database", "are valid only with engine"],
         ),
         (
             with(
@@ -125,11 +125,11 @@ fn exactly_one_kind_of_database_is_asked_for() {
                 "/spec/database/secretRef",
                 json!({ "name": "mine" }),
             ),
-            &["spec.database", "go with engine only"],
+            &["spec.database", "are valid only with engine"],
         ),
         (
             with(embedded(), "/spec/database/clients", json!([{}])),
-            &["spec.database", "go with engine only"],
+            &["spec.database", "are valid only with engine"],
         ),
         (
             with(
@@ -137,7 +137,7 @@ fn exactly_one_kind_of_database_is_asked_for() {
                 "/spec/database/settings",
                 json!({ "concurrent_reads": "24" }),
             ),
-            &["spec.database", "go with engine only"],
+            &["spec.database", "are valid only with engine"],
         ),
         (
             db("settings", json!({ "concurrent_reads": "24; reboot" })),

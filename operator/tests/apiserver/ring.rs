@@ -55,24 +55,26 @@ async fn change(
 fn an_epoch_never_falls_and_nothing_changes_under_one_epoch_or_number() {
     type Change = fn(&mut ReadStateRingSpec);
     let refusals: [(&str, Change); 13] = [
-        ("number only grows", |r| r.number = 3),
-        ("a change needs a higher number", |r| {
+        ("number must not decrease", |r| r.number = 3),
+        ("a change must increase the number", |r| {
             r.number = 4;
             r.epochs[7] = 101;
         }),
-        ("an epoch never falls", |r| r.epochs[7] = 99),
-        ("another owner needs a higher epoch", |r| r.owners[7] = 2),
+        ("an epoch must not decrease", |r| r.epochs[7] = 99),
+        ("a change of owner must increase the epoch", |r| {
+            r.owners[7] = 2
+        }),
         // Nor may the one under that index be another process.
-        ("another owner needs a higher epoch", |r| {
+        ("a change of owner must increase the epoch", |r| {
             r.members[1].incarnation = "00000000000000ff".to_owned();
         }),
-        ("another inheritance needs a higher epoch", |r| {
+        ("a change of inherits must increase the epoch", |r| {
             r.inherits[7] = -1
         }),
         ("an epoch before its own", |r| set(r, 7, 101, 1, 101)),
         // It had an owner, and has one for ever.
-        ("an epoch never falls", |r| set(r, 7, 0, -1, -1)),
-        ("or -1 where nobody ever owned", |r| r.owners[7] = -1),
+        ("an epoch must not decrease", |r| set(r, 7, 0, -1, -1)),
+        ("or -1 if the slot was never owned", |r| r.owners[7] = -1),
         ("an owner is an index into members", |r| r.owners[7] = 3),
         ("spec.epochs", |r| r.epochs.push(0)),
         ("spec.owners", |r| r.owners.truncate(1023)),

@@ -73,23 +73,23 @@ fn what_would_lose_data_or_do_nothing_is_refused() {
                 with("localDevices", json!(["/dev/../etc/passwd"])),
                 "without . and ..",
             ),
-            (with("localDevices", json!(["/dev/nvme*"])), "say more"),
+            (with("localDevices", json!(["/dev/nvme*"])), "more specific"),
             (
                 with("localDevices", json!(["/dev/nvme[0-3]n1"])),
-                "say more",
+                "more specific",
             ),
-            (with("localDevices", json!(["/dev/*"])), "say more"),
+            (with("localDevices", json!(["/dev/*"])), "more specific"),
             (
                 with("localDevices", json!(["/dev/disk/by-id/nvme-*"])),
-                "say more",
+                "more specific",
             ),
             (
                 with("localDevices", json!(["/dev/disk/by-id/google-*"])),
-                "say more",
+                "more specific",
             ),
             (
                 with("localDevices", json!(["/dev/disk/by-path/*"])),
-                "say more",
+                "more specific",
             ),
             (
                 with(
@@ -110,7 +110,7 @@ fn what_would_lose_data_or_do_nothing_is_refused() {
         embedded["spec"]["database"] =
             json!({ "embedded": {}, "superDisk": { "localDevices": ["/dev/nvme0n1"] } });
         let refusal = world.create(&embedded).await.unwrap_err();
-        assert!(refusal.contains("go with engine only"), "{refusal}");
+        assert!(refusal.contains("are valid only with engine"), "{refusal}");
 
         world.create(&on_super_disks()).await.unwrap();
         for local in [

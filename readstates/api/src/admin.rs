@@ -13,24 +13,24 @@ pub struct MemberStatus {
     /// The process behind the name: 16 hexadecimal digits, drawn at start.
     #[schema(pattern = "^[0-9a-f]{16}$")]
     pub incarnation: String,
-    /// The ring it works by.
+    /// Number of the ring that the member uses.
     pub ring_number: u64,
-    /// Users in the cache.
+    /// Number of users in the cache.
     pub users: u64,
-    /// Read states in the cache; a user without states counts as one.
+    /// Number of read states in the cache; a user without states counts as one.
     pub states: u64,
-    /// Users whose last change is not in the database yet.
+    /// Number of users whose last change is not yet in the database.
     pub dirty_users: u64,
     /// Age of the oldest change that is not in the database; `null` when there is none.
     #[schema(required)]
     pub oldest_dirty_seconds: Option<f64>,
-    /// How many states the cache keeps at most.
+    /// Maximum number of states in the cache.
     pub capacity_states: u64,
     /// The store under the cache.
     pub store: StoreStatus,
-    /// Which part of the ring is here.
+    /// The part of the ring that this member owns.
     pub ownership: OwnershipStatus,
-    /// What it shows other processes of its cluster, where they speak over TLS.
+    /// The certificate that the member presents to other processes of its cluster, if they use TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentityStatus>,
 }
@@ -38,7 +38,7 @@ pub struct MemberStatus {
 /// The certificates of a process. A mark is the beginning of the certificate's SHA-256.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct IdentityStatus {
-    /// The mark of the certificate that it shows.
+    /// The mark of the certificate that it presents.
     pub certificate: String,
     /// The marks of the certificate authorities that it trusts.
     pub trusted: Vec<String>,
@@ -47,46 +47,46 @@ pub struct IdentityStatus {
     pub expires: String,
 }
 
-/// Where a member stands with the slots of the ring.
+/// Ownership of slots by a member.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OwnershipStatus {
-    /// Slots that the ring, as the member knows it, gives to this process.
+    /// Slots that the ring, as the member knows it, assigns to this process.
     #[schema(maximum = 65535)]
     pub owned: u16,
-    /// Those of them that are sealed: on the way to another owner, or waiting for a lease.
+    /// Owned slots that are sealed: moving to another owner, or waiting for a lease.
     #[schema(maximum = 65535)]
     pub sealed: u16,
-    /// Slots that another member is sending here.
+    /// Slots that other members are sending here.
     #[schema(maximum = 65535)]
     pub receiving: u16,
     /// Slots that are being sent away, by receiver.
     pub streaming: Vec<StreamStatus>,
-    /// Whether the member hands everything on and takes nothing.
+    /// Whether the member is handing on all its slots and takes no new ones.
     pub draining: bool,
-    /// Whether the process has said its last word: nothing is owned, nothing is dirty, and nothing will
-    /// be acknowledged any more.
+    /// Whether the process is finished: it owns nothing, has no unwritten changes, and will not acknowledge anything
+    /// any more.
     pub gone: bool,
     /// Whether the member may acknowledge changes now.
     pub lease_valid: bool,
-    /// Requests that wait here for a sealed slot.
+    /// Requests that are waiting here for a sealed slot.
     pub queued: u64,
-    /// Slots taken since the start from processes that had not said their last word: what those had
-    /// acknowledged and not written is lost.
+    /// Slots taken, since this process started, from processes that ended without handing them on: changes that those
+    /// had acknowledged but not written are lost.
     pub taken_from_the_dead: u64,
-    /// Slots that are not served, because the database holds blocks of a later epoch than the ring's.
+    /// Slots that are not served because the database holds blocks of a later epoch than the ring's.
     pub slots_of_regressed: Vec<u16>,
-    /// How many seconds the machine's clock is ahead of the other members' and of the ring store's, or behind when
-    /// negative; absent while it is right. The member takes no slots while it is there.
+    /// Seconds by which the machine's clock is ahead of the clocks of the other members and of the ring store, negative
+    /// if it is behind; absent while the clock is right. The member takes no slots while this is present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_ahead_seconds: Option<i64>,
 }
 
-/// Slots on their way to one member.
+/// Slots that are moving to one member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StreamStatus {
     /// The name of the receiver.
     pub to: String,
-    /// How many.
+    /// Number of slots.
     #[schema(maximum = 65535)]
     pub slots: u16,
 }
@@ -94,11 +94,11 @@ pub struct StreamStatus {
 /// The store under a member's cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StoreStatus {
-    /// Which kind of store.
+    /// The kind of store.
     pub kind: StoreKind,
-    /// Whether it answered when last asked.
+    /// Whether the store answered the last check.
     pub healthy: bool,
-    /// What it answered instead, when not healthy.
+    /// Why the store is not healthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -107,7 +107,7 @@ pub struct StoreStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
-    /// The memory of the process; gone with it.
+    /// The memory of the process; lost when it ends.
     Memory,
     /// A database in a folder of the member's own.
     Embedded,
@@ -116,7 +116,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// The kind as it is written in JSON and in metric labels.
+    /// The kind as written in JSON and in metric labels.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -127,13 +127,13 @@ impl StoreKind {
     }
 }
 
-/// Answer to `POST /admin/v1/flush`, sent once everything that was dirty at the call has been written
-/// or has failed to be.
+/// Answer to `POST /admin/v1/flush`, sent once every user that was dirty at the time of the call has been written or
+/// has failed to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FlushAnswer {
-    /// Users written.
+    /// Number of users written.
     pub flushed_users: u64,
-    /// Users whose write failed; they stay dirty and are tried again.
+    /// Number of users whose write failed; they stay dirty and are retried.
     pub failed_users: u64,
 }
 
@@ -141,44 +141,43 @@ pub struct FlushAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Capacity {
-    /// How many states the cache keeps at most, from 1.
+    /// Maximum number of states in the cache, at least 1.
     #[serde(deserialize_with = "whole::required")]
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     pub states: u64,
 }
 
-/// The most slots one request may move.
+/// Maximum number of slots that one request may move.
 pub const MAX_MOVED_SLOTS: usize = 64;
 
-/// Body of `POST /admin/v1/moves`: a wish. The member looks at each slot again, and moves those that it
-/// owns at the epoch named.
+/// Body of `POST /admin/v1/moves`. The member checks each slot again, and moves those that it owns at the given epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MovesRequest {
-    /// Who is to own them.
+    /// The new owner of the slots.
     pub destination: MoveDestination,
     /// 1 to 64 slots.
     #[schema(min_items = 1, max_items = 64)]
     pub slots: Vec<MovedSlot>,
 }
 
-/// The process that is to own slots.
+/// The process that receives slots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveDestination {
-    /// Its member's name.
+    /// Name of the member.
     pub name: String,
     /// The process: 16 hexadecimal digits.
     #[schema(pattern = "^[0-9a-f]{16}$")]
     pub incarnation: String,
-    /// Where it answers members.
+    /// URL where it serves other members.
     pub url: String,
-    /// The zone it runs in, where known.
+    /// The zone of the member, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
 }
 
-/// A slot as it stood when the move was planned.
+/// A slot, as it was when the move was planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MovedSlot {
@@ -186,19 +185,19 @@ pub struct MovedSlot {
     #[serde(deserialize_with = "whole::required")]
     #[schema(maximum = 1023)]
     pub slot: u16,
-    /// Its epoch then.
+    /// The epoch of the slot at that time.
     #[serde(deserialize_with = "whole::required")]
     #[schema(minimum = 0, maximum = 549_755_813_887_i64)]
     pub epoch: i64,
 }
 
-/// Answer to `POST /admin/v1/moves`, with 202: the moves have begun, nothing more.
+/// Answer to `POST /admin/v1/moves`, with 202: the moves have begun, but have not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MovesAnswer {
-    /// Slots that are on their way now.
+    /// Number of slots that are moving now.
     #[schema(maximum = 65535)]
     pub accepted: u16,
-    /// Slots that are not: they are not owned here at that epoch, or on another way already.
+    /// Number of slots that are not: they are not owned here at that epoch, or are already moving elsewhere.
     #[schema(maximum = 65535)]
     pub ignored: u16,
 }
@@ -208,7 +207,7 @@ pub struct MovesAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
-    /// The process that is to hand on what it owns: 16 hexadecimal digits.
+    /// The process that must hand on its slots: 16 hexadecimal digits.
     #[schema(pattern = "^[0-9a-f]{16}$")]
     pub incarnation: String,
 }

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::{Id, ProblemType, whole};
 
-/// The most users one request may mention.
+/// Maximum number of users that one request may mention.
 pub const MAX_MENTIONED_USERS: usize = 100_000;
 
 /// Body of `POST /v1/mentions`.
@@ -15,9 +15,9 @@ pub const MAX_MENTIONED_USERS: usize = 100_000;
 pub struct MentionsRequest {
     /// The channel of the message.
     pub channel_id: Id,
-    /// The message that mentions.
+    /// The message that contains the mention.
     pub message_id: Id,
-    /// 1 to 100000 users; one that is listed twice is mentioned once.
+    /// 1 to 100000 users; a user that is listed twice is mentioned once.
     #[schema(min_items = 1, max_items = 100_000)]
     pub user_ids: Vec<Id>,
     /// How much the message adds to each user's mention count.
@@ -34,13 +34,13 @@ pub struct MentionsRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"applied": 2, "ignored": 0, "failed": []}))]
 pub struct MentionsAnswer {
-    /// Users whose count grew.
+    /// Users whose count increased.
     #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub applied: u32,
-    /// Users who had read the message already, or for whom it was counted before.
+    /// Users who had already read the message, or for whom it was already counted.
     #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub ignored: u32,
-    /// Users to send again: nothing was done for them, or it is not known whether it was.
+    /// Users to send again: either nothing was done for them, or the outcome is unknown.
     pub failed: Vec<FailedUser>,
 }
 
@@ -49,7 +49,7 @@ pub struct MentionsAnswer {
 pub struct FailedUser {
     /// The user.
     pub user_id: Id,
-    /// Why, as the type of the problem a request for this user alone would have got.
+    /// The reason, as the type of the problem that a request for this user alone would have received.
     #[serde(rename = "type")]
     pub problem: ProblemType,
 }

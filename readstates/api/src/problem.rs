@@ -10,14 +10,14 @@ use utoipa::{
 
 use crate::Version;
 
-/// Where the `type` of every problem starts.
+/// Prefix of the `type` of every problem.
 const TYPE_PREFIX: &str = "/problems/";
 
 /// Body of every refusal, `application/problem+json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"type": "/problems/bad-value", "title": "A value is not acceptable", "status": 400, "detail": "read_states is empty; give 1 to 1000 acknowledgements", "pointer": "/read_states", "request_id": "1c8d4e5f-4a41-4b1c-8a53-0f4f3a1d9e07"}))]
 pub struct Problem {
-    /// What kind of problem; stable.
+    /// The kind of problem; stable.
     #[serde(rename = "type")]
     pub problem: ProblemType,
     /// The kind in words; stable.
@@ -25,24 +25,25 @@ pub struct Problem {
     /// The HTTP status.
     #[schema(minimum = 400, maximum = 599)]
     pub status: u16,
-    /// What is wrong with this request, and what to do.
+    /// What is wrong with this request, and how to fix it.
     pub detail: String,
-    /// JSON pointer to the member of the body at fault.
+    /// JSON pointer to the invalid member of the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pointer: Option<String>,
     /// With `not-the-owner`: the member that owns the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// With `not-the-owner`: where that member answers.
+    /// With `not-the-owner`: the URL of that member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_url: Option<String>,
-    /// With `not-the-owner`: the number of the ring that says so.
+    /// With `not-the-owner`: the number of the ring that names this owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring_number: Option<u64>,
-    /// With `version-moved`: the user's version now.
+    /// With `version-moved`: the user's current version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<Version>,
-    /// The id of the request: its `x-request-id`, or one that the member made. It is in the member's log.
+    /// The id of the request: its `x-request-id`, or one that the member generated. It also appears in the member's
+    /// log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
 }
@@ -64,7 +65,7 @@ impl Problem {
         }
     }
 
-    /// The same problem, with the member of the body at fault.
+    /// The same problem, with a pointer to the invalid member of the body.
     #[must_use]
     pub fn at(mut self, pointer: impl Into<String>) -> Self {
         self.pointer = Some(pointer.into());
@@ -112,11 +113,11 @@ macro_rules! problem_types {
 }
 
 problem_types! {
-    /// The body is not JSON, or has a member it should not have, or lacks one.
+    /// The body is not JSON, has an unknown member, or lacks a required one.
     MalformedBody = ("malformed-body", 400, "The body is malformed"),
-    /// A value is outside of its range, or does not go with another.
+    /// A value is out of range, or contradicts another one.
     BadValue = ("bad-value", 400, "A value is not acceptable"),
-    /// The request does not prove which caller sends it; `WWW-Authenticate` says how to.
+    /// The request does not authenticate a caller; `WWW-Authenticate` says how to.
     Unauthenticated = ("unauthenticated", 401, "The caller is not known"),
     /// The caller lacks the verb that the detail names.
     Forbidden = ("forbidden", 403, "The caller may not do this"),
@@ -124,49 +125,50 @@ problem_types! {
     NoReadState = ("no-read-state", 404, "No such read state"),
     /// There is nothing at this path.
     NoRoute = ("no-route", 404, "No such resource"),
-    /// The path has no such method; `Allow` lists those it has.
+    /// The path does not support this method; `Allow` lists the supported ones.
     MethodNotAllowed = ("method-not-allowed", 405, "The resource has no such method"),
-    /// The request is meant for another process than the one that has the member's name now.
+    /// The request is meant for a process other than the one that now has the member's name.
     AnotherIncarnation = ("another-incarnation", 409, "The member is another process now"),
     /// The sender or the receiver of slots is not a member that the ring or its own lease names.
     NotAMember = ("not-a-member", 409, "Not a live member of the ring"),
-    /// The user's version is none of those in `If-Match`; nothing was done.
+    /// The user's version does not match `If-Match`; nothing was done.
     VersionMoved = ("version-moved", 412, "The user has changed meanwhile"),
     /// The body is larger than 4 MiB.
     BodyTooLarge = ("body-too-large", 413, "The body is too large"),
     /// The list in the body has too many items.
     TooManyItems = ("too-many-items", 413, "Too many items"),
-    /// The body is not declared as the media type the path takes.
+    /// The body is not declared with the media type that the path accepts.
     UnsupportedMediaType = ("unsupported-media-type", 415, "The media type is not supported"),
     /// Another member owns the user, and the client asked not to forward.
     NotTheOwner = ("not-the-owner", 421, "Another member owns this user"),
-    /// The user has as many read states as a user can have.
+    /// The user has reached the maximum number of read states.
     TooManyReadStates = ("too-many-read-states", 429, "The user has too many read states"),
-    /// The user's changes outrun the database.
+    /// The user changes faster than the database can write.
     UserTooBusy = ("user-too-busy", 429, "The user changes too fast"),
     /// The caller has too many requests under way.
     CallerTooBusy = ("caller-too-busy", 429, "The caller is at its limit"),
-    /// The member handles too many requests already.
+    /// The member is already handling too many requests.
     Overloaded = ("overloaded", 503, "The member is at its limit"),
-    /// Too many changes wait for the database.
+    /// Too many changes are waiting for the database.
     TooManyUnwritten = ("too-many-unwritten", 503, "Too many changes wait for the database"),
-    /// The user is not cached and the database does not give the block.
+    /// The user is not cached, and the database does not return the user's block.
     DatabaseAway = ("database-away", 503, "The database does not answer"),
     /// The member is stopping.
     Draining = ("draining", 503, "The member is stopping"),
-    /// The user's slot is on the way from one owner to the next; nothing was done.
+    /// The user's slot is moving from one owner to the next; nothing was done.
     SlotMoving = ("slot-moving", 503, "The user is moving to another member"),
-    /// The user's slot has no owner, or its owner may not acknowledge now; nothing was done.
+    /// The user's slot has no owner, or its owner may not acknowledge at the moment; nothing was done.
     NoOwner = ("no-owner", 503, "Nobody may acknowledge for this user now"),
     /// The owner of the user cannot be reached; nothing was done.
     OwnerUnreachable = ("owner-unreachable", 503, "The owner of the user cannot be reached"),
     /// Members do not agree on who owns the user; nothing was done.
     RingDisagreement = ("ring-disagreement", 503, "The members disagree about the owner"),
-    /// It cannot be determined now whose the token is; nothing was done.
+    /// The token cannot be checked at the moment; nothing was done.
     AccessUnavailable = ("access-unavailable", 503, "The caller cannot be checked now"),
-    /// What the database holds for this user cannot be read.
+    /// The data stored in the database for this user cannot be read.
     UnreadableBlock = ("unreadable-block", 500, "The stored block cannot be read"),
-    /// The owner did not answer in time. What only moves forward, and what carries `If-Match`, may be sent again.
+    /// The owner did not answer in time. Operations that only move forward, and operations with `If-Match`, may be sent
+    /// again.
     OutcomeUnknown = ("outcome-unknown", 504, "The outcome is unknown"),
 }
 
@@ -177,7 +179,7 @@ impl ProblemType {
         matches!(self.status(), 429 | 503)
     }
 
-    /// Whether it says something about what the user has: then it is true as of an answer of the user's owner alone.
+    /// Whether it describes the user's data; then it is reliable only in an answer of the user's owner.
     #[must_use]
     pub fn is_about_the_user(self) -> bool {
         matches!(

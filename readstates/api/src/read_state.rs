@@ -6,10 +6,10 @@ use utoipa::ToSchema;
 
 use crate::{Id, Version, whole};
 
-/// The most items one bulk acknowledgement may have.
+/// Maximum number of items in one bulk acknowledgement.
 pub const MAX_BULK_ITEMS: usize = 1000;
 
-/// The most read states that one page may have.
+/// Maximum number of read states in one page.
 pub const MAX_PAGE: u16 = 1000;
 
 /// What one user has read of one channel.
@@ -18,26 +18,26 @@ pub const MAX_PAGE: u16 = 1000;
 pub struct ReadState {
     /// The channel.
     pub channel_id: Id,
-    /// The last message read; `null` when the channel was mentioned or pinned in but never read.
+    /// The last message read; `null` when the channel has mentions or pins but was never read.
     #[schema(required)]
     pub last_message_id: Option<Id>,
-    /// Mentions newer than `last_message_id`; stays at 4294967295 once there.
+    /// Number of mentions newer than `last_message_id`; saturates at 4294967295.
     #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub mention_count: u32,
-    /// Bits that belong to the clients; the service only keeps them.
+    /// Bits for the clients' own use; the service only stores them.
     #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub flags: u32,
-    /// The day of the last visit, in days since 2015-01-01; only grows.
+    /// The day of the last visit, in days since 2015-01-01; never decreases.
     #[schema(maximum = 65535)]
     pub last_viewed: u16,
-    /// The newest pin seen, to the millisecond; only moves forward.
+    /// The newest pin seen, to the millisecond; never moves back.
     #[schema(required, value_type = Option<String>, format = DateTime)]
     pub last_pin_timestamp: Option<Timestamp>,
-    /// The user's version at this state's last change.
+    /// The user's version when this state last changed.
     pub version: Version,
 }
 
-/// All read states of a user, or those that changed since a version.
+/// All read states of a user, or those changed since a version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"user_id": "53908232506183680", "version": "57", "partial": false, "read_states": [{"channel_id": "81384788765712384", "last_message_id": "1175928847299117063", "mention_count": 2, "flags": 0, "last_viewed": 4112, "last_pin_timestamp": null, "version": "57"}]}))]
 pub struct ReadStates {
@@ -45,14 +45,14 @@ pub struct ReadStates {
     pub user_id: Id,
     /// The user's version; also the `ETag`.
     pub version: Version,
-    /// Whether this is only what changed since the version asked about.
+    /// Whether this answer has only what changed since the requested version.
     pub partial: bool,
     /// The read states, by channel id.
     pub read_states: Vec<ReadState>,
-    /// The channels whose states were deleted since the version asked about; only in a partial answer.
+    /// The channels whose states were deleted since the requested version; only in a partial answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted: Option<Vec<Id>>,
-    /// With a `limit`, when there are more: the next page is `after` this channel.
+    /// With a `limit`, if there are more: the value of `after` for the next page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Id>,
 }
@@ -67,7 +67,7 @@ pub struct Summary {
     pub version: Version,
     /// The sum of the mention counts of all channels.
     pub mention_count: u64,
-    /// How many channels have a mention count above 0.
+    /// Number of channels with a mention count above 0.
     #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub channels_with_mentions: u32,
 }
@@ -77,12 +77,12 @@ pub struct Summary {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"message_id": "1175928847299117063"}))]
 pub struct AckRequest {
-    /// The message read. Without `manual`, one at or below the last one read changes nothing.
+    /// The message read. Without `manual`, a message at or before the last one read changes nothing.
     pub message_id: Id,
     /// Set the position to `message_id` in either direction ("mark as unread").
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub manual: bool,
-    /// With `manual`: the mention count from now on (0 when absent).
+    /// With `manual`: the new mention count (0 when absent).
     #[serde(
         default,
         deserialize_with = "whole::optional",
@@ -90,7 +90,7 @@ pub struct AckRequest {
     )]
     #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub mention_count: Option<u32>,
-    /// New value of the state's flags; absent: they stay.
+    /// New value of the state's flags; absent: unchanged.
     #[serde(
         default,
         deserialize_with = "whole::optional",
@@ -98,7 +98,7 @@ pub struct AckRequest {
     )]
     #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pub flags: Option<u32>,
-    /// The day of this visit, in days since 2015-01-01; a lower one than known is ignored.
+    /// The day of this visit, in days since 2015-01-01; a day before the stored one is ignored.
     #[serde(
         default,
         deserialize_with = "whole::optional",
@@ -113,7 +113,7 @@ pub struct AckRequest {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"last_pin_timestamp": "2023-11-19T17:30:00.123Z"}))]
 pub struct PinsAckRequest {
-    /// When the newest pin seen was made: after 1970-01-01T00:00:00Z; kept to the millisecond.
+    /// When the newest pin seen was created: after 1970-01-01T00:00:00Z; stored to the millisecond.
     #[schema(value_type = String, format = DateTime)]
     pub last_pin_timestamp: Timestamp,
 }
@@ -122,7 +122,7 @@ pub struct PinsAckRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"applied": true, "version": "57", "read_state": {"channel_id": "81384788765712384", "last_message_id": "1175928847299117063", "mention_count": 2, "flags": 0, "last_viewed": 4112, "last_pin_timestamp": null, "version": "57"}}))]
 pub struct AckAnswer {
-    /// Whether anything changed; `false` for what was known already.
+    /// Whether anything changed; `false` if it was already known.
     pub applied: bool,
     /// The user's version.
     pub version: Version,
@@ -156,11 +156,11 @@ pub struct AckBulkItem {
 pub struct AckBulkAnswer {
     /// The user's version.
     pub version: Version,
-    /// What became of each item, in order.
+    /// The result of each item, in order.
     pub results: Vec<AckBulkResult>,
 }
 
-/// What became of one item of a bulk.
+/// The result of one item of a bulk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AckBulkResult {
     /// The channel.
@@ -179,7 +179,7 @@ pub struct DeleteAnswer {
     pub version: Version,
 }
 
-/// Answer to the deletion of a user that the database does not have yet.
+/// Answer to the deletion of a user that is not yet in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"version": "58"}))]
 pub struct UserDeleted {

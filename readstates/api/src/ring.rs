@@ -4,34 +4,33 @@ use readstates_ring::{self as ring, HASH_NAME, RingTable, SLOTS};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Who owns which slot, for clients that choose the owner themselves.
+/// Ownership of the slots, for clients that choose the owner themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RingDocument {
-    /// Grows with each change of the ring.
+    /// Number of the ring; increases with each change.
     pub number: u64,
-    /// How many slots there are.
+    /// Number of slots.
     #[schema(minimum = 1, maximum = 65535)]
     pub slots: u16,
-    /// The hash that gives a user's slot: the finaliser of SplitMix64 over the id, its top ten bits.
+    /// The hash that gives a user's slot: the top ten bits of the SplitMix64 finaliser of the id.
     pub hash: String,
     /// The members, in ring order.
     pub members: Vec<RingMember>,
-    /// For each slot, in order: the index of its owner in `members`; `null` while nobody has owned it.
+    /// For each slot, in order: the index of its owner in `members`; `null` while it has never been owned.
     pub owners: Vec<Option<u16>>,
 }
 
 /// One member of a ring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RingMember {
-    /// Its name.
+    /// Name of the member.
     pub name: String,
-    /// The process behind the name, 16 hexadecimal digits; `null` where the member that answers does
-    /// not know it.
+    /// The process behind the name, 16 hexadecimal digits; `null` if the answering member does not know it.
     #[schema(required)]
     pub incarnation: Option<String>,
-    /// Where it answers.
+    /// URL of the member.
     pub url: String,
-    /// The zone it runs in, where known.
+    /// The zone of the member, if known.
     #[schema(required)]
     pub zone: Option<String>,
 }

@@ -6,11 +6,11 @@ use clap::{Args, ValueEnum};
 
 use crate::{keys::Distribution, operation::Mix};
 
-/// What load: the same for every service that is measured.
+/// Load flags, the same for every measured service.
 #[derive(Debug, Clone, Args)]
 pub struct LoadArgs {
-    /// Operations per second, sent at times fixed before the run; latency counts from those times, so that
-    /// a service that stalls cannot hide it. Start at half of what --saturate reaches.
+    /// Operations per second, sent at times fixed before the run. Latency counts from those times, so that a stalled
+    /// service cannot hide it. Start with half of what --saturate reaches.
     #[arg(
         long,
         default_value = "1000",
@@ -19,16 +19,16 @@ pub struct LoadArgs {
     )]
     pub rate: f64,
 
-    /// Instead of a rate: every connection sends its next request when it has an answer. Tells the
-    /// capacity; its latencies are not what users see.
+    /// Instead of a rate, every connection sends its next request when it has an answer. This measures the capacity;
+    /// the latencies are not what users see.
     #[arg(long)]
     pub saturate: bool,
 
-    /// Connections, over all --url and threads.
+    /// Number of connections, over all --url and threads.
     #[arg(long, short, default_value_t = 50, value_name = "N")]
     pub connections: usize,
 
-    /// Threads of the generator; it says when one is not enough.
+    /// Threads of the generator; it warns if they are not enough.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub threads: usize,
 
@@ -45,49 +45,49 @@ pub struct LoadArgs {
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
     pub warmup: Duration,
 
-    /// A request without an answer after this long has failed, and its connection is closed.
+    /// Time after which a request without an answer counts as failed and its connection is closed.
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
     pub timeout: Duration,
 
-    /// Users that operations are for.
+    /// Number of users that operations are for.
     #[arg(long, default_value_t = 100_000, value_name = "N")]
     pub users: u64,
 
-    /// Channels of each user.
+    /// Number of channels per user.
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub channels: u64,
 
-    /// Which users: `uniform`, `zipf`, or `zipf:EXPONENT`.
+    /// Distribution of users: `uniform`, `zipf`, or `zipf:EXPONENT`.
     #[arg(long, default_value = "uniform", value_name = "DISTRIBUTION")]
     pub keys: Distribution,
 
-    /// What is sent, by weight: `ack` acknowledges a message, `mention` counts one, `read` gets all states of a
-    /// user as a client does that connects.
+    /// Operations by weight: `ack` acknowledges a message, `mention` counts one, `read` gets all states of a user, like
+    /// a client that connects.
     #[arg(long, default_value = "ack=1", value_name = "KIND=N,...")]
     pub mix: Mix,
 
-    /// First acknowledge once in every channel of every user, as fast as it goes.
+    /// First acknowledge once in every channel of every user, as fast as possible.
     #[arg(long)]
     pub fill: bool,
 
-    /// Another seed, other users. Which of them an operation is for is drawn anew in every run.
+    /// Seed of the user ids; another seed gives other users. The user of each operation is drawn anew in every run.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
 
-    /// Once a second, also read what these processes of this machine take: processor time and memory.
+    /// Once a second, also read the processor time and memory of these processes on this machine.
     #[arg(long, value_delimiter = ',', value_name = "PID,...")]
     pub process: Vec<u32>,
 
-    /// What to print: `text` for people, `json` with everything, `csv` with a line per second.
+    /// Output format: `text` for people, `json` with everything, `csv` with a line per second.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,
 
-    /// Also draw the p99.9 of every second into this file, as SVG.
+    /// Also plot the p99.9 of every second to this file, as SVG.
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
 }
 
-/// What a report is printed as.
+/// Format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// For people.
@@ -113,11 +113,11 @@ pub struct BenchArgs {
     )]
     pub url: Vec<String>,
 
-    /// A file with the token to send, where the service has callers. `readstates token` makes one.
+    /// File with the token to send, if the service has callers. `readstates token` creates one.
     #[arg(long, env = "READSTATES_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 
-    /// The CAs (PEM) that members are believed by, with --url https://HOST[:PORT].
+    /// File with the CAs (PEM) to trust for members, with --url https://HOST[:PORT].
     #[arg(long, env = "READSTATES_CA_FILE", value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
 
@@ -134,14 +134,14 @@ pub struct BenchArgs {
     )]
     pub batch: Option<usize>,
 
-    /// Check that nothing is lost or doubled: acknowledgements and mentions of channels of its own, sent again
-    /// until they are answered, and read at the end. A mention adds 4^k, so that the sum says which one was
-    /// lost or counted twice. Exits with status 1 when one was.
+    /// Check that nothing is lost or counted twice: send acknowledgements and mentions to channels used only by this
+    /// run, repeat them until they are answered, and read them at the end. A mention adds 4^k, so that the sum shows
+    /// which one was lost or counted twice. Exits with status 1 if any was.
     #[arg(long, conflicts_with_all = ["mix", "fill", "channels", "keys"])]
     pub check: bool,
 
-    /// Ask these URLs for /metrics once a second, and tell what changed in the seconds that were slow. Members
-    /// answer for them on the port of --watch-listen, http://HOST:7404.
+    /// Read /metrics from these URLs once a second, and report what changed in slow seconds. Members serve it on the
+    /// port of --watch-listen, http://HOST:7404.
     #[arg(long, value_delimiter = ',', value_name = "URL,...")]
     pub metrics: Vec<String>,
 }
@@ -150,9 +150,9 @@ const EXAMPLES: &str = "\
 Examples:
   A thousand acknowledgements per second for ten seconds, to a member on this machine:
     readstates bench
-  What it can take: 50 connections, each waiting for its answer:
+  Its capacity: 50 connections, each waiting for its answer:
     readstates bench --saturate
-  Its tail at half of that, for ten minutes, with what the member did meanwhile:
+  Its tail latency at half of that, for ten minutes, with the member's metrics:
     readstates bench --rate 30000 --duration 10m --metrics http://127.0.0.1:7404 --plot tail.svg
   A service with callers, over TLS:
     readstates bench --url https://chat:7400 --token-file token --ca-file ca.crt
@@ -164,5 +164,5 @@ Examples:
     kubectl port-forward service/chat 7400 &
     readstates bench --check --rate 500 --duration 5m
 
-Latency is per request, from the time it was due to its last byte; a batch is one request. A request that is
-refused is counted by its status and not timed. One without an answer is timed until it is given up.";
+Latency is per request, from the time it was due to its last byte; a batch is one request. A refused
+request is counted by its status and not timed. A request without an answer is timed until its timeout.";

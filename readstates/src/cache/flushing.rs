@@ -8,11 +8,10 @@ const EARLY: Duration = Duration::from_secs(1);
 /// Whether a user waits for its interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum FlushMode {
-    /// A user is written a second after its first change if the store has time for it, and when its interval is over
-    /// at the latest.
+    /// A user is written one second after its first change if the store has capacity, at the latest after its interval.
     #[default]
     Adaptive,
-    /// A user is written when its interval is over.
+    /// A user is written after its interval.
     Interval,
 }
 

@@ -9,15 +9,15 @@ use crate::{
     http::{TLS_RELOAD_EVERY, TlsFiles},
 };
 
-/// Who may call the API, and how it is encrypted.
+/// Flags about callers of the API and its encryption.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Callers")]
 pub struct CallerArgs {
-    /// A file (YAML or JSON) that says who may call the API. Absent: whoever reaches --listen.
+    /// File (YAML or JSON) that says who may call the API. Absent: any client that reaches --listen.
     ///
-    /// With it every request needs a caller, except for /openapi.json: 401 without one, 403 when the caller lacks the
-    /// verb, 429 when it has as many requests under way as it may. The file is looked at every 5 s; one that is
-    /// broken is logged, and the callers from before stay. For example:
+    /// With it, every request except /openapi.json needs a caller: 401 without one, 403 if the caller lacks the verb,
+    /// 429 if it has too many requests in flight. The file is checked every 5 s; an invalid file is logged, and the
+    /// previous callers stay in force. For example:
     ///
     /// callers:
     /// - name: gateway
@@ -25,7 +25,7 @@ pub struct CallerArgs {
     ///   tokens: ["sha256:2cf2…"]        # `readstates token` prints a token and its hash; two while one is replaced
     ///   serviceAccounts: ["talk/gateway"]        # in Kubernetes: tokens for the audience "readstates"
     ///   certificates: ["gateway.talk.example"]   # DNS name of a client certificate, with --tls-client-ca-file
-    ///   maxConcurrent: 1024             # requests under way at this member; 1024 when it is not said
+    ///   maxConcurrent: 1024             # requests in flight at this member; default 1024
     #[arg(
         long,
         env = "READSTATES_ACCESS",
@@ -34,9 +34,9 @@ pub struct CallerArgs {
     )]
     pub access: Option<PathBuf>,
 
-    /// The certificate (PEM, with those between it and its CA) that is shown to clients. With it the API is spoken over
-    /// TLS 1.2 or 1.3 alone, and members are listed with https:// URLs. The files of TLS are looked at every 10 s; open
-    /// connections stay as they are.
+    /// File with the certificate (PEM, with intermediates) to present to clients. With it, the API accepts only TLS 1.2
+    /// or 1.3, and members are listed with https:// URLs. The TLS files are checked every 10 s; open connections are
+    /// not affected.
     #[arg(
         long,
         env = "READSTATES_TLS_CERT_FILE",
@@ -45,7 +45,7 @@ pub struct CallerArgs {
     )]
     pub tls_cert_file: Option<PathBuf>,
 
-    /// Its private key (PEM, not encrypted).
+    /// File with its private key (PEM, not encrypted).
     #[arg(
         long,
         env = "READSTATES_TLS_KEY_FILE",
@@ -54,8 +54,8 @@ pub struct CallerArgs {
     )]
     pub tls_key_file: Option<PathBuf>,
 
-    /// The CAs (PEM) of clients' certificates. With --access a client may show one in place of a token; without it
-    /// every client has to.
+    /// File with the CAs (PEM) of client certificates. With --access, a client may present a certificate instead of a
+    /// token; without it, every client must present one.
     #[arg(
         long,
         env = "READSTATES_TLS_CLIENT_CA_FILE",

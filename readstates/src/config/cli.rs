@@ -17,12 +17,11 @@ use crate::{
 /// The database driver speaks of each attempt to connect; the store says so once, and why.
 const DEFAULT_LOG: &str = "info,scylla=warn,scylla::cluster=off";
 
-/// Keeps what every user has read of every channel.
+/// Stores what every user has read in every channel.
 #[derive(Debug, Parser)]
 #[command(name = "readstates", version, max_term_width = 100)]
 pub struct Cli {
-    /// What to log: a level, or levels by module as in info,readstates=debug. Human-readable on a
-    /// terminal, JSON otherwise.
+    /// Log level, or levels by module such as info,readstates=debug. Human-readable on a terminal, JSON otherwise.
     #[arg(
         long,
         global = true,
@@ -40,19 +39,19 @@ pub struct Cli {
 /// What the program does.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Answer requests.
+    /// Run a member that serves requests.
     Serve(Box<ServeArgs>),
-    /// Make or verify the keyspace and the table of a CQL database.
+    /// Create or verify the keyspace and the table of a CQL database.
     Schema(Box<SchemaArgs>),
-    /// Have the members of a ring in a folder hand slots on until all own as many.
+    /// Balance the slots between the members of a ring in a folder.
     Rebalance(RebalanceArgs),
-    /// Show or delete what a running service has of a user.
+    /// Show or delete the data of a user in a running service.
     User(UserArgs),
-    /// Put load on members, and measure or check what comes of it.
+    /// Put load on members, and measure or check the results.
     Bench(Box<BenchArgs>),
-    /// Make a token for a caller of the API, and print it with the hash that the access file wants.
+    /// Create a token for a caller of the API, and print it with its hash for the access file.
     Token(TokenArgs),
-    /// Make the certificates with which members and an operator outside of Kubernetes know each other.
+    /// Create the certificates with which members and an operator outside of Kubernetes authenticate each other.
     Certificates(CertificatesArgs),
     /// Print the OpenAPI document of the HTTP API.
     Openapi(OpenapiArgs),
@@ -61,7 +60,7 @@ pub enum Command {
 /// Flags of `readstates openapi`.
 #[derive(Debug, Args)]
 pub struct OpenapiArgs {
-    /// That of the admin port and of the port for probes instead.
+    /// Print the document of the admin port and of the port for probes instead.
     #[arg(long)]
     pub admin: bool,
 }
@@ -70,12 +69,12 @@ pub struct OpenapiArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = SERVE_EXAMPLES)]
 pub struct ServeArgs {
-    /// Where it listens, and for whom.
+    /// Listen addresses.
     #[command(flatten)]
     pub listen: ListenArgs,
 
-    /// Where blocks are kept: `memory`, gone with the process; `embedded:DIR`, a folder of this
-    /// process's own; `cql://HOST[,HOST...][:PORT]/KEYSPACE`, Cassandra or ScyllaDB.
+    /// Where blocks are stored: `memory`, lost when the process ends; `embedded:DIR`, a folder used only by this
+    /// process; `cql://HOST[,HOST...][:PORT]/KEYSPACE`, Cassandra or ScyllaDB.
     #[arg(
         long,
         env = "READSTATES_STORE",
@@ -83,8 +82,8 @@ pub struct ServeArgs {
     )]
     pub store: StoreConfig,
 
-    /// How long after its first change a user is written to the store at the latest; one write takes all
-    /// changes made meanwhile. A crash loses this much at most; a stop loses nothing.
+    /// Maximum time between a user's first unwritten change and its write to the store; one write covers all changes
+    /// made in the meantime. A crash loses at most this much; a stop loses nothing.
     #[arg(
         long,
         env = "READSTATES_FLUSH_INTERVAL",
@@ -94,8 +93,9 @@ pub struct ServeArgs {
     )]
     pub flush_interval: Duration,
 
-    /// `adaptive`: a user is written a second after its first change when the store has time for it, and after
-    /// the flush interval at the latest. `interval`: only then, which makes fewer writes and loses more in a crash.
+    /// `adaptive`: a user is written one second after its first change if the store has capacity, at the latest after
+    /// the flush interval. `interval`: only after the flush interval, which makes fewer writes and loses more in a
+    /// crash.
     #[arg(
         long,
         env = "READSTATES_FLUSH_MODE",
@@ -105,9 +105,9 @@ pub struct ServeArgs {
     )]
     pub flush_mode: FlushMode,
 
-    /// How many read states are kept in memory. Users who have not been seen for longest go first. They
-    /// take 34 bytes each at most; an embedded store caches pages of its file in a sixteenth of that besides,
-    /// at least 4 MiB and at most 64 MiB.
+    /// Maximum number of read states in memory. The least recently used users are evicted first. A state takes at most
+    /// 34 bytes; an embedded store also caches pages of its file in a sixteenth of that, at least 4 MiB and at most 64
+    /// MiB.
     #[arg(
         long,
         env = "READSTATES_CAPACITY_STATES",
@@ -117,11 +117,11 @@ pub struct ServeArgs {
     )]
     pub capacity_states: u64,
 
-    /// Who may call the API, and over TLS or not.
+    /// Callers and TLS of the API.
     #[command(flatten)]
     pub callers: CallerArgs,
 
-    /// Where the ring is kept, and as whom this member is in it.
+    /// Where the ring is stored, and this member's identity in it.
     #[command(flatten)]
     pub ring: RingArgs,
 
@@ -129,9 +129,8 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub cql: CqlArgs,
 
-    /// How long a stop (SIGTERM, SIGINT) may take to hand on what is owned and to write what is not
-    /// written. When it is over, the process exits with status 1 and says how many users were not
-    /// written.
+    /// Time limit for a stop (SIGTERM, SIGINT) to hand on all slots and write all dirty users. After that, the process
+    /// exits with status 1 and logs how many users were not written.
     #[arg(
         long,
         env = "READSTATES_DRAIN_TIMEOUT",
@@ -141,15 +140,15 @@ pub struct ServeArgs {
     )]
     pub drain_timeout: Duration,
 
-    /// Threads that answer clients. Absent: one for each core that this process may use.
+    /// Number of threads that serve clients. Absent: one per core that this process may use.
     #[arg(long, env = "READSTATES_WORKERS", value_name = "N")]
     pub workers: Option<NonZeroUsize>,
 
-    /// What is refused, and who is not waited for.
+    /// Limits and timeouts.
     #[command(flatten)]
     pub limits: Limits,
 
-    /// What is said about requests.
+    /// Logging and tracing of requests.
     #[command(flatten)]
     pub observe: ObserveArgs,
 }
@@ -158,7 +157,7 @@ pub struct ServeArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = TOKEN_EXAMPLES)]
 pub struct TokenArgs {
-    /// Make none: print the hash of the token in this file.
+    /// Create no token; print the hash of the token in this file.
     #[arg(long, value_name = "FILE")]
     pub of: Option<PathBuf>,
 }
@@ -166,12 +165,12 @@ pub struct TokenArgs {
 /// Flags of `readstates rebalance`.
 #[derive(Debug, Args)]
 pub struct RebalanceArgs {
-    /// The folder that the members were given: file:DIR.
+    /// The ring folder of the members: file:DIR.
     #[arg(long, env = "READSTATES_RING")]
     pub ring: RingPlace,
 
-    /// A folder with ca.crt, tls.crt and tls.key of the operator, for members that were given
-    /// --members-tls-dir: DIR/operator of `readstates certificates DIR`.
+    /// Folder with ca.crt, tls.crt and tls.key of the operator, for members that run with --members-tls-dir:
+    /// DIR/operator of `readstates certificates DIR`.
     #[arg(long, env = "READSTATES_OPERATOR_TLS_DIR", value_name = "DIR")]
     pub operator_tls_dir: Option<PathBuf>,
 }
@@ -180,17 +179,17 @@ pub struct RebalanceArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = CERTIFICATES_EXAMPLES)]
 pub struct CertificatesArgs {
-    /// Where to put them: the authority in ca.crt and ca.key, which stays secret and on one machine; a
-    /// member's ca.crt, tls.crt and tls.key in DIR/member, an operator's in DIR/operator. An authority that
-    /// is there is kept, and issues new certificates; processes that run take them within ten seconds.
+    /// Output folder: the authority in ca.crt and ca.key, which must stay secret and on one machine; a member's ca.crt,
+    /// tls.crt and tls.key in DIR/member, an operator's in DIR/operator. An existing authority is kept and issues new
+    /// certificates; running processes load them within ten seconds.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
 
-    /// The name of the cluster. Processes of another one are not believed.
+    /// Name of the cluster. Processes of other clusters are not trusted.
     #[arg(long, default_value = "local", value_name = "NAME")]
     pub cluster: ClusterName,
 
-    /// For how many days a member's and an operator's certificate are valid.
+    /// Validity of the member's and the operator's certificates, in days.
     #[arg(
         long,
         default_value_t = 365,
@@ -200,20 +199,20 @@ pub struct CertificatesArgs {
     pub days: u16,
 }
 
-/// How to reach a CQL database, and to log in to it.
+/// Flags to reach a CQL database and log in to it.
 #[derive(Debug, Default, Args)]
 pub struct CqlArgs {
-    /// The name of this cluster, which no other has: `schema` claims the keyspace of a CQL database with it, and members
-    /// work on no keyspace that another has claimed. Give all members of a cluster the same. Without it a keyspace
-    /// is not claimed, and one that is claimed is refused.
+    /// Unique name of this cluster: `schema` claims the keyspace of a CQL database with it, and members refuse a
+    /// keyspace that another cluster has claimed. Use the same name for all members of a cluster. Without it, a
+    /// keyspace is not claimed, and a claimed one is refused.
     #[arg(long, env = "READSTATES_CLAIM", value_name = "NAME")]
     pub claim: Option<ClaimName>,
 
-    /// The data centre whose nodes are asked; needed when the database has several.
+    /// The data centre whose nodes are used; required if the database has several.
     #[arg(long, env = "READSTATES_CQL_LOCAL_DC", value_name = "DC")]
     pub cql_local_dc: Option<String>,
 
-    /// The user, for a database that asks for one.
+    /// The user, for a database that requires a login.
     #[arg(
         long,
         env = "READSTATES_CQL_USER",
@@ -222,7 +221,7 @@ pub struct CqlArgs {
     )]
     pub cql_user: Option<String>,
 
-    /// A file that holds the password and nothing else. It is read again for every connection.
+    /// File that contains only the password. It is read again for every connection.
     #[arg(
         long,
         env = "READSTATES_CQL_PASSWORD_FILE",
@@ -231,15 +230,13 @@ pub struct CqlArgs {
     )]
     pub cql_password_file: Option<PathBuf>,
 
-    /// A file with the certificates (PEM) of the CAs that sign those of the database's nodes. With it every
-    /// connection is over TLS, and a node is believed only when its certificate is for its address or for a
-    /// host of --store. The files of certificates are read again for every new connection; connections that
-    /// are open stay as they are.
+    /// File with the CAs (PEM) of the database nodes' certificates. With it, every connection uses TLS, and a node is
+    /// trusted only if its certificate is for its address or for a host of --store. Certificate files are read again
+    /// for every new connection; open connections are not affected.
     #[arg(long, env = "READSTATES_CQL_CA_FILE", value_name = "FILE")]
     pub cql_ca_file: Option<PathBuf>,
 
-    /// The certificate (PEM, with those between it and its CA) that is shown to a database which asks
-    /// for one.
+    /// File with the certificate (PEM, with intermediates) to present to a database that requests one.
     #[arg(
         long,
         env = "READSTATES_CQL_CERT_FILE",
@@ -248,7 +245,7 @@ pub struct CqlArgs {
     )]
     pub cql_cert_file: Option<PathBuf>,
 
-    /// Its private key (PEM, not encrypted).
+    /// File with its private key (PEM, not encrypted).
     #[arg(
         long,
         env = "READSTATES_CQL_KEY_FILE",
@@ -266,8 +263,7 @@ pub struct SchemaArgs {
     #[arg(long, env = "READSTATES_STORE")]
     pub store: StoreConfig,
 
-    /// Replicas in each data centre: DC=N[,DC=N...]. A keyspace that is there must have at least these; it is not
-    /// altered.
+    /// Replicas in each data centre: DC=N[,DC=N...]. An existing keyspace must have at least these; it is not altered.
     #[arg(long, env = "READSTATES_REPLICATION", value_name = "DC=N,...")]
     pub replication: Replication,
 
@@ -275,12 +271,12 @@ pub struct SchemaArgs {
     #[command(flatten)]
     pub cql: CqlArgs,
 
-    /// The database is this cluster's alone: a keyspace that has other replicas is altered, and a claim of another
+    /// The database belongs to this cluster only: a keyspace with different replicas is altered, and a claim of another
     /// cluster is taken over.
     #[arg(long, env = "READSTATES_OWN_DATABASE")]
     pub own_database: bool,
 
-    /// What a person who finds the claim of --claim would look for, such as the address of the cluster.
+    /// Information stored with the claim of --claim for a person who finds it, such as the address of the cluster.
     #[arg(
         long,
         env = "READSTATES_CLAIM_HOLDER",
@@ -290,8 +286,8 @@ pub struct SchemaArgs {
     )]
     pub claim_holder: String,
 
-    /// Take the keyspace over from the cluster of this name, which must be gone for good: what it still writes is
-    /// lost, and what it has not written yet is never seen. Its members stop working within a minute.
+    /// Take the keyspace over from the cluster of this name, which must be gone for good: anything it still writes or
+    /// has not written yet is lost. Its members stop working within a minute.
     #[arg(
         long,
         env = "READSTATES_TAKE_OVER_CLAIM",
@@ -300,10 +296,9 @@ pub struct SchemaArgs {
     )]
     pub take_over_claim: Option<ClaimName>,
 
-    /// A file with the password that the superuser `cassandra` is to have. With it the command logs in
-    /// as `cassandra`, changes the password that every new database has to this one, and makes the role
-    /// of --cql-user, which may read and write the table and nothing else. Without it, --cql-user
-    /// makes the keyspace and the table itself.
+    /// File with the new password of the superuser `cassandra`. With it, the command logs in as `cassandra`, replaces
+    /// the well-known default password with this one, and creates the role of --cql-user, which may only read and write
+    /// the table. Without it, --cql-user creates the keyspace and the table itself.
     #[arg(
         long,
         env = "READSTATES_SUPERUSER_PASSWORD_FILE",
@@ -312,7 +307,7 @@ pub struct SchemaArgs {
     )]
     pub superuser_password_file: Option<PathBuf>,
 
-    /// How long to wait for a database that does not answer yet.
+    /// How long to wait for a database that does not answer.
     #[arg(
         long,
         env = "READSTATES_SCHEMA_TIMEOUT",
@@ -333,9 +328,9 @@ Examples:
     curl localhost:7400/v1/users/1/read-states
   On Cassandra or ScyllaDB (run `readstates schema` first):
     readstates serve --store cql://db-0,db-1:9042/readstates --cql-local-dc dc1
-  Over TLS, its nodes' certificates being for db-0 or db-1:
+  Over TLS, with node certificates for db-0 or db-1:
     readstates serve --store cql://db-0,db-1:9042/readstates --cql-ca-file ca.crt
-  With callers, over TLS (`readstates token` makes a token; --help says what is in the file):
+  With callers, over TLS (`readstates token` creates a token; --help describes the file):
     readstates serve --access access.yaml --tls-cert-file tls.crt --tls-key-file tls.key
     curl --cacert ca.crt https://localhost:7400/v1/ring -H 'authorization: Bearer rst_...'
   Two members that share the users between them:
@@ -346,13 +341,13 @@ Examples:
 
 const TOKEN_EXAMPLES: &str = "\
 The caller keeps the token and sends it with every request: Authorization: Bearer TOKEN. Members keep the hash, in
-the file of --access. To replace a token, add the hash of the new one, give the caller the new one, and take the
-old hash out: both are valid meanwhile.
+the file of --access. To replace a token, add the hash of the new one, give the caller the new one, and then
+remove the old hash; until then both are valid.
 
 Examples:
-  A new one:
+  Create a token:
     readstates token
-  The hash of one that was made elsewhere:
+  Hash a token that was created elsewhere:
     readstates token --of token.txt";
 
 const CERTIFICATES_EXAMPLES: &str = "\
@@ -364,12 +359,12 @@ Example:
     readstates serve --ring file:ring --member b --listen 10.0.0.1:7500 \\
          --admin-listen 127.0.0.1:7501 --members-tls-dir DIR/member --store cql://db/readstates
     readstates rebalance --ring file:ring --operator-tls-dir DIR/operator
-  Renew what expires (the metric readstates_certificate_expires_timestamp_seconds says when):
+  Renew expiring certificates (see the metric readstates_certificate_expires_timestamp_seconds):
     readstates certificates DIR";
 
 const SCHEMA_EXAMPLES: &str = "\
 Examples:
-  Make or verify keyspace and table, and claim the keyspace for the cluster chat:
+  Create or verify keyspace and table, and claim the keyspace for the cluster chat:
     readstates schema --store cql://db-0/readstates --replication dc1=3 --claim chat
     readstates serve --store cql://db-0/readstates --claim chat
   Take it over from the cluster chat-old, which is gone for good:

@@ -4,97 +4,95 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// What is over a limit is refused at once, with 503 and `Retry-After`; nothing is queued.
+/// Limits of a member. Requests over a limit are refused at once, with 503 and `Retry-After`; nothing is queued.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct Limits {
-    /// Connections of clients open at once. For one more, the one that waits for a request for longest
-    /// is closed; where none does, the new one is answered with 503.
+    /// Maximum number of open client connections. Beyond it, the connection that has been idle longest is closed; if
+    /// none is idle, the new one is answered with 503.
     #[arg(long, env = "READSTATES_MAX_CONNECTIONS", value_name = "N",
           default_value_t = Self::DEFAULT.max_connections, value_parser = at_least_one)]
     pub max_connections: usize,
 
-    /// Connections from one source open at once: one address of IPv4, one /64 network of IPv6. What is over
-    /// it is treated as above, among the connections of the source. Half of --max-connections when not
-    /// given: clients behind one proxy or NAT have that many, and leave as many to others.
+    /// Maximum number of open connections from one source: one IPv4 address, or one IPv6 /64 network. Beyond it, the
+    /// same applies among the connections of that source. Default: half of --max-connections, so that clients behind
+    /// one proxy or NAT leave the other half to others.
     #[arg(long, env = "READSTATES_MAX_CONNECTIONS_PER_SOURCE", value_name = "N",
           value_parser = at_least_one)]
     pub max_connections_per_source: Option<usize>,
 
-    /// Reads handled at once. Those of cached users take microseconds; the others wait for the
-    /// database.
+    /// Maximum number of reads handled at once. Reads of cached users take microseconds; others wait for the database.
     #[arg(long, env = "READSTATES_MAX_READS", value_name = "N",
           default_value_t = Self::DEFAULT.max_reads, value_parser = at_least_one)]
     pub max_reads: usize,
 
-    /// Acknowledgements and deletions of single users handled at once.
+    /// Maximum number of acknowledgements and deletions of single users handled at once.
     #[arg(long, env = "READSTATES_MAX_CHANGES", value_name = "N",
           default_value_t = Self::DEFAULT.max_changes, value_parser = at_least_one)]
     pub max_changes: usize,
 
-    /// Batches handled at once, each of up to 65,536 records.
+    /// Maximum number of batches handled at once, each of up to 65,536 records.
     #[arg(long, env = "READSTATES_MAX_BATCHES", value_name = "N",
           default_value_t = Self::DEFAULT.max_batches, value_parser = at_least_one)]
     pub max_batches: usize,
 
-    /// Mentions handled at once, each of up to 100,000 users.
+    /// Maximum number of mentions handled at once, each of up to 100,000 users.
     #[arg(long, env = "READSTATES_MAX_MENTIONS", value_name = "N",
           default_value_t = Self::DEFAULT.max_mentions, value_parser = at_least_one)]
     pub max_mentions: usize,
 
-    /// Requests under way to one other member, and requests from one other member, at once: a member
-    /// that is slow or overrun costs the users of others nothing.
+    /// Maximum number of requests in flight to one other member, and from one other member, so that a slow or
+    /// overloaded member does not affect the users of others.
     #[arg(long, env = "READSTATES_MAX_PER_MEMBER", value_name = "N",
           default_value_t = Self::DEFAULT.max_per_member, value_parser = at_least_one)]
     pub max_per_member: usize,
 
-    /// Clients that wait for the next ring (GET /v1/ring?after=N) at once.
+    /// Maximum number of clients waiting for the next ring (GET /v1/ring?after=N).
     #[arg(long, env = "READSTATES_MAX_RING_WAITERS", value_name = "N",
           default_value_t = Self::DEFAULT.max_ring_waiters, value_parser = at_least_one)]
     pub max_ring_waiters: usize,
 
-    /// Bytes of request bodies on their way in and of answers on their way out, all together. Those
-    /// of at most 16 KiB do not count.
+    /// Maximum number of bytes buffered for request bodies and answers, in total. Bodies and answers of at most 16 KiB
+    /// do not count.
     #[arg(long, env = "READSTATES_MAX_BUFFERED_BYTES", value_name = "BYTES",
           default_value_t = Self::DEFAULT.max_buffered_bytes, value_parser = at_least_one)]
     pub max_buffered_bytes: usize,
 
-    /// The longest body of a request. A longer one gets 413.
+    /// Maximum size of a request body. A larger one gets 413.
     #[arg(long, env = "READSTATES_MAX_BODY_BYTES", value_name = "BYTES",
           default_value_t = Self::DEFAULT.max_body_bytes, value_parser = at_least_one)]
     pub max_body_bytes: usize,
 
-    /// The longest request line and headers together. Longer ones get 431; so do more than 100
-    /// headers.
+    /// Maximum size of request line and headers together. Larger ones get 431, as do more than 100 headers.
     #[arg(long, env = "READSTATES_MAX_HEADER_BYTES", value_name = "BYTES",
           default_value_t = Self::DEFAULT.max_header_bytes, value_parser = at_least_one)]
     pub max_header_bytes: usize,
 
-    /// How long a connection may be open without a request before it is closed.
+    /// Time after which a connection without a request is closed.
     #[arg(long, env = "READSTATES_IDLE_TIMEOUT", value_name = "DURATION",
           default_value = "75s", value_parser = humantime::parse_duration)]
     pub idle_timeout: Duration,
 
-    /// How long a client may take to send request line and headers, from their first byte on. Then
-    /// the connection is closed.
+    /// Time limit for a client to send request line and headers, from their first byte. After that, the connection is
+    /// closed.
     #[arg(long, env = "READSTATES_HEADER_TIMEOUT", value_name = "DURATION",
           default_value = "10s", value_parser = humantime::parse_duration)]
     pub header_timeout: Duration,
 
-    /// How long a client may take to send a body. Then it gets 400, and the connection is closed.
+    /// Time limit for a client to send a body. After that, it gets 400, and the connection is closed.
     #[arg(long, env = "READSTATES_BODY_TIMEOUT", value_name = "DURATION",
           default_value = "30s", value_parser = humantime::parse_duration)]
     pub body_timeout: Duration,
 
-    /// How long a client may take to read an answer, from the moment when no more of it fits into
-    /// the connection. Then the connection is closed.
+    /// Time limit for a client to read an answer, from the moment when no more of it fits into the connection. After
+    /// that, the connection is closed.
     #[arg(long, env = "READSTATES_ANSWER_TIMEOUT", value_name = "DURATION",
           default_value = "30s", value_parser = humantime::parse_duration)]
     pub answer_timeout: Duration,
 }
 
 impl Limits {
-    /// What holds when nothing is said.
+    /// The defaults.
     pub const DEFAULT: Self = Self {
         max_connections: 16_384,
         max_connections_per_source: None,

@@ -14,7 +14,7 @@ const WATCH_ABOVE: u16 = 4;
 /// Flags about listening.
 #[derive(Debug, Args)]
 pub struct ListenArgs {
-    /// Where clients are answered. Port 0 takes a free one, and the log says which.
+    /// Address that serves clients. Port 0 chooses a free port, which is logged.
     #[arg(
         long,
         env = "READSTATES_LISTEN",
@@ -23,7 +23,7 @@ pub struct ListenArgs {
     )]
     pub listen: SocketAddr,
 
-    /// Where the operator is answered (status, drain, moves, flush, capacity).
+    /// Address that serves the operator (status, drain, moves, flush, capacity).
     #[arg(
         long,
         env = "READSTATES_ADMIN_LISTEN",
@@ -32,21 +32,20 @@ pub struct ListenArgs {
     )]
     pub admin_listen: SocketAddr,
 
-    /// Where the other members are answered: requests that they forward, and slots that they hand on.
-    /// Absent: the address of --listen with its port + 3. A member that is alone (--ring memory) does not
-    /// listen for others.
+    /// Address that serves other members: forwarded requests, and slots being handed on. Absent: the address of
+    /// --listen with its port + 3. A single member (--ring memory) does not listen for others.
     #[arg(long, env = "READSTATES_MEMBERS_LISTEN", value_name = "ADDR")]
     pub members_listen: Option<SocketAddr>,
 
-    /// Where probes and Prometheus are answered: /livez, /readyz and /metrics, without encryption. Absent:
-    /// the address of --listen with its port + 4.
+    /// Address that serves probes and Prometheus: /livez, /readyz and /metrics, without encryption. Absent: the address
+    /// of --listen with its port + 4.
     #[arg(long, env = "READSTATES_WATCH_LISTEN", value_name = "ADDR")]
     pub watch_listen: Option<SocketAddr>,
 
-    /// A folder with ca.crt, tls.crt and tls.key of a member: with it the ports of --members-listen and
-    /// --admin-listen speak TLS alone, and only with members and the operator of the same cluster. Without it they
-    /// are for processes of this machine: another address than a loopback one is refused. The files are
-    /// looked at every ten seconds. `readstates certificates DIR` makes them: give DIR/member.
+    /// Folder with ca.crt, tls.crt and tls.key of a member. With it, the ports of --members-listen and --admin-listen
+    /// accept only TLS, and only from members and the operator of the same cluster. Without it, they serve only
+    /// processes on this machine: any address other than loopback is refused. The files are checked every ten seconds.
+    /// `readstates certificates DIR` creates them: use DIR/member.
     #[arg(long, env = "READSTATES_MEMBERS_TLS_DIR", value_name = "DIR")]
     pub members_tls_dir: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Flags about what a member says of its requests.
+//! Flags for logging and tracing of requests.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::trace::Tracing;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Observing")]
 pub struct ObserveArgs {
-    /// A request that takes as long or longer gets a line in the log (target slow) with its id; 20 lines at once, and
-    /// then one a second. 0s: none does.
+    /// Requests that take at least this long are logged with their id (target slow): up to 20 lines at once, then one
+    /// per second. 0s: none are logged.
     ///
-    /// Requests are traced, and their spans exported over OTLP (http/protobuf), where the environment says so:
-    /// OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER and the others of OpenTelemetry.
+    /// Requests are also traced, and their spans exported over OTLP (http/protobuf), if the environment variables of
+    /// OpenTelemetry are set: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER and others.
     #[arg(
         long,
         env = "READSTATES_SLOW_REQUEST",
@@ -37,7 +37,7 @@ impl ObserveArgs {
 /// What is said about requests.
 #[derive(Debug, Clone, Default)]
 pub struct ObserveConfig {
-    /// Those that take so long are logged; `None`: none is.
+    /// Requests that take at least this long are logged; `None`: none are.
     pub slow_request: Option<Duration>,
     /// Makes and exports spans; `None`: there are none.
     pub tracing: Option<Tracing>,

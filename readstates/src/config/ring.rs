@@ -10,21 +10,20 @@ use super::{ConfigError, ListenConfig};
 /// Flags about the ring.
 #[derive(Debug, Args)]
 pub struct RingArgs {
-    /// Where the ring is kept that says which member owns which users: `memory`, for a member that is
-    /// alone; `file:DIR`, a folder for several members on one machine; `kubernetes`, a ReadStateRing
-    /// object, for pods.
+    /// Where the ring, which says which member owns which users, is stored: `memory`, for a single member; `file:DIR`,
+    /// a folder for several members on one machine; `kubernetes`, a ReadStateRing object, for pods.
     #[arg(long, env = "READSTATES_RING", default_value = "memory")]
     pub ring: RingPlace,
 
-    /// The namespace of the ReadStateRing object, with --ring kubernetes.
+    /// Namespace of the ReadStateRing object, with --ring kubernetes.
     #[arg(long, env = "READSTATES_RING_NAMESPACE", value_name = "NAMESPACE")]
     pub ring_namespace: Option<String>,
 
-    /// The name of the ReadStateRing object, with --ring kubernetes.
+    /// Name of the ReadStateRing object, with --ring kubernetes.
     #[arg(long, env = "READSTATES_RING_NAME", value_name = "NAME")]
     pub ring_name: Option<String>,
 
-    /// The name of this member, for people; no two members of a ring should have the same.
+    /// Name of this member, for people; should be unique in the ring.
     #[arg(
         long,
         env = "READSTATES_MEMBER",
@@ -33,12 +32,13 @@ pub struct RingArgs {
     )]
     pub member: String,
 
-    /// Where clients reach this member: http://HOST:PORT, or https:// with --tls-cert-file. Absent: where it listens.
-    /// The other members reach it at the same host, unless --members-listen is an address that others can be sent to.
+    /// URL through which clients reach this member: http://HOST:PORT, or https:// with --tls-cert-file. Absent: the
+    /// address that it listens on. Other members reach it at the same host, unless --members-listen is an address that
+    /// others can connect to.
     #[arg(long, env = "READSTATES_ADVERTISE", value_name = "URL")]
     pub advertise: Option<String>,
 
-    /// The zone this member runs in, for the ring document. Empty: not known.
+    /// Zone of this member, for the ring document. Empty: unknown.
     #[arg(long, env = "READSTATES_ZONE", value_name = "ZONE")]
     pub zone: Option<String>,
 }

@@ -17,10 +17,10 @@ pub struct UserArgs {
 /// What to do with a user.
 #[derive(Debug, Subcommand)]
 pub enum UserCommand {
-    /// Print what a user has read.
+    /// Print the read states of a user.
     Show(UserShowArgs),
-    /// Delete everything of a user, and wait until the database has it. This, and no statement of CQL: a DELETE without
-    /// the timestamp that the service uses hides everything that it writes later.
+    /// Delete all data of a user, and wait until the database has the deletion. Do not use CQL for this: a DELETE
+    /// without the timestamp that the service uses hides everything that it writes later.
     Delete(UserDeleteArgs),
 }
 
@@ -28,11 +28,11 @@ pub enum UserCommand {
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct UserShowArgs {
-    /// The user's id.
+    /// Id of the user.
     #[arg(value_name = "USER")]
     pub user: Id,
 
-    /// Print JSON, as the API has it.
+    /// Print JSON, in the format of the API.
     #[arg(long)]
     pub json: bool,
 
@@ -45,15 +45,15 @@ pub struct UserShowArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct UserDeleteArgs {
-    /// The user's id.
+    /// Id of the user.
     #[arg(value_name = "USER")]
     pub user: Id,
 
-    /// Delete only what `user show` showed at this version; fail when the user has changed since.
+    /// Delete only if the user is still at this version, as shown by `user show`; fail if it has changed.
     #[arg(long, value_name = "VERSION", value_parser = version)]
     pub if_version: Option<Version>,
 
-    /// How long to wait for the database to have it. When it is over the command fails, and may be given again.
+    /// How long to wait until the database has the deletion. After that, the command fails and can be repeated.
     #[arg(
         long,
         default_value = "60s",
@@ -67,7 +67,7 @@ pub struct UserDeleteArgs {
     pub service: ServiceArgs,
 }
 
-/// How a running service is reached.
+/// Flags to reach a running service.
 #[derive(Debug, Args)]
 pub struct ServiceArgs {
     /// Members, or a Service in front of them: http://HOST[:PORT] or https://HOST[:PORT].
@@ -80,20 +80,19 @@ pub struct ServiceArgs {
     )]
     pub url: Vec<String>,
 
-    /// A file with the token to send, where the service has callers: `show` needs the verb read, `delete` the verb
-    /// delete.
+    /// File with the token to send, if the service has callers: `show` needs the verb read, `delete` the verb delete.
     #[arg(long, env = "READSTATES_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 
-    /// The CAs (PEM) that members are believed by, with --url https://HOST[:PORT]. Absent: those of the system.
+    /// File with the CAs (PEM) to trust for members, with --url https://HOST[:PORT]. Absent: those of the system.
     #[arg(long, env = "READSTATES_CA_FILE", value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
 
-    /// The certificate (PEM) that is shown to members which ask for one, in place of a token.
+    /// File with the certificate (PEM) to present to members that request one, instead of a token.
     #[arg(long, env = "READSTATES_CERT_FILE", requires_all = ["ca_file", "key_file"], value_name = "FILE")]
     pub cert_file: Option<PathBuf>,
 
-    /// Its private key (PEM, not encrypted).
+    /// File with its private key (PEM, not encrypted).
     #[arg(
         long,
         env = "READSTATES_KEY_FILE",

@@ -17,9 +17,9 @@ use super::{
 };
 use crate::members_tls::MembersTls;
 
-/// How the member stands
+/// Status of the member
 #[utoipa::path(get, path = "/admin/v1/status", operation_id = "getStatus", tag = "admin",
-    responses((status = 200, body = MemberStatus, description = "How the member stands")))]
+    responses((status = 200, body = MemberStatus, description = "Status of the member")))]
 pub(super) async fn status(app: &App) -> Answer {
     let page = app.status_page.get(|| page(app).map(Bytes::from));
     let page = page.await.map_err(Refusal::unwritable)?;
@@ -51,10 +51,10 @@ fn page(app: &App) -> serde_json::Result<Vec<u8>> {
     })
 }
 
-/// Write everything that is dirty now
+/// Write all dirty users now
 #[utoipa::path(post, path = "/admin/v1/flush", operation_id = "flush", tag = "admin",
     responses((status = 200, body = FlushAnswer,
-               description = "Everything was written, or its write has failed")))]
+               description = "Every write has succeeded or failed")))]
 pub(super) async fn flush(app: &App) -> Answer {
     let flushed = app.engine.flush_all().await;
     reply::value(&FlushAnswer {
@@ -63,10 +63,10 @@ pub(super) async fn flush(app: &App) -> Answer {
     })
 }
 
-/// Change how many states the cache keeps
+/// Change the capacity of the cache
 #[utoipa::path(put, path = "/admin/v1/capacity", operation_id = "setCapacity", tag = "admin", request_body = Capacity,
     responses(
-        (status = 200, body = Capacity, description = "The capacity from now on"),
+        (status = 200, body = Capacity, description = "The new capacity"),
         super::openapi::AdminRefused,
     ))]
 pub(super) fn set_capacity(app: &App, capacity: Capacity) -> Answer {
@@ -83,11 +83,11 @@ pub(super) fn set_capacity(app: &App, capacity: Capacity) -> Answer {
 
 /// Move slots to another member
 ///
-/// A wish: the member looks at each slot again, and moves those that it owns at the epoch named, unless
-/// it moves others already. How it goes on is in its status and in the ring.
+/// Best effort: the member checks each slot again, and moves those that it owns at the given epoch, unless
+/// it is already moving others. The progress is visible in its status and in the ring.
 #[utoipa::path(post, path = "/admin/v1/moves", operation_id = "startMoves", tag = "admin", request_body = MovesRequest,
     responses(
-        (status = 202, body = MovesAnswer, description = "What has begun to move"),
+        (status = 202, body = MovesAnswer, description = "The moves have begun"),
         (status = 409, body = Problem, content_type = "application/problem+json",
          description = "The destination is not a live member of this ring"),
         super::openapi::AdminRefused,
@@ -124,15 +124,14 @@ pub(super) async fn start_moves(app: &App, request: MovesRequest) -> Answer {
     })
 }
 
-/// Hand everything on
+/// Hand on all slots
 ///
-/// The member takes nothing more, hands its slots to the others batch by batch, and goes on serving
-/// until it is stopped.
+/// The member takes no new slots, hands its slots to other members in batches, and keeps serving until it is stopped.
 #[utoipa::path(post, path = "/admin/v1/drain", operation_id = "drain", tag = "admin", request_body = DrainRequest,
     responses(
-        (status = 202, body = OwnershipStatus, description = "It has begun to"),
+        (status = 202, body = OwnershipStatus, description = "Draining has begun"),
         (status = 409, body = Problem, content_type = "application/problem+json",
-         description = "The member is another process"),
+         description = "The member is a different process"),
         super::openapi::AdminRefused,
     ))]
 pub(super) fn drain(app: &App, request: DrainRequest) -> Answer {

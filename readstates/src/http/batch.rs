@@ -37,21 +37,20 @@ use crate::{
     ownership::Peer,
 };
 
-/// Many operations of many users, in binary
+/// Many operations on many users, in binary
 ///
-/// Little endian. A request is a header of 16 bytes (`RSB1`, version 1 as u8, flags 0 as u8, u16 0,
-/// the count of records as u32, u32 0) and 1 to 65,536 records of 32 bytes (op as u8, u8 0, u16 0, arg
-/// as u32, user, channel and message as u64). Op 1 acknowledges, 2 acknowledges manually (arg is the
-/// mention count), 3 mentions (arg is what is added, at least 1). The answer is the same header with
-/// `RSR1`, then a byte for each record in order: 0 applied, 1 ignored, 2 bad record, 3 not taken (try
-/// later), 4 outcome unknown (send again).
+/// Little endian. A request is a header of 16 bytes (`RSB1`, version 1 as u8, flags 0 as u8, u16 0, the count of
+/// records as u32, u32 0) and 1 to 65,536 records of 32 bytes (op as u8, u8 0, u16 0, arg as u32, user, channel and
+/// message as u64). Op 1 acknowledges, 2 acknowledges manually (arg is the mention count), 3 mentions (arg is the
+/// increment, at least 1). The answer is the same header with `RSR1`, then one byte for each record in order: 0
+/// applied, 1 ignored, 2 bad record, 3 not accepted (try later), 4 outcome unknown (send again).
 #[utoipa::path(
     post, path = "/v1/batch", operation_id = "applyBatch", tag = "batch",
     request_body(content = super::openapi::BatchFrame, content_type = "application/vnd.readstates.batch"),
     responses(
         (status = 200, body = super::openapi::BatchFrame,
          content_type = "application/vnd.readstates.batch",
-         description = "What became of each record, in order"),
+         description = "The result of each record, in order"),
         super::openapi::Refused,
     )
 )]

@@ -30,16 +30,16 @@ const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
 
 /// The user has read a channel up to a message
 ///
-/// Without `manual` this only moves forward; a message at or below the last one read changes nothing.
+/// Without `manual`, the position only moves forward; a message at or before the last one read changes nothing.
 #[utoipa::path(
     post, path = "/v1/users/{user}/read-states/{channel}/ack", operation_id = "ackReadState", tag = "read states",
     params(
         OfChannel,
-        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: apply it at this version alone"),
+        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: apply only at this version"),
     ),
     request_body = AckRequest,
     responses(
-        (status = 200, body = AckAnswer, description = "Applied, or known already"),
+        (status = 200, body = AckAnswer, description = "Applied, or already known"),
         VersionMoved,
         Refused,
     )
@@ -68,7 +68,7 @@ pub(super) async fn ack(app: &App, asked: &Asked<'_>) -> Answer {
             visit,
         },
         (false, Some(_)) => {
-            let detail = "mention_count goes with manual: true only; \
+            let detail = "mention_count is valid only with manual: true; \
                           without it the count follows from the message";
             return Err(wrong(detail, "/mention_count"));
         }
@@ -76,16 +76,16 @@ pub(super) async fn ack(app: &App, asked: &Asked<'_>) -> Answer {
     acknowledge(app, asked, channel, operation).await
 }
 
-/// The user has seen the pins made until a time
+/// The user has seen all pins created up to a time
 #[utoipa::path(
     post, path = "/v1/users/{user}/read-states/{channel}/pins/ack", operation_id = "ackPins", tag = "read states",
     params(
         OfChannel,
-        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: apply it at this version alone"),
+        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: apply only at this version"),
     ),
     request_body = PinsAckRequest,
     responses(
-        (status = 200, body = AckAnswer, description = "Applied, or known already"),
+        (status = 200, body = AckAnswer, description = "Applied, or already known"),
         VersionMoved,
         Refused,
     )
@@ -104,16 +104,16 @@ pub(super) async fn ack_pins(app: &App, asked: &Asked<'_>) -> Answer {
 
 /// The user has read many channels
 ///
-/// All acknowledgements are applied in order, or none is when the request is refused.
+/// Acknowledgements are applied in order; if the request is refused, none is applied.
 #[utoipa::path(
     post, path = "/v1/users/{user}/read-states/ack-bulk", operation_id = "ackReadStates", tag = "read states",
     params(
         OfUser,
-        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: apply them at this version alone"),
+        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: apply only at this version"),
     ),
     request_body = AckBulkRequest,
     responses(
-        (status = 200, body = AckBulkAnswer, description = "What became of each, in order"),
+        (status = 200, body = AckBulkAnswer, description = "The result of each item, in order"),
         VersionMoved,
         Refused,
     )
@@ -152,15 +152,15 @@ pub(super) async fn ack_bulk(app: &App, asked: &Asked<'_>) -> Answer {
 
 /// Delete the read state of a channel
 ///
-/// Sent again, it also deletes what came meanwhile: send it with `If-Match` where it may be repeated.
+/// A repeated request also deletes what was added in the meantime: use `If-Match` if the request may be repeated.
 #[utoipa::path(
     delete, path = "/v1/users/{user}/read-states/{channel}", operation_id = "deleteReadState", tag = "read states",
     params(
         OfChannel,
-        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: delete it at this version alone"),
+        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: delete only at this version"),
     ),
     responses(
-        (status = 200, body = DeleteAnswer, description = "Deleted, or not there"),
+        (status = 200, body = DeleteAnswer, description = "Deleted, or not found"),
         VersionMoved,
         Refused,
     )
@@ -175,22 +175,22 @@ pub(super) async fn delete(app: &App, asked: &Asked<'_>) -> Answer {
     Ok(reply::json(answer))
 }
 
-/// Delete everything of a user
+/// Delete all data of a user
 ///
-/// The user's version does not go back. The database is written at once; the answer waits for it for two seconds, and
-/// for no longer than half of what `x-readstates-timeout` leaves.
+/// The user's version does not decrease. The deletion is written to the database at once; the answer waits for the
+/// write for up to two seconds, but for at most half of the time that `x-readstates-timeout` leaves.
 #[utoipa::path(
     delete, path = "/v1/users/{user}", operation_id = "deleteUser", tag = "read states",
     params(
         OfUser,
-        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: delete it at this version alone"),
+        ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$", description = "The ETag of the user: delete only at this version"),
     ),
     responses(
         (status = 202, body = UserDeleted,
-         description = "Everything is gone for readers, and the database does not have it yet; sent again, it is \
-                        answered with 204 once the database does",
+         description = "The user is deleted for readers, but not yet in the database; send the request \
+                        again: it is answered with 204 once the database has the deletion",
          headers(("etag" = String, description = "The user's version, quoted"))),
-        (status = 204, description = "Everything is gone, from the database, too",
+        (status = 204, description = "The user is deleted, also from the database",
          headers(("etag" = String, description = "The user's version, quoted"))),
         VersionMoved,
         Refused,

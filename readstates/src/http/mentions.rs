@@ -45,16 +45,16 @@ const WORK_BYTES: usize = 2 * size_of::<Id>()
 
 /// A message mentions users
 ///
-/// Each user is mentioned once, however often it is listed or the message is sent again. After the deletion of the
-/// read state it is counted anew: one user may be mentioned at a version, with `If-Match`.
+/// Each user is mentioned once, even if it is listed several times or the request is sent again. After the read state
+/// was deleted, a repeated mention is counted again; to avoid this, mention a single user at a version with `If-Match`.
 #[utoipa::path(
     post, path = "/v1/mentions", operation_id = "mention", tag = "mentions", request_body = MentionsRequest,
     params(
         ("if-match" = Option<String>, Header, example = json!("\"57\""), pattern = "^(\\*|(W/)?\"[!#-~]*\"( *, *(W/)?\"[!#-~]*\")*)$",
-         description = "With one user: the ETag of that user; mention it at this version alone"),
+         description = "With one user: the ETag of that user; the mention is applied only at this version"),
     ),
     responses(
-        (status = 200, body = MentionsAnswer, description = "How many were applied; who failed"),
+        (status = 200, body = MentionsAnswer, description = "How many were applied, and which users failed"),
         super::openapi::VersionMoved,
         super::openapi::Refused,
     )

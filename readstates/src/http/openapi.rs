@@ -18,10 +18,10 @@ use super::{admin, batch, changes, mentions, probes, read_states};
 #[openapi(
     info(
         title = "Readstates",
-        description = "What every user has read of every channel. Any member answers any request. Every answer carries x-readstates-ring, the \
-            number of the ring. A request with x-readstates-direct: 1 is answered by the user's \
-            owner, or with 421; one with x-readstates-timeout is worked on for so many milliseconds at \
-            most. An x-request-id comes back in the answer, and stands in problems and logs. Refusals with \
+        description = "What every user has read in every channel. Any member answers any request. Every answer carries \
+            x-readstates-ring, the number of the ring. A request with x-readstates-direct: 1 is answered by the user's \
+            owner, or with 421; x-readstates-timeout limits the work on a request to this many milliseconds. \
+            An x-request-id is returned in the answer, in problems and in logs. Refusals with \
             status 429 and 503 carry Retry-After."
     ),
     paths(
@@ -40,16 +40,16 @@ use super::{admin, batch, changes, mentions, probes, read_states};
     components(schemas(Problem)),
     modifiers(&Callers, &Parameters),
     servers(
-        (url = "http://localhost:7400", description = "What `readstates serve` listens on"),
-        (url = "http://{service}.{namespace}.svc:7400", description = "The Service of a ReadStateCluster, inside of its Kubernetes cluster",
-         variables(("service" = (default = "chat", description = "Its name")),
-                   ("namespace" = (default = "default", description = "Its namespace")))),
+        (url = "http://localhost:7400", description = "The default port of `readstates serve`"),
+        (url = "http://{service}.{namespace}.svc:7400", description = "The Service of a ReadStateCluster, from inside its Kubernetes cluster",
+         variables(("service" = (default = "chat", description = "Name of the Service")),
+                   ("namespace" = (default = "default", description = "Namespace of the Service")))),
     ),
     tags(
-        (name = "read states", description = "What one user has read"),
+        (name = "read states", description = "The read states of one user"),
         (name = "mentions", description = "One message for many users"),
         (name = "batch", description = "Thousands of operations in one frame"),
-        (name = "ring", description = "Who owns which user"),
+        (name = "ring", description = "The owners of the slots"),
     ),
     // Without an access file no credentials are needed.
     security((), ("bearer" = []), ("certificate" = [])),
@@ -59,9 +59,9 @@ struct Api;
 #[derive(OpenApi)]
 #[openapi(
     info(
-        title = "Readstates for those who run it",
-        description = "Paths under /admin are on the admin port of each member, for whoever shows the operator's \
-            certificate; /livez, /readyz and /metrics are on the port for probes, which asks nobody who they are."
+        title = "Readstates administration",
+        description = "Paths under /admin are on the admin port of each member and require the operator's certificate; \
+            /livez, /readyz and /metrics are on the port for probes, without authentication."
     ),
     paths(
         probes::livez,
@@ -86,7 +86,7 @@ struct Api;
 )]
 struct Admin;
 
-/// How the operator proves who it is.
+/// Authentication of the operator.
 struct Operator;
 
 impl Modify for Operator {
@@ -95,7 +95,7 @@ impl Modify for Operator {
         let certificate = SecurityScheme::MutualTls {
             description: Some(
                 "The operator's certificate for this cluster. A member without --members-tls-dir listens on \
-                 loopback alone, and asks for none."
+                 loopback only, and requires none."
                     .to_owned(),
             ),
             deprecated: None,
@@ -105,7 +105,7 @@ impl Modify for Operator {
     }
 }
 
-/// How callers prove who they are.
+/// Authentication of callers.
 struct Callers;
 
 impl Modify for Callers {
@@ -114,14 +114,14 @@ impl Modify for Callers {
         let bearer = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
             .description(Some(
-                "The token of a caller of the access file, or of a Kubernetes service account that the file names, for \
+                "The token of a caller in the access file, or of a Kubernetes service account named there, for \
                  the audience readstates.",
             ))
             .build();
         components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
         let certificate = SecurityScheme::MutualTls {
             description: Some(
-                "A client certificate for a DNS name of the access file, where the member asks for one."
+                "A client certificate for a DNS name in the access file, if the member requests one."
                     .to_owned(),
             ),
             deprecated: None,
@@ -196,7 +196,7 @@ pub(super) struct OfChannel {
 #[expect(dead_code, reason = "it only describes")]
 pub(super) struct BatchFrame(Vec<u8>);
 
-/// What every operation for the operator may answer instead.
+/// Refusals that every operation for the operator may answer.
 pub(super) struct AdminRefused;
 
 impl IntoResponses for AdminRefused {
@@ -204,7 +204,7 @@ impl IntoResponses for AdminRefused {
         BTreeMap::from([
             (
                 "4XX".into(),
-                refusal("The request is refused, and nothing was done")
+                refusal("The request was refused, and nothing was done")
                     .build()
                     .into(),
             ),
@@ -213,13 +213,13 @@ impl IntoResponses for AdminRefused {
     }
 }
 
-/// What every operation for callers may answer instead.
+/// Refusals that every operation for callers may answer.
 pub(super) struct Refused;
 
 impl IntoResponses for Refused {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         let unknown = refusal(
-            "The member has callers, and the request does not prove which of them sends it",
+            "The member has callers configured, and the request does not authenticate one of them",
         )
         .header("www-authenticate", Header::default());
         let forbidden = refusal("The caller lacks the verb that the problem's detail names");
@@ -228,7 +228,7 @@ impl IntoResponses for Refused {
             ("403".into(), forbidden.build().into()),
             (
                 "4XX".into(),
-                refusal("The request is refused, and nothing was done")
+                refusal("The request was refused, and nothing was done")
                     .build()
                     .into(),
             ),
@@ -237,13 +237,13 @@ impl IntoResponses for Refused {
     }
 }
 
-/// What a change with `If-Match` may answer instead.
+/// Refusal of a change with `If-Match`.
 pub(super) struct VersionMoved;
 
 impl IntoResponses for VersionMoved {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         let moved = refusal(
-            "The user's version is none of those in If-Match, and nothing was done; the problem's version is the one it has",
+            "The user's version does not match If-Match, and nothing was done; the problem has the current version",
         )
         .header("etag", Header::default());
         BTreeMap::from([("412".into(), moved.build().into())])

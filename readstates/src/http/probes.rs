@@ -32,8 +32,8 @@ pub(super) fn livez() -> Response<Body> {
 
 /// Ready to answer clients
 ///
-/// From the moment the database and the ring have answered once until the member has stopped serving. A database
-/// that goes away later does not end it: users who are cached are served from memory. The text says so then.
+/// Ready from the moment the database and the ring have answered once until the member stops serving. A later database
+/// outage does not end readiness, because cached users are still served from memory; the text then says so.
 #[utoipa::path(get, path = "/readyz", operation_id = "isReady", tag = "probes", security(()),
     responses((status = 200, body = String, description = "Ready"),
               (status = 503, body = String, description = "Not ready, and why")))]
@@ -102,15 +102,15 @@ fn page(app: &App) -> String {
 
 /// The ring: who owns which slot
 ///
-/// With `after`, the answer comes when the ring has a greater number, or after 30 seconds as 304.
+/// With `after`, the answer is sent once the ring has a greater number, or after 30 seconds with status 304.
 #[utoipa::path(get, path = "/v1/ring", operation_id = "getRing", tag = "ring",
     params(("after" = Option<u64>, Query, description = "Wait for a ring with a greater number"),
            ("if-none-match" = Option<String>, Header, description = "The ETag of an earlier answer")),
     responses(
         (status = 200, body = RingDocument, description = "The ring",
          headers(("etag" = String, description = "The ring's number, quoted"))),
-        (status = 304, description = "The ring's number is the one in If-None-Match, or not greater \
-         than the one waited for"),
+        (status = 304, description = "The ring's number matches If-None-Match, or is not greater \
+         than after"),
         openapi::Refused,
     ))]
 pub(super) async fn ring(app: &App, parts: &Parts) -> Answer {

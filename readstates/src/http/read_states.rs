@@ -92,27 +92,27 @@ pub(super) async fn serve(app: &App, asks: Asks, asked: &Asked<'_>) -> Answer {
     }
 }
 
-/// All read states of a user, a page of them, or what changed since a version
+/// All read states of a user, a page of them, or the changes since a version
 ///
-/// The full form is also the answer when `since` is ahead of the user, or older than what deletions
-/// are remembered for. With `limit` or `after` the answer is a page, by channel; while there are more it has `next`, and
-/// a `Link` to the next one. Pages may be of different versions: what changed since the version of the first page
-/// brings them together.
+/// The answer is also complete when `since` is ahead of the user's version, or older than the deletions that the
+/// service remembers. With `limit` or `after` the answer is a page, ordered by channel; if there are more, it has
+/// `next` and a `Link` to the next page. Pages may have different versions: to make them consistent, request the
+/// changes since the version of the first page.
 #[utoipa::path(
     get, path = "/v1/users/{user}/read-states", operation_id = "listReadStates", tag = "read states",
     params(
         OfUser,
         ("since" = Option<Version>, Query, description = "Only what changed after this version"),
         ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000,
-         description = "At most so many read states; 1000 when only after is there. Not with since"),
-        ("after" = Option<Id>, Query, description = "Only those of channels after this one. Not with since"),
+         description = "Maximum number of read states; 1000 if only after is given. Not with since"),
+        ("after" = Option<Id>, Query, description = "Only channels after this one. Not with since"),
         ("if-none-match" = Option<String>, Header, description = "The ETag of an earlier answer"),
     ),
     responses(
         (status = 200, body = ReadStates, description = "The read states, by channel",
          headers(("etag" = String, description = "The user's version, quoted"),
-                 ("link" = String, description = "With more to come after a page: the next one"))),
-        (status = 304, description = "The user's version is the one in If-None-Match"),
+                 ("link" = String, description = "If there are more pages: the next one"))),
+        (status = 304, description = "The user's version matches If-None-Match"),
         Refused,
     )
 )]
@@ -160,7 +160,7 @@ async fn list(app: &App, asked: &Asked<'_>) -> Answer {
     responses(
         (status = 200, body = ReadState, description = "The read state"),
         (status = 404, body = Problem, content_type = "application/problem+json",
-         description = "There is no read state"),
+         description = "The user has no read state for this channel"),
         Refused,
     )
 )]

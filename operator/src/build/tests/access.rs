@@ -302,7 +302,7 @@ fn callers_that_make_no_sense_are_refused_by_field() {
         (
             ", serviceAccounts: [{ name: janitor }, { name: cron, namespace: jobs }]",
             "",
-            "spec.cache.access.callers[1].tokenSecretRef: a token, a service account or a certificate is needed",
+            "spec.cache.access.callers[1].tokenSecretRef: needs a token, a service account or a certificate",
         ),
     ] {
         let said = refused(from, to);

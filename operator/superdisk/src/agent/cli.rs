@@ -28,12 +28,12 @@ use crate::{
     status::{Paint, Report, draw},
 };
 
-/// How to answer on standard output.
+/// Format of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For a person.
+    /// Text for people.
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -41,41 +41,41 @@ pub(crate) fn time(text: &str) -> Result<Duration, humantime::DurationError> {
     humantime::parse_duration(text)
 }
 
-/// What minds a super-disk besides its description.
+/// Flags of `superdisk agent`.
 #[derive(Debug, clap::Args)]
 pub struct AgentArgs {
     #[command(flatten)]
     flags: SpecFlags,
 
-    /// UID of the pod that it is for: `reap` takes it down when the pod is gone.
+    /// UID of the super-disk's pod: `reap` takes the super-disk down when this pod is gone.
     #[arg(long, value_name = "UID", env = "POD_UID")]
     pod: Option<String>,
 
-    /// Where to answer /metrics, /state, /startup, /livez and /readyz.
+    /// Address that serves /metrics, /state, /startup, /livez and /readyz.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9108")]
     listen: SocketAddr,
 
-    /// How long after a patrol the next one begins.
+    /// Time between two patrols.
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = time)]
     patrol_every: Duration,
 
-    /// MiB/s that a patrol reads.
+    /// Read rate of a patrol, in MiB/s.
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     patrol_rate: u32,
 
-    /// How long after a comparison of the legs the next one begins.
+    /// Time between two comparisons of the legs.
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time)]
     check_every: Duration,
 
-    /// MiB/s that a comparison takes from the network disk at most.
+    /// Maximum rate at which a comparison reads the network disk, in MiB/s.
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     check_rate: u32,
 
-    /// How long taking it down may take, within the pod's grace period.
+    /// Time limit for taking the super-disk down, within the pod's grace period.
     #[arg(long, value_name = "TIME", default_value = "50s", value_parser = time)]
     teardown_time: Duration,
 
-    /// Bring it up, look, do what there is to do, say how it is, and end. It stays up.
+    /// Assemble the super-disk, run one round of checks and repairs, print its status, and exit. It stays mounted.
     #[arg(long)]
     once: bool,
 }
@@ -117,17 +117,17 @@ fn options(flags: &SpecFlags) -> Result<Options, IdentifyError> {
     })
 }
 
-/// How a super-disk is.
+/// Flags of `superdisk status`.
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
     #[command(flatten)]
     flags: SpecFlags,
 
-    /// How to answer on standard output.
+    /// Format of standard output.
     #[arg(long, value_enum, default_value_t = Output::Human)]
     output: Output,
 
-    /// Again and again, every two seconds.
+    /// Repeat every two seconds.
     #[arg(long)]
     watch: bool,
 }
@@ -161,13 +161,13 @@ impl StatusArgs {
     }
 }
 
-/// Read everything now.
+/// Flags of `superdisk patrol`.
 #[derive(Debug, clap::Args)]
 pub struct PatrolArgs {
     #[command(flatten)]
     flags: SpecFlags,
 
-    /// MiB/s to read.
+    /// Read rate, in MiB/s.
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
 }
@@ -244,13 +244,13 @@ fn healthy(report: &Report) -> Result<(PathBuf, u64), String> {
     }
 }
 
-/// Take it down.
+/// Flags of `superdisk teardown`.
 #[derive(Debug, clap::Args)]
 pub struct TeardownArgs {
     #[command(flatten)]
     flags: SpecFlags,
 
-    /// How long it may take.
+    /// Time limit.
     #[arg(long, value_name = "TIME", default_value = "50s", value_parser = time)]
     time: Duration,
 }
@@ -264,10 +264,10 @@ impl TeardownArgs {
     }
 }
 
-/// Take down what pods that are gone have left.
+/// Flags of `superdisk reap`.
 #[derive(Debug, clap::Args)]
 pub struct ReapArgs {
-    /// Where the agents of this node keep locks and records.
+    /// Folder of the locks and records of this node's agents.
     #[arg(long, value_name = "PATH", default_value = "/run/superdisk")]
     state_dir: PathBuf,
 
@@ -275,23 +275,23 @@ pub struct ReapArgs {
     #[arg(long, value_name = "PATH", default_value = "/var/lib/kubelet")]
     kubelet: PathBuf,
 
-    /// Say what would be done, and do nothing.
+    /// Print what would be done, and do nothing.
     #[arg(long)]
     dry_run: bool,
 
-    /// How to answer on standard output.
+    /// Format of standard output.
     #[arg(long, value_enum, default_value_t = Output::Human)]
     output: Output,
 
-    /// How long taking one down may take.
+    /// Time limit for taking one super-disk down.
     #[arg(long, value_name = "TIME", default_value = "50s", value_parser = time)]
     time: Duration,
 
-    /// How long after one round the next one begins.
+    /// Time between two rounds.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time)]
     every: Duration,
 
-    /// End after one round. Exit status 1 when something could not be taken down.
+    /// Exit after one round, with status 1 if something could not be taken down.
     #[arg(long)]
     once: bool,
 }

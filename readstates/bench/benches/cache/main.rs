@@ -24,34 +24,34 @@ use structures::Kind;
 /// Memory and speed of the cache, beside other structures.
 #[derive(Debug, Parser)]
 struct Flags {
-    /// How many states.
+    /// Number of states.
     #[arg(long, default_value_t = 20_000_000)]
     states: u64,
 
-    /// A twentieth of that, and fewer operations.
+    /// Use a twentieth of the states, and fewer operations.
     #[arg(long)]
     quick: bool,
 
-    /// Only this structure, with 20 states for each user on average.
+    /// Measure only this structure, with 20 states per user on average.
     #[arg(long, value_name = "STRUCTURE")]
     only: Option<Kind>,
 
-    /// Also write what was measured here, as JSON.
+    /// Also write the results to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Only fill this structure, and print what a state takes in memory as JSON.
+    /// Only fill this structure, and print the memory per state as JSON.
     #[arg(long, value_name = "STRUCTURE", conflicts_with_all = ["only", "json", "quick"])]
     weigh: Option<Kind>,
 
-    /// Measure one structure in this process and print what came of it.
+    /// Measure one structure in this process and print the result.
     #[arg(long, hide = true)]
     child: Option<Kind>,
 
     #[arg(long, hide = true, default_value_t = 20)]
     per_user: u64,
 
-    /// What cargo says to every benchmark.
+    /// Passed by cargo to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }

@@ -37,19 +37,19 @@ const FILLERS: u64 = 64;
 /// Load straight on a Cassandra.
 #[derive(Debug, Parser)]
 struct Flags {
-    /// What load; --connections is how many operations are under way at once, and --mix has no meaning.
+    /// Load; --connections is the number of operations in flight, and --mix has no effect.
     #[command(flatten)]
     load: LoadArgs,
 
-    /// A node of the database.
+    /// Address of a database node.
     #[arg(long, value_name = "HOST:PORT")]
     contact: String,
 
-    /// What an operation is.
+    /// Kind of operation.
     #[arg(long, value_enum)]
     way: Way,
 
-    /// What cargo says to every benchmark.
+    /// Passed by cargo to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }

@@ -11,9 +11,9 @@ use scylla::{
 /// What an operation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Way {
-    /// An acknowledgement: the row is read, and written when the message is newer.
+    /// An acknowledgement: read the row, and write it if the message is newer.
     Rmw,
-    /// A mention: a counter is raised.
+    /// A mention: increment a counter.
     Counter,
 }
 

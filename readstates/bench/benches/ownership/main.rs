@@ -27,11 +27,11 @@ struct Flags {
     #[arg(long)]
     quick: bool,
 
-    /// Only how look-ups and mentions grow with the members, for these numbers of them.
+    /// Measure only how look-ups and mentions scale with the members, for these numbers of members.
     #[arg(long, value_delimiter = ',', value_name = "N,...")]
     members: Vec<u16>,
 
-    /// What cargo says to every benchmark.
+    /// Passed by cargo to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }

@@ -39,19 +39,19 @@ struct Flags {
     #[command(flatten)]
     load: LoadArgs,
 
-    /// Commands on a connection at once.
+    /// Number of pipelined commands per connection.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pipeline: usize,
 
-    /// Of how many states memory is measured.
+    /// Number of states for the memory measurement.
     #[arg(long, default_value_t = 20_000_000, requires = "weigh")]
     states: u64,
 
-    /// Instead of load: keep states so, and print what each takes in memory as JSON.
+    /// Instead of load: store states in this layout, and print the memory per state as JSON.
     #[arg(long, value_name = "LAYOUT")]
     weigh: Option<Layout>,
 
-    /// The server's program.
+    /// Path of the server program.
     #[arg(long, default_value = SERVER, value_name = "FILE")]
     server: PathBuf,
 
@@ -63,7 +63,7 @@ struct Flags {
     #[arg(long, value_name = "DIR", conflicts_with = "weigh")]
     tls: Option<PathBuf>,
 
-    /// What cargo says to every benchmark.
+    /// Passed by cargo to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }

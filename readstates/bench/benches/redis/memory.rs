@@ -20,9 +20,9 @@ const PER_USER: u64 = 20;
 /// How states are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Layout {
-    /// A hash for each user, with a field for each channel: small ones are packed (`hash-max-listpack-entries`).
+    /// One hash per user, with one field per channel; small hashes are packed (`hash-max-listpack-entries`).
     Hash,
-    /// A key for each state.
+    /// One key per state.
     Key,
 }
 

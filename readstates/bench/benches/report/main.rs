@@ -30,14 +30,14 @@ use readstates_bench::{
 /// One page of what was measured.
 #[derive(Debug, Parser)]
 struct Flags {
-    /// The folder with what was measured; the page goes there too.
+    /// Folder with the measurements; the page is written there too.
     folder: PathBuf,
 
-    /// Write nothing: print what is slower or larger here than in the report of this folder.
+    /// Write nothing; print what is slower or larger than in the report of this folder.
     #[arg(long, value_name = "OLD")]
     compare: Option<PathBuf>,
 
-    /// What cargo says to every benchmark.
+    /// Passed by cargo to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }

@@ -41,37 +41,37 @@ type CqlError = Box<dyn Error + Send + Sync>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Phase {
-    /// The table is made anew, and every user written once.
+    /// Recreate the table, and write every user once.
     Fill,
-    /// Random users are written, each with a message more.
+    /// Write random users, each with one more message.
     Overwrite,
-    /// Random users are read.
+    /// Read random users.
     Read,
 }
 
 #[derive(Debug, Parser)]
 struct Flags {
-    /// A node of the database.
+    /// Address of a database node.
     #[arg(long, value_name = "HOST:PORT")]
     contact: String,
     /// The table, in the keyspace bench_table.
     #[arg(long, value_name = "NAME")]
     table: String,
-    /// Options of the table, in CQL, used when it is made; "ours" for those of the service.
+    /// CQL options for creating the table; "ours" for those of the service.
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     with: String,
     #[arg(long, value_enum)]
     phase: Phase,
-    /// How many users there are.
+    /// Number of users.
     #[arg(long, default_value_t = 100_000)]
     users: u64,
-    /// For how long random users are overwritten or read.
+    /// Duration of overwriting or reading random users.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// The database's process: its processor time is told per operation.
+    /// Process id of the database; its processor time is reported per operation.
     #[arg(long)]
     process: u32,
-    /// What cargo says to every benchmark.
+    /// Passed by cargo to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }

@@ -153,7 +153,7 @@ async fn a_table_that_lowers_an_epoch_is_refused_by_the_api_server_itself() {
     let error = ring.compare_and_swap(Some(version), old).await.unwrap_err();
     let error = chain(&error);
     assert!(
-        error.contains("swap the ring") && error.contains("number only grows"),
+        error.contains("swap the ring") && error.contains("number must not decrease"),
         "{error}"
     );
     assert_eq!(read(&ring).await.table.number(), 2);

@@ -170,7 +170,7 @@ async fn developer_mode_is_for_who_asks_and_measures_nothing() {
     let odd = fixtures::try_cluster(&cassandra).unwrap_err();
     assert_eq!(
         odd.to_string(),
-        "spec.database.developerMode: goes with engine Scylla only"
+        "spec.database.developerMode: is valid only with engine Scylla"
     );
 }
 
