@@ -1,7 +1,7 @@
-//! Lots: for what many should not do at the same moment, and for numbers that should not repeat.
+//! Random numbers for jitter, and numbers that should not repeat.
 //!
 //! Every process draws its own: they follow from its incarnation, which is drawn from the system. Of a
-//! process that is run again with the same incarnation, as by a test, all lots are the same.
+//! process that is run again with the same incarnation, as by a test, all numbers are the same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,12 +10,12 @@ use readstates_ring::slot::mix64;
 /// The step of splitmix64: odd, so that every number comes once before the first comes again.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A sequence of lots (splitmix64). None of them is a secret.
+/// A sequence of random numbers (splitmix64). None of them is a secret.
 #[derive(Debug)]
 pub struct Lots(AtomicU64);
 
 impl Lots {
-    /// The lots of a process.
+    /// The random numbers of a process.
     #[must_use]
     pub fn of(incarnation: u64) -> Self {
         Self(AtomicU64::new(incarnation))

@@ -112,7 +112,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Drops the users of doomed slots in one of the [`PARTS`], dirty or not.
+    /// Drops the users of retired slots in one of the [`PARTS`], dirty or not.
     fn sweep_part(&self, slots: &SlotSet, part: usize) {
         let mut stripe = self.stripes[part % STRIPES].lock();
         let stripe = &mut *stripe;
@@ -134,7 +134,7 @@ impl Cache {
         stripe.publish(&self.shared);
     }
 
-    /// Drops what is in memory of the slots that are doomed now, and lets others work in between.
+    /// Drops what is in memory of the slots that are retired now, and lets others work in between.
     /// One caller at a time.
     pub async fn sweep(&self) {
         let doomed = self.doomed();

@@ -1,11 +1,11 @@
-//! What the queues of users who are being loaded may hold: a number of passengers and of bytes.
+//! What the queues of users who are being loaded may hold: a number of waiters and of bytes.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// What one class of passengers holds of what it may hold.
+/// What one class of waiters holds of what it may hold.
 #[derive(Debug)]
 pub(super) struct Account {
     most_passengers: usize,
@@ -14,7 +14,7 @@ pub(super) struct Account {
     bytes: AtomicUsize,
 }
 
-/// A passenger's share of the account, given back when dropped.
+/// A waiter's share of the account, given back when dropped.
 #[derive(Debug)]
 pub(super) struct Ticket {
     account: Arc<Account>,
@@ -44,7 +44,7 @@ impl Account {
         fits.then_some(ticket)
     }
 
-    /// (passengers, bytes) held now.
+    /// (waiters, bytes) held now.
     pub(super) fn held(&self) -> (usize, usize) {
         let Self {
             most_passengers: _,
@@ -77,7 +77,7 @@ mod tests {
         assert!(account.ticket(41).is_none(), "too many bytes");
         assert_eq!(account.held(), (1, 60));
         let small = [account.ticket(20).unwrap(), account.ticket(20).unwrap()];
-        assert!(account.ticket(0).is_none(), "too many passengers");
+        assert!(account.ticket(0).is_none(), "too many waiters");
         drop(first);
         assert!(account.ticket(60).is_some());
         drop(small);

@@ -1,4 +1,4 @@
-//! One user's load, from its place in the line to the passengers' work.
+//! One user's load, from its place in the line to the waiters' work.
 
 use std::{
     pin::pin,
@@ -134,7 +134,7 @@ impl Loader {
         if !self.take_off(user, touch) {
             return;
         }
-        // Refuses the passengers however this ends.
+        // Refuses the waiters however this ends.
         let mut departed = Departed {
             loader: self,
             user,
@@ -204,7 +204,7 @@ impl Loader {
         Ok(stored)
     }
 
-    /// The user is loaded: passengers do their work, in order, before any other task can.
+    /// The user is loaded: waiters do their work, in order, before any other task can.
     fn land(&self, user: u64, block: Block<'_>, term: Term) {
         let now = clock::now();
         {
@@ -220,7 +220,7 @@ impl Loader {
                     }
                 }
             });
-            // Passengers that are left have not landed.
+            // Waiters that are left have not landed.
             flight.refuse(LoadError::Moved);
         }
         if self.cache.make_room(Some(user), now) {
@@ -261,7 +261,7 @@ fn warn_of_the_future(user: u64, stamp: Option<Stamp>) {
     }
 }
 
-/// A flight under way: when dropped, its passengers are refused, unless it has landed.
+/// A flight under way: when dropped, its waiters are refused, unless it has landed.
 struct Departed<'a> {
     loader: &'a Loader,
     user: u64,

@@ -1,6 +1,6 @@
 //! Loading users who are not cached: once per user, however many ask.
 //!
-//! Comes in: passengers, each with what it wants of a user who is not cached. They wait in the user's
+//! Comes in: waiters, each with what it wants of a user who is not cached. They wait in the user's
 //! flight in the order in which they came. When the block arrives, they do their work in that order
 //! before any other task can reach the user, and each is told the outcome.
 //!
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Loads for clients and loads for mentions have separate lines, places at the store and room for
-//! passengers, so that a mention of all users cannot starve clients that connect; a client that joins a
+//! waiters, so that a mention of all users cannot starve clients that connect; a client that joins a
 //! load that a mention waits for takes it over into its own line. What is over a limit is refused
 //! before it waits. While the [`Circuits`] say that the store or a part of it is away, one load at a time asks
 //! that, and the others are refused at once. A load that has not ended long after others have gives its place
@@ -226,19 +226,19 @@ impl Loader {
         self.store.memory()
     }
 
-    /// How long a passenger of this touch waits at most.
+    /// How long a waiter of this touch waits at most.
     pub(crate) fn patience(&self, touch: Touch) -> Duration {
         self.class(touch).limits.patience
     }
 
-    /// How many passengers one call may have under way: enough to keep all places busy, few enough
+    /// How many waiters one call may have under way: enough to keep all places busy, few enough
     /// that many calls fit.
     pub(crate) fn window(&self, touch: Touch) -> usize {
         let room = self.class(touch).limits.waiting / 64;
         room.max(self.at_once(touch) * 2)
     }
 
-    /// Waits for a user with one passenger, and returns its answer.
+    /// Waits for a user with one waiter, and returns its answer.
     ///
     /// # Errors
     /// When the user cannot be loaded, or not now, or not in time: then nothing changed.
@@ -254,7 +254,7 @@ impl Loader {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(NotDone::Unknown),
             Err(_) => {
-                // Passengers do their work under this lock: it is done, or it is never begun.
+                // Waiters do their work under this lock: it is done, or it is never begun.
                 let _flights = self.flights(user);
                 waiting.close();
                 let late = waiting.try_recv();
@@ -263,7 +263,7 @@ impl Loader {
         }
     }
 
-    /// Waits until no passenger of this user is at work.
+    /// Waits until no waiter of this user is at work.
     pub(crate) fn settle(&self, user: u64) {
         drop(self.flights(user));
     }
@@ -283,7 +283,7 @@ impl Loader {
         }
     }
 
-    /// Takes a passenger on: into the user's flight, which is made where there is none. One whose user
+    /// Takes a waiter on: into the user's flight, which is made where there is none. One whose user
     /// has landed meanwhile does its work at once; one that cannot be taken on is refused at once.
     pub(crate) fn board(self: &Arc<Self>, user: u64, touch: Touch, passenger: Box<dyn Passenger>) {
         let Some(ticket) = self.class(touch).account.ticket(passenger.bytes()) else {
@@ -322,7 +322,7 @@ impl Loader {
         passenger.refuse(why);
     }
 
-    /// Lets a passenger work on a user who is cached; gives it back when the user is not.
+    /// Lets a waiter work on a user who is cached; gives it back when the user is not.
     fn land_now(&self, user: u64, passenger: Box<dyn Passenger>) -> Option<Box<dyn Passenger>> {
         let mut waiting = Some(passenger);
         self.cache.visit(user, clock::now(), |landed| {

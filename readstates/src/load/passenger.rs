@@ -19,7 +19,7 @@ use crate::{
     mixed,
 };
 
-/// Where the answer of a passenger who travels alone goes.
+/// Where the answer of a waiter that is alone goes.
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, NotDone>>;
 /// The outcomes of operations that came together, each with its place among them.
 pub(crate) type Outcomes = mpsc::UnboundedReceiver<(u32, Result<Outcome, NotDone>)>;
@@ -185,7 +185,7 @@ impl Passenger for Item {
 }
 
 impl Drop for Item {
-    /// Its flight ended without an outcome. Other passengers' callers learn that from the end of the channel, which
+    /// Its flight ended without an outcome. Other waiters' callers learn that from the end of the channel, which
     /// this one shares with other items.
     fn drop(&mut self) {
         self.tell(Err(NotDone::Unknown));

@@ -185,7 +185,7 @@ impl Slots {
         self.gate.open(slot, epoch);
     }
 
-    /// Drops what is doomed, and opens the slots that waited for that.
+    /// Drops what is retired, and opens the slots that waited for that.
     pub(super) async fn sweep(&self) {
         let _turn = self.sweeping.lock().await;
         self.engine.cache().sweep().await;

@@ -1,4 +1,4 @@
-//! What everything in the simulation shares: lots, time, weather, the ring, processes, and the books.
+//! What everything in the simulation shares: random numbers, time, weather, the ring, processes, and the books.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

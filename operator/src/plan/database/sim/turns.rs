@@ -9,7 +9,7 @@ use crate::{
     plan::{NodesStep, Order, Plan},
 };
 
-/// What an operator has made up its mind to do, by what it saw then.
+/// What an operator has decided to do, by what it saw then.
 #[derive(Clone)]
 pub(crate) struct Decided {
     pub(super) plan: Plan,
