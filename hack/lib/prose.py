@@ -11,9 +11,7 @@ from pathlib import Path
 
 PAGES = [
     "README.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "CHANGELOG.md",
+    ".github/*.md",
     "charts/*/README.md",
     "readstates/METRICS.md",
     "operator/superdisk/README.md",
