@@ -172,7 +172,7 @@ async fn kubectl_teaches_and_shows() -> Result<()> {
         .await?
         .success()?;
     ensure!(
-        explained.contains("Members (pods) in this rack"),
+        explained.contains("Number of members (pods) in this rack"),
         "{explained}"
     );
     let cluster = world.cluster(&place, "shown");

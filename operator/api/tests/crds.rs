@@ -52,6 +52,10 @@ fn is_of_kubernetes(path: &str) -> bool {
         "affinity",
         "topologySpreadConstraints",
         "securityContext",
+        "containers",
+        "initContainers",
+        "volumes",
+        "volumeMounts",
     ]
     .iter()
     .any(|part| path.ends_with(&format!(".podTemplate.{part}")))

@@ -145,7 +145,7 @@ fn exactly_one_kind_of_database_is_asked_for() {
         ),
         (
             db("developerMode", json!(false)),
-            &["spec.database.developerMode", "engine Scylla only"],
+            &["spec.database.developerMode", "only with engine Scylla"],
         ),
         (
             db("secretRef", json!({ "name": "" })),
@@ -347,18 +347,18 @@ fn certificates_come_from_one_place_and_go_with_a_database_that_is_spoken_to() {
         ),
         (
             theirs,
-            &["spec.database.tls", "name the Secret with the CA"],
+            &["spec.database.tls", "to the Secret with the CA"],
         ),
         (
             with(embedded(), "/spec/database/tls", secret.clone()),
-            &["spec.database.tls", "engine and external only"],
+            &["spec.database.tls", "only with engine or external"],
         ),
     ]);
     let cannot: &[&str] = &[
         "spec.database",
         "tls cannot change with engine",
-        "Put other certificates into the same Secret",
-        "make a new ReadStateCluster",
+        "update the same Secret",
+        "create a new ReadStateCluster",
     ];
     change_refused(vec![
         (managed(), db("tls", secret.clone()), cannot),
