@@ -345,10 +345,7 @@ fn certificates_come_from_one_place_and_go_with_a_database_that_is_spoken_to() {
             db("tls", json!({ "secretName": "Certs" })),
             &["spec.database.tls.secretName"],
         ),
-        (
-            theirs,
-            &["spec.database.tls", "to the Secret with the CA"],
-        ),
+        (theirs, &["spec.database.tls", "to the Secret with the CA"]),
         (
             with(embedded(), "/spec/database/tls", secret.clone()),
             &["spec.database.tls", "only with engine or external"],

@@ -271,7 +271,19 @@ async fn what_was_handed_to_a_member_that_does_not_serve_yet_is_written_by_the_o
         (first.owned(), status.owned, status.sealed),
         (0, SLOTS, SLOTS)
     );
-    // Whoever waits for agreement begins with the database when the ring turns out to have forgotten something.
+    // It loses its lease once more and takes the slots again: the ring is on another line, which it then forgets. A member
+    // that waits for agreement begins with the database when it sees that.
+    let line = table(&ring).await.line();
+    to_second.set(Reach::Away);
+    sleep(Duration::from_millis(10_200)).await;
+    to_second.set(Reach::There);
+    let taken_again = async {
+        while table(&ring).await.line() == line {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), taken_again).await.unwrap();
+    assert_eq!(second.ownership.status().sealed, SLOTS);
     restore(&ring, RingTable::clone(&past)).await;
     to_third.set(Reach::There);
     settled(&[&first, &second, &third]).await;
