@@ -52,7 +52,7 @@ pub(super) fn over(template: &mut PodTemplateSpec, overlay: Option<&PodTemplate>
         extend(&mut main.volume_mounts, volume_mounts.as_deref());
     }
     if containers.iter().flatten().next().is_some() {
-        // What `kubectl logs` and `kubectl exec` take where nobody names a container.
+        // The container that `kubectl logs` and `kubectl exec` use by default.
         let annotations = metadata.annotations.get_or_insert_default();
         let key = DEFAULT_CONTAINER.to_owned();
         annotations.entry(key).or_insert(container.to_owned());

@@ -1,5 +1,5 @@
 //! Containers and volumes that `podTemplate` adds to pods: none takes a name, a port or a path of ours, and none gives
-//! whoever may write a `ReadStateCluster` more rights on a node than that.
+//! the author of a `ReadStateCluster` rights on a node.
 
 use std::collections::BTreeSet;
 
@@ -137,7 +137,7 @@ impl Checker {
             if host_path.is_some() {
                 self.wrong(
                     format!("{field}.hostPath"),
-                    "paths of nodes are not given to pods: whoever may write a ReadStateCluster would have the node",
+                    "hostPath is not allowed: it would give every author of a ReadStateCluster access to the node",
                 );
             }
         }
@@ -233,7 +233,7 @@ fn overlap(ours: &str, theirs: &str) -> bool {
         parts.map(str::to_owned).collect()
     };
     let (ours, theirs) = (parts(ours), parts(theirs));
-    // Where it leads is not looked up: nobody needs it.
+    // `..` is refused, not resolved.
     theirs.iter().any(|part| part == "..")
         || ours
             .iter()
