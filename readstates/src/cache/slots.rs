@@ -207,6 +207,12 @@ impl Cache {
         state.regressed.store(false, Ordering::Relaxed);
     }
 
+    /// Whether a slot is served: what is in memory of it can be written.
+    #[must_use]
+    pub fn is_served(&self, slot: Slot) -> bool {
+        self.shared.slots.at(slot).base.load(Ordering::Acquire) != CLOSED
+    }
+
     /// Loads no more users of a slot, until it is served again.
     pub fn pause(&self, slot: Slot) {
         let state = self.shared.slots.at(slot);

@@ -16,7 +16,7 @@ const BATCH: usize = 64;
 /// After a batch of which nothing was taken.
 const PAUSE: Duration = Duration::from_millis(200);
 /// After so many batches in a row of which nothing was taken, no member takes any.
-const VAIN_BATCHES: usize = 5;
+const VAIN_BATCHES: u32 = 5;
 /// How often the last word is tried.
 const LAST_WORDS: usize = 3;
 
@@ -104,19 +104,20 @@ impl Ownership {
             if self.move_now(&to, &slots).await > 0 {
                 vain = 0;
             } else {
-                vain += 1;
+                // What waits for the others' agreement can be handed on once they have said it.
+                vain += u32::from(self.slots.taking().is_empty());
                 sleep(PAUSE).await;
             }
         }
         self.slots.counts().owned == 0
     }
 
-    /// The process is over: it acknowledges nothing more. `written` says that nothing is lost with it;
-    /// then others may take its slots at once.
+    /// The process is over: it acknowledges nothing more. `written` says that nothing is lost with it; then others may
+    /// take its slots at once, unless some were left to their origins: those still write what they handed on.
     pub async fn leave(self: &Arc<Self>, written: bool) {
         self.lease.give_up();
         self.draining.store(true, Ordering::Relaxed);
-        if written {
+        if written && !self.left_to_origins.load(Ordering::Relaxed) {
             self.gone.store(true, Ordering::Relaxed);
             for _ in 0..LAST_WORDS {
                 if self.renew().await {
@@ -127,9 +128,17 @@ impl Ownership {
         self.end();
     }
 
-    /// Drops what was received and will not be owned by this process.
+    /// Drops what was received and will not be served by this process: its origin writes it.
     pub async fn drop_received(&self) {
-        self.slots.drop_received();
+        let slots = self.slots.drop_received();
+        if slots > 0 {
+            self.left_to_origins.store(true, Ordering::Relaxed);
+            tracing::warn!(
+                slots,
+                "leaving before some received slots were served here: the members that handed them on write them, and \
+                 others take these slots once this member's lease has run out"
+            );
+        }
         self.slots.sweep().await;
     }
 }

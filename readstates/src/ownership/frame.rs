@@ -5,7 +5,7 @@
 //! | 1 offer | JSON: [`Offer`] | JSON: [`Slots`], those that are taken in |
 //! | 2 part | header, blocks | empty |
 //! | 3 last part | header, blocks, digest of the blocks of all parts | JSON: [`Slots`], those that are here, complete |
-//! | 4 hint | number u64, little endian: the ring in the store has come so far, the sender says | number u64: the ring that is known here; empty in the release before |
+//! | 4 hint | number u64, little endian: the ring in the store has come so far, the sender says | number u64: the ring that is known here, 0 while taken slots are not served; the release before answers nothing |
 //!
 //! A header, little endian: origin u64, transfer u64, number of the part u32, count of blocks u32. A
 //! block: user u64, flags u8 (1 dirty, 2 taken over), milliseconds since it is dirty u32, length u32,
@@ -105,12 +105,12 @@ pub(super) fn known(number: u64) -> Bytes {
     Bytes::copy_from_slice(&number.to_le_bytes())
 }
 
-/// Whether the answer to a hint says that this ring, or a later one, is known. A member of the release before says
-/// nothing.
+/// Whether the answer to a hint says that this ring, or a later one, is known and served. The release before answers
+/// nothing, whether it serves or not: that is a no, and costs a write of what was handed on.
 pub(super) fn knows(answer: &[u8], number: u64) -> bool {
     answer
         .first_chunk()
-        .is_none_or(|known| u64::from_le_bytes(*known) >= number)
+        .is_some_and(|known| u64::from_le_bytes(*known) >= number)
 }
 
 /// A part in the making.
@@ -332,7 +332,7 @@ mod tests {
     fn the_answer_to_a_hint_says_how_far_the_ring_is_known() {
         assert!(knows(&known(8), 8) && knows(&known(9), 8));
         assert!(!knows(&known(7), 8));
-        assert!(knows(b"", 8), "the release before");
+        assert!(!knows(b"", 8), "the release before says nothing");
     }
 
     proptest::proptest! {

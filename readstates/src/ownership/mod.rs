@@ -185,6 +185,8 @@ pub struct Ownership {
     joined: channel::Sender<bool>,
     draining: AtomicBool,
     gone: AtomicBool,
+    /// Slots were received, and dropped before they were served here.
+    left_to_origins: AtomicBool,
     /// The background tasks, and the runtime that they run on.
     tasks: Mutex<JoinSet<()>>,
     runtime: Handle,
@@ -289,6 +291,7 @@ impl Ownership {
             joined: channel::Sender::new(false),
             draining: AtomicBool::new(false),
             gone: AtomicBool::new(false),
+            left_to_origins: AtomicBool::new(false),
             tasks: Mutex::new(JoinSet::new()),
             runtime: Handle::current(),
             counters: Counters::default(),

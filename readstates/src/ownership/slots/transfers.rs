@@ -199,19 +199,26 @@ impl Slots {
         confirmed
     }
 
-    /// Forgets what was received and is not owned: the process ends.
-    pub(in crate::ownership) fn drop_received(&self) {
+    /// Drops what was received and never served here: the process ends, and the origin writes it, which has not heard
+    /// that this member serves it (R18). Returns how many slots with something in them were confirmed: the ring may
+    /// name this member for those.
+    pub(in crate::ownership) fn drop_received(&self) -> usize {
         let mut inner = self.inner.lock();
         inner.transfers.clear();
-        for slot in Slot::all() {
-            if inner.machines[usize::from(slot.number())]
-                .flushes()
-                .is_none()
-            {
-                self.engine.cache().close(slot);
-                self.engine.cache().doom(slot);
-            }
+        let cache = self.engine.cache();
+        let mut confirmed = 0;
+        for slot in Slot::all().filter(|&slot| !cache.is_served(slot)) {
+            let received = match inner.machines[usize::from(slot.number())].state() {
+                State::Away | State::Receiving { .. } => false,
+                State::Ready { .. }
+                | State::Owner { .. }
+                | State::Sealed { .. }
+                | State::Taking { .. } => !cache.is_doomed(slot) && cache.users_of(slot) > 0,
+            };
+            confirmed += usize::from(received);
+            cache.doom(slot);
         }
+        confirmed
     }
 }
 

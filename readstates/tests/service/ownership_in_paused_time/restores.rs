@@ -235,9 +235,17 @@ async fn whoever_was_cut_off_begins_with_the_database_when_the_ring_has_forgotte
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_was_handed_to_a_member_that_does_not_serve_yet_is_written_by_the_one_that_handed_it_on()
- {
+/// A member has handed all slots to a second one, which waits for the agreement of a third one.
+struct NotServedYet {
+    ring: Arc<MemoryRing>,
+    /// As it was before.
+    past: Arc<RingTable>,
+    members: [Member; 3],
+    to_third: Arc<Severable>,
+}
+
+/// Message 5 is acknowledged and not written. The third member does not say what it has seen of the ring.
+async fn not_served_yet() -> (World, NotServedYet) {
     let (mut world, ring) = with_ring();
     let first = world.member().await;
     let (to_second, to_third) = (Severable::new(&world.ring), Severable::new(&world.ring));
@@ -260,7 +268,7 @@ async fn what_was_handed_to_a_member_that_does_not_serve_yet_is_written_by_the_o
     assert_eq!(second.ownership.status().receiving, SLOTS);
     to_second.set(Reach::Away);
     sleep(Duration::from_millis(9_900)).await;
-    // It renews it before anybody takes it for dead; and the third one does not say what it has seen of the ring.
+    // It renews it before anybody takes it for dead.
     to_third.set(Reach::Silent);
     to_second.set(Reach::There);
     while !first.ownership.status().streaming.is_empty() {
@@ -271,11 +279,13 @@ async fn what_was_handed_to_a_member_that_does_not_serve_yet_is_written_by_the_o
         (first.owned(), status.owned, status.sealed),
         (0, SLOTS, SLOTS)
     );
-    // It loses its lease once more and takes the slots again: the ring is on another line, which it then forgets. A member
-    // that waits for agreement begins with the database when it sees that.
+    // It loses its lease once more and takes the slots again: the ring is on another line, and the third member, which
+    // lives, does not say that it has seen that.
     let line = table(&ring).await.line();
     to_second.set(Reach::Away);
+    to_third.set(Reach::There);
     sleep(Duration::from_millis(10_200)).await;
+    to_third.set(Reach::Silent);
     to_second.set(Reach::There);
     let taken_again = async {
         while table(&ring).await.line() == line {
@@ -284,8 +294,79 @@ async fn what_was_handed_to_a_member_that_does_not_serve_yet_is_written_by_the_o
     };
     timeout(Duration::from_secs(5), taken_again).await.unwrap();
     assert_eq!(second.ownership.status().sealed, SLOTS);
+    let members = [first, second, third];
+    let handed = NotServedYet {
+        ring,
+        past,
+        members,
+        to_third,
+    };
+    (world, handed)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_handed_to_a_member_that_does_not_serve_yet_is_written_by_the_one_that_handed_it_on()
+ {
+    let (_world, handed) = not_served_yet().await;
+    let NotServedYet {
+        ring,
+        past,
+        members: [first, second, third],
+        to_third,
+    } = handed;
+    // A member that waits for agreement begins with the database when it sees that the ring has forgotten its line.
     restore(&ring, RingTable::clone(&past)).await;
     to_third.set(Reach::There);
     settled(&[&first, &second, &third]).await;
     nothing_is_lost(&[&first, &second, &third], 5).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_leaves_before_it_serves_what_it_received_leaves_that_to_its_origin() {
+    let (world, handed) = not_served_yet().await;
+    let [first, second, third] = &handed.members;
+    let deadline = Instant::now() + Duration::from_secs(2);
+    assert!(!second.ownership.drain(deadline).await);
+    second.engine.flush_all().await;
+    second.engine.seal();
+    second.ownership.drop_received().await;
+    second.engine.drain().await;
+    assert_eq!(
+        second.engine.cache().dirty_users(),
+        0,
+        "it says that nothing of its own is lost"
+    );
+    second.ownership.leave(true).await;
+    world.kill(second);
+    let presences = handed.ring.presences().await.unwrap();
+    let me = second.ownership.me().incarnation();
+    let said = presences.iter().find(|it| it.incarnation == me);
+    assert!(
+        said.is_some_and(|said| !said.gone),
+        "others would begin with the database while the origin writes: {said:?}"
+    );
+    handed.to_third.set(Reach::There);
+    settled(&[first, third]).await;
+    nothing_is_lost(&[first, third], 5).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_leaves_hands_on_what_it_received_once_the_others_agree() {
+    let (world, handed) = not_served_yet().await;
+    let [first, second, third] = &handed.members;
+    let agrees = async {
+        // Longer than batches of which nothing is taken are tried.
+        sleep(Duration::from_secs(2)).await;
+        handed.to_third.set(Reach::There);
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    world
+        .network
+        .last_parts_answered_after
+        .store(0, Ordering::SeqCst);
+    let (drained, ()) = tokio::join!(second.ownership.drain(deadline), agrees);
+    assert!(drained);
+    world.kill(second);
+    settled(&[first, third]).await;
+    nothing_is_lost(&[first, third], 5).await;
 }
