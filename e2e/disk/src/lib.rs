@@ -22,6 +22,7 @@ mod qmp;
 mod rack;
 pub mod superdisk;
 mod vm;
+pub mod walk;
 
 pub use disk::{Counters, Disk, PAGE, Snapshot, WriteCache};
 pub use orders::Answer;

@@ -15,8 +15,6 @@ use crate::{
 const QUIET_S: u64 = 13;
 /// A full copy of a leg takes seconds alone, and a minute beside a build.
 const REBUILD: Duration = Duration::from_mins(10);
-const MOUNT: &str = "/mnt/data";
-const IS_MOUNTED: &str = "grep -q ' /mnt/data ' /proc/mounts";
 
 /// What a pod's flags say about its super-disk.
 #[derive(Clone, Debug)]
@@ -29,6 +27,8 @@ pub struct Superdisk {
     pub filesystem: &'static str,
     /// The network disk's name.
     pub durable: String,
+    /// Where it is mounted.
+    pub mount: &'static str,
 }
 
 /// Files that a test wrote, as `md5sum` lists them.
@@ -42,6 +42,7 @@ impl Default for Superdisk {
             volume: "5e1f0a51-3d17-4c55-9ba5-0c4ad2dbf6c0".to_owned(),
             filesystem: "ext4",
             durable: DURABLE.to_owned(),
+            mount: "/mnt/data",
         }
     }
 }
@@ -56,10 +57,9 @@ impl Superdisk {
         }
     }
 
-    /// Where it is mounted.
-    #[must_use]
-    pub fn mount(&self) -> &'static str {
-        MOUNT
+    /// A shell condition.
+    fn is_mounted(&self) -> String {
+        format!("grep -q ' {} ' /proc/mounts", self.mount)
     }
 
     /// The flags that all commands share.
@@ -70,10 +70,11 @@ impl Superdisk {
             volume,
             filesystem,
             durable,
+            mount,
         } = self;
         format!(
             "--durable /dev/disk/by-id/google-{durable} --local '/dev/disk/by-id/google-local-nvme-ssd-*' \
-             --local-count {locals} --volume-uid {volume} --mount {MOUNT} --fs {filesystem}"
+             --local-count {locals} --volume-uid {volume} --mount {mount} --fs {filesystem}"
         )
     }
 
@@ -83,7 +84,8 @@ impl Superdisk {
     /// When the machine does.
     pub fn ask(&self, vm: &Vm, command: &str, more: &str) -> Result<Answer> {
         vm.ask(&format!(
-            "mkdir -p {MOUNT}; superdisk {command} {} {more}",
+            "mkdir -p {}; superdisk {command} {} {more}",
+            self.mount,
             self.flags()
         ))
     }
@@ -94,7 +96,7 @@ impl Superdisk {
     /// When it does not.
     pub fn assemble(&self, vm: &Vm) -> Result<String> {
         let printed = self.ask(vm, "assemble", "")?.success()?;
-        vm.run(IS_MOUNTED)?;
+        vm.run(&self.is_mounted())?;
         Ok(printed)
     }
 
@@ -117,7 +119,10 @@ impl Superdisk {
             "{code}: {} bytes were written",
             after - before
         );
-        ensure!(vm.ask(IS_MOUNTED)?.status != 0, "{code}: it is mounted");
+        ensure!(
+            vm.ask(&self.is_mounted())?.status != 0,
+            "{code}: it is mounted"
+        );
         Ok(())
     }
 
@@ -145,8 +150,9 @@ impl Superdisk {
     /// When they cannot be written.
     pub fn write(&self, vm: &Vm, prefix: &str, count: usize) -> Result<Files> {
         vm.run(&format!(
-            "cd {MOUNT} && for n in $(seq {count}); do \
-             dd if=/dev/urandom of={prefix}-$n bs=1M count=1 conv=fsync 2>/dev/null || exit 1; done"
+            "cd {} && for n in $(seq {count}); do \
+             dd if=/dev/urandom of={prefix}-$n bs=1M count=1 conv=fsync 2>/dev/null || exit 1; done",
+            self.mount
         ))?;
         self.list(vm, prefix)
     }
@@ -157,7 +163,8 @@ impl Superdisk {
     /// When they cannot be read.
     pub fn list(&self, vm: &Vm, prefix: &str) -> Result<Files> {
         Ok(Files(vm.run(&format!(
-            "sync && cd {MOUNT} && md5sum {prefix}-*"
+            "sync && cd {} && md5sum {prefix}-*",
+            self.mount
         ))?))
     }
 
@@ -168,7 +175,7 @@ impl Superdisk {
     pub fn has(&self, vm: &Vm, files: &Files) -> Result<()> {
         let list = &files.0;
         vm.run("echo 3 >/proc/sys/vm/drop_caches")?;
-        let command = format!("cd {MOUNT} && md5sum -c >&2 <<'EOF'\n{list}EOF");
+        let command = format!("cd {} && md5sum -c >&2 <<'EOF'\n{list}EOF", self.mount);
         vm.ask(&command)?
             .success()
             .context("a file is not as it was written")?;
@@ -181,11 +188,26 @@ impl Superdisk {
     /// When a file is not there.
     pub fn has_still(&self, vm: &Vm, files: &Files) -> Result<()> {
         let list = &files.0;
-        let command = format!("cd {MOUNT} && md5sum -c >&2 <<'EOF'\n{list}EOF");
+        let command = format!("cd {} && md5sum -c >&2 <<'EOF'\n{list}EOF", self.mount);
         vm.ask(&command)?
             .success()
             .context("a file is not as it was written")?;
         Ok(())
+    }
+
+    /// The name of the array that is mounted, such as `md101`; the only RAID1 where none is.
+    ///
+    /// # Errors
+    /// When there is none, or more.
+    pub fn mirror(&self, vm: &Vm) -> Result<String> {
+        let device = vm.run(&format!(
+            "awk '$2 == \"{}\" {{print $1}}' /proc/mounts",
+            self.mount
+        ))?;
+        match device.trim().strip_prefix("/dev/md") {
+            Some(number) => Ok(format!("md{number}")),
+            None => mirror(vm),
+        }
     }
 
     /// Waits until both legs are in sync.
@@ -193,7 +215,7 @@ impl Superdisk {
     /// # Errors
     /// When they are not in time.
     pub fn in_sync(&self, vm: &Vm) -> Result<()> {
-        let mirror = mirror(vm)?;
+        let mirror = self.mirror(vm)?;
         vm.until(
             &format!(
                 "[ $(cat /sys/block/{mirror}/md/degraded) = 0 ] && [ $(cat /sys/block/{mirror}/md/sync_action) = idle ]"
@@ -209,7 +231,7 @@ impl Superdisk {
     /// When any of it is not so.
     pub fn is_whole(&self, vm: &Vm, files: &[&Files]) -> Result<()> {
         self.in_sync(vm)?;
-        let mirror = mirror(vm)?;
+        let mirror = self.mirror(vm)?;
         let slot = vm.run(&format!(
             "cat /sys/block/{mirror}/md/rd0/state; ls /sys/block/{mirror}/md/rd0/block/ | grep -q serial; \
              cat /sys/block/{mirror}/md/rd0/block/serial"

@@ -237,7 +237,7 @@ fn an_entry_that_is_older_than_its_claim_begins_no_volume() -> Result<()> {
     let by_file = format!(
         "mkdir -p {at}; superdisk assemble --disk /run/pod-2.json --local '/dev/disk/by-id/google-local-nvme-ssd-*' \
          --local-count 2 --mount {at} --fs ext4",
-        at = superdisk.mount()
+        at = superdisk.mount
     );
     vm.run(&by_file)?;
     let files = superdisk.write(&vm, "file", 2)?;
