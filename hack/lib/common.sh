@@ -106,6 +106,14 @@ content_hash() {
     } | sha256sum | cut -c1-12
 }
 
+# python_environment REQUIREMENTS DIR: a virtual environment with exactly these packages. It is moved once it is whole, so
+# what is in it is called by its interpreter, or is no script.
+python_environment() {
+    python3 -m venv "$2"
+    "$2/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
+        --requirement "$1"
+}
+
 # fresh_dir DIR COMMAND…: has COMMAND fill a folder, given as its last argument; DIR is there only when
 # COMMAND succeeded, so that what a stopped run left is never taken for a whole result.
 fresh_dir() {

@@ -8,14 +8,7 @@ schemathesis_dir() { echo "$CACHE/schemathesis/$(content_hash "$CONTRACT_REQUIRE
 install_schemathesis() {
     python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
         die "there is no Python 3.11 or later" "install it from your distribution: Schemathesis wants it"
-    fresh_dir "$(schemathesis_dir)" make_schemathesis
-}
-
-# make_schemathesis DIR: a virtual environment, moved once it is whole; so it is called by its interpreter.
-make_schemathesis() {
-    python3 -m venv "$1"
-    "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
-        --requirement "$CONTRACT_REQUIREMENTS"
+    fresh_dir "$(schemathesis_dir)" python_environment "$CONTRACT_REQUIREMENTS"
 }
 
 # start_member PROGRAM: sets API_URL and ADMIN_URL once it answers.

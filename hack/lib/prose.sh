@@ -8,14 +8,7 @@ typos_dir() { echo "$CACHE/typos/$(content_hash "$PROSE_REQUIREMENTS")"; }
 install_typos() {
     python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null ||
         die "there is no Python 3.8 or later" "install it from your distribution"
-    fresh_dir "$(typos_dir)" make_typos
-}
-
-# make_typos DIR: a virtual environment, of which only the program is called.
-make_typos() {
-    python3 -m venv "$1"
-    "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
-        --requirement "$PROSE_REQUIREMENTS"
+    fresh_dir "$(typos_dir)" python_environment "$PROSE_REQUIREMENTS"
 }
 
 # read_prose MIRROR [FILE…]: fills the empty folder MIRROR with the prose of these files, or of all, each word where it

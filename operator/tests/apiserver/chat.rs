@@ -94,3 +94,13 @@ where
     let found = world.api::<K>().list(&ListParams::default()).await.unwrap();
     found.items.iter().map(ResourceExt::name_any).collect()
 }
+
+/// The user changes these fields of `chat`: the operator takes that up, and pods follow.
+pub(crate) async fn change_spec(world: &World, spec: Value) {
+    let change = Patch::Merge(json!({ "spec": spec }));
+    let clusters = world.api::<ReadStateCluster>();
+    let params = PatchParams::default();
+    clusters.patch("chat", &params, &change).await.unwrap();
+    world.reconcile("chat").await;
+    world.settle().await;
+}

@@ -1,27 +1,14 @@
 //! `podTemplate` and `service`: what users lay over pods and the API's Service.
 
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::{
-    ResourceExt,
-    api::{ListParams, Patch, PatchParams},
-};
-use readstates_operator_api::ReadStateCluster;
-use serde_json::{Value, json};
+use kube::{ResourceExt, api::ListParams};
+use serde_json::json;
 
 use crate::{
-    chat::{cluster, running, until_done},
+    chat::{change_spec, cluster, running, until_done},
     policy::with_the_charts_rights,
-    world::{World, with_world},
+    world::with_world,
 };
-
-async fn change(world: &World, spec: Value) {
-    let change = Patch::Merge(json!({ "spec": spec }));
-    let clusters = world.api::<ReadStateCluster>();
-    let params = PatchParams::default();
-    clusters.patch("chat", &params, &change).await.unwrap();
-    world.reconcile("chat").await;
-    world.settle().await;
-}
 
 #[test]
 fn a_label_for_billing_reaches_every_pod_one_by_one() {
@@ -30,7 +17,7 @@ fn a_label_for_billing_reaches_every_pod_one_by_one() {
         running(&world, 2).await;
         world.fleet.asked();
         let overlay = json!({ "podTemplate": { "labels": { "team": "chat" }, "env": [{ "name": "A", "value": "b" }] } });
-        change(&world, json!({ "cache": overlay, "database": overlay })).await;
+        change_spec(&world, json!({ "cache": overlay, "database": overlay })).await;
         until_done(&world).await;
         let pods = world
             .api::<Pod>()
@@ -63,14 +50,14 @@ fn the_service_becomes_a_load_balancer_and_an_address_of_the_cluster_again() {
             "type": "LoadBalancer", "annotations": { "lb.example/internal": "true" },
             "externalTrafficPolicy": "Local",
         });
-        change(&world, json!({ "cache": { "service": service } })).await;
+        change_spec(&world, json!({ "cache": { "service": service } })).await;
         let made: Service = world.get("chat").await;
         assert_eq!(made.annotations()["lb.example/internal"], "true");
         let spec = made.spec.unwrap();
         assert_eq!(spec.type_.as_deref(), Some("LoadBalancer"));
         assert_eq!(spec.external_traffic_policy.as_deref(), Some("Local"));
 
-        change(&world, json!({ "cache": { "service": null } })).await;
+        change_spec(&world, json!({ "cache": { "service": null } })).await;
         let made: Service = world.get("chat").await;
         assert!(!made.annotations().contains_key("lb.example/internal"));
         assert_eq!(made.spec.unwrap().type_.as_deref(), Some("ClusterIP"));

@@ -9,7 +9,7 @@ use readstates_operator_api::ReadStateCluster;
 use serde_json::{Value, json};
 
 use crate::{
-    chat::{cluster, running, until_done},
+    chat::{change_spec, cluster, running, until_done},
     gate::Gate,
     policy::with_the_charts_rights,
     world::{World, with_world},
@@ -39,17 +39,6 @@ fn sidecars() -> Value {
     } })
 }
 
-async fn change(world: &World, spec: Value) {
-    let clusters = world.api::<ReadStateCluster>();
-    let change = Patch::Merge(json!({ "spec": spec }));
-    clusters
-        .patch("chat", &PatchParams::default(), &change)
-        .await
-        .unwrap();
-    world.reconcile("chat").await;
-    world.settle().await;
-}
-
 /// What a new process of the operator, which may write nothing, says of the cluster.
 async fn without_writes(world: &World) -> Result<(), String> {
     let gate = Gate::open_wide();
@@ -67,7 +56,7 @@ fn a_log_shipper_runs_in_every_pod_and_nothing_is_left_to_write() {
         let mut wanted = sidecars();
         // A name of ours.
         wanted["podTemplate"]["volumes"][1]["name"] = json!("shipper");
-        change(&world, json!({ "cache": wanted, "database": wanted })).await;
+        change_spec(&world, json!({ "cache": wanted, "database": wanted })).await;
         until_done(&world).await;
         let pods = world
             .api::<Pod>()
@@ -108,7 +97,7 @@ fn what_is_wrong_with_a_container_is_told_with_its_field_and_changes_no_pod() {
         let world = with_the_charts_rights(world).await;
         running(&world, 1).await;
         let before = world.cache_pods("chat").await;
-        change(&world, json!({ "cache": sidecars() })).await;
+        change_spec(&world, json!({ "cache": sidecars() })).await;
         let chat = world.reconcile("chat").await;
         let status = serde_json::to_string(&chat.status).unwrap();
         assert!(
