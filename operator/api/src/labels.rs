@@ -70,8 +70,8 @@ pub const ISSUED_BY: &str = "readstates.dev/issued-by";
 /// pod>.durable` or `<UID of its pod>.fast`.
 pub const KEEP_LEG: &str = "readstates.dev/keep-leg";
 
-/// On a volume claim of a database with super-disks: the UID of the claim that its disk is a copy of (annotation).
-/// Needed if its data source does not say, for instance because the claim that the snapshot was taken from is gone.
+/// On a volume claim of a database with super-disks: the UID of the claim that its disk is a copy of (annotation), or
+/// `<UID>@<generation>` for the snapshot of that generation alone. Needed if its data source does not say, for instance because the claim that the snapshot was taken from is gone.
 pub const COPY_OF: &str = "readstates.dev/copy-of";
 
 /// On a `ReadStateCluster` whose database is deleted with it (finalizer): its cache pods write what they hold first.

@@ -4,7 +4,7 @@
 //!  main thread    ┌─▶ sleep (md, devices, signals, 10 s) ─▶ look (sysfs) ─▶ heal::decide ─▶ publish ─┐
 //!                 └───────────────────────────────────────────────────────────────┬───────────────────┘
 //!                                                             freeze, at once     │ everything else
-//!  other threads        patrol      HTTP (metrics, state, probes)   freeze lane ◀─┴─▶ work lane
+//!  other threads   patrol   HTTP (metrics, state, probes)   snapshots   freeze lane ◀─┴─▶ work lane
 //! ```
 //!
 //! The main thread reads from no disk, so that it sees a lost durable leg and stops the writes while other threads hang
@@ -13,11 +13,14 @@
 
 mod beats;
 pub mod cli;
+pub mod freezer;
 pub mod ground;
 pub mod hands;
 pub mod http;
 pub mod lanes;
 pub mod mind;
+pub mod snapshots;
+pub mod socket;
 pub mod stop;
 pub mod watch;
 
@@ -36,6 +39,7 @@ use self::{
     hands::{Hands, Up},
     lanes::Lanes,
     mind::Mind,
+    snapshots::Snapshots,
     stop::Stop,
     watch::{Watch, Woken},
 };
@@ -130,6 +134,9 @@ pub enum AgentError {
         address: SocketAddr,
         source: io::Error,
     },
+    /// The socket for snapshots cannot be made.
+    #[error("failed to listen on {path}")]
+    Socket { path: PathBuf, source: io::Error },
     /// Signals or the poll failed.
     #[error("failed to wait for changes")]
     Wait(#[source] io::Error),
@@ -163,6 +170,8 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
     let mind = Arc::new(Mind::new(&options.spec, state, &root));
     let hands = Hands::new(options.spec.clone(), &root, &options.state_dir);
     let hands = Arc::new(hands.having_seen(mind.mirror()));
+    let snapshots = Snapshots::new(Arc::clone(&hands), Arc::clone(&mind), options.limits());
+    let socket = listen_for_snapshots(&options.state_dir, &volume, &snapshots)?;
     let listen = |source| AgentError::Listen {
         address: options.listen,
         source,
@@ -179,10 +188,11 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
         "minding {volume}, answering on {}",
         options.listen
     ));
-    mind_it(&options.limits(), &hands, &mind, &mut lanes, &mut watch)?;
+    mind_it(options, &hands, &mind, &snapshots, &mut lanes, &mut watch)?;
     say("told to end");
     mind.stopping();
     stop.say();
+    snapshots.stop();
     // A patrol that hangs in a disk keeps the mirror open; then stopping it says so.
     let deadline = Instant::now() + options.teardown_time;
     while !patrol.is_finished() && Instant::now() < deadline {
@@ -196,18 +206,39 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
         // The reaper finds nothing to do, and forgets it then.
         say(&format!("failed to forget the record: {error}"));
     }
+    // Nobody answers there any more; the next agent makes its own.
+    let _ = std::fs::remove_file(socket);
     say("the super-disk is down");
     Ok(ExitCode::SUCCESS)
 }
 
+/// Answers on the volume's socket; its path.
+fn listen_for_snapshots(
+    state_dir: &Path,
+    volume: &str,
+    snapshots: &Arc<Snapshots>,
+) -> Result<PathBuf, AgentError> {
+    let path = socket::path(state_dir, volume);
+    let listener = socket::listen(&path).map_err(|source| AgentError::Socket {
+        path: path.clone(),
+        source,
+    })?;
+    let answers = Arc::clone(snapshots);
+    // Ends with the process: what it froze is thawed before that, or by the next agent.
+    thread::spawn(move || socket::serve(&listener, answers));
+    Ok(path)
+}
+
 /// Looks, decides and hands out, until told to end.
 fn mind_it(
-    limits: &Limits,
+    options: &Options,
     hands: &Hands,
     mind: &Mind,
+    snapshots: &Arc<Snapshots>,
     lanes: &mut Lanes,
     watch: &mut Watch,
 ) -> Result<(), AgentError> {
+    let limits = &options.limits();
     let mut known = None;
     let (mut assemble_at, mut first) = (Instant::now(), true);
     loop {
@@ -232,6 +263,10 @@ fn mind_it(
         };
         let decision = mind.decide(limits, &facts, now());
         mind.publish(&facts, &decision, hands.generation(), now());
+        if matches!(decision.condition, Condition::DurableLost { .. }) {
+            // Before the red line's own freeze is handed out: a snapshot thaws nothing from here on.
+            snapshots.durable_lost();
+        }
         let up = facts.mirror.is_some() && facts.mount.is_some();
         // The first time in any case: the header has to be read, for beats.
         let wants = first || (!up && Instant::now() >= assemble_at);
@@ -304,9 +339,11 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
     let state = StateFolder::new(&options.state_dir, &volume);
     state.save("record", &options.record())?;
     let root = PathBuf::from("/");
-    let mind = Mind::new(&options.spec, state, &root);
+    let mind = Arc::new(Mind::new(&options.spec, state, &root));
     let hands = Hands::new(options.spec.clone(), &root, &options.state_dir);
-    let hands = hands.having_seen(mind.mirror());
+    let hands = Arc::new(hands.having_seen(mind.mirror()));
+    // What an agent that was killed has frozen is thawed.
+    let _snapshots = Snapshots::new(Arc::clone(&hands), Arc::clone(&mind), options.limits());
     let failed = |error: &dyn std::error::Error| AgentError::Round(chain(error));
     let first = hands.look().map_err(|error| failed(&error))?;
     // A super-disk that lost its durable leg is frozen first of all: everything else asks disks.
@@ -329,7 +366,7 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
             if matches!(decision.condition, Condition::Healthy) {
                 hands.beat(&facts).map_err(|error| failed(&error))?;
             }
-            let report = http::Source::report(&mind);
+            let report = http::Source::report(&*mind);
             print!(
                 "{}",
                 report

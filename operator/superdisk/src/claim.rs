@@ -93,7 +93,7 @@ impl StateFolder {
         }
     }
 
-    /// `kind` is such as `record`, `memory`, `patrol`. A file that is not there, or is not to be understood, is as
+    /// `kind` is such as `record`, `memory`, `patrol`, `snapshot`. A file that is not there, or is not to be understood, is as
     /// good as none: it was of another version, and only remembers.
     #[must_use]
     pub fn load<T: DeserializeOwned>(&self, kind: &str) -> Option<T> {
@@ -145,7 +145,13 @@ impl StateFolder {
 }
 
 /// What is remembered of a volume.
-const KINDS: [&str; 3] = ["record.json", "memory.json", "patrol.json"];
+const KINDS: [&str; 5] = [
+    "record.json",
+    "memory.json",
+    "patrol.json",
+    "snapshot.json",
+    "sock",
+];
 
 /// The records of all volumes, by file name. No folder, no records.
 pub fn records(folder: &Path) -> io::Result<Vec<Record>> {

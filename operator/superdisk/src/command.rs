@@ -130,8 +130,13 @@ impl Commands {
 
     /// Runs a program to its end; gives what it wrote, for the log.
     pub fn run(&self, line: &Line) -> Result<String, CommandError> {
+        self.run_within(line, line.program.time())
+    }
+
+    /// The same, within a time of the caller's.
+    pub fn run_within(&self, line: &Line, time: Duration) -> Result<String, CommandError> {
         let path = find(line.program).ok_or(CommandError::NotFound(line.program))?;
-        self.run_at(&path, line, line.program.time())
+        self.run_at(&path, line, time)
     }
 
     fn run_at(&self, path: &Path, line: &Line, time: Duration) -> Result<String, CommandError> {

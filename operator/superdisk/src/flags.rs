@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::{
     identify::{Disk, IdentifyError},
-    spec::{BadVolumeUid, FilesystemKind, Policy, Spec, VolumeUid},
+    spec::{BadCopyOf, BadVolumeUid, CopyOf, FilesystemKind, Policy, Spec, VolumeUid},
 };
 
 /// Description of a super-disk.
@@ -45,10 +45,15 @@ pub struct SpecFlags {
     #[arg(long)]
     pub used_before: bool,
 
-    /// The volume that the network disk is a copy of: the disk is then taken over for this volume. Without it, a disk
-    /// of another volume is refused.
-    #[arg(long, value_name = "UID", value_parser = volume)]
-    pub copy_of: Option<VolumeUid>,
+    /// The volume that the network disk is a copy of, and the generation that the snapshot has: the disk is then taken
+    /// over for this volume. Without it, a disk of another volume is refused.
+    #[arg(long, value_name = "UID[@GENERATION]", value_parser = copy)]
+    pub copy_of: Option<CopyOf>,
+
+    /// The generation to which the network disk was put back in place, from a snapshot. What the local disks hold is
+    /// discarded, once. For the operator: it knows that the disk was put back.
+    #[arg(long, value_name = "GENERATION")]
+    pub restored: Option<u64>,
 
     /// What to do when the local devices are not available.
     #[arg(long, value_enum, default_value_t = FastLeg::Required)]
@@ -72,6 +77,10 @@ pub struct SpecFlags {
 }
 
 fn volume(text: &str) -> Result<VolumeUid, BadVolumeUid> {
+    text.parse()
+}
+
+fn copy(text: &str) -> Result<CopyOf, BadCopyOf> {
     text.parse()
 }
 
@@ -109,6 +118,7 @@ impl SpecFlags {
             fs,
             used_before,
             copy_of,
+            restored,
             fast_leg,
             grow,
             rebuild_min,
@@ -121,6 +131,7 @@ impl SpecFlags {
                 volume: volume.clone(),
                 used_before: *used_before,
                 copy_of: None,
+                restored: None,
             },
             // One of the two without the other is refused with the flags.
             (Some(_) | None, None) | (None, Some(_)) => {
@@ -133,6 +144,7 @@ impl SpecFlags {
             local_count: (*local_count).into(),
             volume: disk.volume,
             copy_of: copy_of.clone().or(disk.copy_of),
+            restored: restored.or(disk.restored),
             mount: mount.clone(),
             filesystem: match fs {
                 Filesystem::Xfs => FilesystemKind::Xfs,

@@ -30,7 +30,7 @@ use crate::{
     lineage::Header,
     model::Seen,
     resolve::Keep,
-    spec::VolumeUid,
+    spec::{CopyOf, VolumeUid},
 };
 
 /// Pause between two looks for the entry.
@@ -50,9 +50,13 @@ struct Entry {
     /// Whether a database was a member on it before: then a blank disk is not the right one.
     #[serde(default)]
     used_before: bool,
-    /// UID of the claim that this one is a copy of, where it was made from a snapshot or a clone.
+    /// UID of the claim that this one is a copy of, where it was made from a snapshot or a clone; with the snapshot's
+    /// generation where that is known.
     #[serde(default)]
-    copy_of: Option<VolumeUid>,
+    copy_of: Option<CopyOf>,
+    /// The snapshot's generation, where the claim's disk was put back to it in place.
+    #[serde(default)]
+    restored: Option<u64>,
     /// What a person has decided about it.
     #[serde(default)]
     keep: Option<Decision>,
@@ -86,9 +90,12 @@ pub struct Disk {
     pub volume: VolumeUid,
     /// Whether it held data before.
     pub used_before: bool,
-    /// The volume that it is a copy of, if it is one.
+    /// What it is a copy of, if it is one.
     #[serde(default)]
-    pub copy_of: Option<VolumeUid>,
+    pub copy_of: Option<CopyOf>,
+    /// The generation to which it was put back in place, if it was.
+    #[serde(default)]
+    pub restored: Option<u64>,
 }
 
 /// The volume cannot be told.
@@ -149,6 +156,7 @@ impl IdentifyArgs {
             pod: _,
             used_before,
             copy_of,
+            restored,
             keep: _,
         } = wait_for(entry, device, pod.as_deref())?;
         let disk = Disk {
@@ -156,6 +164,7 @@ impl IdentifyArgs {
             volume,
             used_before,
             copy_of,
+            restored,
         };
         disk.write(to)?;
         let Disk {
@@ -163,6 +172,7 @@ impl IdentifyArgs {
             volume,
             used_before,
             copy_of: _,
+            restored: _,
         } = &disk;
         let before = if *used_before { "used before" } else { "new" };
         say(&format!(
@@ -267,7 +277,8 @@ mod tests {
             durable: "/dev/sdb".into(),
             volume: "0d1e8f3c-5b0a".parse().unwrap(),
             used_before: true,
-            copy_of: None,
+            copy_of: Some("v-0@7".parse().unwrap()),
+            restored: None,
         }
     }
 
@@ -287,11 +298,19 @@ mod tests {
             pod: None,
             used_before,
             copy_of: None,
+            restored: None,
             keep: None,
         };
         assert_eq!(entry(r#"{"volume":"v-1"}"#).unwrap(), of(false));
         let more = r#"{"volume":"v-1","usedBefore":true,"snapshot":"s"}"#;
         assert_eq!(entry(more).unwrap(), of(true));
+        let copy = r#"{"volume":"v-1","copyOf":"v-0@7","restored":3}"#;
+        let wanted = Entry {
+            copy_of: Some("v-0@7".parse().unwrap()),
+            restored: Some(3),
+            ..of(false)
+        };
+        assert_eq!(entry(copy).unwrap(), wanted);
         let odd = entry(r#"{"volume":"../etc"}"#).unwrap_err();
         let text = chain(&odd);
         assert!(
@@ -311,6 +330,7 @@ mod tests {
             pod: pod.map(str::to_owned),
             used_before: false,
             copy_of: None,
+            restored: None,
             keep: None,
         };
         let unread = Seen::Unknown("EIO".to_owned());

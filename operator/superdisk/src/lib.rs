@@ -33,6 +33,7 @@ pub mod proof;
 pub mod reap;
 pub mod report;
 pub mod resolve;
+pub mod snapshot;
 pub mod spec;
 pub mod status;
 pub mod superblock;

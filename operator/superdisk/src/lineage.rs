@@ -3,7 +3,8 @@
 //! md cannot tell that a durable leg has gone back in time (a snapshot put back): the fast leg that stayed has
 //! the same event count, and a re-add would mix old and new blocks. So each start of a super-disk is a
 //! *generation* with a random session, and while it runs a *beat* counts up. Both are written to the durable
-//! leg first, then to the fast leg: in an honest history the fast leg is never newer.
+//! leg first, then to the fast leg: in an honest history the fast leg is never newer. A snapshot gets a generation of
+//! its own, between those of before and after it ([`crate::snapshot`]).
 //!
 //! ```text
 //!   sector 0     8            …                data_offset - 16  - 8   data_offset
@@ -13,7 +14,10 @@
 //! Two slots of 4 KiB, written in turn, so that a write torn by a power cut leaves the one before. md raid1
 //! never writes into the gap, and a plain open of a member is allowed while md runs.
 
+mod extension;
+
 use crate::{
+    snapshot::SnapshotId,
     spec::VolumeUid,
     superblock::{SECTOR, Superblock, Uuid},
 };
@@ -44,16 +48,19 @@ pub struct Header {
     pub fast: Uuid,
     /// The boot in which it was written.
     pub boot: Uuid,
+    /// The snapshot that is taken of the durable leg in this generation. On a disk that nothing has in use it says that
+    /// the disk is that snapshot's, or that the power went while it was taken.
+    pub snapshot: Option<SnapshotId>,
 }
 
 /// A point in a super-disk's history. Orders by generation, then by beat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Point {
-    /// Grows with each start.
+    /// Grows with each start, and before and after each snapshot.
     pub generation: u64,
     /// Grows with each header that is written, and never starts over.
     pub beat: u64,
-    /// Random, one for each generation: two histories that begin at one snapshot differ in it.
+    /// Random, one for each start: two histories that begin at one snapshot differ in it.
     pub session: Uuid,
 }
 
@@ -84,6 +91,7 @@ impl Header {
             previous: Point::default(),
             fast: Uuid::default(),
             boot,
+            snapshot: None,
         }
     }
 
@@ -97,6 +105,7 @@ impl Header {
             previous: _,
             fast: _,
             boot: _,
+            snapshot: _,
         } = self;
         Self {
             volume: volume.clone(),
@@ -109,6 +118,7 @@ impl Header {
             previous: *point,
             fast: Uuid::default(),
             boot,
+            snapshot: None,
         }
     }
 
@@ -154,6 +164,26 @@ impl Header {
         }
     }
 
+    /// The header right before a snapshot of the durable leg is taken. A generation of its own: a durable leg that is put
+    /// back to it is older than any fast leg that went on.
+    #[must_use]
+    pub fn marked(&self, snapshot: SnapshotId) -> Self {
+        Self {
+            snapshot: Some(snapshot),
+            ..self.unmarked()
+        }
+    }
+
+    /// The first header after a snapshot of the durable leg was taken: again a generation of its own. The start is the
+    /// same, and so are its session and its fast leg.
+    #[must_use]
+    pub fn unmarked(&self) -> Self {
+        let mut next = self.next();
+        next.point.generation += 1;
+        next.snapshot = None;
+        next
+    }
+
     /// The next header, with this stripe admitted as the fast leg.
     #[must_use]
     pub fn admitting(&self, fast: Uuid) -> Self {
@@ -179,6 +209,7 @@ impl Header {
             previous,
             fast,
             boot,
+            snapshot,
         } = self;
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend(MAGIC);
@@ -196,6 +227,7 @@ impl Header {
         bytes.extend(name);
         bytes.resize(BODY, 0);
         bytes.extend(crc32(&bytes).to_le_bytes());
+        extension::append(&mut bytes, snapshot.as_ref());
         bytes.resize(SLOT_BYTES, 0);
         bytes
     }
@@ -275,6 +307,7 @@ fn decode(slot: &[u8]) -> Option<Header> {
         previous: point(56)?,
         fast: uuid(88)?,
         boot: uuid(104)?,
+        snapshot: extension::read(slot).ok()?,
     })
 }
 

@@ -19,6 +19,7 @@ use superdisk::{
     node_setup::NodeSetupArgs,
     preflight, report,
     resolve::{self, Keep, Resolved, Turn},
+    snapshot::cli::SnapshotArgs,
     sysfs::{self, FileSystem},
 };
 
@@ -64,6 +65,11 @@ enum Command {
     /// The fast leg then has writes that the durable leg lacks. Nothing is mounted; run `assemble` afterwards. Exit
     /// status: 0 decided, or nothing to decide; 3 refused; 2 wrong usage; 1 failed (run it again).
     Resolve(ResolveArgs),
+    /// Hold a moment of a running super-disk for a snapshot of its network disk, and let it go.
+    ///
+    /// Asks the agent through its socket in the state folder. Exit status: 0 done; 3 refused (the line on standard error
+    /// begins with a stable code); 1 the snapshot is not proven, or it failed; 2 wrong usage.
+    Snapshot(SnapshotArgs),
     /// Check whether this node can carry a super-disk. Read-only.
     ///
     /// Exit status: 0 it can, 3 it cannot (each reason is a line on standard error that begins with a stable code), 2
@@ -164,6 +170,7 @@ fn main() -> ExitCode {
         Command::Identify(args) => run_identify(&args),
         Command::Assemble(args) => run_assemble(&args),
         Command::Resolve(args) => run_resolve(&args),
+        Command::Snapshot(args) => args.run(),
         Command::Preflight(args) => run_preflight(args),
     };
     result.unwrap_or_else(|error| {

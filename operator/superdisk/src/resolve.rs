@@ -18,7 +18,7 @@ use crate::{
     inventory::{self, Array, Blocks, Inventory, Member, Sync, Tried},
     lineage::{self, Header, State},
     model::{Code, Refusal, Seen},
-    plan::{adoption, free_name, is_alone, is_local, plan},
+    plan::{adoption, beyond, free_name, is_alone, is_local, plan},
     proof::{Idle, Overruled},
     spec::Spec,
     superblock::SECTOR,
@@ -92,9 +92,10 @@ fn keep_durable(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
     else {
         return Ok(Step::Done);
     };
+    // Beyond any leg in sight: one that went on while the durable leg was put back has a later generation.
     let header = Header {
         state: State::Clean,
-        ..header.forgetting(inventory.random, inventory.boot)
+        ..beyond(inventory, &header, 0)
     };
     let region = lineage::region_at(superblock);
     let write = region.map(|region| Action::WriteLineage {

@@ -19,8 +19,11 @@ pub struct Spec {
     pub mount: PathBuf,
     /// Which filesystem it is.
     pub filesystem: FilesystemKind,
-    /// The volume that its network disk was copied from, where its owner says that it is a copy.
-    pub copy_of: Option<VolumeUid>,
+    /// What its network disk was copied from, where its owner says that it is a copy.
+    pub copy_of: Option<CopyOf>,
+    /// The generation to which its network disk was put back in place, where the operator did that: no fast leg of
+    /// before counts then, once.
+    pub restored: Option<u64>,
     /// What to do about what can be answered in more than one way.
     pub policy: Policy,
 }
@@ -160,6 +163,69 @@ impl fmt::Display for VolumeUid {
     }
 }
 
+/// Consent to a copy: which volume it is of, and which moment of it where that is known. As text `UID@GENERATION`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CopyOf {
+    /// Whose disk was copied.
+    pub volume: VolumeUid,
+    /// What the copy's header has to say, as `superdisk snapshot begin` said it; `None` for any moment.
+    pub generation: Option<u64>,
+}
+
+/// A text that is no consent to a copy.
+#[derive(Debug, thiserror::Error)]
+pub enum BadCopyOf {
+    /// Before the `@`.
+    #[error(transparent)]
+    Volume(#[from] BadVolumeUid),
+    /// After it.
+    #[error("a copy is named as UID or UID@GENERATION, and the generation is a number")]
+    Generation,
+}
+
+impl FromStr for CopyOf {
+    type Err = BadCopyOf;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (volume, generation) = match text.split_once('@') {
+            Some((volume, generation)) => {
+                let generation = generation.parse().map_err(|_| BadCopyOf::Generation)?;
+                (volume, Some(generation))
+            }
+            None => (text, None),
+        };
+        Ok(Self {
+            volume: volume.parse()?,
+            generation,
+        })
+    }
+}
+
+impl TryFrom<String> for CopyOf {
+    type Error = BadCopyOf;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<CopyOf> for String {
+    fn from(copy: CopyOf) -> Self {
+        copy.to_string()
+    }
+}
+
+impl fmt::Display for CopyOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { volume, generation } = self;
+        match generation {
+            Some(generation) => write!(f, "{volume}@{generation}"),
+            None => write!(f, "{volume}"),
+        }
+    }
+}
+
 /// FNV-1a, 64 bits: spreads; protects from nothing.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -178,6 +244,18 @@ mod tests {
         assert_eq!(stored.len(), 24);
         assert_eq!(uid.label().len(), 11);
         assert_ne!(uid.mirror_name(), uid.stripe_name());
+    }
+
+    #[test]
+    fn consent_to_a_copy_names_a_volume_and_may_name_a_moment() {
+        for (text, generation) in [("v-1", None), ("v-1@7", Some(7))] {
+            let copy: CopyOf = text.parse().unwrap();
+            assert_eq!((copy.volume.as_str(), copy.generation), ("v-1", generation));
+            assert_eq!(copy.to_string(), text);
+        }
+        for bad in ["", "@7", "v-1@", "v-1@-7", "v-1@x", "v 1@7", "v-1@7@8"] {
+            assert!(bad.parse::<CopyOf>().is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -48,7 +48,8 @@ pub struct Report {
     pub patrol: patrol::Record,
     /// Comparing the legs.
     pub check: CheckMemory,
-    /// Start of the super-disk's present life, from the header on the durable leg; `None` when not known.
+    /// Generation of the newest header on the durable leg: it grows with each start and with snapshots; `None` when not
+    /// known.
     pub generation: Option<u64>,
     /// When that header was written last.
     pub last_beat: Option<Seconds>,

@@ -134,12 +134,15 @@ fn header() -> impl Strategy<Value = Header> {
         Just(State::InUse),
         Just(State::Clean)
     ];
-    ("[a-z0-9._-]{1,64}", state, point, any::<[u8; 16]>()).prop_map(
-        |(volume, state, point, fast)| {
+    let name = "[a-z0-9._-]{1,64}";
+    let snapshot = proptest::option::of(name);
+    (name, state, point, any::<[u8; 16]>(), snapshot).prop_map(
+        |(volume, state, point, fast, snapshot)| {
             let volume: VolumeUid = volume.parse().unwrap();
             let mut header = Header::first(volume, Uuid(point.2), Uuid(fast));
             (header.state, header.fast) = (state, Uuid(fast));
             (header.point.generation, header.point.beat) = (point.0, point.1);
+            header.snapshot = snapshot.map(|id| id.parse().unwrap());
             header
         },
     )

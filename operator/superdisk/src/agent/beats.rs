@@ -15,16 +15,20 @@ use std::{
         Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use crate::{
-    execute::write_header,
+    execute::{retry, write_header},
     heal::facts::Facts,
     inventory::{Content, Identity, Inventory},
     lineage::{self, Header},
     model::Seen,
     sysfs::{FileSystem, NodeKind, Nodes},
 };
+
+/// Longer than a beat takes on a disk that answers.
+const BEAT: Duration = Duration::from_secs(2);
 
 /// What is known of the headers.
 #[derive(Debug, Default)]
@@ -89,7 +93,12 @@ impl Beats {
         }
     }
 
-    /// The present life's number, once it was read.
+    /// The same, by what is asked for now and can wait for a beat, though not for a plan.
+    pub(super) fn once_free(&self) -> Option<MutexGuard<'_, ()>> {
+        retry(BEAT, || self.unless_planning().ok_or(())).ok()
+    }
+
+    /// Generation of the newest header, once it was read.
     pub(super) fn generation(&self) -> Option<u64> {
         let generation = self.generation.load(Ordering::Relaxed);
         (generation > 0).then_some(generation)
@@ -124,6 +133,8 @@ impl Beats {
         let header = next(&known.header);
         let durable = crate::sysfs::under(root, &identity.path);
         write_header(&durable, *region, &header)?;
+        self.generation
+            .store(header.point.generation, Ordering::Relaxed);
         known.header = header;
         // A leg that is not in sync stays behind: it is judged by how far it came.
         let fast = facts

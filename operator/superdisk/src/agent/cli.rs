@@ -346,6 +346,7 @@ impl Node for ReapArgs {
             mount: mount.clone(),
             // Of no concern to an end.
             copy_of: None,
+            restored: None,
             filesystem: FilesystemKind::Xfs,
             policy: Policy::default(),
         };

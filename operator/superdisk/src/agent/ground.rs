@@ -39,11 +39,13 @@ impl Ground for Standing<'_> {
     }
 
     fn is_frozen(&self) -> bool {
-        self.mind.memory().frozen
+        // By a snapshot: its agent may have been killed before it could thaw.
+        self.mind.memory().frozen || self.mind.snapshots().frozen.is_some()
     }
 
     fn thaw(&self) -> Result<(), String> {
-        let thawed = self.hands.thaw().map_err(|error| chain(&error));
+        let thawed = self.hands.freezer().thaw();
+        let thawed = thawed.map_err(|error| format!("failed to thaw: {}", chain(&error)));
         // Thawed by hand meanwhile, or never frozen: either way the unmount tells.
         self.mind.thawed();
         thawed

@@ -8,14 +8,21 @@ use std::{
     fmt, fs,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use super::beats::{Beats, Headers};
+use rustix::fs::{Mode, OFlags};
+
+use super::{
+    beats::{Beats, Headers},
+    freezer::Freezer,
+};
 use crate::{
     action::Action,
     assemble::{self, AssembleError, Lock, Outcome, chain},
-    command::{CommandError, Commands, Line, Program},
     execute::Executor,
     heal::{
         Knob, Step,
@@ -25,6 +32,7 @@ use crate::{
     inventory::{self, Devices, Tried},
     lineage::{Header, State},
     model::{Refusal, Request},
+    snapshot::SnapshotId,
     spec::Spec,
     superblock,
     sysfs::FileSystem,
@@ -66,6 +74,9 @@ pub struct Hands {
     root: PathBuf,
     state_dir: PathBuf,
     beats: Beats,
+    freezer: Freezer,
+    /// Whether the header is to name a snapshot.
+    marked: AtomicBool,
     /// Name of the mirror when it was last seen.
     known: Mutex<Option<String>>,
 }
@@ -74,11 +85,14 @@ impl Hands {
     /// For this super-disk, on the node under `root`.
     #[must_use]
     pub fn new(spec: Spec, root: &Path, state_dir: &Path) -> Self {
+        let freezer = Freezer::new(&spec.mount);
         Self {
             spec,
             root: root.to_owned(),
             state_dir: state_dir.to_owned(),
             beats: Beats::default(),
+            freezer,
+            marked: AtomicBool::new(false),
             known: Mutex::new(None),
         }
     }
@@ -157,7 +171,10 @@ impl Hands {
         let mirror = mirror.ok_or_else(|| HandError::new(step, "no mirror runs"))?;
         let fast = mirror.fast.as_ref().map(|leg| leg.device.clone());
         match step {
-            Step::Freeze => self.freeze("--freeze"),
+            Step::Freeze => {
+                let frozen = self.freezer.freeze_for_red_line();
+                frozen.map_err(|error| HandError::new(step, error))
+            }
             Step::FailFastLeg => self.act(Action::Fail {
                 array: mirror.name.clone(),
                 member: named(step, fast)?,
@@ -218,9 +235,66 @@ impl Hands {
         self.plan(&"assemble", Tried::default())
     }
 
-    /// Lets writes go on.
-    pub fn thaw(&self) -> Result<(), HandError> {
-        self.freeze("--unfreeze")
+    /// Stops writes and lets them go on.
+    #[must_use]
+    pub fn freezer(&self) -> &Freezer {
+        &self.freezer
+    }
+
+    /// Whether a plan is under way, which writes headers itself.
+    #[must_use]
+    pub fn is_planning(&self) -> bool {
+        self.beats.once_free().is_none()
+    }
+
+    /// Writes the header of a snapshot to the durable leg, then to the fast leg; its generation.
+    pub fn mark(&self, id: &SnapshotId, facts: &Facts) -> Result<u64, HandError> {
+        let failed = |error: Box<dyn Error + Send + Sync>| {
+            HandError::new(format!("write the header of the snapshot {id}"), error)
+        };
+        let Some(_beats) = self.beats.once_free() else {
+            return Err(failed(
+                "the agent is assembling or repairing the super-disk".into(),
+            ));
+        };
+        // Beats keep the mark from now on.
+        self.marked.store(true, Ordering::SeqCst);
+        let next = |header: &Header| header.marked(id.clone());
+        let written = self
+            .beats
+            .write(&self.root, facts, next, &|| self.headers());
+        written.map_err(|error| failed(error.into()))?;
+        let generation = self.generation();
+        generation.ok_or_else(|| failed("the header could not be read".into()))
+    }
+
+    /// Lets the next header begin the generation after the snapshot, and writes it unless a plan writes headers now.
+    pub fn unmark(&self, facts: &Facts) -> Result<(), HandError> {
+        self.marked.store(false, Ordering::SeqCst);
+        let Some(_beats) = self.beats.once_free() else {
+            return Ok(());
+        };
+        self.write_next(facts)
+    }
+
+    /// Writes to the legs what is in memory.
+    pub fn sync(&self) -> Result<(), HandError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&self.spec.mount, flags, Mode::empty());
+        let synced = folder.and_then(rustix::fs::syncfs);
+        synced.map_err(|error| {
+            let mount = self.spec.mount.display();
+            HandError::new(format!("write what is in memory to {mount}"), error)
+        })
+    }
+
+    /// What follows a header: the mark of a snapshot that is over ends with its generation.
+    fn next(&self, header: &Header) -> Header {
+        if header.snapshot.is_some() && !self.marked.load(Ordering::SeqCst) {
+            header.unmarked()
+        } else {
+            header.next()
+        }
     }
 
     /// Writes the next header to the legs; false when a plan was under way, which writes headers itself.
@@ -228,23 +302,32 @@ impl Hands {
         let Some(_beats) = self.beats.unless_planning() else {
             return Ok(false);
         };
+        self.write_next(facts)?;
+        Ok(true)
+    }
+
+    fn write_next(&self, facts: &Facts) -> Result<(), HandError> {
+        let next = |header: &Header| self.next(header);
         let written = self
             .beats
-            .write(&self.root, facts, Header::next, &|| self.headers());
-        written.map_err(|error| HandError::new("write the lineage", error))?;
-        Ok(true)
+            .write(&self.root, facts, next, &|| self.headers());
+        written.map_err(|error| HandError::new("write the lineage", error))
     }
 
     /// Writes that all is well; what else is written after that begins a new generation.
     pub fn mark_clean(&self, facts: &Facts) -> Result<(), HandError> {
-        let clean = |header: &Header| header.next_in(State::Clean);
+        self.marked.store(false, Ordering::SeqCst);
+        let clean = |header: &Header| Header {
+            state: State::Clean,
+            ..self.next(header)
+        };
         let written = self
             .beats
             .write(&self.root, facts, clean, &|| self.headers());
         written.map_err(|error| HandError::new("write the clean lineage", error))
     }
 
-    /// The present life's number, once it was read.
+    /// Generation of the newest header, once it was read.
     #[must_use]
     pub fn generation(&self) -> Option<u64> {
         self.beats.generation()
@@ -256,23 +339,6 @@ impl Hands {
             array: array.to_owned(),
             because: "the super-disk ends",
         })
-    }
-
-    fn freeze(&self, how: &str) -> Result<(), HandError> {
-        let line = Line {
-            program: Program::Fsfreeze,
-            arguments: vec![how.to_owned(), self.spec.mount.display().to_string()],
-        };
-        let said = Commands::new().run(&line);
-        // FIFREEZE answers EBUSY where it is frozen already.
-        let frozen = |error: &CommandError| {
-            how == "--freeze"
-                && matches!(error, CommandError::Failed { said, .. } if said.ends_with("busy"))
-        };
-        if said.as_ref().is_err_and(frozen) {
-            return Ok(());
-        }
-        said.map(drop).map_err(|error| HandError::new(line, error))
     }
 
     fn act(&self, action: Action) -> Result<(), HandError> {

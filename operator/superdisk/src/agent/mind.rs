@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     http::Source,
     lanes::{Outcome, Tried},
-    say,
+    say, snapshots,
 };
 use crate::{
     claim::StateFolder,
@@ -24,6 +24,7 @@ use crate::{
     },
     model::Refusal,
     patrol,
+    snapshot::wire::Past,
     spec::Spec,
     status::{Context, RefusalReport, Report, report},
 };
@@ -171,6 +172,37 @@ impl Mind {
         let mut inner = self.inner();
         inner.kept.memory.frozen = false;
         self.keep(&inner);
+        drop(inner);
+        let snapshots::Kept {
+            boot: _,
+            frozen,
+            last,
+        } = self.snapshots();
+        if frozen.is_some() {
+            self.keep_snapshots(None, frozen.or(last));
+        }
+    }
+
+    /// What an agent before this one, or this one, has kept of snapshots.
+    #[must_use]
+    pub fn snapshots(&self) -> snapshots::Kept {
+        let kept: snapshots::Kept = self.state.load("snapshot").unwrap_or_default();
+        snapshots::Kept {
+            frozen: kept.frozen.filter(|_| kept.boot == self.boot),
+            ..kept
+        }
+    }
+
+    /// Keeps which snapshot holds the filesystem, and which one was before it.
+    pub fn keep_snapshots(&self, frozen: Option<Past>, last: Option<Past>) {
+        let kept = snapshots::Kept {
+            boot: self.boot.clone(),
+            frozen,
+            last,
+        };
+        if let Err(error) = self.state.save("snapshot", &kept) {
+            say(&crate::assemble::chain(&error));
+        }
     }
 
     /// Lets the probes and the page of metrics know.
@@ -313,6 +345,7 @@ pub(super) mod tests {
     use crate::{
         heal::tests::{LIMITS, NOW, healthy},
         model::Code,
+        snapshot::wire::Loss,
         spec::{FilesystemKind, Policy},
     };
 
@@ -323,6 +356,7 @@ pub(super) mod tests {
             local_count: 2,
             volume: "vol".parse().unwrap(),
             copy_of: None,
+            restored: None,
             mount: "/data".into(),
             filesystem: FilesystemKind::Xfs,
             policy: Policy::default(),
@@ -347,6 +381,25 @@ pub(super) mod tests {
         assert!(mind(root.path()).memory().frozen);
         boot(root.path(), "two\n");
         assert!(!mind(root.path()).memory().frozen);
+    }
+
+    #[test]
+    fn a_freeze_for_a_snapshot_is_remembered_until_the_boot_ends_or_somebody_thaws() {
+        let root = tempfile::tempdir().unwrap();
+        boot(root.path(), "one\n");
+        let held = Past {
+            id: "s".parse().unwrap(),
+            generation: 7,
+            lost: Some(Loss::AgentEnded),
+        };
+        mind(root.path()).keep_snapshots(Some(held.clone()), None);
+        assert_eq!(mind(root.path()).snapshots().frozen, Some(held.clone()));
+        boot(root.path(), "two\n");
+        assert_eq!(mind(root.path()).snapshots().frozen, None);
+        boot(root.path(), "one\n");
+        mind(root.path()).thawed();
+        let kept = mind(root.path()).snapshots();
+        assert_eq!((kept.frozen, kept.last), (None, Some(held)));
     }
 
     #[test]

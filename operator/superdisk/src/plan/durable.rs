@@ -7,7 +7,7 @@ use crate::{
     lineage::{self, Header, State},
     model::{Device, Node, Refusal, Seen, Use},
     proof::{self, Blank},
-    spec::{MIRROR_PREFIX, Spec},
+    spec::{CopyOf, MIRROR_PREFIX, Spec},
     superblock::{Filesystem, Role, Superblock},
 };
 
@@ -69,11 +69,11 @@ pub(super) fn classify<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Dura
     if other_volume || other_name {
         return match ours.header {
             // A copy cannot be told from the wrong disk: the spec has to say that it is a copy.
-            Some(header) if other_volume && spec.copy_of.as_ref() != Some(&header.volume) => {
-                Err(refusals::copy_of_another(path, header.volume.as_str()))
-            }
+            Some(header) if other_volume && !is_consented(spec, header) => Err(
+                refusals::copy_of_another(path, header, spec.copy_of.as_ref()),
+            ),
             Some(_) => {
-                super::questions::is_the_one(inventory, &ours, true)?;
+                super::twins::is_the_one(inventory, &ours, true)?;
                 Ok(Durable::Copy(ours))
             }
             // Nothing but its name says whose it is, and that is not ours.
@@ -86,8 +86,18 @@ pub(super) fn classify<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Dura
             )),
         };
     }
-    super::questions::is_the_one(inventory, &ours, false)?;
+    super::twins::is_the_one(inventory, &ours, false)?;
     Ok(Durable::Ours(ours))
+}
+
+/// Whether its owner says that it is a copy of what its header says: of that volume, and of that moment where it is
+/// named.
+fn is_consented(spec: &Spec, header: &Header) -> bool {
+    spec.copy_of.as_ref().is_some_and(|copy| {
+        let CopyOf { volume, generation } = copy;
+        *volume == header.volume
+            && generation.is_none_or(|generation| generation == header.point.generation)
+    })
 }
 
 /// No superblock: it is new, or it is not what it should be.
@@ -214,8 +224,9 @@ fn taken(device: &Device, inventory: &Inventory) -> Option<String> {
     others.next().map(ToString::to_string)
 }
 
-/// Gives a copy of another volume's disk an identity of its own. The header comes last: until then a run that
-/// is killed leaves a copy, and the next one does all of it again.
+/// Gives a copy of another volume's disk an identity of its own. The UUID comes first: with `--update=uuid` alone mdadm
+/// starts an array whose UUID another one has that runs, and so a copy may stand beside its source. The header comes
+/// last: until then a run that is killed leaves a copy, and the next one does all of it again.
 pub(super) fn adopt_copy(
     spec: &Spec,
     inventory: &Inventory,
@@ -253,9 +264,9 @@ pub(super) fn adopt_copy(
         because: "it was only started to be changed",
     };
     Ok(vec![
-        start(Update::Name(spec.volume.mirror_name())),
-        stop(),
         start(Update::Array(inventory.random)),
+        stop(),
+        start(Update::Name(spec.volume.mirror_name())),
         stop(),
         Action::WriteLineage {
             leg: Leg::Durable(copy.identity.clone()),

@@ -1,7 +1,8 @@
 //! The mirror of a durable leg that is ours: start it, open it, mount it; then see to the fast leg.
 
 use super::{
-    durable::Ours, fast, free_name, is_optional, questions, refusals, size, without_fast_leg,
+    durable::Ours, fast, free_name, is_optional, questions, refusals, restored, size,
+    without_fast_leg,
 };
 use crate::{
     action::{Action, Decision, Leg, Update},
@@ -29,9 +30,14 @@ pub(super) fn serve(
     inventory: &Inventory,
     ours: &Ours<'_>,
 ) -> Result<Decision, Refusal> {
+    let is_served = questions::is_served(spec, inventory, ours);
     if let Some(watch) = questions::ask(spec, inventory, ours)? {
         fast_leg_may_come(spec, inventory)?;
         return Ok(Decision::Do(vec![watch]));
+    }
+    if let Some(forget) = restored::forget(spec, inventory, ours).filter(|_| !is_served) {
+        fast_leg_may_come(spec, inventory)?;
+        return Ok(Decision::Do(vec![forget]));
     }
     let Some(mirror) = inventory.array_of(ours.identity.number) else {
         return start(spec, inventory, ours).map(Decision::Do);
@@ -102,15 +108,17 @@ fn start(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> Result<Vec<Acti
 }
 
 /// The header of a new generation, where one is due. What is not formatted yet gets it with its filesystem. `known`:
-/// its bitmap tells all that the fast leg of the generation before can have missed.
+/// its bitmap tells all that the fast leg of the generation before can have missed. On a disk that names a snapshot that
+/// is never so: it was put back, or the power went while the snapshot was taken, and which of both nothing tells.
 fn opened(inventory: &Inventory, header: &Header, known: bool) -> Option<Header> {
+    let is_snapshot = header.snapshot.is_some();
     let due = match header.state {
         State::Creating => false,
         State::Clean => true,
-        State::InUse => header.boot != inventory.boot,
+        State::InUse => is_snapshot || header.boot != inventory.boot,
     };
     due.then(|| {
-        if known {
+        if known && !is_snapshot {
             header.opened(inventory.random, inventory.boot)
         } else {
             header.forgetting(inventory.random, inventory.boot)

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   durable leg   blank ─▶ make the stripe ─▶ make the mirror ─▶ header "creating" ─▶ format ─┐
-//!                 a copy of another volume ─▶ new name, new UUID, new header ─▶┐              │
+//!                 a copy of another volume ─▶ new UUID, new name, new header ─▶┐              │
 //!                 ours ────────────────────▶ start the mirror from it alone ◀──┘              │
 //!                                                 │                                           │
 //!                                                 ▼                                           │
@@ -26,10 +26,13 @@ mod fast;
 mod mirror;
 mod questions;
 mod refusals;
+mod restored;
 mod size;
+mod twins;
 mod verdict;
 
 pub(crate) use fast::is_local;
+pub(crate) use restored::beyond;
 pub use verdict::{Verdict, verdict};
 
 use crate::{

@@ -4,7 +4,7 @@
 //! | question | where | bad answer |
 //! |---|---|---|
 //! | Is this the volume's own disk? | [`super::durable::classify`] | `E_PD_NOT_OURS` |
-//! | Is it the disk itself, and not a clone beside it? | [`is_the_one`] | `E_DUPLICATE_UUID` |
+//! | Is it the disk itself, and not a clone beside it? | [`twins::is_the_one`] | `E_DUPLICATE_UUID` |
 //! | Has the host written to it? | [`is_untouched`] | `E_PD_OVERWRITTEN` |
 //! | May a fast leg be ahead? | [`is_not_ahead`] | `E_SSD_AHEAD` |
 //! | Is another node on it? | [`is_alone`] | `E_PD_IN_USE` |
@@ -13,7 +13,7 @@
 
 use super::{
     durable::Ours,
-    fast, is_optional, mirror, refusals,
+    fast, is_optional, mirror, refusals, restored, twins,
     verdict::{Verdict, verdict},
 };
 use crate::{
@@ -42,7 +42,7 @@ pub(super) fn ask(
     is_alone(inventory, ours)
 }
 
-fn is_served(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> bool {
+pub(super) fn is_served(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> bool {
     let array = inventory.array_of(ours.identity.number);
     array.is_some_and(|array| {
         let mut mounts = inventory.mounts_of(array.number);
@@ -51,7 +51,7 @@ fn is_served(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> bool {
 }
 
 /// The array that a leg is now, running or not.
-fn array_of<'a>(inventory: &'a Inventory, leg: &LegFound) -> Option<&'a Array> {
+pub(super) fn array_of<'a>(inventory: &'a Inventory, leg: &LegFound) -> Option<&'a Array> {
     let mut devices = leg.devices.iter();
     devices.find_map(|number| inventory.array_of(*number))
 }
@@ -73,13 +73,17 @@ pub(super) fn is_not_ahead(
     inventory: &Inventory,
     ours: &Ours<'_>,
 ) -> Result<(), Refusal> {
+    // Its operator has answered.
+    if restored::is_due(spec, ours) {
+        return Ok(());
+    }
     let path = &ours.identity.path;
     // A copy's fast leg is the other volume's.
     let volume = ours.header.map_or(&spec.volume, |header| &header.volume);
     let out = inventory
         .legs
         .iter()
-        .filter(|leg| !is_in_mirror(inventory, leg, ours));
+        .filter(|leg| !is_in_mirror(inventory, leg, ours) && !twins::has(inventory, leg));
     let mut judged = Vec::new();
     for leg in out {
         let Seen::Present(inside) = &leg.inside else {
@@ -119,6 +123,7 @@ fn cannot_be_judged(inventory: &Inventory, ours: &Ours<'_>, judged: &[Uuid]) -> 
         admitted.is_none_or(|stripe| leg.stripe == stripe)
             && !judged.contains(&leg.stripe)
             && !is_in_mirror(inventory, leg, ours)
+            && !twins::has(inventory, leg)
     });
     if let Some(leg) = leg {
         let (found, wanted) = (leg.devices.len(), leg.wanted);
@@ -154,45 +159,14 @@ fn unread(disk: &Disk) -> Option<String> {
     }
 }
 
-/// Refuses a durable leg whose twin runs, since mdadm starts no second array of the same UUID; and, unless it is meant
-/// to be a copy, one beside a newer disk of the same volume, whose clone it may be. Other clones do no harm: mdadm is
-/// given one device.
-pub(super) fn is_the_one(
-    inventory: &Inventory,
-    ours: &Ours<'_>,
-    is_copy: bool,
-) -> Result<(), Refusal> {
-    let path = &ours.identity.path;
-    if inventory.array_of(ours.identity.number).is_some() {
-        return Ok(());
-    }
-    for twin in &inventory.twins {
-        let number = twin.number;
-        if number.is_some_and(|number| inventory.array_of(number).is_some()) {
-            return Err(refusals::twin_runs(path, &twin.name));
-        }
-        let newer = match (&twin.lineage, ours.header) {
-            (Seen::Present(header), Some(own)) => {
-                header.volume == own.volume && header.point > own.point
-            }
-            // One of them does not say how far it is.
-            (Seen::Present(_), None) | (Seen::Unknown(_), _) => true,
-            (Seen::Absent, _) => false,
-        };
-        if newer && !is_copy {
-            return Err(refusals::duplicate(path, &twin.name));
-        }
-    }
-    Ok(())
-}
-
 /// Refuses a durable leg that counts on while it is watched: another node is on it. One of another boot that was not
-/// ended in order is watched first.
+/// ended in order is watched first; so is one whose twin runs here, for they may be one disk that came by two ways.
 pub(super) fn is_alone(inventory: &Inventory, ours: &Ours<'_>) -> Result<Option<Action>, Refusal> {
     let Some(header) = ours.header else {
         return Ok(None);
     };
-    if header.state != State::InUse || header.boot == inventory.boot {
+    let beside = twins::one_runs(inventory, ours);
+    if header.state != State::InUse || (header.boot == inventory.boot && !beside) {
         return Ok(None);
     }
     match inventory.tried.watched {
@@ -216,7 +190,7 @@ fn is_untouched(inventory: &Inventory, ours: &Ours<'_>) -> Result<(), Refusal> {
         .iter()
         .filter(|leg| is_in_mirror(inventory, leg, ours));
     for leg in with {
-        if is_admitted(inventory, durable, leg.stripe) {
+        if is_admitted(inventory, durable, leg.stripe) && !is_of_later_generation(durable, leg) {
             continue;
         }
         let unknown = |why: &str| {
@@ -244,6 +218,18 @@ fn is_untouched(inventory: &Inventory, ours: &Ours<'_>) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Whether a leg has seen a start or a snapshot that the durable leg has not: that one was put back in this boot. Beats
+/// do not tell, for the agent may write one between both looks.
+fn is_of_later_generation(durable: &Header, leg: &LegFound) -> bool {
+    let Seen::Present(inside) = &leg.inside else {
+        return false;
+    };
+    let Seen::Present(header) = &inside.lineage else {
+        return false;
+    };
+    header.volume == durable.volume && header.point.generation > durable.point.generation
 }
 
 /// In this boot, and after it had been forgotten to have been in a mirror: only we can have added it.
@@ -363,7 +349,9 @@ pub(super) fn without_durable<'a>(
             Seen::Absent | Seen::Unknown(_) => false,
         };
         let ours = same || leg.name == spec.volume.stripe_name();
-        let without = array.state.is_running() && array.level == "raid1";
+        let without = array.state.is_running()
+            && array.level == "raid1"
+            && !twins::stands_on_one(inventory, array);
         (ours && without && array.member(number).is_none()).then_some(array)
     })?;
     Some((lone, mirror::is_mounted(inventory, lone)))

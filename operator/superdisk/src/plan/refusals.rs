@@ -4,8 +4,9 @@ use std::path::Path;
 
 use crate::{
     inventory::Array,
+    lineage::Header,
     model::{Code, Refusal},
-    spec::Spec,
+    spec::{CopyOf, Spec},
     superblock::Signature,
 };
 
@@ -119,8 +120,8 @@ pub(super) fn twin_runs(path: &Path, twin: &str) -> Refusal {
             "The durable device {} carries the mirror that runs on {twin}, of which one is the other's clone",
             path.display()
         ),
-        "Use another node for one of them, or let the other's pod end first: a clone that was assembled once has an \
-         identity of its own",
+        "Use another node for one of them, or let the other's pod end first; if this one is a copy that shall become \
+         another volume, assemble it under that volume's UID with --copy-of, which gives it an identity of its own",
     )
 }
 
@@ -182,16 +183,27 @@ pub(super) fn overwritten(path: &Path) -> Refusal {
     )
 }
 
-pub(super) fn copy_of_another(path: &Path, volume: &str) -> Refusal {
+pub(super) fn copy_of_another(path: &Path, header: &Header, consent: Option<&CopyOf>) -> Refusal {
+    let (volume, generation) = (&header.volume, header.point.generation);
+    let path = path.display();
+    let snapshot = header.snapshot.as_ref();
+    let snapshot = snapshot.map_or_else(String::new, |id| format!(", snapshot {id}"));
+    let message = match consent.filter(|consent| consent.volume == *volume) {
+        Some(consent) => format!(
+            "The durable device {path} is a copy of the volume {volume} at generation {generation}{snapshot}, and the \
+             consent is for {consent}"
+        ),
+        None => format!(
+            "The durable device {path} is the volume {volume}'s, at generation {generation}{snapshot}, or a copy of it"
+        ),
+    };
     refusal(
         Code::PdNotOurs,
-        format!(
-            "The durable device {} is the volume {volume}'s, or a copy of it",
-            path.display()
-        ),
+        message,
         &format!(
             "Attach the network disk of this super-disk; or, if this one is a copy that shall become this volume, run \
-             `superdisk resolve --keep durable --copy-of {volume}`"
+             `superdisk resolve --keep durable --copy-of {volume}@{generation}`, or annotate its claim with \
+             readstates.dev/copy-of: {volume}@{generation}"
         ),
     )
 }

@@ -26,6 +26,8 @@ struct Yaml {
     volume: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     copy_of: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    restored: Option<u64>,
     mount: String,
     filesystem: String,
     used_before: bool,
@@ -41,6 +43,7 @@ impl Yaml {
             local_count: spec.local_count,
             volume: spec.volume.to_string(),
             copy_of: spec.copy_of.as_ref().map(ToString::to_string),
+            restored: spec.restored,
             mount: spec.mount.display().to_string(),
             filesystem: spec.filesystem.to_string(),
             used_before: spec.policy.used_before,
@@ -55,7 +58,8 @@ impl Yaml {
             local: self.local,
             local_count: self.local_count,
             volume: self.volume.parse().unwrap(),
-            copy_of: self.copy_of.map(|uid| uid.parse().unwrap()),
+            copy_of: self.copy_of.map(|copy| copy.parse().unwrap()),
+            restored: self.restored,
             mount: self.mount.into(),
             filesystem: match self.filesystem.as_str() {
                 "xfs" => FilesystemKind::Xfs,

@@ -116,14 +116,13 @@ fn on_the_way(spec: &Spec, world: &World) -> Vec<World> {
 }
 
 /// Whether both legs are in one mirror that we have not put together in this boot.
-fn is_overwritten(world: &World) -> bool {
+fn is_overwritten(spec: &Spec, world: &World) -> bool {
     let both = world
         .mirror()
         .is_some_and(|(_, durable, fast)| durable.is_some() && fast.is_some());
-    let spec = crate::situations::spec();
-    let inventory = node(world).observe(&spec, &Tried::default());
+    let inventory = node(world).observe(spec, &Tried::default());
     both && matches!(
-        plan(&spec, &inventory),
+        plan(spec, &inventory),
         Decision::Refused(refusal) if refusal.code == Code::PdOverwritten
     )
 }
@@ -136,7 +135,9 @@ fn check_on_the_way(happens: impl Fn(&mut World), end: impl Fn(&Situation) -> En
         let truth = truth(&situation);
         for mut world in on_the_way(&situation.spec, &situation.world) {
             happens(&mut world);
-            if situation.name.starts_with("l0-durable-restored") && is_overwritten(&world) {
+            let put_back = ["durable-restored", "snapshot", "operator-says"];
+            let put_back = put_back.iter().any(|word| situation.name.contains(word));
+            if put_back && is_overwritten(&situation.spec, &world) {
                 // The host has assembled legs of two histories: it can no longer be ruled out that md copied something.
                 let refused = End::Refused(Code::PdOverwritten);
                 let situation = Situation {

@@ -42,6 +42,7 @@ pub(crate) fn spec() -> Spec {
         local_count: 2,
         volume: "pvc-1".parse().unwrap(),
         copy_of: None,
+        restored: None,
         mount: "/data".into(),
         filesystem: FilesystemKind::Ext4,
         policy: Policy::default(),

@@ -4,7 +4,7 @@ use superdisk::{model::Code, spec::Spec};
 
 use super::{
     End, Situation, by, changed, one, spec, with_policy,
-    worlds::{change_durable, lost_durable, stopped},
+    worlds::{beside_its_source, change_durable, lost_durable, put_back, stopped},
 };
 use crate::{
     bytes::FAULTY,
@@ -20,6 +20,10 @@ pub(super) fn durable_legs() -> Vec<Situation> {
     };
     let its_copy = Spec {
         copy_of: Some("pvc-1".parse().unwrap()),
+        ..other_volume.clone()
+    };
+    let copy_at = |generation: u64| Spec {
+        copy_of: Some(format!("pvc-1@{generation}").parse().unwrap()),
         ..other_volume.clone()
     };
     let blanked = changed(stopped(), |world| {
@@ -107,7 +111,7 @@ pub(super) fn durable_legs() -> Vec<Situation> {
         ),
         by(
             "p4-another-volumes-disk",
-            other_volume,
+            other_volume.clone(),
             stopped(),
             Refused(Code::PdNotOurs),
         ),
@@ -115,6 +119,30 @@ pub(super) fn durable_legs() -> Vec<Situation> {
             "p4-copy-of-another-volume",
             its_copy.clone(),
             stopped(),
+            Whole,
+        ),
+        by(
+            "p4-copy-at-the-generation-that-is-named",
+            copy_at(2),
+            stopped(),
+            Whole,
+        ),
+        by(
+            "p4-copy-at-another-generation",
+            copy_at(3),
+            stopped(),
+            Refused(Code::PdNotOurs),
+        ),
+        by(
+            "p4-copy-of-a-snapshot",
+            copy_at(3),
+            put_back(World::power_cut),
+            Whole,
+        ),
+        by(
+            "p4-copy-beside-its-running-source",
+            its_copy.clone(),
+            beside_its_source(),
             Whole,
         ),
         by(

@@ -1,10 +1,10 @@
 //! Histories of both legs.
 
-use superdisk::model::Code;
+use superdisk::{model::Code, spec::Spec};
 
 use super::{
-    End, Situation, changed, one, run, spec,
-    worlds::{elsewhere, lost_durable, restored, stopped},
+    End, Situation, by, changed, one, run, spec,
+    worlds::{elsewhere, held, lost_durable, put_back, put_back_within, restored, stopped},
 };
 use crate::world::{DURABLE, MIB, World};
 
@@ -25,7 +25,16 @@ pub(super) fn lineages() -> Vec<Situation> {
             world.put_sb(disk, &sb);
         }
     });
-    let ahead = changed(lost_durable(), World::power_cut);
+    let saw_it_fail = changed(lost_durable(), World::power_cut);
+    let ahead = |world: &mut World| {
+        world.lose_durable();
+        world.write(3, 6);
+        world.power_cut();
+    };
+    let said = |generation| Spec {
+        restored: Some(generation),
+        ..spec()
+    };
     let ahead_and_used_on = changed(lost_durable(), |world| {
         world.power_cut();
         let own: Vec<_> = ["nvme0n1", "nvme1n1"]
@@ -73,10 +82,66 @@ pub(super) fn lineages() -> Vec<Situation> {
             }),
             Refused(Code::PdOverwritten),
         ),
+        one(
+            "l0-power-cut-while-a-snapshot-was-taken",
+            changed(held(), World::power_cut),
+            Whole,
+        ),
+        one(
+            "l0-durable-restored-to-a-snapshot",
+            put_back(World::power_cut),
+            Whole,
+        ),
+        one(
+            "l0-durable-restored-within-its-snapshot",
+            put_back_within(),
+            Whole,
+        ),
+        one(
+            "l0-durable-restored-to-a-snapshot-in-this-boot",
+            put_back(World::stop),
+            Whole,
+        ),
+        one(
+            "l0-durable-restored-to-a-snapshot-in-this-boot-and-assembled-by-the-host",
+            changed(put_back(World::stop), |world| {
+                let events = world.sb(DURABLE).unwrap().events;
+                world.host_assembles();
+                let mut sb = world.sb("md127").unwrap();
+                sb.events = events;
+                world.put_sb("md127", &sb);
+                world.arrays.clear();
+                world.host_assembles();
+            }),
+            Refused(Code::PdOverwritten),
+        ),
+        one(
+            "l1-durable-restored-to-a-snapshot-after-it-was-lost",
+            put_back(ahead),
+            Refused(Code::SsdAhead),
+        ),
+        by(
+            "l1-the-same-and-its-operator-says-so",
+            said(3),
+            put_back(ahead),
+            Whole,
+        ),
+        by(
+            "l1-said-of-a-generation-that-is-over",
+            said(2),
+            put_back(ahead),
+            Refused(Code::SsdAhead),
+        ),
+        by(
+            "l0-durable-restored-as-its-operator-says",
+            said(3),
+            put_back(World::power_cut),
+            Whole,
+        ),
         one("l0-used-elsewhere-with-a-fast-leg", elsewhere(true), Whole),
         one(
             "l1-fast-leg-saw-the-durable-fail",
-            ahead,
+            saw_it_fail,
             Refused(Code::SsdAhead),
         ),
         one(

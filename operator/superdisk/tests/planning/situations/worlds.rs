@@ -2,13 +2,14 @@
 
 use superdisk::{
     inventory::Tried,
+    lineage::Header,
     spec::{Policy, Spec},
 };
 
 use super::{run, spec, used};
 use crate::{
     node::node,
-    world::{Array, DURABLE, Kind, MIB, MemberState, World},
+    world::{Array, DURABLE, Kind, MIB, Member, MemberState, World},
 };
 
 pub(super) fn stopped() -> World {
@@ -23,8 +24,13 @@ pub(super) fn cut() -> World {
     world
 }
 
-/// Beats as the agent does: the durable leg first, then the fast leg.
+/// Beats as the agent does.
 pub(super) fn beat(world: &mut World) {
+    count_on(world, Header::next);
+}
+
+/// Writes the header that follows as the agent does: the durable leg first, then the fast leg.
+fn count_on(world: &mut World, next: impl Fn(&Header) -> Header) {
     let inventory = node(world).observe(&spec(), &Tried::default());
     let (superdisk::model::Seen::Present(content), superdisk::model::Seen::Present(fast)) =
         (&inventory.durable.content, &inventory.fast)
@@ -34,12 +40,72 @@ pub(super) fn beat(world: &mut World) {
     let superdisk::model::Seen::Present(header) = &content.lineage else {
         panic!("no header");
     };
-    let (header, region) = (header.next(), MIB - 8192);
+    let (header, region) = (next(header), MIB - 8192);
     let (_, _, stripe) = world.mirror().unwrap();
     let at = region + 4096 * header.slot() as u64;
     world.poke(DURABLE, at, &header.encode());
     assert_eq!(header.fast, fast.stripe);
     world.poke(&stripe.unwrap().name, at, &header.encode());
+}
+
+/// A snapshot has been begun: nothing is written until it ends.
+pub(super) fn held() -> World {
+    let mut world = used();
+    count_on(&mut world, |header| {
+        header.marked("nightly".parse().unwrap())
+    });
+    world
+}
+
+/// A snapshot was made of the network disk and has ended, without a single beat; then the local disks went on, until
+/// `end`. The network disk is the snapshot's again.
+pub(super) fn put_back(end: impl Fn(&mut World)) -> World {
+    let mut world = held();
+    let snapshot = world.disks[DURABLE].bytes.clone();
+    count_on(&mut world, Header::unmarked);
+    world.write(1, 9);
+    end(&mut world);
+    world.disk(DURABLE).bytes = snapshot;
+    world
+}
+
+/// The same, and the header after the snapshot could not be written before the local disks went on. What they took has
+/// left no bit behind: a mirror that is never idle clears bits without counting an event.
+pub(super) fn put_back_within() -> World {
+    let mut world = held();
+    let snapshot = world.disks[DURABLE].bytes.clone();
+    let (_, _, fast) = world.mirror().unwrap();
+    world.write_leg(&fast.unwrap().name, 1, 9);
+    world.power_cut();
+    world.disk(DURABLE).bytes = snapshot;
+    world
+}
+
+/// The durable leg was copied, and the copy is in its place: the source runs on, under another name, with its fast leg.
+/// There are further local disks.
+pub(super) fn beside_its_source() -> World {
+    let mut world = further(stopped());
+    let bytes = world.disks[DURABLE].bytes.clone();
+    world.plug("vdb", "source", 512 * MIB);
+    world.disk("vdb").bytes = bytes;
+    let leg = |name: &str| {
+        Some(Member {
+            name: name.to_owned(),
+            state: MemberState::InSync,
+            write_mostly: name == "vdb",
+        })
+    };
+    let runs = |minor: u32, kind| Array {
+        minor,
+        kind,
+        ..inactive(&[])
+    };
+    let locals = ["nvme0n1", "nvme1n1"].map(str::to_owned).into();
+    let stripe = runs(901, Kind::Stripe(locals));
+    let mirror = runs(900, Kind::Mirror(leg("vdb"), leg("md901")));
+    world.arrays.insert("md901".to_owned(), stripe);
+    world.arrays.insert("md900".to_owned(), mirror);
+    world
 }
 
 /// The network disk as it was some beats ago, under local disks that went on.

@@ -206,6 +206,19 @@ impl World {
 
     fn start_mirror(&mut self, durable: &str, array: &str, update: &Update) -> Result<(), String> {
         let mut sb = self.sb(durable).ok_or("no superblock")?;
+        // mdadm looks for that unless it gives the array another UUID.
+        let twin = |one: &Member| {
+            one.name != durable
+                && self
+                    .sb(&one.name)
+                    .is_some_and(|other| other.array == sb.array)
+        };
+        let runs = self.arrays.values().any(
+            |one| matches!(&one.kind, Kind::Mirror(legs, _) if legs.as_ref().is_some_and(twin)),
+        );
+        if runs && !matches!(update, Update::Array(_)) {
+            return Err("Found some drive for an array that is already active".to_owned());
+        }
         match update {
             Update::Nothing => {}
             Update::NoBadBlockLog => sb.bad_block_log = 0,

@@ -1,0 +1,301 @@
+//! Carries out what [`crate::snapshot::machine`] decides: one action after the other, each result back as an event.
+//!
+//! ```text
+//!   socket ── begin, end ──▶ machine ──▶ actions ─┐        main thread ── durable leg lost, stop ──▶ machine
+//!                               ▲                 │        timer ── time over ─────────────────────▶ machine
+//!                               └──── result ◀────┘
+//! ```
+//!
+//! Requests are carried out one at a time, and none waits for another. What the timer and the main thread say never
+//! waits for a request that hangs in a disk: the machine is asked in no time, and a thaw needs no disk of ours.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, TryLockError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{hands::Hands, http::Source, mind::Mind, now, say, socket, stop::Stop};
+use crate::{
+    assemble::chain,
+    execute::retry,
+    heal::{Limits, decide, durable_loss, facts::Facts},
+    snapshot::{
+        SnapshotId,
+        machine::{Action, Event, LONGEST, Machine},
+        obstacle::{Known, obstacle},
+        wire::{Answer, Code, Loss, Past, Refusal, Request},
+    },
+};
+
+/// How long it may take to find out that a filesystem is frozen. One that is not is frozen by that, which takes longer.
+const PROBE: Duration = Duration::from_secs(2);
+/// How long a thaw that fails is tried again: nothing may be left frozen.
+const THAW: Duration = Duration::from_secs(5);
+
+/// What an agent that comes after this one has to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The boot in which it was written: a freeze does not outlast one.
+    pub boot: String,
+    /// The snapshot that holds the filesystem, from before it is frozen until it is thawed.
+    pub frozen: Option<Past>,
+    /// The snapshot before.
+    pub last: Option<Past>,
+}
+
+/// The snapshots of one super-disk.
+#[derive(Debug)]
+pub struct Snapshots {
+    hands: Arc<Hands>,
+    mind: Arc<Mind>,
+    limits: Limits,
+    began: Instant,
+    machine: Mutex<Machine>,
+    /// Held while a request is carried out.
+    request: Mutex<()>,
+}
+
+impl Snapshots {
+    /// Goes on from where an agent before this one was: what it had frozen is thawed, unless the red line holds it.
+    #[must_use]
+    pub fn new(hands: Arc<Hands>, mind: Arc<Mind>, limits: Limits) -> Arc<Self> {
+        let kept = mind.snapshots();
+        let last = kept.frozen.clone().or(kept.last);
+        let snapshots = Self {
+            hands,
+            mind,
+            limits,
+            began: Instant::now(),
+            machine: Mutex::new(Machine::after(last)),
+            request: Mutex::new(()),
+        };
+        if snapshots.mind.memory().frozen {
+            snapshots.hands.freezer().hold_red_line();
+        }
+        if let Some(held) = kept.frozen {
+            say(&format!(
+                "the snapshot {} is over: its agent ended before it",
+                held.id
+            ));
+            snapshots.hands.freezer().take_over();
+            snapshots.thaw();
+        }
+        Arc::new(snapshots)
+    }
+
+    /// Writes no longer reach the durable leg. Returns at once.
+    pub fn durable_lost(self: &Arc<Self>) {
+        self.drive(Event::DurableLost);
+    }
+
+    /// The super-disk is to end.
+    pub fn stop(self: &Arc<Self>) {
+        self.drive(Event::Stop);
+    }
+
+    fn ask(&self, event: Event) -> Vec<Action> {
+        let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        machine.on(event, self.began.elapsed())
+    }
+
+    fn last(&self) -> Option<Past> {
+        let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        machine.last().cloned()
+    }
+
+    /// Does what follows from an event, until nothing does; the answer, and whether it was frozen on the way.
+    fn drive(self: &Arc<Self>, event: Event) -> (Option<Answer>, bool) {
+        let (mut answer, mut froze) = (None, false);
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            froze |= event == Event::Froze;
+            for action in self.ask(event) {
+                match action {
+                    Action::Answer(found) => answer = Some(found),
+                    action => next = self.act(action).or(next),
+                }
+            }
+        }
+        (answer, froze)
+    }
+
+    /// Does one action; what came of it, where that decides how it goes on.
+    fn act(self: &Arc<Self>, action: Action) -> Option<Event> {
+        let failed = |error: &dyn std::error::Error| Event::Failed { why: chain(error) };
+        match action {
+            Action::Mark(id) => Some(match self.hands.look() {
+                Ok(facts) => match self.hands.mark(&id, &facts) {
+                    Ok(generation) => Event::Marked { generation },
+                    Err(error) => failed(&error),
+                },
+                Err(error) => failed(&error),
+            }),
+            Action::Sync => Some(match self.hands.sync() {
+                Ok(()) => Event::Synced {
+                    obstacle: self.obstacle(),
+                },
+                Err(error) => failed(&error),
+            }),
+            Action::Freeze { id, generation } => {
+                let lost = Some(Loss::AgentEnded);
+                let held = Past {
+                    id,
+                    generation,
+                    lost,
+                };
+                // Before it is done: an agent that is killed in it leaves a filesystem that the next one thaws.
+                self.mind.keep_snapshots(Some(held), self.last());
+                Some(match self.hands.freezer().freeze_for_snapshot(LONGEST) {
+                    Ok(()) => Event::Froze,
+                    Err(error) => failed(&error),
+                })
+            }
+            Action::Probe => Some(
+                match (self.facts(), self.hands.freezer().is_still_frozen(PROBE)) {
+                    (Ok(facts), Ok(still)) => Event::Probed {
+                        still: still && facts.mirror.is_some() && !is_lost(&facts),
+                    },
+                    (Err(why), _) => Event::Failed { why },
+                    (_, Err(error)) => failed(&error),
+                },
+            ),
+            Action::Wake { id, at } => {
+                let snapshots = Arc::clone(self);
+                // Ends by itself within the time of a snapshot, or with the process.
+                thread::spawn(move || {
+                    let left = at.saturating_sub(snapshots.began.elapsed());
+                    let _ = Stop::default().pause(left);
+                    snapshots.drive(Event::TimeOver { id });
+                });
+                None
+            }
+            Action::Unmark => {
+                self.unmark();
+                None
+            }
+            Action::Thaw => {
+                self.thaw();
+                None
+            }
+            Action::HandOver => {
+                self.hands.freezer().hold_red_line();
+                None
+            }
+            Action::Answer(_) => None,
+        }
+    }
+
+    fn facts(&self) -> Result<Facts, String> {
+        self.hands.look().map_err(|error| chain(&error))
+    }
+
+    /// The generation after the snapshot; a beat makes up for it where that fails.
+    fn unmark(&self) {
+        let done = match self.facts() {
+            // A header that is on the local disks alone would speak for a durable leg that has it not.
+            Ok(facts) if facts.mirror.is_none() || is_lost(&facts) => Ok(()),
+            Ok(facts) => self.hands.unmark(&facts).map_err(|error| chain(&error)),
+            Err(why) => Err(why),
+        };
+        if let Err(why) = done {
+            say(&format!(
+                "the header still names the snapshot, until the next is written: {why}"
+            ));
+        }
+    }
+
+    fn thaw(&self) {
+        // The main thread may not have noticed yet.
+        if self.facts().is_ok_and(|facts| is_lost(&facts)) {
+            self.hands.freezer().hold_red_line();
+        }
+        match retry(THAW, || self.hands.freezer().thaw_snapshot()) {
+            Ok(()) => self.mind.keep_snapshots(None, self.last()),
+            Err(error) => say(&format!(
+                "failed to thaw: {}; run `fsfreeze --unfreeze` on the filesystem",
+                chain(&error)
+            )),
+        }
+    }
+
+    fn obstacle(&self) -> Option<Refusal> {
+        let facts = match self.facts() {
+            Ok(facts) => facts,
+            Err(why) => {
+                return Some(Refusal::new(
+                    Code::NotNow,
+                    format!("The super-disk cannot be looked at: {why}"),
+                    "Ask again in some seconds",
+                ));
+            }
+        };
+        let memory = self.mind.memory();
+        let decision = decide(&self.limits, &facts, &memory, now());
+        let known = Known {
+            red_line: memory.frozen,
+            lineage: self.hands.generation().is_some(),
+            planning: self.hands.is_planning(),
+            stopping: self.mind.is_stopping(),
+        };
+        obstacle(&facts, &decision, known)
+    }
+
+    fn begin(self: &Arc<Self>, id: SnapshotId) -> socket::Reply {
+        let event = Event::Begin {
+            id: id.clone(),
+            obstacle: self.obstacle(),
+        };
+        let (answer, froze) = self.drive(event);
+        socket::Reply {
+            answer: answer.unwrap_or_else(nothing),
+            owed: froze.then_some(id),
+        }
+    }
+}
+
+/// Whether the red line stands.
+fn is_lost(facts: &Facts) -> bool {
+    let mirror = facts.mirror.as_ref();
+    mirror.is_some_and(|mirror| durable_loss(mirror).is_some())
+}
+
+/// Every request leads to an answer.
+fn nothing() -> Answer {
+    Answer::Refused(Refusal::new(
+        Code::Busy,
+        "The agent has no answer",
+        "Ask again",
+    ))
+}
+
+impl socket::Handler for Arc<Snapshots> {
+    fn answer(&self, request: Request) -> socket::Reply {
+        if request == Request::Status {
+            let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+            return machine.status(self.began.elapsed()).into();
+        }
+        let _one = match self.request.try_lock() {
+            Ok(one) => one,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return socket::busy().into(),
+        };
+        match request {
+            Request::Begin { id } => self.begin(id),
+            Request::End { id } => {
+                let (answer, _) = self.drive(Event::End { id });
+                answer.unwrap_or_else(nothing).into()
+            }
+            Request::Status => nothing().into(),
+        }
+    }
+
+    fn caller_gone(&self, id: SnapshotId) {
+        say(&format!(
+            "who asked for the snapshot {id} is gone: it is given up"
+        ));
+        self.drive(Event::CallerGone { id });
+    }
+}
