@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use kube::{ResourceExt, runtime::reflector::Store};
 use readstates_metrics::Text;
 use readstates_operator_api::{
-    DatabaseNodeState, PendingJob, ReadStateCluster, ReadStateClusterStatus, SuperDiskState,
+    DatabaseNode, DatabaseNodeState, PendingJob, ReadStateCluster, ReadStateClusterStatus,
+    SuperDiskState,
 };
 
 use crate::validate::Amount;
@@ -153,7 +154,7 @@ fn render(clusters: &[Arc<ReadStateCluster>], now: Timestamp) -> String {
         &|status| {
             let members = status.database_nodes.iter().filter(|n| n.is_member());
             let oldest = members
-                .filter_map(|n| n.repaired_up_to())
+                .filter_map(DatabaseNode::repaired_up_to)
                 .min_by_key(|at| at.0);
             let age = oldest.map(|at| now.duration_since(at.0).as_secs());
             age.map(|age| (None, age)).into_iter().collect()

@@ -1,7 +1,6 @@
 //! `spec.database.repair`: how often the copies of all data are compared and made equal.
 
 use kube::KubeSchema;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Repair of a database that the operator runs: the copies of all data are compared and made equal, one node after

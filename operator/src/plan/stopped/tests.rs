@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use readstates_operator_api::conditions::Reason;
+use readstates_operator_api::{DatabaseNodeState, conditions::Reason};
 
 use super::*;
 use crate::{
