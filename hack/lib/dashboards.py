@@ -254,6 +254,7 @@ DASHBOARDS = {
             graph("Last heartbeat", "s", (f"time() - superdisk_last_beat_timestamp_seconds{{{OF}}}", "{{pod}}")),
             graph("Super-disks, by the operator", "none", (f"readstates_cluster_super_disks{{{OF_OPERATOR}}}", "{{state}}"), stacked=True),
             graph("Database nodes", "none", (f"readstates_cluster_database_nodes{{{OF_OPERATOR}}}", "{{state}}"), stacked=True),
+            graph("Since the oldest repair", "s", (f"readstates_cluster_repair_age_seconds{{{OF_OPERATOR}}}", "{{name}}")),
             graph("Database nodes that others see down", "none", (f'readstates_database_nodes{{{OF},state="down"}}', "seen by {{pod}}")),
             graph("Tasks that wait in Cassandra", "none", (f'sum by (pool) (readstates_database_pool_tasks{{{OF},state="pending"}}) > 0', "{{pool}}")),
             graph("Messages that Cassandra drops, a second", "ops", (rate("readstates_database_dropped_messages_total", "kind") + " > 0", "{{kind}}")),

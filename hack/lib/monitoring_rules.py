@@ -116,6 +116,8 @@ def operator():
         f"readstates_cluster_database_free_bytes{{{OF_OPERATOR}}}": f"{500 << 30}-{1 << 20}x{MINUTES}",
         f"readstates_cluster_database_size_bytes{{{OF_OPERATOR}}}": steady(1000 << 30),
         f"readstates_cluster_ring_number{{{OF_OPERATOR}}}": steady(7),
+        f"readstates_cluster_repair_age_seconds{{{OF_OPERATOR}}}": growing(60),
+        f"readstates_cluster_repair_failures{{{OF_OPERATOR}}}": steady(0),
         'readstates_operator_certificate_expiry_timestamp_seconds{cluster="chat.talk",role="member"}': now(40 * DAY),
         'readstates_operator_reconcile_errors_total{error="read"}': growing(0),
         "readstates_operator_unreadable_clusters_total": growing(0),
@@ -192,6 +194,12 @@ CASES = {
         {f'readstates_database_dropped_messages_total{{{DISK},kind="READ_REQ"}}': growing(30)},
         [],
     ),
+    "ReadstatesRepairOverdue": (
+        70,
+        {f"readstates_cluster_repair_age_seconds{{{OF_OPERATOR}}}": f"{9 * DAY + 60}+60x{MINUTES}"},
+        [],
+    ),
+    "ReadstatesRepairFails": (2, {f"readstates_cluster_repair_failures{{{OF_OPERATOR}}}": steady(3)}, []),
     "ReadstatesSlotsWithoutOwner": (5, {f"readstates_slots_owned{{{B}}}": steady(500)}, []),
     "ReadstatesLeaseLapsed": (6, {f"readstates_lease_lapses_total{{{B}}}": "0x4 1x400"}, []),
     "ReadstatesRingStoreFails": (

@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     build::ports,
     connections::{Peer, PodClients},
-    engine::{Cleanup, Facts, Report, Start, Target},
+    engine::{Cleanup, Facts, Repair, Report, Start, Target},
     observe::PodSeen,
     super_disk::Answer,
 };
@@ -70,6 +70,14 @@ pub trait Agents: Send + Sync {
         clients: &'a PodClients,
         pod: &'a PodSeen,
         order: &'a Cleanup,
+    ) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Compare the data with the other copies. Agents of the release before cannot, and say so.
+    fn repair<'a>(
+        &'a self,
+        clients: &'a PodClients,
+        pod: &'a PodSeen,
+        order: &'a Repair,
     ) -> BoxFuture<'a, Result<(), String>>;
 }
 
@@ -166,6 +174,15 @@ impl Agents for HttpAgents {
         order: &'a Cleanup,
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(post(clients, pod, "/v1/cleanup", None, order))
+    }
+
+    fn repair<'a>(
+        &'a self,
+        clients: &'a PodClients,
+        pod: &'a PodSeen,
+        order: &'a Repair,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(post(clients, pod, "/v1/repair", None, order))
     }
 }
 

@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use kube::{ResourceExt, runtime::reflector::Store};
 use readstates_metrics::Text;
 use readstates_operator_api::{
-    DatabaseNodeState, ReadStateCluster, ReadStateClusterStatus, SuperDiskState,
+    DatabaseNode, DatabaseNodeState, PendingJob, ReadStateCluster, ReadStateClusterStatus,
+    SuperDiskState,
 };
 
 use crate::validate::Amount;
@@ -45,7 +46,7 @@ struct Gauge {
     of: fn(&ReadStateClusterStatus) -> Option<i64>,
 }
 
-const GAUGES: [Gauge; 6] = [
+const GAUGES: [Gauge; 8] = [
     Gauge {
         name: "readstates_cluster_states",
         help: "Read states in memory, over all cache pods.",
@@ -76,7 +77,24 @@ const GAUGES: [Gauge; 6] = [
         help: "Number of the ring, which grows with each of its changes.",
         of: |s| s.ring_number,
     },
+    Gauge {
+        name: "readstates_cluster_repairs_running",
+        help: "Database nodes that are being repaired.",
+        of: |s| repairs(s, |r| i64::from(r.runs())),
+    },
+    Gauge {
+        name: "readstates_cluster_repair_failures",
+        help: "Failed attempts at repairs of database nodes that are not done.",
+        of: |s| repairs(s, |r| i64::from(r.failures())),
+    },
 ];
+
+/// A sum over the repairs that are due or run; nothing where there is no database to repair.
+fn repairs(status: &ReadStateClusterStatus, of: fn(&PendingJob) -> i64) -> Option<i64> {
+    let nodes = &status.database_nodes;
+    let sum = || nodes.iter().filter_map(|n| n.repair.as_ref()).map(of).sum();
+    (!nodes.is_empty()).then(sum)
+}
 
 fn render(clusters: &[Arc<ReadStateCluster>], now: Timestamp) -> String {
     let mut text = Text::default();
@@ -129,6 +147,18 @@ fn render(clusters: &[Arc<ReadStateCluster>], now: Timestamp) -> String {
         "readstates_cluster_super_disks",
         "Super-disks of database pods, by state.",
         &|status| by_state(status.super_disks.iter().map(|d| disk_state(d.state))),
+    );
+    family(
+        "readstates_cluster_repair_age_seconds",
+        "Time since the oldest of the database nodes' last repairs began; of a node never repaired, since that is due.",
+        &|status| {
+            let members = status.database_nodes.iter().filter(|n| n.is_member());
+            let oldest = members
+                .filter_map(DatabaseNode::repaired_up_to)
+                .min_by_key(|at| at.0);
+            let age = oldest.map(|at| now.duration_since(at.0).as_secs());
+            age.map(|age| (None, age)).into_iter().collect()
+        },
     );
     for Gauge { name, help, of } in &GAUGES {
         family(name, help, &|status| {
@@ -191,6 +221,7 @@ fn node_state(state: DatabaseNodeState) -> &'static str {
         DatabaseNodeState::Joining => "Joining",
         DatabaseNodeState::Member => "Member",
         DatabaseNodeState::Replacing => "Replacing",
+        DatabaseNodeState::Repairing => "Repairing",
         DatabaseNodeState::Leaving => "Leaving",
         DatabaseNodeState::Left => "Left",
     }
@@ -244,10 +275,16 @@ mod tests {
             })
         };
         let node = |name: &str, state: &str| json!({ "name": name, "rack": "a", "state": state, "since": "2026-01-01T00:00:00Z" });
+        let mut repaired = node("a-0", "Member");
+        repaired["lastRepaired"] = json!("2026-01-01T00:00:30Z");
+        let mut repairing = node("a-1", "Member");
+        repairing["repair"] = json!({
+            "since": "2026-01-01T00:00:10Z", "attempts": 3, "told": "2026-01-01T00:00:50Z",
+        });
         let chat = json!({
             "conditions": [condition("Available", "True"), condition("RingStable", "Unknown")],
             "states": 7, "slotsMoving": 0, "databaseFreeGib": 3,
-            "databaseNodes": [node("a-0", "Member"), node("a-1", "Member"), node("b-0", "Joining")],
+            "databaseNodes": [repaired, repairing, node("b-0", "Joining")],
             "superDisks": [{
                 "name": "a-0", "state": "FastLost", "message": "", "since": "2026-01-01T00:00:00Z",
             }],
@@ -269,9 +306,12 @@ mod tests {
                 r#"readstates_cluster_database_nodes{namespace="ns",name="chat",state="Joining"} 1"#,
                 r#"readstates_cluster_database_nodes{namespace="ns",name="chat",state="Member"} 2"#,
                 r#"readstates_cluster_super_disks{namespace="ns",name="chat",state="FastLost"} 1"#,
+                r#"readstates_cluster_repair_age_seconds{namespace="ns",name="chat"} 50"#,
                 r#"readstates_cluster_states{namespace="ns",name="chat"} 7"#,
                 r#"readstates_cluster_slots_moving{namespace="ns",name="chat"} 0"#,
                 r#"readstates_cluster_database_free_bytes{namespace="ns",name="chat"} 3221225472"#,
+                r#"readstates_cluster_repairs_running{namespace="ns",name="chat"} 1"#,
+                r#"readstates_cluster_repair_failures{namespace="ns",name="chat"} 2"#,
                 r#"readstates_cluster_database_size_bytes{namespace="ns",name="chat"} 10737418240"#,
                 r#"readstates_operator_certificate_expiry_timestamp_seconds{cluster="chat.ns",role="member"} 1772323200"#,
             ]

@@ -6,6 +6,19 @@ pub(crate) fn last_telling_line(text: &str) -> Option<&str> {
     lines.find(|line| !line.is_empty() && !is_frame(line))
 }
 
+/// The first telling line, cut where it is too long for a condition.
+pub(crate) fn one_line(text: &str) -> String {
+    const LONGEST: usize = 300;
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.find(|line| !line.is_empty() && !is_frame(line));
+    let line = first.unwrap_or("it said nothing");
+    if line.chars().count() <= LONGEST {
+        return line.to_owned();
+    }
+    let cut: String = line.chars().take(LONGEST).collect();
+    format!("{cut}…")
+}
+
 fn is_frame(line: &str) -> bool {
     // `at org.example.Class.method(Class.java:87)`, also of a native method or an unknown source.
     let java = line
@@ -23,6 +36,15 @@ fn is_frame(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_complaint_is_one_line_that_fits() {
+        let stack = "\n  \tat org.x.Y.z(Y.java:1)\nEndpoint not alive: /10.0.0.3\njava.lang.X\n";
+        assert_eq!(one_line(stack), "Endpoint not alive: /10.0.0.3");
+        assert_eq!(one_line(" \n"), "it said nothing");
+        let ranges = "(1,2], ".repeat(100);
+        assert_eq!(one_line(&ranges).chars().count(), 301);
+    }
 
     #[test]
     fn a_stack_is_not_what_a_program_said() {

@@ -12,10 +12,10 @@ use readstates_operator_api::{
 };
 
 /// A member joins half a minute after it has seen the others, and starts slowly on a busy machine.
-const A_STEP: Duration = Duration::from_mins(9);
+pub(crate) const A_STEP: Duration = Duration::from_mins(9);
 
 /// Racks a and b, with `a` and `b` members, and this many copies.
-fn spec(copies: i32, a: i32, b: i32) -> ReadStateClusterSpec {
+pub(crate) fn spec(copies: i32, a: i32, b: i32) -> ReadStateClusterSpec {
     let rack = |name: &str, members| RackSpec {
         name: name.to_owned(),
         members,
@@ -36,12 +36,12 @@ fn other_settings(mut spec: ReadStateClusterSpec) -> ReadStateClusterSpec {
     spec
 }
 
-fn nodes(cluster: &ReadStateCluster) -> &[DatabaseNode] {
+pub(crate) fn nodes(cluster: &ReadStateCluster) -> &[DatabaseNode] {
     cluster.status.as_ref().map_or(&[], |s| &s.database_nodes)
 }
 
 /// Waits until `count` members are on record and no node joins or leaves.
-async fn has_nodes(cluster: &Cluster, count: usize) -> Result<()> {
+pub(crate) async fn has_nodes(cluster: &Cluster, count: usize) -> Result<()> {
     let member = |n: &&DatabaseNode| n.state == DatabaseNodeState::Member;
     let settled = move |c: &ReadStateCluster| {
         let left = |n: &DatabaseNode| n.state == DatabaseNodeState::Left;

@@ -8,6 +8,7 @@ mod disk_node;
 mod installation;
 mod refusals;
 mod removal;
+mod repairs;
 mod resilience;
 mod security;
 mod tls;

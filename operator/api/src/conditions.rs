@@ -24,6 +24,9 @@ pub enum ConditionType {
     RequiresUpdate,
     /// Both legs of every super-disk are in sync. Present only if the cluster has super-disks.
     SuperDisksHealthy,
+    /// The copies of all data were compared and made equal in time. Present only if the operator runs a database with
+    /// two or more copies.
+    Repaired,
     /// Slots were taken over from a process that ended without handing them on, so that changes it acknowledged in its
     /// last flush interval may be lost. True until a user acknowledges it, or the process that took them is restarted.
     TakenOver,
@@ -163,6 +166,18 @@ pub enum Reason {
     NodeCleaningUp,
     /// A database node failed to drop data that newly joined nodes took over; the message quotes the database.
     CleanupFailed,
+    /// A database node is being repaired: its data is compared with that of the other nodes.
+    NodeRepairing,
+    /// Every database node was repaired in time, or no repair is due yet.
+    Repaired,
+    /// The last repair of a database node is so old that deleted data may come back.
+    RepairOverdue,
+    /// Repairs of a database node failed; the message quotes the database.
+    RepairFailed,
+    /// Agents in database pods are of an earlier release that cannot repair.
+    RepairUnsupported,
+    /// `spec.database.repair.enabled` is false: the operator repairs nothing.
+    RepairDisabled,
     /// A database node cannot join safely; the message has the numbers.
     JoinRefused,
     /// A database node cannot leave safely; the message has the numbers.
@@ -281,6 +296,7 @@ impl ConditionType {
             Self::RingStable => "RingStable",
             Self::RequiresUpdate => "RequiresUpdate",
             Self::SuperDisksHealthy => "SuperDisksHealthy",
+            Self::Repaired => "Repaired",
             Self::TakenOver => "TakenOver",
             Self::ApiOpen => "ApiOpen",
             Self::CertificatesExpiring => "CertificatesExpiring",
@@ -368,6 +384,12 @@ impl Reason {
             Self::NodeLeaving => "NodeLeaving",
             Self::NodeCleaningUp => "NodeCleaningUp",
             Self::CleanupFailed => "CleanupFailed",
+            Self::NodeRepairing => "NodeRepairing",
+            Self::Repaired => "Repaired",
+            Self::RepairOverdue => "RepairOverdue",
+            Self::RepairFailed => "RepairFailed",
+            Self::RepairUnsupported => "RepairUnsupported",
+            Self::RepairDisabled => "RepairDisabled",
             Self::JoinRefused => "JoinRefused",
             Self::ScaleDownRefused => "ScaleDownRefused",
             Self::DecommissionFailed => "DecommissionFailed",

@@ -10,7 +10,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{PodTemplate, SuperDiskSpec, TlsSpec};
+use crate::{PodTemplate, RepairSpec, SuperDiskSpec, TlsSpec};
 
 /// Where read states are stored: in a database that the operator runs (`engine`, with `replicationFactor`, `racks` and
 /// `storage`), in an existing one (`external`), or, for a single cache pod, on that pod's own volume (`embedded`).
@@ -36,11 +36,12 @@ use crate::{PodTemplate, SuperDiskSpec, TlsSpec};
         "has(self.engine) || !(has(self.replicationFactor) || has(self.racks) || has(self.storage) \
          || has(self.superDisk) || has(self.reclaim) || has(self.image) || has(self.resources) \
          || has(self.keyspace) || has(self.secretRef) || has(self.clients) || has(self.settings) \
-         || has(self.nodeSelector) || has(self.tolerations) || has(self.priorityClassName) || has(self.podTemplate))"
+         || has(self.nodeSelector) || has(self.tolerations) || has(self.priorityClassName) || has(self.podTemplate) \
+         || has(self.repair))"
     ).message(
-        "replicationFactor, racks, storage, superDisk, reclaim, image, resources, keyspace, secretRef, clients, \
-         settings, nodeSelector, tolerations, priorityClassName and podTemplate are valid only with engine; external \
-         and embedded have their own fields"
+        "replicationFactor, racks, storage, superDisk, reclaim, repair, image, resources, keyspace, secretRef, \
+         clients, settings, nodeSelector, tolerations, priorityClassName and podTemplate are valid only with engine; \
+         external and embedded have their own fields"
     ),
     validation = Rule::new(
         "!has(self.racks) || !has(self.replicationFactor) || self.replicationFactor <= \
@@ -64,8 +65,7 @@ use crate::{PodTemplate, SuperDiskSpec, TlsSpec};
         "!has(self.replicationFactor) || !has(oldSelf.replicationFactor) || \
          self.replicationFactor == oldSelf.replicationFactor"
     ).message(
-        "replicationFactor cannot change: without a repair of every member, which the operator does \
-         not run, reads would miss data"
+        "replicationFactor cannot change: reads would miss data until every member has been repaired"
     ).field_path(".replicationFactor").reason(Reason::FieldValueForbidden),
     validation = Rule::new("has(self.superDisk) == has(oldSelf.superDisk)")
         .message(
@@ -126,6 +126,10 @@ pub struct DatabaseSpec {
     /// claim is deleted by hand; until then, no new member can take that place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Reclaim>,
+
+    /// Repair of the members' data. Default: every member once in 7 days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair: Option<RepairSpec>,
 
     /// Image of the members. Default: the image the operator was installed with for this engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -20,6 +20,7 @@ mod database;
 mod maintenance;
 mod monitoring;
 mod pod_template;
+mod repair;
 mod ring;
 mod status;
 mod super_disk;
@@ -34,9 +35,10 @@ pub use database::{
 pub use maintenance::{Day, MaintenanceSpec, WindowSpec};
 pub use monitoring::MonitoringSpec;
 pub use pod_template::{IpFamilyPolicy, PodTemplate, ServiceSpec, ServiceType, TrafficPolicy};
+pub use repair::RepairSpec;
 pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
 pub use status::{
-    CertificateStatus, DatabaseNode, DatabaseNodeState, PendingCleanup, ReadStateClusterStatus,
+    CertificateStatus, DatabaseNode, DatabaseNodeState, PendingJob, ReadStateClusterStatus,
     SchemaStatus, SuperDiskState, SuperDiskStatus, Takeovers, Waiting,
 };
 pub use super_disk::{FastLeg, Filesystem, SuperDiskSpec};

@@ -14,8 +14,8 @@ pub struct ReadStateClusterStatus {
     pub observed_generation: Option<i64>,
 
     /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady`, `RingStable`, `RequiresUpdate`,
-    /// `TakenOver`, `ApiOpen` and `CertificatesExpiring`; `SuperDisksHealthy` if the cluster has super-disks; and
-    /// `Stopped` while `spec.stopped` is set.
+    /// `TakenOver`, `ApiOpen` and `CertificatesExpiring`; `SuperDisksHealthy` if the cluster has super-disks; `Repaired`
+    /// if the operator runs a database with two or more copies; and `Stopped` while `spec.stopped` is set.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
@@ -60,6 +60,11 @@ pub struct ReadStateClusterStatus {
     /// to run again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<SchemaStatus>,
+
+    /// When the oldest of the nodes' last repairs began: what was written before is on every node that should have it.
+    /// Absent until every node has been repaired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_repaired: Option<Time>,
 
     /// Free space, in whole GiB, on the fullest disk of the database nodes that could be queried. Absent when none
     /// could.
@@ -192,29 +197,84 @@ pub struct DatabaseNode {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 
-    /// Pending cleanup of data that nodes which joined later have taken over. Absent when there is none.
+    /// Pending cleanup (`nodetool cleanup`) of data that nodes which joined later have taken over. Absent when there is
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cleanup: Option<PendingCleanup>,
+    pub cleanup: Option<PendingJob>,
+
+    /// Pending or running repair (`nodetool repair`). Absent when none is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair: Option<PendingJob>,
+
+    /// When the last completed repair of the node's data began. Absent until the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_repaired: Option<Time>,
 }
 
-/// A pending cleanup of a database node (`nodetool cleanup`).
+impl DatabaseNode {
+    /// Whether it stores data and answers queries: a member, repaired or not.
+    #[must_use]
+    pub fn is_member(&self) -> bool {
+        match self.state {
+            DatabaseNodeState::Member | DatabaseNodeState::Repairing => true,
+            DatabaseNodeState::Joining
+            | DatabaseNodeState::Replacing
+            | DatabaseNodeState::Leaving
+            | DatabaseNodeState::Left => false,
+        }
+    }
+
+    /// When its last completed repair began; before the first one, when that became due. None while neither is known.
+    #[must_use]
+    pub fn repaired_up_to(&self) -> Option<&Time> {
+        let due = || self.repair.as_ref().map(|repair| &repair.since);
+        self.last_repaired.as_ref().or_else(due)
+    }
+}
+
+/// A pending job of a database node that may take hours: a cleanup or a repair.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
-pub struct PendingCleanup {
-    /// When the last node that took data over joined.
+pub struct PendingJob {
+    /// When it became due.
     pub since: Time,
 
-    /// Number of times the node was told to clean up.
+    /// Number of times the node was told to do it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: i32,
 
-    /// When the node was last told to clean up.
+    /// When the node was last told to do it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Time>,
 
-    /// What the database said when that failed, in its own words.
+    /// What the database said when the last attempt failed, in its own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+impl PendingJob {
+    /// A job that is due from this moment on.
+    #[must_use]
+    pub fn since(now: Time) -> Self {
+        Self {
+            since: now,
+            attempts: 0,
+            told: None,
+            error: None,
+        }
+    }
+
+    /// Number of attempts that failed.
+    #[must_use]
+    pub fn failures(&self) -> i32 {
+        self.attempts - i32::from(self.runs())
+    }
+
+    /// Whether the node was told to do it, and the attempt has not failed.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.told.is_some() && self.error.is_none()
+    }
 }
 
 /// The super-disk of one database pod.
@@ -270,6 +330,8 @@ pub enum DatabaseNodeState {
     Member,
     /// Its disk came back empty, and it is replacing the node that it was before.
     Replacing,
+    /// It was rebuilt on an empty disk and serves; its data is being compared with that of the other nodes.
+    Repairing,
     /// It is streaming its data to other nodes.
     Leaving,
     /// Other nodes have confirmed that it is gone; its pod or its claim may still exist.

@@ -4,6 +4,8 @@
 //! its age, and the operator, when it needs a younger one, says so (`GET /v1/node?max_age=SECONDS`). One question at
 //! a time, and none more often than every two seconds but before a decommission.
 
+mod orders;
+
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -31,8 +33,7 @@ use super::{
     sockets,
 };
 use crate::engine::{
-    Cassandra, Cleanup, CleanupJob, Engine, EngineError, Facts, Job, Look, Mode, Phase, Pools,
-    Report, Scylla, Target, View,
+    Cassandra, Engine, Facts, Job, Look, Mode, Phase, Pools, Report, RequestedJob, Scylla, View,
 };
 
 /// Interval of the looks that the probes rely on.
@@ -119,7 +120,8 @@ struct Agent<E> {
     /// since.
     served: Mutex<Option<Instant>>,
     decommission: Mutex<Option<Job>>,
-    cleanup: Mutex<Option<CleanupJob>>,
+    cleanup: Mutex<Option<RequestedJob>>,
+    repair: Mutex<Option<RequestedJob>>,
     /// The last ones, and when they were asked for.
     pools: Mutex<Option<Pools>>,
     /// Held while they are queried.
@@ -162,6 +164,7 @@ impl<E: Engine> Agent<E> {
             served: Mutex::default(),
             decommission: Mutex::default(),
             cleanup: Mutex::default(),
+            repair: Mutex::default(),
             pools: Mutex::default(),
             pools_asked: tokio::sync::Mutex::default(),
         }
@@ -262,6 +265,8 @@ impl<E: Engine> Agent<E> {
                     decommission: self.ordered().clone(),
                     cleans_up: true,
                     cleanup: locked(&self.cleanup).clone(),
+                    repairs: true,
+                    repair: locked(&self.repair).clone(),
                 })
             }
         };
@@ -270,78 +275,6 @@ impl<E: Engine> Agent<E> {
             identity: self.identity.get().map(|identity| mutual::status(identity)),
             phase,
         }
-    }
-
-    /// What this node is doing, if it is the one that is meant.
-    async fn mode_of(&self, host_id: &str) -> Result<Mode, Refusal> {
-        let look = self.look(Duration::ZERO).await.look;
-        let look = look.map_err(|e| order::refuse(StatusCode::SERVICE_UNAVAILABLE, e))?;
-        if look.host_id.as_deref() != Some(host_id) {
-            let own = look.host_id.as_deref().unwrap_or("none yet");
-            return Err(conflict(format!(
-                "the order is for the node {host_id}, this one is {own}"
-            )));
-        }
-        Ok(look.mode)
-    }
-
-    /// Whether this node may be told to leave: it is the one that is meant, and serves.
-    async fn may_leave(&self, target: &Target) -> Result<(), Refusal> {
-        let mode = self.mode_of(&target.host_id).await?;
-        // A node that is told to leave while it still starts fails for ever.
-        if !self.cql_open() {
-            return Err(conflict("the node does not accept CQL yet".to_owned()));
-        }
-        match mode {
-            Mode::Normal | Mode::DecommissionFailed => Ok(()),
-            mode => Err(conflict(format!("the node is {mode:?}"))),
-        }
-    }
-
-    /// Whether this node may be told to clean up: it is the one that is meant, serves, and stays.
-    async fn may_clean_up(&self, order: &Cleanup) -> Result<(), Refusal> {
-        let mode = self.mode_of(&order.host_id).await?;
-        if *self.ordered() == Some(Job::Running) {
-            return Err(conflict("the node leaves".to_owned()));
-        }
-        match mode {
-            Mode::Normal => Ok(()),
-            mode => Err(conflict(format!("the node is {mode:?}"))),
-        }
-    }
-
-    /// Notes that this cleanup begins; whether it is one that runs already.
-    fn begin_cleanup(&self, order: &Cleanup) -> Result<bool, Refusal> {
-        let mut cleanup = locked(&self.cleanup);
-        if let Some(CleanupJob {
-            request,
-            job: Job::Running,
-        }) = &*cleanup
-        {
-            if *request == order.request {
-                return Ok(true);
-            }
-            return Err(conflict(format!("the cleanup {request} still runs")));
-        }
-        *cleanup = Some(CleanupJob {
-            request: order.request.clone(),
-            job: Job::Running,
-        });
-        Ok(false)
-    }
-}
-
-fn conflict(words: String) -> Refusal {
-    order::refuse(StatusCode::CONFLICT, words)
-}
-
-/// How something that the engine was told to do ended.
-fn ended(result: Result<(), EngineError>) -> Job {
-    match result {
-        Ok(()) => Job::Done,
-        Err(error) => Job::Failed {
-            error: error.to_string(),
-        },
     }
 }
 
@@ -354,8 +287,9 @@ fn router<E: Engine>(agent: Arc<Agent<E>>) -> Router {
     Router::new()
         .route("/v1/node", get(node::<E>))
         .route("/v1/facts", get(facts::<E>))
-        .route("/v1/decommission", post(decommission::<E>))
-        .route("/v1/cleanup", post(cleanup::<E>))
+        .route("/v1/decommission", post(orders::decommission::<E>))
+        .route("/v1/cleanup", post(orders::cleanup::<E>))
+        .route("/v1/repair", post(orders::repair::<E>))
         .with_state(agent)
 }
 
@@ -393,53 +327,6 @@ async fn facts<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> Result<Json<Fac
     let facts = facts.map_err(|e| order::refuse(StatusCode::SERVICE_UNAVAILABLE, e.to_string()))?;
     *last = Some((at, facts.clone()));
     Ok(Json(facts))
-}
-
-async fn decommission<E: Engine>(
-    State(agent): State<Arc<Agent<E>>>,
-    Json(target): Json<Target>,
-) -> Result<StatusCode, Refusal> {
-    let common = &agent.common;
-    order::check(&target.pod_uid, &common.pod_uid)?;
-    if *agent.ordered() == Some(Job::Running) {
-        return Ok(StatusCode::ACCEPTED);
-    }
-    agent.may_leave(&target).await?;
-    {
-        let mut ordered = agent.ordered();
-        if *ordered == Some(Job::Running) {
-            return Ok(StatusCode::ACCEPTED);
-        }
-        *ordered = Some(Job::Running);
-    }
-    tracing::info!(host_id = target.host_id, "leaving the cluster");
-    // How it ends is told by every report after it.
-    tokio::spawn(async move {
-        let ended = ended(agent.engine.decommission().await);
-        tracing::info!(?ended, "the decommission ended");
-        *agent.ordered() = Some(ended);
-    });
-    Ok(StatusCode::ACCEPTED)
-}
-
-async fn cleanup<E: Engine>(
-    State(agent): State<Arc<Agent<E>>>,
-    Json(order): Json<Cleanup>,
-) -> Result<StatusCode, Refusal> {
-    order::check(&order.pod_uid, &agent.common.pod_uid)?;
-    agent.may_clean_up(&order).await?;
-    if agent.begin_cleanup(&order)? {
-        return Ok(StatusCode::ACCEPTED);
-    }
-    let request = order.request;
-    tracing::info!(request, "dropping what other nodes have taken over");
-    // How it ends is told by every report after it.
-    tokio::spawn(async move {
-        let job = ended(agent.engine.cleanup().await);
-        tracing::info!(request, ?job, "the cleanup ended");
-        *locked(&agent.cleanup) = Some(CleanupJob { request, job });
-    });
-    Ok(StatusCode::ACCEPTED)
 }
 
 /// What is known; what is queried now appears on the next page.

@@ -78,6 +78,10 @@ async fn give((agents, clients): (&dyn Agents, &PodClients), token: Option<&str>
             let taken = agents.cleanup(clients, pod, order).await;
             (pod, "clean up", taken)
         }
+        Order::Repair { pod, order } => {
+            let taken = agents.repair(clients, pod, order).await;
+            (pod, "repair", taken)
+        }
     };
     match taken {
         Ok(()) => tracing::info!(pod = pod.name, what, "told"),

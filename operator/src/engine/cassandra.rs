@@ -4,9 +4,14 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
 
-use tokio::{net::TcpStream, process::Command, time::timeout};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, BufReader},
+    net::TcpStream,
+    process::Command,
+    time::timeout,
+};
 
-use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools};
+use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges};
 use crate::words::last_telling_line;
 
 /// A JVM on a busy machine takes its time to start.
@@ -15,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST_DECOMMISSION: Duration = Duration::from_hours(7 * 24);
 /// A cleanup reads and writes the whole disk.
 const LONGEST_CLEANUP: Duration = Duration::from_hours(3 * 24);
+/// A repair reads the whole disk, and those of the nodes with the other copies.
+const LONGEST_REPAIR: Duration = Duration::from_hours(3 * 24);
 const TOUCH: Duration = Duration::from_secs(3);
 
 /// Keyspaces of Cassandra's own that hold history, not data: they are created with up to three copies, and a lost copy
@@ -34,25 +41,62 @@ pub struct Cassandra {
 
 impl Cassandra {
     async fn nodetool(&self, args: &[&str], patience: Duration) -> Result<String, EngineError> {
-        let run = Command::new(&self.nodetool)
-            .args(args)
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output();
-        let told = |text: String| EngineError::Unreachable(text);
-        let out = timeout(patience, run)
-            .await
-            .map_err(|_| told(format!("nodetool {} did not end", args.join(" "))))?
-            .map_err(|error| told(format!("nodetool cannot be run: {error}")))?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if out.status.success() {
-            return Ok(text(&out.stdout));
-        }
-        Err(EngineError::Refused(complaint(
-            &text(&out.stdout),
-            &text(&out.stderr),
-        )))
+        self.watched(args, patience, |_| {}).await
     }
+
+    /// Runs `nodetool`, and hands out each line that it prints meanwhile.
+    async fn watched(
+        &self,
+        args: &[&str],
+        patience: Duration,
+        line: impl Fn(&str) + Send,
+    ) -> Result<String, EngineError> {
+        let run = async {
+            let mut child = Command::new(&self.nodetool)
+                .args(args)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .kill_on_drop(true)
+                .spawn()?;
+            let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+            // Both at once: a program whose complaints are not read stops.
+            let (stdout, stderr) =
+                tokio::try_join!(read(stdout, line), read(stderr, |_: &str| {}))?;
+            Ok::<_, std::io::Error>((child.wait().await?, stdout, stderr))
+        };
+        let told = |text: String| EngineError::Unreachable(text);
+        let (status, stdout, stderr) = timeout(patience, run)
+            .await
+            .map_err(|_| {
+                let (command, seconds) = (args.join(" "), patience.as_secs());
+                told(format!("nodetool {command} did not end within {seconds} s"))
+            })?
+            .map_err(|error| told(format!("nodetool cannot be run: {error}")))?;
+        if status.success() {
+            return Ok(stdout);
+        }
+        Err(EngineError::Refused(complaint(&stdout, &stderr)))
+    }
+}
+
+/// All that a program prints, each line handed out as it comes.
+async fn read(
+    from: Option<impl AsyncRead + Unpin + Send>,
+    line: impl Fn(&str) + Send,
+) -> std::io::Result<String> {
+    let mut text = String::new();
+    let Some(from) = from else {
+        return Ok(text);
+    };
+    let mut lines = BufReader::new(from).split(b'\n');
+    while let Some(bytes) = lines.next_segment().await? {
+        let words = String::from_utf8_lossy(&bytes);
+        line(&words);
+        text.push_str(&words);
+        text.push('\n');
+    }
+    Ok(text)
 }
 
 impl Engine for Cassandra {
@@ -102,6 +146,31 @@ impl Engine for Cassandra {
 
     async fn cleanup(&self) -> Result<(), EngineError> {
         self.nodetool(&["cleanup"], LONGEST_CLEANUP).await.map(drop)
+    }
+
+    /// Full, not incremental: it relies on no earlier one, and mixes with none. Keyspace after keyspace, those of users
+    /// first.
+    async fn repair(
+        &self,
+        ranges: Ranges,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<(), EngineError> {
+        let told = self.nodetool(&["describecluster"], PATIENCE).await?;
+        for keyspace in copied(&told)? {
+            progress(format!("keyspace {keyspace} begins"));
+            let line = |line: &str| {
+                if let Some(percent) = percent(line) {
+                    progress(format!("keyspace {keyspace}, {percent} %"));
+                }
+            };
+            let args: &[&str] = match ranges {
+                Ranges::Primary => &["repair", "--full", "--partitioner-range", &keyspace],
+                Ranges::All => &["repair", "--full", &keyspace],
+            };
+            let done = self.watched(args, LONGEST_REPAIR, line).await;
+            done.map_err(|error| why_not_repaired(&keyspace, error))?;
+        }
+        Ok(())
     }
 
     async fn pools(&self) -> Result<Option<Pools>, EngineError> {
@@ -236,9 +305,48 @@ fn host_id(info: &str) -> Option<String> {
     })
 }
 
-/// Two parts of `nodetool describecluster`: `<version>: [addresses]` under `Schema versions:`, and
-/// `name -> Replication class: Strategy {dc1=3}` under `Keyspaces:`.
+/// The percent of `… finished (progress: 35%)`.
+fn percent(line: &str) -> Option<&str> {
+    let (_, rest) = line.rsplit_once("(progress: ")?;
+    rest.trim_end().strip_suffix("%)")
+}
+
+/// Without the words that every failed repair has.
+fn why_not_repaired(keyspace: &str, error: EngineError) -> EngineError {
+    match error {
+        EngineError::Refused(words) => {
+            let words = words
+                .strip_prefix("Repair job has failed with the error message:")
+                .unwrap_or(&words);
+            let words = words.split(". Check the logs on the repair").next();
+            let words = words.unwrap_or_default().trim();
+            EngineError::Refused(format!("keyspace {keyspace}: {words}"))
+        }
+        other @ (EngineError::Unreachable(_) | EngineError::Odd { .. }) => other,
+    }
+}
+
+/// Keyspaces with more than one copy, those of users first: but for traces of queries, which nobody misses.
+fn copied(describecluster: &str) -> Result<Vec<String>, EngineError> {
+    let all = parts(describecluster)?.keyspaces;
+    let copied = all.into_iter().filter(|k| k.replication_factor > 1);
+    let mut names: Vec<_> = copied.map(|k| k.name).collect();
+    names.retain(|name| name != "system_traces");
+    names.sort_by_key(|name| name.starts_with("system"));
+    Ok(names)
+}
+
 fn facts(text: &str) -> Result<Facts, EngineError> {
+    let mut facts = parts(text)?;
+    facts
+        .keyspaces
+        .retain(|k| !HISTORY.contains(&k.name.as_str()));
+    Ok(facts)
+}
+
+/// Two parts of `nodetool describecluster`: `<version>: [addresses]` under `Schema versions:`, and
+/// `name -> Replication class: Strategy {dc1=3}` under `Keyspaces:`, without those that are on one node only.
+fn parts(text: &str) -> Result<Facts, EngineError> {
     let mut facts = Facts::default();
     let mut part = "";
     for line in text.lines().map(str::trim) {
@@ -251,7 +359,6 @@ fn facts(text: &str) -> Result<Facts, EngineError> {
         } else if part == "Keyspaces"
             && let Some((name, class)) = line.split_once(" -> ")
             && !class.contains("LocalStrategy")
-            && !HISTORY.contains(&name)
         {
             facts.keyspaces.push(Keyspace {
                 name: name.to_owned(),
@@ -282,103 +389,4 @@ fn factor(class: &str) -> Option<i32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const STATUS: &str = "\
-Datacenter: dc1
-===============
-Status=Up/Down
-|/ State=Normal/Leaving/Joining/Moving
---  Address      Load        Tokens  Owns (effective)  Host ID                               Rack
-UN  10.244.1.7   115.63 KiB  16      68.2%             7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0001  a
-DN  10.244.2.9   2 GiB       16      65.1%             7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0002  b
-UJ  10.244.2.11  ?           16      ?                 7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0003  b
-
-";
-
-    #[test]
-    fn every_node_of_the_status_is_read() {
-        let node = |last: char, address: &str, up, state, load_bytes| Node {
-            host_id: format!("7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a000{last}"),
-            address: address.to_owned(),
-            up,
-            state,
-            load_bytes,
-        };
-        assert_eq!(
-            status(STATUS).unwrap(),
-            [
-                node('1', "10.244.1.7", true, NodeState::Normal, Some(118_405)),
-                node('2', "10.244.2.9", false, NodeState::Normal, Some(2 << 30)),
-                node('3', "10.244.2.11", true, NodeState::Joining, None),
-            ]
-        );
-        assert!(status("UN  10.0.0.1  half a row").is_err());
-    }
-
-    #[test]
-    fn mode_and_transfers_are_read_from_netstats() {
-        let text = "Mode: LEAVING\nUnbootstrap 1e0c\n    /10.0.0.2\n        Sending 5 files, 1000 bytes \
-                    total. Already sent 2 files (40.00%), 400 bytes total (40.00%)\n        Sending 1 \
-                    files, 50 bytes total. Already sent 1 files (100.00%), 50 bytes total (100.00%)\n";
-        assert_eq!(mode(text), Mode::Leaving);
-        assert_eq!(
-            progress(text).as_deref(),
-            Some("450 of 1050 bytes transferred")
-        );
-        assert_eq!(
-            mode("Mode: DECOMMISSION_FAILED\n"),
-            Mode::DecommissionFailed
-        );
-        assert_eq!(mode("Mode: JOINING_FAILED\n"), Mode::JoinFailed);
-        assert_eq!(progress("Mode: NORMAL\nNot sending any streams.\n"), None);
-    }
-
-    #[test]
-    fn facts_leave_out_history_and_local_keyspaces() {
-        let text = "Cluster Information:\n\tName: talk.chat\n\tSchema versions:\n\t\t0d8b: [10.0.0.1, \
-                    10.0.0.2]\n\t\tUNREACHABLE: [10.0.0.3]\n\nStats for all nodes:\n\tLive: \
-                    2\n\nKeyspaces:\n\tsystem_auth -> Replication class: SimpleStrategy \
-                    {replication_factor=1}\n\tsystem_distributed -> Replication class: SimpleStrategy \
-                    {replication_factor=3}\n\tsystem -> Replication class: LocalStrategy \
-                    {}\n\treadstates -> Replication class: NetworkTopologyStrategy {dc1=2}\n";
-        let keyspace = |name: &str, replication_factor| Keyspace {
-            name: name.to_owned(),
-            replication_factor,
-        };
-        assert_eq!(
-            facts(text).unwrap(),
-            Facts {
-                schema_versions: vec!["0d8b".to_owned(), "UNREACHABLE".to_owned()],
-                keyspaces: vec![keyspace("system_auth", 1), keyspace("readstates", 2)],
-            }
-        );
-        assert!(facts("").is_err());
-    }
-
-    #[test]
-    fn the_engines_own_words_are_kept() {
-        assert_eq!(
-            complaint(
-                "",
-                "nodetool: Failed to connect to '127.0.0.1:7199' - ConnectException: 'refused'.\n"
-            ),
-            "Failed to connect to '127.0.0.1:7199' - ConnectException: 'refused'."
-        );
-        assert_eq!(
-            complaint(
-                "",
-                "error: Not enough live nodes\n-- StackTrace --\njava.lang.X\n\tat y\n"
-            ),
-            "Not enough live nodes"
-        );
-        assert_eq!(
-            complaint(
-                "",
-                "java.lang.IllegalStateException: no quorum\n\tat org.apache.cassandra.tools.NodeTool.main(NodeTool.java:87)\n"
-            ),
-            "java.lang.IllegalStateException: no quorum"
-        );
-    }
-}
+mod tests;

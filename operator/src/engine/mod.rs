@@ -14,8 +14,8 @@ pub use self::{
     cassandra::Cassandra,
     pools::{Pool, Pools},
     report::{
-        Cleanup, CleanupJob, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Report,
-        Start, Target, View,
+        Cleanup, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Ranges, Repair, Report,
+        RequestedJob, Start, Target, View,
     },
     scylla::Scylla,
 };
@@ -33,6 +33,14 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Drops the data of ranges that other nodes have taken over. Returns when it is done, perhaps hours later.
     fn cleanup(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    /// Compares the data of these ranges with the other copies and makes all equal. Returns when it is done, perhaps
+    /// hours later, and says how far it is in between.
+    fn repair(
+        &self,
+        ranges: Ranges,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> impl Future<Output = Result<(), EngineError>> + Send;
 
     /// What it has under way; nothing where the engine tells Prometheus itself.
     fn pools(&self) -> impl Future<Output = Result<Option<Pools>, EngineError>> + Send;

@@ -83,7 +83,13 @@ pub struct View {
     pub cleans_up: bool,
     /// How the cleanup is, if one was ordered since the agent started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cleanup: Option<CleanupJob>,
+    pub cleanup: Option<RequestedJob>,
+    /// Whether the agent can be told to repair; agents of the release before cannot.
+    #[serde(default)]
+    pub repairs: bool,
+    /// How the repair is, if one was ordered since the agent started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair: Option<RequestedJob>,
 }
 
 impl View {
@@ -193,12 +199,15 @@ pub enum Job {
     },
 }
 
-/// How the cleanup that was last ordered is.
+/// How the cleanup or repair that was last ordered is.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-pub struct CleanupJob {
+pub struct RequestedJob {
     /// Which one, as the order said.
     pub request: String,
+    /// How far it is, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
     /// How it is.
     #[serde(flatten)]
     pub job: Job,
@@ -260,6 +269,29 @@ pub struct Cleanup {
     pub host_id: String,
     /// Which cleanup this is: the same order again begins no second one.
     pub request: String,
+}
+
+/// Body of `POST /v1/repair`: compare this node's data with the other copies, and make all equal.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Repair {
+    /// The pod.
+    pub pod_uid: String,
+    /// The node.
+    pub host_id: String,
+    /// Which repair this is: the same order again begins no second one.
+    pub request: String,
+    /// Which of the node's data.
+    pub ranges: Ranges,
+}
+
+/// Which of a node's data is repaired.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranges {
+    /// Of what the node is the first replica: once all nodes have done that, all data was repaired once.
+    Primary,
+    /// All that it has a copy of.
+    All,
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! `ScyllaDB`, by its REST API on loopback, to its documentation (api/api-doc of its repository): it
 //! was run against a fake of that API, not against the database itself.
 
+mod repair;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools};
+use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A decommission streams the whole disk, and its call answers when that is done.
@@ -184,6 +186,14 @@ impl Engine for Scylla {
                 .await?;
         }
         Ok(())
+    }
+
+    async fn repair(
+        &self,
+        ranges: Ranges,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<(), EngineError> {
+        repair::repair(self, ranges, progress).await
     }
 
     async fn pools(&self) -> Result<Option<Pools>, EngineError> {

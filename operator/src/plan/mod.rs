@@ -109,6 +109,7 @@ impl Plan {
             pods_to_delete,
             trouble: _,
             update: _,
+            repair_waits: _,
         } = &self.database;
         let members = self.cache.as_ref().is_some_and(|c| c.action.is_some());
         members
@@ -182,7 +183,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         .or(schema.waiting)
         .or(members_wait)
         .or(racks.restart)
-        .or(racks.cleanup)
+        .or(racks.upkeep)
         .or(identity.waiting);
     plan
 }

@@ -11,7 +11,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use readstates_operator_api::DatabaseNodeState;
 
 use super::{CachePlan, Template, WaitingOn, stop};
 use crate::{
@@ -116,7 +115,7 @@ pub(super) fn start_waits(cluster: &ValidatedCluster, world: &World) -> Option<W
         pods.any(|pod| pod.name == name && pod.ready)
     };
     let members = world.records.iter();
-    let members = members.filter(|r| r.state == DatabaseNodeState::Member);
+    let members = members.filter(|r| r.is_member());
     let away: Vec<_> = members.filter(|r| !is_ready(&r.name)).collect();
     let tolerated = usize::try_from((database.replication_factor - 1) / 2).unwrap_or_default();
     let first = away.first().filter(|_| away.len() > tolerated)?;

@@ -11,7 +11,8 @@ use readstates_operator_api::{
 use readstates_ring::SLOTS;
 
 use super::{
-    Decided, Report, access, certificates, reason_and_words, stopped, super_disks, takeovers,
+    Decided, Report, access, certificates, reason_and_words, repairs, stopped, super_disks,
+    takeovers,
 };
 use crate::{
     apply::{Blocked, Refusal},
@@ -24,6 +25,8 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
     let cluster = report.spec.as_ref().ok().map(|d| d.cluster);
     let has_super_disks = cluster.is_some_and(has_super_disks);
     let super_disks = has_super_disks.then(|| super_disks::condition(report.world));
+    let decided = report.spec.as_ref().ok();
+    let repaired = decided.and_then(|d| repairs::condition(d, report.world, report.now));
     let mut conditions: Vec<_> = [
         available(report.world),
         progressing(report),
@@ -57,6 +60,7 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
     ]
     .into_iter()
     .chain(super_disks)
+    .chain(repaired)
     .collect();
     if report.ending.is_none() {
         stopped::tell(&mut conditions, report);

@@ -7,6 +7,7 @@ mod columns;
 mod conditions;
 mod events;
 mod nodes;
+mod repairs;
 mod stopped;
 mod super_disks;
 mod takeovers;
@@ -116,6 +117,9 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         .collect();
     let waiting = report.waiting();
     let takeovers = takeovers::entries(report);
+    let database_nodes = spec
+        .as_ref()
+        .map_or_else(|_| world.records.clone(), |decided| decided.records(world));
     ReadStateClusterStatus {
         observed_generation: Some(id.generation),
         conditions,
@@ -130,9 +134,8 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
             .table()
             .map(|table| i64::try_from(table.number()).unwrap_or(i64::MAX))
             .or(world.last_ring_number),
-        database_nodes: spec
-            .as_ref()
-            .map_or_else(|_| world.records.clone(), |decided| decided.records(world)),
+        last_repaired: repairs::last(&database_nodes),
+        database_nodes,
         schema: schema(report),
         database_free_gib: nodes::free_gib(world),
         super_disks: super_disks::entries(world, *before, now),

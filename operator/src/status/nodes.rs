@@ -33,6 +33,7 @@ pub(super) fn tells(reason: &str) -> bool {
     [
         Reason::NodeJoining,
         Reason::NodeReplacing,
+        Reason::NodeRepairing,
         Reason::NodeLeaving,
     ]
     .iter()
@@ -67,6 +68,10 @@ fn words(node: &DatabaseNode, was: Option<DatabaseNodeState>) -> (Reason, String
             Reason::NodeReplacing,
             format!("takes the place of node {id}, whose disk is lost"),
         ),
+        DatabaseNodeState::Repairing => (
+            Reason::NodeRepairing,
+            format!("serves again, and its data is compared with the other copies (node {id})"),
+        ),
         DatabaseNodeState::Leaving => (
             Reason::NodeLeaving,
             format!("leaves the database (node {id})"),
@@ -90,7 +95,7 @@ fn words(node: &DatabaseNode, was: Option<DatabaseNodeState>) -> (Reason, String
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use readstates_operator_api::{
-        DatabaseNodeState::{Joining, Leaving, Left, Member, Replacing},
+        DatabaseNodeState::{Joining, Leaving, Left, Member, Repairing, Replacing},
         Waiting,
     };
 
@@ -111,6 +116,8 @@ mod tests {
             attempts: 0,
             error: None,
             cleanup: None,
+            repair: None,
+            last_repaired: None,
         };
         ReadStateClusterStatus {
             database_nodes: nodes.iter().map(node).collect(),
@@ -138,6 +145,10 @@ mod tests {
             status(&[("a-0", Member), ("a-1", Member)], None),
             status(&[("a-0", Replacing), ("a-1", Member)], None),
             status(
+                &[("a-0", Repairing), ("a-1", Member)],
+                Some(Reason::NodeRepairing),
+            ),
+            status(
                 &[("a-0", Member), ("a-1", Leaving)],
                 Some(Reason::NodeLeaving),
             ),
@@ -159,6 +170,7 @@ mod tests {
                 "NodeJoining: a-1 joins the database",
                 "NodeJoined: a-1 is a member of the database (node id-1)",
                 "NodeReplacing: a-0 takes the place of node id-1, whose disk is lost",
+                "NodeRepairing: a-0 serves again, and its data is compared with the other copies (node id-1)",
                 "NodeJoined: a-0 is a member of the database (node id-1)",
                 "NodeLeaving: a-1 leaves the database (node id-1)",
                 "NodeJoined: a-1 stays a member of the database (node id-1)",

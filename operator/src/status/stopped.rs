@@ -26,6 +26,7 @@ pub(super) fn tell(conditions: &mut Vec<Condition>, report: &Report<'_>) {
             ConditionType::Available
             | ConditionType::CacheReady
             | ConditionType::RingStable
+            | ConditionType::Repaired
             | ConditionType::SuperDisksHealthy => true,
             ConditionType::DatabaseReady => match decided.cluster.store {
                 Store::Managed(_) => true,
@@ -141,6 +142,7 @@ mod tests {
                 "TakenOver=False AsExpected",
                 "ApiOpen=True NoAccessConfigured",
                 "CertificatesExpiring=False AsExpected",
+                "Repaired=True Repaired",
                 "Stopped=True StoppedInOrder",
             ]
         );

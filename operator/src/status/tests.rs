@@ -12,7 +12,7 @@ use crate::{
     telemetry::Outcome,
 };
 
-fn told(
+pub(super) fn told(
     scene: &Scene,
     applied: &Applied,
     before: Option<&ReadStateClusterStatus>,
@@ -71,6 +71,7 @@ fn a_cluster_as_wanted_says_so_in_every_condition_and_column() {
             "TakenOver=False AsExpected",
             "ApiOpen=True NoAccessConfigured",
             "CertificatesExpiring=False AsExpected",
+            "Repaired=True Repaired",
         ]
     );
     assert_eq!(
@@ -113,6 +114,7 @@ fn a_new_cluster_waits_for_its_database_and_says_for_what() {
             "TakenOver=False AsExpected",
             "ApiOpen=True NoAccessConfigured",
             "CertificatesExpiring=False AsExpected",
+            "Repaired=True Repaired",
         ]
     );
     assert_eq!(

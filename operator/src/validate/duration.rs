@@ -1,4 +1,4 @@
-//! Durations as the CRD takes them: `30s`, `1m30s`, `1500ms`, `2h`.
+//! Durations as the CRD takes them: `30s`, `1m30s`, `1500ms`, `2h`, `7d`.
 
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ pub(super) fn within(text: &str, range: (Duration, Duration)) -> Option<Duration
             ("s", Duration::from_secs(1)),
             ("m", Duration::from_mins(1)),
             ("h", Duration::from_hours(1)),
+            ("d", Duration::from_hours(24)),
         ]
         .into_iter()
         .find_map(|(suffix, unit)| Some((unit, rest.strip_prefix(suffix)?)))?;

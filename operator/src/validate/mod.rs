@@ -11,6 +11,7 @@ mod identity;
 mod maintenance;
 mod pod_template;
 mod quantity;
+mod repair;
 mod settings;
 mod spec;
 mod super_disk;
@@ -130,6 +131,7 @@ pub fn validate(
         let pods = DatabaseSpec {
             racks: None,
             reclaim: None,
+            repair: None,
             secret_ref: None,
             clients: None,
             ..database.clone()
@@ -353,6 +355,7 @@ impl Checker {
             overlay: self.pods_of_database(engine, spec.pod_template.as_deref()),
             clients: spec.clients.clone().unwrap_or_default(),
             reclaim: spec.reclaim.unwrap_or_default(),
+            repair_every: self.repair(spec.repair.as_ref()),
             spec_hash: String::new(),
         })
     }

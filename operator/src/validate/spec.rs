@@ -292,6 +292,8 @@ pub struct Database {
     pub clients: Vec<NetworkPolicyPeer>,
     /// What happens to the volume of a member that left.
     pub reclaim: Reclaim,
+    /// Time from one repair of a node to the next; none: the operator repairs nothing.
+    pub repair_every: Option<Duration>,
     /// Hash of what the user says of the pods: what differs with it the same, the operator changed.
     pub spec_hash: String,
 }

@@ -12,8 +12,8 @@ use readstates_operator::{
     agents::Agents,
     connections::PodClients,
     engine::{
-        Cleanup, CleanupJob, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Report,
-        Start, Target, View,
+        Cleanup, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Repair, Report,
+        RequestedJob, Start, Target, View,
     },
     observe::PodSeen,
     super_disk::{Answer, Condition},
@@ -39,6 +39,9 @@ pub(crate) struct Ring {
     failed: BTreeMap<String, String>,
     /// The cleanup that a node has done last, by pod name.
     cleaned: BTreeMap<String, String>,
+    /// The repair that a node was told last, by pod name, and what repairs end with while they fail.
+    repaired: BTreeMap<String, RequestedJob>,
+    pub(crate) repairs_fail: Option<String>,
     /// How super-disks are that are not healthy, by pod name.
     disks: BTreeMap<String, Condition>,
     /// Nodes whose disk was lost, by pod name: the others see them down.
@@ -177,10 +180,13 @@ impl Ring {
                     error: error.clone(),
                 }),
                 cleans_up: true,
-                cleanup: self.cleaned.get(&pod.name).map(|request| CleanupJob {
+                cleanup: self.cleaned.get(&pod.name).map(|request| RequestedJob {
                     request: request.clone(),
+                    progress: None,
                     job: Job::Done,
                 }),
+                repairs: true,
+                repair: self.repaired.get(&pod.name).cloned(),
             }),
         };
         Report {
@@ -288,6 +294,30 @@ impl Agents for FakeAgents {
         ring.nobody_moves_but(&pod.name);
         ring.orders.push(format!("clean up {}", pod.name));
         ring.cleaned.insert(pod.name.clone(), order.request.clone());
+        Box::pin(async { Ok(()) })
+    }
+
+    fn repair<'a>(
+        &'a self,
+        _: &'a PodClients,
+        pod: &'a PodSeen,
+        order: &'a Repair,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        assert_eq!(Some(&order.pod_uid), pod.uid.as_ref());
+        let mut ring = self.ring();
+        ring.nobody_moves_but("");
+        ring.orders
+            .push(format!("repair {:?} of {}", order.ranges, pod.name));
+        let job = ring
+            .repairs_fail
+            .clone()
+            .map_or(Job::Done, |error| Job::Failed { error });
+        let told = RequestedJob {
+            request: order.request.clone(),
+            progress: None,
+            job,
+        };
+        ring.repaired.insert(pod.name.clone(), told);
         Box::pin(async { Ok(()) })
     }
 }

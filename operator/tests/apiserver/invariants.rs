@@ -36,7 +36,7 @@ pub(crate) async fn nothing_broken(world: &World) {
         DatabaseNodeState::Joining | DatabaseNodeState::Replacing | DatabaseNodeState::Leaving => {
             true
         }
-        DatabaseNodeState::Member | DatabaseNodeState::Left => false,
+        DatabaseNodeState::Member | DatabaseNodeState::Repairing | DatabaseNodeState::Left => false,
     });
     assert!(on_their_way.count() <= 1, "{nodes:?}");
     let claims = world.api::<PersistentVolumeClaim>();

@@ -38,6 +38,7 @@ mod policy;
 mod process;
 mod reconciling;
 mod refusals;
+mod repairs;
 mod restart;
 mod ring;
 mod scale;

@@ -6,7 +6,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::*;
 use crate::agent::mutual::tests::Cluster;
-use crate::engine::{EngineError, Node, NodeState};
+use crate::engine::{Cleanup, EngineError, Node, NodeState, Ranges, Repair, Target};
 
 const HOST: &str = "7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0001";
 
@@ -20,6 +20,9 @@ struct Fake {
     /// Cleanups that were begun, and what ends one.
     cleaned: AtomicU32,
     clean: Notify,
+    /// How each repair that was begun ends.
+    repaired: Mutex<Vec<Ranges>>,
+    repair: Mutex<Option<oneshot::Receiver<Result<(), EngineError>>>>,
 }
 
 impl Engine for Arc<Fake> {
@@ -44,6 +47,20 @@ impl Engine for Arc<Fake> {
         self.cleaned.fetch_add(1, Ordering::Relaxed);
         self.clean.notified().await;
         Ok(())
+    }
+
+    async fn repair(
+        &self,
+        ranges: Ranges,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<(), EngineError> {
+        locked(&self.repaired).push(ranges);
+        progress("half of it".to_owned());
+        let end = locked(&self.repair).take();
+        match end {
+            Some(end) => end.await.unwrap(),
+            None => Ok(()),
+        }
     }
 
     async fn pools(&self) -> Result<Option<Pools>, EngineError> {
@@ -96,6 +113,8 @@ async fn world() -> World {
         leave: Mutex::new(Some(leave)),
         cleaned: AtomicU32::new(0),
         clean: Notify::new(),
+        repaired: Mutex::default(),
+        repair: Mutex::default(),
     });
     let cql = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let loopback = "127.0.0.1:0".parse().unwrap();
@@ -299,7 +318,11 @@ async fn only_the_node_that_is_meant_cleans_up_once_for_each_request() {
     assert_eq!(tell(order("uid-1", HOST, "2")).await, 409);
     let is = |request: &str, job| {
         let request = request.to_owned();
-        Some(CleanupJob { request, job })
+        Some(RequestedJob {
+            request,
+            progress: None,
+            job,
+        })
     };
     assert_eq!(world.view(60).await.cleanup, is("1", Job::Running));
     world.fake.clean.notify_one();
@@ -313,6 +336,50 @@ async fn only_the_node_that_is_meant_cleans_up_once_for_each_request() {
     world.fake.clean.notify_one();
     assert_eq!(world.order("uid-1", HOST).await.0, 202);
     assert_eq!(tell(order("uid-1", HOST, "3")).await, 409);
+}
+
+#[tokio::test]
+async fn a_repair_runs_once_for_each_request_says_how_far_it_is_and_ends_in_the_databases_words() {
+    let world = world().await;
+    let tell = async |host_id: &str, request: &str| {
+        let order = Repair {
+            pod_uid: "uid-1".to_owned(),
+            host_id: host_id.to_owned(),
+            request: request.to_owned(),
+            ranges: Ranges::All,
+        };
+        let url = format!("{}/v1/repair", world.url);
+        let answer = world.operator.post(url).json(&order).send().await.unwrap();
+        answer.status().as_u16()
+    };
+    assert!(world.view(60).await.repairs);
+    assert_eq!(tell("id-of-another", "1").await, 409);
+    let (end, ends) = oneshot::channel();
+    *locked(&world.fake.repair) = Some(ends);
+    assert_eq!(tell(HOST, "1").await, 202);
+    assert_eq!(tell(HOST, "1").await, 202);
+    assert_eq!(tell(HOST, "2").await, 409);
+    let until = async |request: &str, progress: Option<&str>, job: Job| {
+        let wanted = Some(RequestedJob {
+            request: request.to_owned(),
+            progress: progress.map(str::to_owned),
+            job,
+        });
+        while world.view(60).await.repair != wanted {
+            tokio::task::yield_now().await;
+        }
+    };
+    until("1", Some("half of it"), Job::Running).await;
+    let words = "Endpoint not alive: /10.0.0.3\n-- StackTrace --\n\tat x.Y.z(Y.java:1)";
+    end.send(Err(EngineError::Refused(words.to_owned())))
+        .unwrap();
+    let error = "Endpoint not alive: /10.0.0.3".to_owned();
+    until("1", None, Job::Failed { error }).await;
+    // The same one again, since it failed; and not again, since it is done.
+    assert_eq!(tell(HOST, "1").await, 202);
+    until("1", None, Job::Done).await;
+    assert_eq!(tell(HOST, "1").await, 202);
+    assert_eq!(*locked(&world.fake.repaired), [Ranges::All, Ranges::All]);
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ pub(super) fn volumes(cluster: &ValidatedCluster) -> Vec<Volume> {
 /// Which node each pod is, by the pod's name. It outlives the pods: one that comes back needs no operator.
 pub(in crate::build) fn nodes(id: &Identity, records: &[DatabaseNode]) -> ConfigMap {
     let known = records.iter().filter_map(|record| match record.state {
-        DatabaseNodeState::Member | DatabaseNodeState::Leaving => {
+        DatabaseNodeState::Member | DatabaseNodeState::Repairing | DatabaseNodeState::Leaving => {
             Some((record.name.clone(), record.host_id.clone()?))
         }
         // What is on their disks now is not, or no more, the node that the record names.

@@ -84,6 +84,8 @@ fn each_pod_is_told_which_node_it_is_as_long_as_it_is_one() {
         attempts: 0,
         error: None,
         cleanup: None,
+        repair: None,
+        last_repaired: None,
     };
     let records = [
         record("a-0", DatabaseNodeState::Member),
@@ -91,12 +93,13 @@ fn each_pod_is_told_which_node_it_is_as_long_as_it_is_one() {
         record("a-2", DatabaseNodeState::Left),
         record("b-0", DatabaseNodeState::Joining),
         record("b-1", DatabaseNodeState::Replacing),
+        record("b-2", DatabaseNodeState::Repairing),
     ];
     let cluster = cluster(CASSANDRA);
     let map = build::identities(&cluster, &records);
     assert_eq!(
         serde_json::to_value(map.data).unwrap(),
-        json!({ "a-0": "id-of-a-0", "a-1": "id-of-a-1" })
+        json!({ "a-0": "id-of-a-0", "a-1": "id-of-a-1", "b-2": "id-of-b-2" })
     );
     // It is where the agent looks.
     let pod = pod(&cluster, "StatefulSet chat-db-a");

@@ -187,3 +187,75 @@ async fn a_cleanup_goes_through_the_keyspaces_of_vnodes() {
     scylla(router).await.cleanup().await.unwrap();
     assert_eq!(*cleaned.lock().unwrap(), ["theirs", "others"]);
 }
+
+/// Ends the second time that it is asked; and a table of tablets.
+fn repairs(ends: &'static str, told: &std::sync::Arc<std::sync::Mutex<Vec<String>>>) -> Router {
+    let keyspaces = async |query: Query| match query["replication"].as_str() {
+        "vnodes" => Json(json!(["theirs"])),
+        _ => Json(json!(["readstates"])),
+    };
+    let note = |told: &std::sync::Arc<std::sync::Mutex<Vec<String>>>| {
+        let told = told.clone();
+        move |line: String| told.lock().unwrap().push(line)
+    };
+    let begin = note(told);
+    let tablets = note(told);
+    let tables = json!([
+        { "ks": "theirs", "cf": "one", "type": "ColumnFamilies" },
+        { "ks": "readstates", "cf": "read_states", "type": "ColumnFamilies" },
+    ]);
+    Router::new()
+        .route("/storage_service/keyspaces", get(keyspaces))
+        .route("/column_family/", get(async move || Json(tables)))
+        .route(
+            "/storage_service/repair_async/theirs",
+            post(async move |query: Query| {
+                begin(format!("theirs primary={}", query["primaryRange"]));
+                Json(7)
+            })
+            .get(async move |query: Query| {
+                assert_eq!(query["id"], "7");
+                Json(ends)
+            }),
+        )
+        .route(
+            "/storage_service/tablets/repair",
+            post(async move |query: Query| {
+                tablets(format!(
+                    "{}.{} {}",
+                    query["ks"], query["table"], query["tokens"]
+                ));
+                Json(json!({ "tablet_task_id": "id-1" }))
+            }),
+        )
+        .route(
+            "/task_manager/wait_task/id-1",
+            get(async || Json(json!({ "state": "done", "error": "" }))),
+        )
+}
+
+#[tokio::test]
+async fn a_repair_goes_through_vnodes_and_tables_of_tablets() {
+    for (ranges, vnodes) in [
+        (Ranges::All, "theirs primary=false"),
+        (Ranges::Primary, "theirs primary=true"),
+    ] {
+        let told = std::sync::Arc::default();
+        // The node with the lowest host ID, which repairs tablets for all.
+        let router = repairs("SUCCESSFUL", &told).merge(ring());
+        let scylla = scylla(router).await;
+        scylla.repair(ranges, &|_| {}).await.unwrap();
+        let told = told.lock().unwrap();
+        assert_eq!(*told, [vnodes, "readstates.read_states all"]);
+    }
+}
+
+#[tokio::test]
+async fn a_repair_that_fails_names_the_keyspace() {
+    let router = repairs("FAILED", &std::sync::Arc::default());
+    let error = scylla(router).await.repair(Ranges::All, &|_| {}).await;
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "keyspace theirs: the repair ended as FAILED; the database's log tells why"
+    );
+}

@@ -55,7 +55,10 @@ fn is_own(
     let is = |r: &&DatabaseNode| r.host_id.as_deref() == Some(host_id);
     let own = nodes.records.iter().find(|r| r.name == pod.name);
     match own.map(|r| (r.state, r)) {
-        Some((DatabaseNodeState::Member | DatabaseNodeState::Leaving, record)) => {
+        Some((
+            DatabaseNodeState::Member | DatabaseNodeState::Repairing | DatabaseNodeState::Leaving,
+            record,
+        )) => {
             return if is(&record) {
                 Ok(true)
             } else {

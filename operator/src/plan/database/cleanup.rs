@@ -1,26 +1,14 @@
 //! After nodes have joined: members drop what those took over, one at a time. Otherwise a disk that was to be relieved
 //! stays as full as it was, and a node that leaves later gives ranges back to nodes with old copies of them.
 
-use std::time::Duration;
-
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use readstates_operator_api::{DatabaseNode, DatabaseNodeState, PendingCleanup};
+use readstates_operator_api::{DatabaseNode, PendingJob};
 
-use super::{DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, health, join};
-use crate::engine::{Cleanup, CleanupJob, Job};
-
-/// The next step of a member's cleanup.
-enum Next {
-    /// It has nothing more to drop.
-    Done,
-    /// It is told, and that is on record.
-    Tell(Box<Order>),
-    /// It gave up.
-    Failed(String),
-    /// It is not its turn yet, or on its way.
-    Wait(String),
-}
+use super::{
+    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, health,
+    jobs::{self, Stage},
+};
+use crate::engine::Cleanup;
 
 /// A node has joined: every other one may hold what is its now. Before there was a keyspace there was nothing to hold.
 pub(super) fn note(sight: &Sight<'_>, records: &mut [DatabaseNode], joined: &[String]) {
@@ -29,14 +17,9 @@ pub(super) fn note(sight: &Sight<'_>, records: &mut [DatabaseNode], joined: &[St
     }
     let others = records
         .iter_mut()
-        .filter(|r| r.state == DatabaseNodeState::Member && !joined.contains(&r.name));
+        .filter(|r| r.is_member() && !joined.contains(&r.name));
     for other in others {
-        other.cleanup = Some(PendingCleanup {
-            since: Time(sight.now),
-            attempts: 0,
-            told: None,
-            error: None,
-        });
+        other.cleanup = Some(PendingJob::since(Time(sight.now)));
     }
 }
 
@@ -46,29 +29,41 @@ pub(super) fn decide(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Databas
         return None;
     }
     let (record, pending) = pending(nodes)?;
-    let wait = |progress: String| {
-        Some(DatabaseWait::CleaningUp {
-            pod: record.name.clone(),
-            progress,
-        })
+    let progress = go_on(sight, nodes, &record, &pending);
+    Some(DatabaseWait::CleaningUp {
+        pod: record.name,
+        progress,
+    })
+}
+
+/// The first member that has something to drop.
+fn pending(nodes: &NodesStep) -> Option<(DatabaseNode, PendingJob)> {
+    health::members(&nodes.records).find_map(|r| Some((r.clone(), r.cleanup.clone()?)))
+}
+
+/// Takes its next step, and says which.
+fn go_on(
+    sight: &Sight<'_>,
+    nodes: &mut NodesStep,
+    record: &DatabaseNode,
+    pending: &PendingJob,
+) -> String {
+    let view = match health::view(sight, &record.name) {
+        Ok(view) => view,
+        Err(why) => return format!("it cannot be asked: {why}"),
     };
-    match next(sight, nodes, &record, &pending) {
-        Next::Done => {
+    if !view.cleans_up {
+        return "its agent is of an earlier release; see the condition RequiresUpdate".to_owned();
+    }
+    let doing = "it drops what other nodes have taken over";
+    match jobs::stage(pending, view.cleanup.as_ref(), doing, sight.now) {
+        Stage::Done => {
             change(nodes, &record.name, |cleanup| *cleanup = None);
-            wait("it is done".to_owned())
+            "it is done".to_owned()
         }
-        Next::Wait(progress) => wait(progress),
-        Next::Tell(order) => {
-            nodes.orders.push(*order);
-            change(nodes, &record.name, |cleanup| {
-                if let Some(cleanup) = cleanup {
-                    cleanup.attempts += 1;
-                    cleanup.told = Some(Time(sight.now));
-                }
-            });
-            wait("it is told to".to_owned())
-        }
-        Next::Failed(error) => {
+        Stage::Runs(progress) => progress,
+        Stage::Told => "it has been told to".to_owned(),
+        Stage::Failed(error) => {
             if pending.attempts >= attempts::BOUND {
                 nodes.trouble.get_or_insert(DatabaseTrouble::CleanupFailed {
                     pod: record.name.clone(),
@@ -76,93 +71,32 @@ pub(super) fn decide(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Databas
                     error: error.clone(),
                 });
             }
+            let words = attempts::failed(pending.attempts, Some(&error));
             change(nodes, &record.name, |cleanup| {
                 if let Some(cleanup) = cleanup {
-                    cleanup.error = Some(error.clone());
+                    cleanup.error = Some(error);
                 }
             });
-            let pause = attempts::pause(pending.attempts).as_secs();
-            wait(format!(
-                "attempt {} failed ({error}); the next one is {pause} s after it",
-                pending.attempts
-            ))
+            words
         }
-    }
-}
-
-/// The first member that has something to drop.
-fn pending(nodes: &NodesStep) -> Option<(DatabaseNode, PendingCleanup)> {
-    health::members(&nodes.records).find_map(|r| Some((r.clone(), r.cleanup.clone()?)))
-}
-
-fn next(
-    sight: &Sight<'_>,
-    nodes: &NodesStep,
-    record: &DatabaseNode,
-    pending: &PendingCleanup,
-) -> Next {
-    let view = match health::view(sight, &record.name) {
-        Ok(view) => view,
-        Err(why) => return Next::Wait(format!("it cannot be asked: {why}")),
-    };
-    if !view.cleans_up {
-        return Next::Wait(
-            "its agent is of an earlier release; see the condition RequiresUpdate".to_owned(),
-        );
-    }
-    let request = pending.since.0.to_string();
-    let failed = match &view.cleanup {
-        Some(CleanupJob {
-            request: told,
-            job: Job::Running,
-        }) => {
-            return Next::Wait(if *told == request {
-                "it drops what other nodes have taken over".to_owned()
-            } else {
-                "an earlier cleanup still runs".to_owned()
-            });
-        }
-        Some(CleanupJob { request: told, job }) if *told == request => match job {
-            Job::Running | Job::Done => return Next::Done,
-            Job::Failed { error } => Some(error.clone()),
+        Stage::Due => match jobs::may_tell(sight, nodes, record) {
+            Err(why) => why,
+            Ok((pod, pod_uid, host_id)) => {
+                let order = Cleanup {
+                    pod_uid,
+                    host_id,
+                    request: jobs::request(pending),
+                };
+                nodes.orders.push(Order::Cleanup { pod, order });
+                change(nodes, &record.name, |cleanup| {
+                    if let Some(cleanup) = cleanup {
+                        jobs::told(cleanup, sight.now);
+                    }
+                });
+                "it is told to".to_owned()
+            }
         },
-        Some(_) | None => None,
-    };
-    let told: Option<Timestamp> = pending.told.as_ref().map(|told| told.0);
-    let waited = told.map_or(Duration::MAX, |told| {
-        sight.now.duration_since(told).unsigned_abs()
-    });
-    if waited < attempts::pause(pending.attempts) {
-        return match failed {
-            Some(error) => Next::Failed(error),
-            None => Next::Wait("it has been told to".to_owned()),
-        };
     }
-    if let Err(why) = join::ready_for_change(sight, nodes, None) {
-        return Next::Wait(format!("it begins when all nodes are well: {why}"));
-    }
-    let pod = sight.pod(&record.name).cloned();
-    let uid = pod.as_ref().and_then(|pod| pod.uid.clone());
-    let (Some(pod), Some(pod_uid), Some(host_id)) = (pod, uid, record.host_id.clone()) else {
-        return Next::Wait("it has no pod".to_owned());
-    };
-    if !recorded(sight, record) {
-        return Next::Wait("it is its turn".to_owned());
-    }
-    Next::Tell(Box::new(Order::Cleanup {
-        pod,
-        order: Cleanup {
-            pod_uid,
-            host_id,
-            request,
-        },
-    }))
-}
-
-/// Whether the cleanup was in the status already: only then may it be told.
-fn recorded(sight: &Sight<'_>, record: &DatabaseNode) -> bool {
-    let mut records = sight.world.records.iter();
-    records.any(|r| r.name == record.name && r.cleanup == record.cleanup)
 }
 
 /// Whether every node that the spec asks for is a member: each that is still to join would have the others clean up
@@ -186,7 +120,7 @@ pub(super) fn against_leaving(nodes: &NodesStep, leaver: &DatabaseNode) -> Optio
     ))
 }
 
-fn change(nodes: &mut NodesStep, name: &str, change: impl FnOnce(&mut Option<PendingCleanup>)) {
+fn change(nodes: &mut NodesStep, name: &str, change: impl FnOnce(&mut Option<PendingJob>)) {
     if let Some(record) = nodes.records.iter_mut().find(|r| r.name == name) {
         change(&mut record.cleanup);
     }

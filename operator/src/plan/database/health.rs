@@ -1,7 +1,7 @@
 //! Health of the nodes, as each of them sees all. Unknown and outdated observations count as
 //! unhealthy.
 
-use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
+use readstates_operator_api::DatabaseNode;
 
 use super::Sight;
 use crate::{
@@ -31,6 +31,15 @@ pub(super) fn phase<'a>(sight: &Sight<'a>, pod: &PodSeen) -> Result<&'a Phase, S
 
 /// What a node sees, now.
 pub(super) fn view<'a>(sight: &Sight<'a>, name: &str) -> Result<&'a View, String> {
+    let view = last_view(sight, name)?;
+    if view.age_seconds > FRESH_SECONDS {
+        return Err(format!("its last answer is {} s old", view.age_seconds));
+    }
+    Ok(view)
+}
+
+/// What a node saw when it was last asked. What its agent says of jobs that were ordered is never old.
+pub(super) fn last_view<'a>(sight: &Sight<'a>, name: &str) -> Result<&'a View, String> {
     let pod = sight.pod(name).ok_or("it has no pod")?;
     if pod.terminating {
         return Err("its pod is being stopped".to_owned());
@@ -38,18 +47,13 @@ pub(super) fn view<'a>(sight: &Sight<'a>, name: &str) -> Result<&'a View, String
     match phase(sight, pod)? {
         Phase::Waiting { .. } => Err("it has not been started".to_owned()),
         Phase::Unreachable { error } => Err(error.clone()),
-        Phase::Running(view) if view.age_seconds > FRESH_SECONDS => {
-            Err(format!("its last answer is {} s old", view.age_seconds))
-        }
         Phase::Running(view) => Ok(view),
     }
 }
 
-/// The nodes that are members and nothing else.
+/// The nodes that have joined and are not about to leave, repaired or not.
 pub(super) fn members(records: &[DatabaseNode]) -> impl Iterator<Item = &DatabaseNode> {
-    records
-        .iter()
-        .filter(|r| r.state == DatabaseNodeState::Member)
+    records.iter().filter(|r| r.is_member())
 }
 
 /// Every member serves, sees every other member, and sees no node that is not well. `except` is left out, both as a

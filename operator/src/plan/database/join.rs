@@ -5,7 +5,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{
     DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, adopt, attempts, health,
-    preflight, record, replace, super_disks,
+    preflight, record, repair, replace, super_disks,
 };
 use crate::{
     engine::{Disk, Mode, Phase, Start},
@@ -39,9 +39,7 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
             adopt::begin(sight, nodes, &rack.name, pod)
         }
         None => begin_new(sight, nodes, &rack.name, pod),
-        Some(record) if record.state == DatabaseNodeState::Member => {
-            replace::begin(sight, nodes, &record, disk)
-        }
+        Some(record) if record.is_member() => replace::begin(sight, nodes, &record, disk),
         // A node that has left: its pod is on its way out.
         Some(_) => None,
     }
@@ -82,7 +80,8 @@ fn begin_new(
         let step = || format!("{} joins the database", pod.name);
         let ready = ready_for_change(sight, nodes, None);
         let at_risk = super_disks::member_at_risk(sight, nodes, &pod.name);
-        if let Some(why) = ready.err().or(at_risk) {
+        let repaired_first = || repair::against(sight, nodes);
+        if let Some(why) = ready.err().or(at_risk).or_else(repaired_first) {
             return Some(DatabaseWait::Health { step: step(), why });
         }
         let reasons = preflight::against_joining(sight, nodes, rack, pod);
@@ -199,13 +198,8 @@ fn try_again(
             attempts: failed,
         });
     }
-    let pause = attempts::pause(failed);
-    let waited = sight.now.duration_since(record.since.0).unsigned_abs();
-    if waited < pause {
-        return format!(
-            "attempt {failed} failed; the next one is {} s after it began",
-            pause.as_secs()
-        );
+    if attempts::pauses(failed, record.since.0, sight.now) {
+        return attempts::failed(failed, None);
     }
     let (Some(uid), true) = (pod.uid.clone(), sight.recorded(record)) else {
         return format!("attempt {failed} failed");
@@ -234,6 +228,7 @@ fn may_still_join(
         }
         DatabaseNodeState::Joining
         | DatabaseNodeState::Replacing
+        | DatabaseNodeState::Repairing
         | DatabaseNodeState::Member
         | DatabaseNodeState::Leaving
         | DatabaseNodeState::Left => Ok(()),
@@ -263,6 +258,7 @@ fn start(
                 ignore_dead = replace::still_ready(sight, nodes, record)?
             }
             DatabaseNodeState::Joining
+            | DatabaseNodeState::Repairing
             | DatabaseNodeState::Member
             | DatabaseNodeState::Leaving
             | DatabaseNodeState::Left => ready_for_change(sight, nodes, Some(record))?,

@@ -56,6 +56,10 @@ fn lose_a_rack(sim: &mut Sim) {
     sim.lose_disk("chat-db-a-1");
 }
 
+fn a_week_passes(sim: &mut Sim) {
+    sim.clock += jiff::SignedDuration::from_hours(7 * 24);
+}
+
 fn take_back_and_lose_a_disk(sim: &mut Sim) {
     take_back(sim);
     lose_another_disk(sim);
@@ -97,6 +101,22 @@ fn changes() -> Vec<Change> {
             "grow, taken back when a disk is lost",
             grow,
             Some((2, take_back_and_lose_a_disk)),
+        ),
+        change("repair by schedule", a_week_passes, None),
+        change(
+            "repair by schedule, and a disk is lost meanwhile",
+            a_week_passes,
+            Some((3, lose_a_disk)),
+        ),
+        change(
+            "repair by schedule, and grow meanwhile",
+            a_week_passes,
+            Some((2, grow)),
+        ),
+        change(
+            "replace, and shrink meanwhile",
+            lose_a_disk,
+            Some((4, shrink)),
         ),
     ]
 }
@@ -146,6 +166,7 @@ fn assert_same(sim: &Sim, calm: &Sim, place: &str) {
     assert_eq!(sim.members(), calm.members(), "{place}: {:?}", sim.log);
     assert_eq!(sim.told(), calm.told(), "{place}: {:?}", sim.log);
     assert_eq!(sim.waits(), calm.waits(), "{place}: {:?}", sim.log);
+    assert_eq!(sim.repaired(), calm.repaired(), "{place}: {:?}", sim.log);
 }
 
 #[test]

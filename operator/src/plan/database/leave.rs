@@ -7,7 +7,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Reclaim};
 
 use super::{
     DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, attempts, health,
-    preflight::reasons_against,
+    preflight::reasons_against, repair,
 };
 use crate::engine::{Disk, Job, Mode, NodeState, Phase, Target, View};
 
@@ -30,7 +30,7 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
         // One that never started has nothing to give away: `members` lets it go.
         return never_started(sight, &name).err().map(refused);
     };
-    if record.state != DatabaseNodeState::Member {
+    if !record.is_member() {
         return None;
     }
     let reasons = reasons_against(sight, nodes, &record);
@@ -41,6 +41,7 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
     let leaving = nodes.records.iter_mut().find(|r| r.name == name)?;
     leaving.state = DatabaseNodeState::Leaving;
     leaving.since.0 = sight.now;
+    leaving.repair = None;
     Some(DatabaseWait::Leaving {
         pod: name,
         host_id,
@@ -85,6 +86,7 @@ pub(super) fn go_on(sight: &Sight<'_>, nodes: &mut NodesStep, name: &str) -> Opt
             r.since.0 = sight.now;
             r.error = None;
         });
+        repair::inherit(&mut nodes.records, &record);
         return wait("the other nodes have confirmed that it is gone".to_owned());
     }
     let view = match own {
@@ -195,16 +197,9 @@ fn tell(
                 .unwrap_or_else(|| "it said nothing".to_owned()),
         });
     }
-    let pause = attempts::pause(record.attempts);
-    let waited = sight.now.duration_since(record.since.0).unsigned_abs();
-    if waited < pause {
+    if attempts::pauses(record.attempts, record.since.0, sight.now) {
         change(nodes, &record.name, |r| r.error.clone_from(&error));
-        let said = error.map(|e| format!(" ({e})")).unwrap_or_default();
-        return Err(format!(
-            "attempt {} failed{said}; the next one is {} s after it",
-            record.attempts,
-            pause.as_secs()
-        ));
+        return Err(attempts::failed(record.attempts, error.as_deref()));
     }
     if record.attempts > 0
         && let Err(why) = health::check(sight, &nodes.records, Some(record))

@@ -5,13 +5,16 @@
 //! ```text
 //!          order to start              serves                 chosen to leave
 //! (none) ────────────────▶ Joining ──────────────▶ Member ──────────────────────▶ Leaving
-//!    ▲                                  serves  ▲    │ disk came back empty          │ other nodes
+//!    ▲                                repaired  ▲    │ disk came back empty          │ other nodes
 //!    │                                          │    ▼                               ▼ confirm
-//!    └── claim gone ── Left ◀──────────┐       Replacing                            (Left)
-//!                       └──────────────┴────────────────────────────────────────────┘
+//!    │                                   Repairing ◀─ Replacing                     (Left)
+//!    │                                         serves                                 │
+//!    └── claim gone ── Left ◀─────────────────────────────────────────────────────────┘
 //! ```
 //! Members keep the data of ranges that a joined node took over until they are told to drop it: one after another, when
 //! all are in.
+//!
+//! A node that was rebuilt on an empty disk, and every node from time to time, is repaired: see `repair`.
 //!
 //! At most one node is Joining, Replacing or Leaving, and pods are changed only while none is: so at most one member's
 //! copies are unavailable at any time.
@@ -22,10 +25,12 @@ mod back;
 mod cleanup;
 mod halt;
 mod health;
+mod jobs;
 mod join;
 mod leave;
 mod preflight;
 mod record;
+mod repair;
 mod replace;
 mod roll;
 mod room;
@@ -44,7 +49,7 @@ pub use self::{
 use super::WaitingOn;
 use crate::{
     build,
-    engine::{Cleanup, Start, Target},
+    engine::{Cleanup, Repair, Start, Target},
     observe::{PodSeen, StatefulSetSeen, World},
     validate::{Database, Rack, Store, ValidatedCluster},
 };
@@ -113,6 +118,8 @@ pub struct NodesStep {
     pub trouble: Option<DatabaseTrouble>,
     /// The name of an update of the pods that waits for consent.
     pub update: Option<String>,
+    /// Why the repair in turn does not begin: the pod, and what it waits for.
+    pub repair_waits: Option<String>,
 }
 
 /// An object to delete: exactly this one, not a later one of the same name.
@@ -147,6 +154,13 @@ pub enum Order {
         /// The node, exactly, and which cleanup it is.
         order: Cleanup,
     },
+    /// Compare the data with the other copies.
+    Repair {
+        /// The pod.
+        pod: PodSeen,
+        /// The node, exactly, and which repair it is.
+        order: Repair,
+    },
 }
 
 /// Everything about the database.
@@ -158,8 +172,8 @@ pub(super) struct Decision {
     pub(super) waiting: Option<WaitingOn>,
     /// What the next restart of a pod that serves waits for, which nothing else has to wait for.
     pub(super) restart: Option<WaitingOn>,
-    /// What the cleanup after joins waits for, which nothing else has to wait for but nodes that leave.
-    pub(super) cleanup: Option<WaitingOn>,
+    /// What a repair or the cleanup after joins waits for, which the cache and the schema do not wait for.
+    pub(super) upkeep: Option<WaitingOn>,
 }
 
 /// What all parts look at.
@@ -176,17 +190,21 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
     };
     let mut nodes = NodesStep::default();
     record::seen(&sight, &mut nodes);
+    repair::settle(&sight, &mut nodes);
     back::decide(&sight, &mut nodes);
-    let (mut waiting, cleanup) = topology(&sight, &mut nodes);
+    let (mut waiting, mut upkeep) = topology(&sight, &mut nodes);
     let mut turns = roll::Turns::default();
     let racks = racks(&sight, &mut nodes, &mut turns, &mut waiting);
+    if waiting.is_none() && upkeep.is_none() {
+        upkeep = repair::scheduled(&sight, &mut nodes).map(WaitingOn::Database);
+    }
     Decision {
         racks,
         nodes,
         super_disks: super_disks::decide(&sight),
         waiting,
         restart: turns.waits,
-        cleanup,
+        upkeep,
     }
 }
 
@@ -207,29 +225,30 @@ pub(super) fn stop(cluster: &ValidatedCluster, world: &World, now: Timestamp) ->
         super_disks: super_disks::decide(&sight),
         waiting,
         restart: None,
-        cleanup: None,
+        upkeep: None,
     }
 }
 
-/// One step of one node: what was begun goes on before anything else begins. What is waited for, and what only the
-/// cleanup waits for.
+/// One step of one node: what was begun goes on before anything else begins. What is waited for, and what only a
+/// repair or the cleanup waits for.
 fn topology(sight: &Sight<'_>, nodes: &mut NodesStep) -> (Option<WaitingOn>, Option<WaitingOn>) {
-    let mut cleanup = None;
+    let mut upkeep = None;
     let wait = match on_its_way(&nodes.records).map(|r| (r.state, r.name.clone())) {
         Some((DatabaseNodeState::Leaving, name)) => leave::go_on(sight, nodes, &name),
         Some((_, name)) => join::go_on(sight, nodes, &name),
         None => leave::pod_goes(sight, nodes).or_else(|| {
             let volume = leave::volume_goes(sight, nodes);
+            upkeep = repair::rebuilt(sight, nodes);
             join::begin(sight, nodes)
                 .or_else(|| {
-                    cleanup = cleanup::decide(sight, nodes);
+                    upkeep = upkeep.take().or_else(|| cleanup::decide(sight, nodes));
                     leave::begin(sight, nodes)
                 })
                 .or(volume)
         }),
     };
     let database = |wait: Option<DatabaseWait>| wait.map(WaitingOn::Database);
-    (database(wait), database(cleanup))
+    (database(wait), database(upkeep))
 }
 
 /// The node that is neither in nor out.
@@ -238,7 +257,7 @@ fn on_its_way(records: &[DatabaseNode]) -> Option<&DatabaseNode> {
         DatabaseNodeState::Joining | DatabaseNodeState::Replacing | DatabaseNodeState::Leaving => {
             true
         }
-        DatabaseNodeState::Member | DatabaseNodeState::Left => false,
+        DatabaseNodeState::Member | DatabaseNodeState::Repairing | DatabaseNodeState::Left => false,
     })
 }
 

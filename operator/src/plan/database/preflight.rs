@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use readstates_operator_api::DatabaseNode;
 
-use super::{NodesStep, Sight, cleanup, health, super_disks};
+use super::{NodesStep, Sight, cleanup, health, repair, super_disks};
 use crate::{
     engine::{Facts, Phase},
     observe::{PodSeen, Seen},
@@ -101,6 +101,7 @@ pub(super) fn reasons_against(
     }
     reasons.extend(super_disks::member_at_risk(sight, nodes, &leaver.name));
     reasons.extend(cleanup::against_leaving(nodes, leaver));
+    reasons.extend(repair::against(sight, nodes));
     let stay: Vec<_> = health::members(&nodes.records)
         .filter(|r| r.name != leaver.name)
         .collect();

@@ -37,14 +37,16 @@ pub(super) fn seen(sight: &Sight<'_>, nodes: &mut NodesStep) {
             Some(record) => match record.state {
                 DatabaseNodeState::Joining => {
                     joined.push(member.name.clone());
-                    *record = member;
+                    *record = arrived(record, member);
                 }
                 // It has what it had, and so do the others.
-                DatabaseNodeState::Replacing => *record = member,
-                DatabaseNodeState::Member if record.host_id == member.host_id => {
+                DatabaseNodeState::Replacing => *record = arrived(record, member),
+                DatabaseNodeState::Member | DatabaseNodeState::Repairing
+                    if record.host_id == member.host_id =>
+                {
                     record.claim_uid = member.claim_uid.or_else(|| record.claim_uid.take());
                 }
-                DatabaseNodeState::Member => {
+                DatabaseNodeState::Member | DatabaseNodeState::Repairing => {
                     nodes.trouble = Some(other_node(record, host_id));
                 }
                 DatabaseNodeState::Leaving | DatabaseNodeState::Left => {}
@@ -53,6 +55,20 @@ pub(super) fn seen(sight: &Sight<'_>, nodes: &mut NodesStep) {
     }
     cleanup::note(sight, &mut nodes.records, &joined);
     nodes.records.sort_by(|a, b| a.name.cmp(&b.name));
+}
+
+/// A node that was rebuilt on an empty disk is repaired before it is a member like the others.
+fn arrived(record: &mut DatabaseNode, member: DatabaseNode) -> DatabaseNode {
+    let repair = record.repair.take();
+    DatabaseNode {
+        state: if repair.is_some() {
+            DatabaseNodeState::Repairing
+        } else {
+            DatabaseNodeState::Member
+        },
+        repair,
+        ..member
+    }
 }
 
 /// A record that begins now.
@@ -72,6 +88,8 @@ pub(super) fn new(
         attempts: 0,
         error: None,
         cleanup: None,
+        repair: None,
+        last_repaired: None,
     }
 }
 

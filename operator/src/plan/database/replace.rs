@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState, labels};
 
-use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, join};
+use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, join, repair};
 use crate::engine::{Disk, Node, Phase};
 
 /// How long a pod may take to come back before its node is no longer waited for.
@@ -55,6 +55,7 @@ pub(super) fn begin(
     } else {
         ready(sight, nodes, lost)
     };
+    let repairing = repair::running(sight, nodes).map(str::to_owned);
     let progress = match others {
         Err(NotReady::Wait(why)) => format!("it begins when all others are well: {why}"),
         Err(NotReady::Lost(words)) => {
@@ -63,6 +64,10 @@ pub(super) fn begin(
         }
         Ok(_) if seen_up(sight, nodes, lost, &host_id) => {
             "it begins when the others have noticed that it is down".to_owned()
+        }
+        Ok(_) if repairing.is_some() => {
+            let pod = repairing.unwrap_or_default();
+            format!("it begins when the repair of {pod} has ended, as it does while a node is down")
         }
         Ok(_) => {
             let record = nodes.records.iter_mut().find(|r| r.name == lost.name)?;
@@ -77,6 +82,7 @@ pub(super) fn begin(
             record.claim_uid = sight.claim_uid(&lost.name);
             record.since.0 = sight.now;
             (record.attempts, record.error) = (0, None);
+            (record.repair, record.last_repaired) = (repair::of_rebuilt(sight), None);
             "it is its turn".to_owned()
         }
     };

@@ -5,7 +5,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{
     DatabaseWait, Named, NodesStep, Sight, Template, as_wanted, health, on_its_way, outdated,
-    super_disks, version,
+    repair, super_disks, version,
 };
 use crate::{
     build,
@@ -248,6 +248,9 @@ fn may_turn(sight: &Sight<'_>, nodes: &NodesStep) -> Result<(), String> {
     if let Some(record) = moves(sight, nodes) {
         return Err(format!("{} is on its way in or out", record.name));
     }
+    if let Some(why) = repair::against(sight, nodes) {
+        return Err(why);
+    }
     health::check(sight, &nodes.records, None)?;
     if let Some(pod) = unready(sight).next() {
         return Err(format!("{} is not ready", pod.name));
@@ -282,9 +285,10 @@ fn only_broken<'a>(
     let record = nodes.records.iter().find(|r| r.name == pod.name);
     let goes = |r: &DatabaseNode| match r.state {
         DatabaseNodeState::Leaving | DatabaseNodeState::Left => true,
-        DatabaseNodeState::Joining | DatabaseNodeState::Member | DatabaseNodeState::Replacing => {
-            false
-        }
+        DatabaseNodeState::Joining
+        | DatabaseNodeState::Member
+        | DatabaseNodeState::Replacing
+        | DatabaseNodeState::Repairing => false,
     };
     if record.is_some_and(goes) {
         // It is leaving, not broken: restarted, it would have to start over, or come up on what it has left.

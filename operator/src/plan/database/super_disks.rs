@@ -116,9 +116,10 @@ fn used_before(sight: &Sight<'_>, pod: &str, claim_uid: &str) -> bool {
     let mut records = sight.world.records.iter();
     records.any(|record| {
         let was_member = match record.state {
-            DatabaseNodeState::Member | DatabaseNodeState::Leaving | DatabaseNodeState::Left => {
-                true
-            }
+            DatabaseNodeState::Member
+            | DatabaseNodeState::Repairing
+            | DatabaseNodeState::Leaving
+            | DatabaseNodeState::Left => true,
             DatabaseNodeState::Joining | DatabaseNodeState::Replacing => false,
         };
         was_member

@@ -53,6 +53,13 @@ pub enum DatabaseWait {
         /// How far it is.
         progress: String,
     },
+    /// The data of a node to be compared with that of the others.
+    Repairing {
+        /// Its pod.
+        pod: String,
+        /// How far it is.
+        progress: String,
+    },
     /// A reason why a node may not join to pass.
     JoinRefused {
         /// Its pod.
@@ -92,6 +99,7 @@ impl DatabaseWait {
             | Self::Replacing { pod, .. }
             | Self::Leaving { pod, .. }
             | Self::CleaningUp { pod, .. }
+            | Self::Repairing { pod, .. }
             | Self::JoinRefused { pod, .. }
             | Self::Refused { pod, .. }
             | Self::FormerClaim { pod, .. } => Some(pod),
@@ -108,6 +116,7 @@ impl DatabaseWait {
             Self::Replacing { .. } => Reason::NodeReplacing,
             Self::Leaving { .. } => Reason::NodeLeaving,
             Self::CleaningUp { .. } => Reason::NodeCleaningUp,
+            Self::Repairing { .. } => Reason::NodeRepairing,
             Self::JoinRefused { .. } => Reason::JoinRefused,
             Self::Refused { .. } => Reason::ScaleDownRefused,
             Self::FormerClaim { .. } => Reason::ClaimOfFormerNode,
@@ -151,6 +160,9 @@ impl fmt::Display for DatabaseWait {
                 f,
                 "{pod} drops what nodes that have joined took over: {progress}"
             ),
+            Self::Repairing { pod, progress } => {
+                write!(f, "{pod} is repaired: {progress}")
+            }
             Self::JoinRefused { pod, reasons } => write!(
                 f,
                 "{pod} does not join the database, because {}",
@@ -204,6 +216,15 @@ pub enum DatabaseTrouble {
         /// The database's own words.
         error: String,
     },
+    /// The data of a node could not be compared with that of the others, again and again.
+    RepairFailed {
+        /// Its pod.
+        pod: String,
+        /// How often it was told to.
+        attempts: i32,
+        /// The database's own words.
+        error: String,
+    },
     /// A node that was to leave has lost what it was to give away.
     LeaverLost {
         /// Its pod.
@@ -240,6 +261,7 @@ impl DatabaseTrouble {
             Self::DecommissionFailed { .. } => Reason::DecommissionFailed,
             Self::JoinFailed { .. } => Reason::JoinFailed,
             Self::CleanupFailed { .. } => Reason::CleanupFailed,
+            Self::RepairFailed { .. } => Reason::RepairFailed,
             Self::LeaverLost { .. } => Reason::LeaverLost,
             Self::DiskLost { .. } => Reason::DiskLost,
             Self::EngineVersion { .. } => Reason::EngineVersionRefused,
@@ -272,6 +294,15 @@ impl fmt::Display for DatabaseTrouble {
                 f,
                 "{pod} was told {attempts} times to drop what nodes that have joined took over, and could not: {error}. \
                  It serves, and its disk stays fuller than it need be; no node leaves before"
+            ),
+            Self::RepairFailed {
+                pod,
+                attempts,
+                error,
+            } => write!(
+                f,
+                "{pod} was told {attempts} times to repair its data, and could not: {error}. It serves; the next attempt \
+                 is made in half an hour"
             ),
             Self::LeaverLost {
                 pod,

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use readstates_operator_api::conditions::Reason;
+use readstates_operator_api::{DatabaseNodeState, conditions::Reason};
 
 use super::*;
 use crate::{
@@ -200,6 +200,8 @@ fn a_cache_that_was_stopped_starts_when_a_majority_of_copies_can_answer() {
         attempts: 0,
         error: None,
         cleanup: None,
+        repair: None,
+        last_repaired: None,
     };
     let nodes = ["chat-db-a-0", "chat-db-b-0", "chat-db-b-1"];
     let racks = ["a", "b", "b"];

@@ -8,7 +8,7 @@ use readstates_operator_api::DatabaseNode;
 
 use crate::{
     build,
-    engine::{CleanupJob, Disk, Job, Node, NodeState},
+    engine::{Disk, Job, Node, NodeState, RequestedJob},
     fixtures,
     plan::{Plan, plan},
     validate::{Store, ValidatedCluster},
@@ -38,6 +38,12 @@ pub(crate) struct Sim {
     pub(crate) decommission_fails: bool,
     pub(crate) join_fails: bool,
     pub(crate) cleanup_fails: bool,
+    /// Nodes whose repair fails.
+    pub(crate) repair_fails: Vec<String>,
+    /// Repairs go on until this is unset.
+    pub(crate) repairs_last: bool,
+    /// Pods of this template have agents that cannot repair, as those of the release before.
+    pub(crate) unable: Option<String>,
     /// There is a keyspace, and data.
     pub(crate) has_schema: bool,
     /// Versions of the schema among the nodes.
@@ -96,8 +102,16 @@ pub(crate) struct Pod {
     pub(crate) ip: String,
     host_id: Option<String>,
     decommission: Option<Job>,
-    cleanup: Option<CleanupJob>,
+    cleanup: Option<RequestedJob>,
+    repair: Option<RequestedJob>,
     left: bool,
+}
+
+impl Pod {
+    fn repairs(&self) -> bool {
+        let job = self.repair.as_ref().map(|repair| &repair.job);
+        job == Some(&Job::Running)
+    }
 }
 
 #[derive(Clone)]
@@ -144,6 +158,9 @@ impl Sim {
             decommission_fails: false,
             join_fails: false,
             cleanup_fails: false,
+            repair_fails: Vec::new(),
+            repairs_last: false,
+            unable: None,
             has_schema: false,
             schema_versions: 1,
             may_be_down: 1,
@@ -282,5 +299,11 @@ impl Sim {
             .iter()
             .map(|r| format!("{} {:?}", r.name, r.state))
             .collect()
+    }
+
+    /// The nodes whose data has been repaired.
+    pub(crate) fn repaired(&self) -> Vec<&str> {
+        let repaired = self.records.iter().filter(|r| r.last_repaired.is_some());
+        repaired.map(|r| r.name.as_str()).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Events that need no operator: controllers, kubelets, nodes, disks.
 
 use super::{Pod, Set, Sim, Volume};
-use crate::engine::{CleanupJob, Disk, Job, NodeState};
+use crate::engine::{Disk, Job, NodeState, RequestedJob};
 
 impl Sim {
     /// Controllers, kubelets and databases do what they would within a while.
@@ -35,17 +35,26 @@ impl Sim {
         let replaced = self.replaces.iter().filter(|(new, _)| joined(new));
         let replaced: Vec<_> = replaced.map(|(_, old)| old.clone()).collect();
         self.ring.retain(|n| !replaced.contains(&n.host_id));
-        for pod in self.pods.values_mut() {
-            if let Some(CleanupJob { job, .. }) = &mut pod.cleanup
-                && *job == Job::Running
-            {
+        let down = self.ring.iter().any(|n| !n.up);
+        for (name, pod) in &mut self.pods {
+            let failed = |words: &str| Job::Failed {
+                error: words.to_owned(),
+            };
+            if let Some(job) = running(&mut pod.cleanup) {
                 *job = if self.cleanup_fails {
-                    Job::Failed {
-                        error: "No space left on device".to_owned(),
-                    }
+                    failed("No space left on device")
                 } else {
                     Job::Done
                 };
+            }
+            if let Some(job) = running(&mut pod.repair) {
+                if down {
+                    *job = failed("Endpoint died");
+                } else if self.repair_fails.contains(name) {
+                    *job = failed("Validation failed");
+                } else if !self.repairs_last {
+                    *job = Job::Done;
+                }
             }
             if pod.decommission == Some(Job::Running) {
                 pod.decommission = Some(Job::Done);
@@ -114,6 +123,7 @@ impl Sim {
             host_id: None,
             decommission: None,
             cleanup: None,
+            repair: None,
             left: false,
         };
         // It finds the data that it is told is its own, and starts by itself; without an agent it starts on whatever
@@ -196,4 +206,10 @@ impl Sim {
         self.stop(pod);
         self.disks.remove(pod);
     }
+}
+
+/// The job that is on the way.
+fn running(job: &mut Option<RequestedJob>) -> Option<&mut Job> {
+    let job = job.as_mut().map(|job| &mut job.job);
+    job.filter(|job| **job == Job::Running)
 }

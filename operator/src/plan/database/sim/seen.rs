@@ -44,6 +44,8 @@ impl Sim {
                     decommission: pod.decommission.clone(),
                     cleans_up: true,
                     cleanup: pod.cleanup.clone(),
+                    repairs: self.unable.as_ref() != Some(&pod.revision),
+                    repair: pod.repair.clone(),
                 })
             }
         };

@@ -3,7 +3,7 @@
 use super::{Set, Sim, turns::Decided};
 use crate::{
     build,
-    engine::{CleanupJob, Disk, Job, Node, NodeState},
+    engine::{Disk, Job, Node, NodeState, Ranges, RequestedJob},
     plan::database::{Order, RackStep, Template},
 };
 
@@ -133,7 +133,7 @@ impl Sim {
                 }
                 if matches!(
                     &live.cleanup,
-                    Some(CleanupJob {
+                    Some(RequestedJob {
                         job: Job::Running,
                         ..
                     })
@@ -148,8 +148,34 @@ impl Sim {
                     self.log.push(format!("clean up {}", pod.name));
                     Job::Running
                 };
-                let request = order.request.clone();
-                live.cleanup = Some(CleanupJob { request, job });
+                live.cleanup = Some(RequestedJob {
+                    request: order.request.clone(),
+                    progress: None,
+                    job,
+                });
+            }
+            Order::Repair { pod, order } => {
+                let Some(live) = self.pods.get_mut(&pod.name) else {
+                    return;
+                };
+                if live.uid != order.pod_uid || live.host_id.as_ref() != Some(&order.host_id) {
+                    return;
+                }
+                let same = live.repair.as_ref();
+                let done = same.is_some_and(|r| r.request == order.request && r.job == Job::Done);
+                if done || live.repairs() {
+                    return;
+                }
+                let what = match order.ranges {
+                    Ranges::All => "all of",
+                    Ranges::Primary => "the share of",
+                };
+                self.log.push(format!("repair {what} {}", pod.name));
+                live.repair = Some(RequestedJob {
+                    request: order.request.clone(),
+                    progress: None,
+                    job: Job::Running,
+                });
             }
         }
     }

@@ -61,7 +61,7 @@ impl Sim {
         let pods: Vec<_> = self
             .pods
             .values()
-            .map(|p| (&p.uid, &p.decommission, &p.cleanup))
+            .map(|p| (&p.uid, &p.decommission, &p.cleanup, &p.repair))
             .collect();
         format!(
             "{sets:?} {pods:?} {:?} {:?} {:?}",
@@ -110,9 +110,7 @@ impl Sim {
 
     /// Invariants that hold wherever an earlier turn was cut off.
     fn check(&self, step: &NodesStep) {
-        let on_its_way = |r: &&DatabaseNode| {
-            !matches!(r.state, DatabaseNodeState::Member | DatabaseNodeState::Left)
-        };
+        let on_its_way = |r: &&DatabaseNode| !r.is_member() && r.state != DatabaseNodeState::Left;
         assert!(
             step.records.iter().filter(on_its_way).count() <= 1,
             "{:?}",
@@ -121,10 +119,22 @@ impl Sim {
         let moves = |order: &&Order| match order {
             Order::Start { pod, .. } => !matches!(self.disk(&pod.name), Disk::Known { .. }),
             Order::Decommission { .. } => true,
-            Order::Cleanup { .. } => false,
+            Order::Cleanup { .. } | Order::Repair { .. } => false,
         };
         let moves: Vec<_> = step.orders.iter().filter(moves).collect();
         assert!(moves.len() <= 1, "{moves:?}");
+        let told = |order: &&Order| matches!(order, Order::Repair { .. });
+        let repaired = step.orders.iter().filter(told).count();
+        let repairing = self.pods.values().filter(|p| p.repairs()).count();
+        assert!(
+            repaired == 0 || (moves.is_empty() && repairing == 0),
+            "{:?}",
+            step.orders
+        );
+        assert!(
+            repairing == 0 || moves.is_empty(),
+            "{moves:?} while {repairing} are being repaired"
+        );
         let moving = self
             .ring
             .iter()

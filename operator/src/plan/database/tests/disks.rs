@@ -84,7 +84,7 @@ fn a_disk_that_came_back_empty_is_rebuilt_in_place_of_the_node_that_it_was() {
     sim.run();
     assert_eq!(sim.members(), ALL);
     assert_eq!(sim.ring.len(), 4);
-    assert_eq!(sim.log, ["start chat-db-a-1"]);
+    assert_eq!(sim.log, ["start chat-db-a-1", "repair all of chat-db-a-1"]);
 }
 
 #[test]
@@ -147,7 +147,15 @@ fn two_disks_of_one_rack_are_replaced_one_after_the_other() {
     sim.lose_disk("chat-db-a-0");
     sim.lose_disk("chat-db-a-1");
     sim.run();
-    assert_eq!(sim.log, ["start chat-db-a-0", "start chat-db-a-1"]);
+    assert_eq!(
+        sim.log,
+        [
+            "start chat-db-a-0",
+            "start chat-db-a-1",
+            "repair all of chat-db-a-0",
+            "repair all of chat-db-a-1"
+        ]
+    );
     assert_eq!(sim.members(), ALL);
     assert_eq!(sim.ring.len(), 4);
 }
@@ -160,7 +168,15 @@ fn disks_of_two_racks_are_replaced_while_there_is_a_copy_of_everything() {
     sim.lose_disk("chat-db-b-0");
     sim.lose_disk("chat-db-c-0");
     sim.run();
-    assert_eq!(sim.log, ["start chat-db-b-0", "start chat-db-c-0"]);
+    assert_eq!(
+        sim.log,
+        [
+            "start chat-db-b-0",
+            "start chat-db-c-0",
+            "repair all of chat-db-b-0",
+            "repair all of chat-db-c-0"
+        ]
+    );
     assert_eq!(sim.members().len(), 3);
 }
 
