@@ -5,8 +5,8 @@ use std::{path::Path, process::Stdio, time::Duration};
 use anyhow::{Context as _, Result, bail};
 use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
 
-/// Above every `--timeout` that the tests give to a program.
-const LIMIT: Duration = Duration::from_mins(8);
+/// Above every `--timeout` that the tests give to a program: 20 minutes.
+const LIMIT: Duration = Duration::from_mins(25);
 
 /// A program that has ended.
 #[derive(Clone, Debug)]

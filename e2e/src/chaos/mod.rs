@@ -34,7 +34,7 @@ const FLUSH_INTERVALS: [&str; 2] = ["10s", "11s"];
 /// take seconds on a small machine.
 const LAST_FLUSH: Duration = Duration::from_secs(22);
 /// Replacing five pods, each drained first.
-const SETTLES: Duration = Duration::from_mins(10);
+const SETTLES: Duration = Duration::from_mins(20);
 /// Before the first change, and after the last.
 const STEADY: Duration = Duration::from_secs(20);
 /// Between two deaths of the operator.
