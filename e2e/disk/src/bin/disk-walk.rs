@@ -89,6 +89,10 @@ fn walk_all(arguments: &Arguments) -> Result<Report> {
     Ok(report)
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it starts itself, and nothing else"
+)]
 fn walk_one(seed: u64, steps: usize, logs: &Path) -> Result<Report> {
     let (log, to) = (
         logs.join(format!("walk-{seed}.log")),
