@@ -57,7 +57,7 @@ impl Superdisk {
         }
     }
 
-    /// A shell condition.
+    /// A shell condition that is true while the super-disk is mounted.
     fn is_mounted(&self) -> String {
         format!("grep -q ' {} ' /proc/mounts", self.mount)
     }

@@ -109,7 +109,7 @@ fn a_snapshot_whose_end_does_not_come_is_thawed_and_not_proven() -> Result<()> {
     begin(&superdisk, &vm, "late")?;
     vm.until(takes_writes(), HELD_AT_MOST)?;
     is_not_proven(&snapshot(&superdisk, &vm, "end --id late")?, "time-over")?;
-    // By somebody else, in time.
+    // Another program thaws it before the snapshot's time is over.
     begin(&superdisk, &vm, "touched")?;
     vm.run("/sbin/fsfreeze -u /mnt/data")?;
     is_not_proven(&snapshot(&superdisk, &vm, "end --id touched")?, "thawed")?;

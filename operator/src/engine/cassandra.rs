@@ -326,7 +326,7 @@ fn why_not_repaired(keyspace: &str, error: EngineError) -> EngineError {
     }
 }
 
-/// Keyspaces with more than one copy, those of users first: but for traces of queries, which nobody misses.
+/// Keyspaces with more than one copy, those of users first. Traces of queries are left out: they are not worth a repair.
 fn copied(describecluster: &str) -> Result<Vec<String>, EngineError> {
     let all = parts(describecluster)?.keyspaces;
     let copied = all.into_iter().filter(|k| k.replication_factor > 1);

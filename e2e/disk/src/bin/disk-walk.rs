@@ -22,13 +22,13 @@ const AT_ONCE: usize = 2;
 #[derive(Debug, Parser)]
 #[command(name = "hack/disk-machine walk")]
 struct Arguments {
-    /// Number of seeds.
+    /// Number of seeds to walk, each in a process of its own.
     #[arg(long, default_value_t = 20)]
     seeds: u64,
-    /// First seed.
+    /// First seed; the others follow it.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Steps of a walk.
+    /// Steps of each walk, before all disks are mended and the volumes are checked.
     #[arg(long, default_value_t = 14)]
     steps: usize,
     /// Walk the first seed here, tell all of it, and write its report to this file.

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Of one seed, or of many added up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// Walks.
+    /// Number of walks that were begun.
     pub walks: usize,
-    /// Steps done.
+    /// Number of steps that were taken in all walks.
     pub steps: usize,
     /// Batches of files that were acknowledged.
     pub written: usize,
@@ -29,7 +29,7 @@ impl Report {
         *self.answers.entry(answer.to_owned()).or_default() += 1;
     }
 
-    /// Adds another one.
+    /// Adds the counts and findings of another report.
     pub fn add(&mut self, other: Self) {
         self.walks += other.walks;
         self.steps += other.steps;

@@ -1,5 +1,5 @@
-//! Repair: the copies of a node's data are compared and made equal. Rows are whole blocks, so that a majority of copies
-//! that missed a write would have the old block stamped anew, and written over the new one.
+//! Repair: the copies of a node's data are compared and made equal. A row is a whole block: if a majority
+//! of its copies missed a write, the old block is read, gets a newer timestamp and overwrites the new one.
 //!
 //! A node that was rebuilt on an empty disk has its data from one other node per range, which may have missed writes: it
 //! is `Repairing` until all its ranges are repaired. Until then no node joins or leaves and no pod that serves is
