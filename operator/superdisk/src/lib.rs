@@ -25,6 +25,7 @@ pub mod inventory;
 pub mod lineage;
 pub mod metrics;
 pub mod model;
+mod names;
 pub mod node_setup;
 pub mod patrol;
 pub mod plan;

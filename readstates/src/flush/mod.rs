@@ -33,8 +33,8 @@ use crate::{
     cache::{self, Cache, Flight, Flushing, Progress, Room, Turn},
     clock,
     health::{Admission, Circuits},
-    lots::Lots,
     metrics::Metrics,
+    random::Random,
     store::{Store, StoreError, chain},
 };
 
@@ -58,7 +58,7 @@ pub struct Flusher {
     metrics: Arc<Metrics>,
     wake: Arc<Notify>,
     circuits: Mutex<Circuits>,
-    lots: Lots,
+    random: Random,
     turns: Turns,
     /// Callers who wait for everything to be written.
     hurried: AtomicUsize,
@@ -107,7 +107,7 @@ impl Flusher {
         wake: Arc<Notify>,
     ) -> Self {
         Self {
-            lots: Lots::of(cache.incarnation()),
+            random: Random::of(cache.incarnation()),
             cache,
             store,
             metrics,
@@ -226,8 +226,8 @@ impl Flusher {
         let now = clock::now();
         for part in work.places.stalled(work.pace.usual(), now) {
             self.metrics.stalled_flushes.increment(1);
-            let lot = self.lots.share();
-            self.circuits.lock().stalled(part, now, lot);
+            let share = self.random.share();
+            self.circuits.lock().stalled(part, now, share);
         }
     }
 
@@ -244,7 +244,7 @@ impl Flusher {
         let (now, usual) = (clock::now(), work.pace.usual());
         let succeeded = outcome.is_ok();
         if let Some(place) = work.places.ended(ticket, succeeded, usual, now) {
-            let lot = self.lots.share();
+            let share = self.random.share();
             let mut circuits = self.circuits.lock();
             // A part that is known to be away says nothing about how much the others take.
             let of_others = place.held && !circuits.part_is_open(place.part);
@@ -253,7 +253,7 @@ impl Flusher {
             }
             // What stalled was booked when it did: others went well then.
             if succeeded || place.held {
-                circuits.ended(place.part, succeeded, now, lot);
+                circuits.ended(place.part, succeeded, now, share);
             }
         }
         match outcome {

@@ -119,10 +119,10 @@ impl Loader {
         let next = line.next(at_once);
         drop(line);
         self.metrics.stalled_loads.increment(1);
-        let lot = self.lots.share();
+        let share = self.random.share();
         self.circuits
             .lock()
-            .stalled(self.store.part(user), now, lot);
+            .stalled(self.store.part(user), now, share);
         if let Some(next) = next {
             // Like this task, it ends when the line is empty.
             drop(tokio::spawn(Arc::clone(self).fly(next, touch)));
@@ -185,10 +185,10 @@ impl Loader {
         if loaded.is_ok() && now - started < STALL {
             *self.went_well.lock() = Some(now);
         }
-        let lot = self.lots.share();
+        let share = self.random.share();
         // What stalled was booked when it did: others went well then.
         if loaded.is_ok() || !stalled.load(Ordering::Relaxed) {
-            self.circuits.lock().ended(part, loaded.is_ok(), now, lot);
+            self.circuits.lock().ended(part, loaded.is_ok(), now, share);
         }
         let stored = loaded.map_err(|error| self.store_failed(user, &error))?;
         if let Some(stored) = &stored

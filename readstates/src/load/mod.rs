@@ -44,8 +44,8 @@ use crate::{
     clock,
     engine::NotDone,
     health::{Admission, Circuits},
-    lots::Lots,
     metrics::Metrics,
+    random::Random,
     store::Store,
 };
 
@@ -114,7 +114,7 @@ pub struct Loader {
     circuits: Mutex<Circuits>,
     /// When a load last ended well, and in less time than [`flight::STALL`].
     went_well: Mutex<Option<Instant>>,
-    lots: Lots,
+    random: Random,
     online: Class,
     mention: Class,
     flights: Box<[Flights]>,
@@ -168,7 +168,7 @@ impl Loader {
         mention: Limits,
     ) -> Arc<Self> {
         Arc::new(Self {
-            lots: Lots::of(!cache.incarnation()),
+            random: Random::of(!cache.incarnation()),
             cache,
             store,
             metrics,

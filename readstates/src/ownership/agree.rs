@@ -90,7 +90,7 @@ impl Seen {
 impl Ownership {
     /// A line that was never used before.
     pub(super) fn new_line(&self) -> Line {
-        Line::new(self.lots.bits().max(1))
+        Line::new(self.random.bits().max(1))
     }
 
     /// Reads what others took, tells them that it was seen, and asks for what was taken here.

@@ -36,7 +36,7 @@ impl Ownership {
             }
             looks = looks.wrapping_add(1);
             let table = Arc::clone(self.routes.load().table());
-            let share = self.lots.share();
+            let share = self.random.share();
             let every = self.config.timing.look_every;
             let wait = self
                 .watch

@@ -79,7 +79,7 @@ use tokio::{
 };
 use watch::Watch;
 
-use crate::{clock::UnixClock, engine::Engine, lots::Lots};
+use crate::{clock::UnixClock, engine::Engine, random::Random};
 
 /// Requests that may wait for sealed slots at once.
 const MOST_QUEUED: usize = 4096;
@@ -144,7 +144,7 @@ pub struct OwnershipConfig {
 pub struct Ownership {
     me: RingMember,
     config: OwnershipConfig,
-    lots: Lots,
+    random: Random,
     engine: Arc<Engine>,
     store: Measured,
     peers: Arc<dyn Peers>,
@@ -263,7 +263,7 @@ impl Ownership {
         Ok(Arc::new(Self {
             slots: Slots::new(incarnation, Arc::clone(&engine), Arc::clone(&gate)),
             me,
-            lots: Lots::of(config.incarnation),
+            random: Random::of(config.incarnation),
             config,
             engine,
             store: Measured::new(store),

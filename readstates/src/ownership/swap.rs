@@ -69,7 +69,7 @@ impl Ownership {
                 );
                 return false;
             }
-            let share = 1.0 - self.lots.share() / 2.0;
+            let share = 1.0 - self.random.share() / 2.0;
             sleep(wait.mul_f64(share)).await;
             wait = (wait * 2).min(LAST_RETRY);
         }

@@ -20,7 +20,7 @@
 //! ```
 //! An ordinary test run takes the first seeds. hack/test takes a quarter of them and as many of a sample of its own:
 //! `READSTATES_TEST_SAMPLE`.
-//! A seed rules everything: what members draw by lot themselves follows from their incarnations.
+//! A seed rules everything: the random numbers of members follow from their incarnations.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 #![allow(

@@ -42,7 +42,7 @@ pub(crate) struct World {
     /// The ring has changed. Members are told in the order in which they began to wait; the watch of a [`MemoryRing`]
     /// itself would tell them in an order that no seed rules.
     swapped: Notify,
-    lots: Mutex<StdRng>,
+    random: Mutex<StdRng>,
     trace: Mutex<Trace>,
     state: Mutex<State>,
 }
@@ -133,7 +133,7 @@ impl World {
             ring: Arc::default(),
             blocks: Arc::default(),
             swapped: Notify::new(),
-            lots: Mutex::new(StdRng::seed_from_u64(seed)),
+            random: Mutex::new(StdRng::seed_from_u64(seed)),
             trace: Mutex::default(),
             state: Mutex::default(),
         })
@@ -209,14 +209,14 @@ impl World {
         stream::unfold((Arc::clone(self), None), next).boxed()
     }
 
-    /// A lot between two numbers, the second one excluded.
+    /// A random number between two, the second one excluded.
     pub(crate) fn draw(&self, from: u64, to: u64) -> u64 {
-        self.lots.lock().unwrap().random_range(from..to)
+        self.random.lock().unwrap().random_range(from..to)
     }
 
     /// Whether something befalls that does so in `percent` of the cases; nothing does when all is calm.
     pub(crate) fn befalls(&self, percent: f64) -> bool {
-        let drawn = self.lots.lock().unwrap().random_bool(percent / 100.0);
+        let drawn = self.random.lock().unwrap().random_bool(percent / 100.0);
         drawn && !self.is_calm()
     }
 

@@ -50,18 +50,18 @@ pub(super) async fn cleanup<E: Engine>(
         host_id,
         request,
     } = order;
-    order::check(&pod_uid, &agent.common.pod_uid)?;
-    agent.may_work(&host_id).await?;
-    if !begins(&agent.cleanup, &request)? {
-        return Ok(StatusCode::ACCEPTED);
+    let may_begin = agent
+        .may_begin(&agent.cleanup, &pod_uid, &host_id, &request)
+        .await?;
+    if may_begin {
+        tracing::info!(request, "dropping what other nodes have taken over");
+        // Not joined: it ends with the process.
+        tokio::spawn(async move {
+            let job = ended(agent.engine.cleanup().await);
+            tracing::info!(request, ?job, "the cleanup ended");
+            end(&agent.cleanup, job);
+        });
     }
-    tracing::info!(request, "dropping what other nodes have taken over");
-    // Not joined: it ends with the process.
-    tokio::spawn(async move {
-        let job = ended(agent.engine.cleanup().await);
-        tracing::info!(request, ?job, "the cleanup ended");
-        end(&agent.cleanup, job);
-    });
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -76,23 +76,23 @@ pub(super) async fn repair<E: Engine>(
         request,
         ranges,
     } = order;
-    order::check(&pod_uid, &agent.common.pod_uid)?;
-    agent.may_work(&host_id).await?;
-    if !begins(&agent.repair, &request)? {
-        return Ok(StatusCode::ACCEPTED);
+    let may_begin = agent
+        .may_begin(&agent.repair, &pod_uid, &host_id, &request)
+        .await?;
+    if may_begin {
+        tracing::info!(request, ?ranges, "repairing this node's data");
+        // Not joined: it ends with the process.
+        tokio::spawn(async move {
+            let progress = |words: String| {
+                if let Some(job) = &mut *locked(&agent.repair) {
+                    job.progress = Some(words);
+                }
+            };
+            let job = ended(agent.engine.repair(ranges, &progress).await);
+            tracing::info!(request, ?job, "the repair ended");
+            end(&agent.repair, job);
+        });
     }
-    tracing::info!(request, ?ranges, "repairing this node's data");
-    // Not joined: it ends with the process.
-    tokio::spawn(async move {
-        let progress = |words: String| {
-            if let Some(job) = &mut *locked(&agent.repair) {
-                job.progress = Some(words);
-            }
-        };
-        let job = ended(agent.engine.repair(ranges, &progress).await);
-        tracing::info!(request, ?job, "the repair ended");
-        end(&agent.repair, job);
-    });
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -123,14 +123,22 @@ impl<E: Engine> Agent<E> {
         }
     }
 
-    /// Whether this node may be told to clean up or to repair: it is the one that is meant, serves, and stays.
-    async fn may_work(&self, host_id: &str) -> Result<(), Refusal> {
+    /// Whether a cleanup or a repair begins now; noted if so. False: it runs already, or is done. Refused, unless the
+    /// order is for this pod and this node, and the node serves and stays.
+    async fn may_begin(
+        &self,
+        job: &Mutex<Option<RequestedJob>>,
+        pod_uid: &str,
+        host_id: &str,
+        request: &str,
+    ) -> Result<bool, Refusal> {
+        order::check(pod_uid, &self.common.pod_uid)?;
         let mode = self.mode_of(host_id).await?;
         if *self.ordered() == Some(Job::Running) {
             return Err(conflict("the node leaves".to_owned()));
         }
         match mode {
-            Mode::Normal => Ok(()),
+            Mode::Normal => begins(job, request),
             mode => Err(conflict(format!("the node is {mode:?}"))),
         }
     }

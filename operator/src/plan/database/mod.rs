@@ -34,134 +34,26 @@ mod repair;
 mod replace;
 mod roll;
 mod room;
+mod sight;
+mod step;
 mod super_disks;
 mod version;
 mod wait;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PodTemplateSpec;
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Engine};
 
+use self::sight::{Sight, as_wanted, outdated};
 pub use self::{
+    step::{Named, NodesStep, Order, RackStep, Template},
     super_disks::{Evictions, Kept, SuperDisksStep, VolumeEntry},
     wait::{DatabaseTrouble, DatabaseWait},
 };
 use super::WaitingOn;
 use crate::{
-    build,
-    engine::{Cleanup, Repair, Start, Target},
-    observe::{PodSeen, StatefulSetSeen, World},
-    validate::{Database, Rack, Store, ValidatedCluster},
+    observe::World,
+    validate::{Rack, ValidatedCluster},
 };
-
-/// A rack's StatefulSet as it may be written now.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RackStep {
-    /// The rack.
-    pub rack: String,
-    /// Members it may have now.
-    pub members: i32,
-    /// Ordinal from which members get the template.
-    pub partition: i32,
-    /// The template.
-    pub template: Template,
-    /// The request that its pods are restarted for.
-    pub restarted: Option<String>,
-    /// Whether its pods start all at once; never changed.
-    pub parallel: bool,
-    /// The version of the StatefulSet that this was decided by; `None`: there was none.
-    pub version: Option<String>,
-}
-
-/// A template of pods.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Template {
-    /// The one that the spec and this operator come to.
-    #[default]
-    Wanted,
-    /// The one that is there: the other one has to wait.
-    Held {
-        /// It.
-        template: Box<PodTemplateSpec>,
-        /// Its hash, if it had one.
-        template_hash: Option<String>,
-        /// Hash of the spec that it was made for.
-        spec_hash: Option<String>,
-    },
-}
-
-impl Template {
-    /// The one that this StatefulSet has.
-    pub(super) fn as_seen(set: &StatefulSetSeen) -> Self {
-        set.template
-            .clone()
-            .map_or(Self::Wanted, |template| Self::Held {
-                template,
-                template_hash: set.template_hash.clone(),
-                spec_hash: set.spec_hash.clone(),
-            })
-    }
-}
-
-/// What to do with the nodes of the database.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodesStep {
-    /// The records to keep in the status.
-    pub records: Vec<DatabaseNode>,
-    /// What to tell agents.
-    pub orders: Vec<Order>,
-    /// Claims of nodes that have left, to delete.
-    pub claims_to_delete: Vec<Named>,
-    /// Pods that stand in the way of their own cure, to delete.
-    pub pods_to_delete: Vec<Named>,
-    /// What a person has to cure.
-    pub trouble: Option<DatabaseTrouble>,
-    /// The name of an update of the pods that waits for consent.
-    pub update: Option<String>,
-    /// Why the repair in turn does not begin: the pod, and what it waits for.
-    pub repair_waits: Option<String>,
-}
-
-/// An object to delete: exactly this one, not a later one of the same name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
-    /// Its name.
-    pub name: String,
-    /// Its UID.
-    pub uid: String,
-}
-
-/// What an agent is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Start the database.
-    Start {
-        /// The pod.
-        pod: PodSeen,
-        order: Start,
-    },
-    /// Give the data away.
-    Decommission {
-        /// The pod.
-        pod: PodSeen,
-        /// The node, exactly.
-        target: Target,
-    },
-    /// Drop what other nodes have taken over.
-    Cleanup {
-        /// The pod.
-        pod: PodSeen,
-        /// The node, exactly, and which cleanup it is.
-        order: Cleanup,
-    },
-    /// Compare the data with the other copies.
-    Repair {
-        /// The pod.
-        pod: PodSeen,
-        /// The node, exactly, and which repair it is.
-        order: Repair,
-    },
-}
 
 /// Everything about the database.
 #[derive(Default)]
@@ -174,14 +66,6 @@ pub(super) struct Decision {
     pub(super) restart: Option<WaitingOn>,
     /// What a repair or the cleanup after joins waits for, which the cache and the schema do not wait for.
     pub(super) upkeep: Option<WaitingOn>,
-}
-
-/// What all parts look at.
-struct Sight<'a> {
-    cluster: &'a ValidatedCluster,
-    database: &'a Database,
-    world: &'a World,
-    now: Timestamp,
 }
 
 pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Decision {
@@ -332,91 +216,6 @@ fn unready(sight: &Sight<'_>, rack: &Rack, ready: i32) -> WaitingOn {
         members: rack.members,
         trouble,
     }
-}
-
-impl<'a> Sight<'a> {
-    /// None where the database is not one that the operator runs.
-    fn of(cluster: &'a ValidatedCluster, world: &'a World, now: Timestamp) -> Option<Self> {
-        match &cluster.store {
-            Store::Managed(database) => Some(Self {
-                cluster,
-                database,
-                world,
-                now,
-            }),
-            Store::External(_) | Store::Embedded(_) => None,
-        }
-    }
-
-    /// The rack and ordinal that a pod's name stands for.
-    fn place(&self, pod: &str) -> Option<(&'a Rack, i32)> {
-        self.database.racks.iter().find_map(|rack| {
-            let rest = pod.strip_prefix(&self.cluster.id.rack(&rack.name))?;
-            let ordinal = rest.strip_prefix('-')?;
-            let digits = !ordinal.is_empty() && ordinal.bytes().all(|b| b.is_ascii_digit());
-            Some((rack, digits.then(|| ordinal.parse().ok())??))
-        })
-    }
-
-    fn pod(&self, name: &str) -> Option<&'a PodSeen> {
-        self.world.database_pods.iter().find(|p| p.name == name)
-    }
-
-    fn name(&self, rack: &Rack, ordinal: i32) -> String {
-        format!("{}-{ordinal}", self.cluster.id.rack(&rack.name))
-    }
-
-    /// The pods of a rack with their ordinals, lowest first.
-    fn pods_of(&self, rack: &Rack) -> impl Iterator<Item = (i32, &'a PodSeen)> {
-        let mut pods: Vec<_> = self
-            .world
-            .database_pods
-            .iter()
-            .filter_map(|pod| {
-                let (place, ordinal) = self.place(&pod.name)?;
-                (place.name == rack.name).then_some((ordinal, pod))
-            })
-            .collect();
-        pods.sort_by_key(|(ordinal, _)| *ordinal);
-        pods.into_iter()
-    }
-
-    fn claim_uid(&self, pod: &str) -> Option<String> {
-        let claim = self.world.nodes.claims.get(&self.cluster.id.claim(pod))?;
-        Some(claim.uid.clone())
-    }
-
-    /// Whether the record was in the status already: only then may it be acted on.
-    fn recorded(&self, record: &DatabaseNode) -> bool {
-        self.world
-            .records
-            .iter()
-            .any(|r| r.name == record.name && r.state == record.state)
-    }
-
-    /// Whether no StatefulSet is about to restart a pod that it has been allowed to.
-    fn no_pod_turns(&self) -> bool {
-        self.database.racks.iter().all(|rack| {
-            let seen = self.world.racks.get(&rack.name);
-            seen.is_none_or(|seen| {
-                seen.observed
-                    && self
-                        .pods_of(rack)
-                        .all(|(ordinal, pod)| ordinal < seen.partition || !outdated(pod, seen))
-            })
-        })
-    }
-}
-
-/// Whether the pod was made from another template than the current one.
-fn outdated(pod: &PodSeen, seen: &StatefulSetSeen) -> bool {
-    pod.revision != seen.update_revision
-}
-
-/// Whether this template is the one that the rack was last given.
-fn as_wanted(sight: &Sight<'_>, rack: &Rack, seen: &StatefulSetSeen) -> bool {
-    let wanted = build::template_hash(sight.cluster, sight.database, rack);
-    seen.template_hash.as_ref() == Some(&wanted)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //!   │ header │ sum │ nothing  │ snapshot ID  │ sum │ nothing …
 //! ```
 
-use super::crc32;
+use super::slots::crc32;
 use crate::snapshot::SnapshotId;
 
 const ID: usize = 256;

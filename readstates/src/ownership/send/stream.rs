@@ -46,7 +46,7 @@ impl<'a> Sending<'a> {
         Self {
             ownership,
             to,
-            transfer: ownership.lots.bits(),
+            transfer: ownership.random.bits(),
             next_part: 0,
             digest: 0,
             part: PartEncoder::new(),

@@ -12,9 +12,9 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A sequence of random numbers (splitmix64). None of them is a secret.
 #[derive(Debug)]
-pub struct Lots(AtomicU64);
+pub struct Random(AtomicU64);
 
-impl Lots {
+impl Random {
     /// The random numbers of a process.
     #[must_use]
     pub fn of(incarnation: u64) -> Self {
@@ -41,8 +41,8 @@ mod tests {
     #[test]
     fn the_same_incarnation_draws_the_same_and_another_one_draws_others() {
         let draw = |incarnation| {
-            let lots = Lots::of(incarnation);
-            (0..1000).map(|_| lots.share()).collect::<Vec<_>>()
+            let random = Random::of(incarnation);
+            (0..1000).map(|_| random.share()).collect::<Vec<_>>()
         };
         let drawn = draw(7);
         assert_eq!(drawn, draw(7));
@@ -53,10 +53,10 @@ mod tests {
     }
 
     #[test]
-    fn the_first_lots_are_those_of_splitmix64() {
+    fn the_first_numbers_are_those_of_splitmix64() {
         // From the reference implementation, seed 1234567.
-        let lots = Lots::of(1_234_567);
-        assert_eq!(lots.bits(), 6_457_827_717_110_365_317);
-        assert_eq!(lots.bits(), 3_203_168_211_198_807_973);
+        let random = Random::of(1_234_567);
+        assert_eq!(random.bits(), 6_457_827_717_110_365_317);
+        assert_eq!(random.bits(), 3_203_168_211_198_807_973);
     }
 }

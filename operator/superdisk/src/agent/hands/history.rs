@@ -1,0 +1,119 @@
+//! What the legs say of their history: beats, and the headers of snapshots and of an orderly end.
+
+use std::{error::Error, sync::atomic::Ordering};
+
+use super::{HandError, Hands};
+use crate::{
+    agent::beats::Headers,
+    heal::facts::Facts,
+    inventory::{self, Devices, Tried},
+    lineage::{Header, State},
+    snapshot::SnapshotId,
+};
+
+impl Hands {
+    /// Whether a plan is under way, which writes headers itself.
+    #[must_use]
+    pub fn is_planning(&self) -> bool {
+        self.beats.once_free().is_none()
+    }
+
+    /// Writes the header of a snapshot to the durable leg, then to the fast leg; its generation.
+    pub fn mark(&self, id: &SnapshotId, facts: &Facts) -> Result<u64, HandError> {
+        let failed = |error: Box<dyn Error + Send + Sync>| {
+            HandError::new(format!("write the header of the snapshot {id}"), error)
+        };
+        let Some(_beats) = self.beats.once_free() else {
+            return Err(failed(
+                "the agent is assembling or repairing the super-disk".into(),
+            ));
+        };
+        // Beats keep the mark from now on.
+        self.marked.store(true, Ordering::SeqCst);
+        let next = |header: &Header| header.marked(id.clone());
+        let written = self
+            .beats
+            .write(&self.root, facts, next, &|| self.headers());
+        written.map_err(|error| failed(error.into()))?;
+        let generation = self.generation();
+        generation.ok_or_else(|| failed("the header could not be read".into()))
+    }
+
+    /// Lets the next header begin the generation after the snapshot, and writes it unless a plan writes headers now.
+    pub fn unmark(&self, facts: &Facts) -> Result<(), HandError> {
+        self.marked.store(false, Ordering::SeqCst);
+        let Some(_beats) = self.beats.once_free() else {
+            return Ok(());
+        };
+        self.write_next(facts)
+    }
+
+    /// What follows a header: the mark of a snapshot that is over ends with its generation.
+    fn next(&self, header: &Header) -> Header {
+        if header.snapshot.is_some() && !self.marked.load(Ordering::SeqCst) {
+            header.unmarked()
+        } else {
+            header.next()
+        }
+    }
+
+    /// Writes the next header to the legs; false when a plan was under way, which writes headers itself.
+    pub fn beat(&self, facts: &Facts) -> Result<bool, HandError> {
+        let Some(_beats) = self.beats.unless_planning() else {
+            return Ok(false);
+        };
+        self.write_next(facts)?;
+        Ok(true)
+    }
+
+    fn write_next(&self, facts: &Facts) -> Result<(), HandError> {
+        let next = |header: &Header| self.next(header);
+        let written = self
+            .beats
+            .write(&self.root, facts, next, &|| self.headers());
+        written.map_err(|error| HandError::new("write the lineage", error))
+    }
+
+    /// Writes that all is well; what else is written after that begins a new generation.
+    pub fn mark_clean(&self, facts: &Facts) -> Result<(), HandError> {
+        self.marked.store(false, Ordering::SeqCst);
+        let clean = |header: &Header| Header {
+            state: State::Clean,
+            ..self.next(header)
+        };
+        let written = self
+            .beats
+            .write(&self.root, facts, clean, &|| self.headers());
+        written.map_err(|error| HandError::new("write the clean lineage", error))
+    }
+
+    /// Generation of the newest header, once it was read.
+    #[must_use]
+    pub fn generation(&self) -> Option<u64> {
+        self.beats.generation()
+    }
+
+    /// Reads the headers. Without one no beat succeeds; each tries again.
+    pub fn learn(&self) {
+        self.beats.learn(&|| self.headers());
+    }
+
+    /// The newest header, and where the legs keep theirs.
+    fn headers(&self) -> Option<Headers> {
+        let found = inventory::observe(&self.spec, &self.root, &Devices, &Tried::default());
+        Headers::of(&found.ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{agent::hands::tests::node, assemble::chain, heal::tests::healthy};
+
+    #[test]
+    fn without_a_header_that_was_read_a_beat_fails() {
+        let (_root, hands) = node();
+        let error = hands.beat(&healthy()).unwrap_err();
+        assert!(chain(&error).contains("could not be read"), "{error}");
+        assert_eq!(hands.generation(), None);
+    }
+}
