@@ -1,6 +1,9 @@
 //! Liveness: looks for live and dead members, and takes slots from the dead ones.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use readstates_ring::{
     Epoch, Slot, Succession,
@@ -117,39 +120,17 @@ impl Ownership {
         asked: Vec<(Slot, Option<Epoch>)>,
         before: &readstates_ring::RingTable,
     ) {
-        let dead: Vec<Slot> = asked
-            .iter()
-            .map(|&(slot, _)| slot)
-            .filter(|&slot| {
-                let owner = before.config(slot).map(|config| config.owner());
-                owner.is_some_and(|owner| !self.watch.lock().is_gone(owner))
-            })
-            .collect();
-        let slots: Vec<Slot> = asked.iter().map(|&(slot, _)| slot).collect();
+        let died: HashMap<Slot, bool> = {
+            let watch = self.watch.lock();
+            let owner = |slot| before.config(slot).map(|config| config.owner());
+            let died = |slot| owner(slot).is_some_and(|owner| !watch.is_gone(owner));
+            asked.iter().map(|&(slot, _)| (slot, died(slot))).collect()
+        };
+        self.known.lock().asks_for(died);
         // The next look takes care of what is left.
         self.swap(asked, &self.me, Succession::TakenOver, None)
             .await;
         self.agree().await;
-        let table = Arc::clone(self.routes.load().table());
-        let mine = |slot: &Slot| {
-            let config = table.config(*slot);
-            config.is_some_and(|config| config.owner() == self.me.incarnation())
-        };
-        let taken = slots.iter().filter(|slot| mine(slot)).count() as u64;
-        self.counters.taken.fetch_add(taken, Ordering::Relaxed);
-        let of_the_dead = dead.iter().filter(|slot| mine(slot)).count() as u64;
-        if of_the_dead > 0 {
-            let counter = &self.counters.taken_from_the_dead;
-            counter.fetch_add(of_the_dead, Ordering::Relaxed);
-            tracing::error!(
-                slots = of_the_dead,
-                "slots were taken from processes that died: what those acknowledged within their \
-                 last flush interval may be lost"
-            );
-        }
-        if taken > of_the_dead {
-            tracing::info!(slots = taken - of_the_dead, "slots were taken");
-        }
     }
 
     /// Takes slots again under a higher epoch if the database has blocks of a later one: the ring went back.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::StreamExt;
-use readstates_ring::{Incarnation, RingMember, RingTable};
+use readstates_ring::{Incarnation, RingMember, RingTable, Slot};
 
 use super::{
     Ownership, Routes,
@@ -28,6 +28,15 @@ pub(super) struct Known {
     tables: u64,
     /// How to reach the members that any of them named for a slot.
     members: HashMap<Incarnation, RingMember>,
+    /// The slots that this member has asked for last, and whether their owners died.
+    asked: HashMap<Slot, bool>,
+}
+
+impl Known {
+    /// This member is about to ask for slots; for each, whether its owner died without a last word.
+    pub(super) fn asks_for(&mut self, slots: HashMap<Slot, bool>) {
+        self.asked = slots;
+    }
 }
 
 impl Ownership {
@@ -116,6 +125,7 @@ impl Ownership {
                 known.members.insert(member.incarnation(), member.clone());
             }
         }
+        self.count_taken(known, table, &news);
         for slot in news {
             self.gate.look_again(slot);
         }
@@ -128,6 +138,38 @@ impl Ownership {
             *known = number;
             other
         });
+    }
+
+    /// Counts what this member has asked for and was given, before it serves any of it. It goes by the table, since the
+    /// answer to the swap itself may have been lost.
+    fn count_taken(&self, known: &mut Known, table: &RingTable, news: &[Slot]) {
+        let (mut taken, mut of_the_dead) = (0, 0);
+        for &slot in news {
+            let Some(died) = known.asked.remove(&slot) else {
+                continue;
+            };
+            // What its owner hands on after all was not taken.
+            let is_taken = table.config(slot).is_some_and(|config| {
+                config.owner() == self.me.incarnation() && config.inherits().is_none()
+            });
+            taken += u64::from(is_taken);
+            of_the_dead += u64::from(is_taken && died);
+        }
+        let counters = &self.counters;
+        counters.taken.fetch_add(taken, Ordering::Relaxed);
+        counters
+            .taken_from_the_dead
+            .fetch_add(of_the_dead, Ordering::Relaxed);
+        if of_the_dead > 0 {
+            tracing::error!(
+                slots = of_the_dead,
+                "slots were taken from processes that died: what those acknowledged within their \
+                 last flush interval may be lost"
+            );
+        }
+        if taken > of_the_dead {
+            tracing::info!(slots = taken - of_the_dead, "slots were taken");
+        }
     }
 
     /// Whether the store, when it was last read, knew less than this member does. Nothing is taken by such a ring:

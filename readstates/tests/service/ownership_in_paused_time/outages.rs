@@ -179,3 +179,26 @@ async fn what_a_member_acknowledged_that_is_cut_off_alone_is_in_the_database_bef
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn slots_of_the_dead_are_counted_though_the_answer_to_their_swap_was_lost() {
+    let (world, members, reaches) = three().await;
+    let heir = &members[1];
+    let of_the_dead = u64::from(1024 - heir.owned());
+    assert!(of_the_dead > 0);
+    reaches[1].set(Reach::LosesAnswer);
+    world.kill(&members[0]);
+    world.kill(&members[2]);
+    while reaches[1].is(Reach::LosesAnswer) {
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(heir.ownership.status().taken_from_the_dead, 0);
+    // For longer than the heir tries to learn what became of its swap.
+    sleep(Duration::from_secs(20)).await;
+    reaches[1].set(Reach::There);
+    while heir.owned() < 1024 {
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(heir.ownership.status().taken_from_the_dead, of_the_dead);
+    end(&members);
+}

@@ -31,6 +31,8 @@ pub(crate) enum Reach {
     Silent,
     /// It can be read, and takes no renewals and no swaps.
     ReadOnly,
+    /// It takes one more swap, and is away before it has answered.
+    LosesAnswer,
 }
 
 /// What one member can reach.
@@ -55,7 +57,7 @@ impl Severable {
         self.reach.store(reach as u8, Ordering::SeqCst);
     }
 
-    fn is(&self, reach: Reach) -> bool {
+    pub(crate) fn is(&self, reach: Reach) -> bool {
         self.reach.load(Ordering::SeqCst) == reach as u8
     }
 
@@ -84,7 +86,12 @@ impl RingStore for Severable {
     ) -> BoxFuture<'_, Result<Swapped, RingStoreError>> {
         async move {
             let ring = self.there(true).await?;
-            ring.compare_and_swap(expected, next).await
+            let swapped = ring.compare_and_swap(expected, next).await;
+            if self.is(Reach::LosesAnswer) {
+                self.set(Reach::Away);
+                return Err(RingStoreError::new("swap the ring", "the answer was lost"));
+            }
+            swapped
         }
         .boxed()
     }
