@@ -1,7 +1,7 @@
 //! Snapshot of a namespace once nothing is waited for, without what differs between two clusters of the same spec:
 //! names of namespaces, UIDs, versions, times, and random values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -47,6 +47,7 @@ const INCIDENTAL: &[&str] = &[
     "creationTimestamp",
     "generation",
     "hostId",
+    "lastRepaired",
     "lastTransitionTime",
     "managedFields",
     "observedGeneration",
@@ -126,20 +127,38 @@ impl Snapshot {
 
     /// Where it differs from `other`.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
-        let names = self.objects.keys().chain(other.objects.keys());
-        let mut differences: Vec<_> = names
-            .filter(|name| self.objects.get(*name) != other.objects.get(*name))
-            .map(|name| {
-                let of = |shot: &Self| shot.objects.get(name).map(Value::to_string);
-                format!("{name}:\n  {:?}\n  {:?}", of(self), of(other))
-            })
-            .collect();
+        let names: BTreeSet<&String> = self.objects.keys().chain(other.objects.keys()).collect();
+        let mut differences = Vec::new();
+        for name in names {
+            let of = |shot: &Self| shot.objects.get(name).cloned().unwrap_or_default();
+            differ(name, &of(self), &of(other), &mut differences);
+        }
         if self.slots != other.slots {
             differences.push(format!("slots: {:?}, {:?}", self.slots, other.slots));
         }
-        differences.sort();
-        differences.dedup();
         differences
+    }
+}
+
+/// Where one value differs from the other, as paths with both values.
+fn differ(path: &str, one: &Value, other: &Value, differences: &mut Vec<String>) {
+    match (one, other) {
+        _ if one == other => {}
+        (Value::Object(one), Value::Object(other)) => {
+            let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+            for name in names {
+                let of = |fields: &serde_json::Map<String, Value>| {
+                    fields.get(name).cloned().unwrap_or_default()
+                };
+                differ(&format!("{path}.{name}"), &of(one), &of(other), differences);
+            }
+        }
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+            for (place, (one, other)) in one.iter().zip(other).enumerate() {
+                differ(&format!("{path}[{place}]"), one, other, differences);
+            }
+        }
+        _ => differences.push(format!("{path}: {one}, {other}")),
     }
 }
 
