@@ -3,10 +3,11 @@
 # at the same.
 # shellcheck shell=bash
 
-# How many samples there are of the super-disk's scenarios, of the operator under faults, and of the end-to-end tests of
-# E2E_IN_TURN.
+# How many samples there are of the super-disk's scenarios, of the operator under faults, of the operator's other tests
+# on an API server, and of the end-to-end tests of E2E_IN_TURN.
 DISK_SAMPLES=24
 FAULT_SAMPLES=5
+API_SAMPLES=2
 E2E_SAMPLES=3
 
 # sample_number [COMMIT]: below ten million, so that seeds made of it stay readable.
@@ -35,6 +36,18 @@ fault_sample() {
 
 # The part that fault_sample divides.
 FAULT_TESTS='binary(apiserver) & test(/^(faulty|killed|database_killed)::/)'
+
+# Tests of the operator on an API server take seconds to a minute each: these run always, and of the others a part.
+API_CORE='test(/^(consent|deletion|policy)::/)'
+
+# api_left_out NUMBER: those of the others that do not run, as a filter; what is new runs.
+api_left_out() {
+    local file left_out
+    left_out=$(for file in "$ROOT"/operator/tests/apiserver/*.rs; do
+        tests_named_in "$file" | sed "s/^/$(basename "$file" .rs)::/"
+    done | tests_in_turn "$1" "$API_SAMPLES")
+    echo "binary(apiserver) & ($left_out) & not $API_CORE & not ($FAULT_TESTS)"
+}
 
 tests_named_in() { awk '/^#\[test\]/ {next_is_one = 1} /^fn / && next_is_one {sub(/^fn /, ""); sub(/\(.*/, ""); print; next_is_one = 0}' "$@"; }
 
