@@ -9,7 +9,7 @@
 //! The core is pure: [`block`] says what operations mean, [`codec`] how a block is packed, [`cache`]
 //! what is kept, evicted and written when. Around it: [`load`] and [`flush`] talk to the [`store`],
 //! [`http`] to clients, [`forward`] to the other members; [`ownership`] says whose users are whose, and
-//! moves them; [`server`] starts and stops it all.
+//! moves them; [`journal`] has on the disk what is not in the store yet; [`server`] starts and stops it all.
 #![deny(missing_docs)]
 
 pub mod access;
@@ -26,6 +26,7 @@ pub mod flush;
 pub mod forward;
 pub mod health;
 pub mod http;
+pub mod journal;
 pub mod limit;
 pub mod load;
 pub mod members_tls;

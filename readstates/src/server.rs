@@ -28,6 +28,7 @@ use crate::{
     forward::Forwarder,
     health::Health,
     http::{self, ApiTls, App, Entrance, Port},
+    journal::{Journal, JournalError},
     members_tls::{ClientError, MembersTls},
     metrics::Metrics,
     ownership::{
@@ -63,6 +64,9 @@ pub enum StartError {
     /// The embedded store cannot be opened.
     #[error("--store")]
     Store(#[from] OpenError),
+    /// The journal cannot be used.
+    #[error("--durability")]
+    Journal(#[from] JournalError),
     /// The member cannot be listed in a ring.
     #[error("--member, --advertise or --zone")]
     Member(#[from] RecordError),
@@ -198,8 +202,18 @@ impl Server {
             interval: config.flush_interval,
             mode: config.flush_mode,
         };
-        let (engine, flusher) =
-            Engine::start(process, capacity, flushing, store, Arc::clone(&metrics));
+        let journal = match &config.journal {
+            Some(journal) => Journal::open(journal, store.as_ref(), process.incarnation).await?,
+            None => None,
+        };
+        let (engine, flusher) = Engine::start_with_journal(
+            process,
+            capacity,
+            flushing,
+            store,
+            Arc::clone(&metrics),
+            journal,
+        );
         let ownership = Ownership::new(
             of_member(config, process.incarnation, http_address, members_address),
             Arc::clone(&engine),
@@ -295,6 +309,9 @@ impl Server {
             ..
         } = self;
         app.ownership.end();
+        if let Some(journal) = app.engine.journal() {
+            journal.end(false);
+        }
         flusher.abort();
         watcher.abort();
         renewal.iter().for_each(JoinHandle::abort);
@@ -355,6 +372,7 @@ impl Server {
         renewal.iter().for_each(JoinHandle::abort);
         // Its writes are bounded by the store.
         let _ = flusher.await;
+        engine.end_journal().await;
         let unwritten_users = engine.cache().dirty_users();
         tracing::info!(unwritten_users, took = ?started.elapsed(), "stopped");
         Stopped { unwritten_users }

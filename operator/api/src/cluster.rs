@@ -136,6 +136,10 @@ use crate::{
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
+    validation = Rule::new(
+        "!has(self.cache.durability) || self.cache.durability != 'Journal' || has(self.database.embedded)"
+    ).message("durability Journal is valid only with database.embedded, on whose volume the journal is")
+        .field_path(".cache.durability"),
     validation = Rule::new("!has(self.database.embedded) || self.replicas == 1")
         .message("replicas must be 1 with database.embedded: the data is on one pod's volume")
         .field_path(".replicas"),
@@ -257,6 +261,12 @@ pub struct CacheSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flush_mode: Option<FlushMode>,
 
+    /// What a crash of a cache pod or of its machine may lose. Journal: nothing that was acknowledged; valid only with
+    /// database.embedded, on whose volume every change is synced first. Interval: the changes that are not in the
+    /// database yet, see flushInterval. Default: Journal with database.embedded, else Interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
+
     /// Requests and limits of a cache pod. Default: requests of 100m CPU and the memory needed for `capacityStates`, no
     /// limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -305,6 +315,7 @@ impl Default for CacheSpec {
             capacity_states: default_capacity_states(),
             flush_interval: default_flush_interval(),
             flush_mode: None,
+            durability: None,
             resources: None,
             node_selector: None,
             tolerations: None,
@@ -333,6 +344,26 @@ impl FlushMode {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Adaptive => "adaptive",
+            Self::Interval => "interval",
+        }
+    }
+}
+
+/// What survives a crash.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Everything that was acknowledged.
+    Journal,
+    /// What was written to the database.
+    Interval,
+}
+
+impl Durability {
+    /// The value of the service's flag.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Journal => "journal",
             Self::Interval => "interval",
         }
     }

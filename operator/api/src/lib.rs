@@ -27,7 +27,9 @@ mod super_disk;
 mod tls;
 
 pub use access::{AccessSpec, CallerSpec, ClientCaSource, ServiceAccountRef, TokenSecretRef, Verb};
-pub use cluster::{CacheSpec, FlushMode, PullPolicy, ReadStateCluster, ReadStateClusterSpec};
+pub use cluster::{
+    CacheSpec, Durability, FlushMode, PullPolicy, ReadStateCluster, ReadStateClusterSpec,
+};
 pub use crds::{CrdFile, crd_files};
 pub use database::{
     DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, Reclaim, SettingValue, Storage,

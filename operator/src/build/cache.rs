@@ -248,6 +248,8 @@ fn environment(cluster: &ValidatedCluster) -> Vec<EnvVar> {
     );
     let flush_mode = cluster.cache.flush_mode;
     let flush_mode = flush_mode.map(|mode| env::value(env::FLUSH_MODE, mode.as_str()));
+    let durability = cluster.cache.durability;
+    let durability = durability.map(|mode| env::value(env::DURABILITY, mode.as_str()));
     let mut environment = vec![
         env::field(env::MEMBER, "metadata.name"),
         env::value(
@@ -275,5 +277,6 @@ fn environment(cluster: &ValidatedCluster) -> Vec<EnvVar> {
         env::value(env::DRAIN_TIMEOUT, DRAIN_TIMEOUT),
     ];
     environment.extend(flush_mode);
+    environment.extend(durability);
     environment
 }

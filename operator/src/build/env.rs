@@ -21,6 +21,7 @@ pub(super) const MEMBERS_TLS_DIR: &str = "READSTATES_MEMBERS_TLS_DIR";
 pub(super) const STORE: &str = "READSTATES_STORE";
 pub(super) const FLUSH_INTERVAL: &str = "READSTATES_FLUSH_INTERVAL";
 pub(super) const FLUSH_MODE: &str = "READSTATES_FLUSH_MODE";
+pub(super) const DURABILITY: &str = "READSTATES_DURABILITY";
 pub(super) const CAPACITY_STATES: &str = "READSTATES_CAPACITY_STATES";
 pub(super) const DRAIN_TIMEOUT: &str = "READSTATES_DRAIN_TIMEOUT";
 pub(super) const CQL_LOCAL_DC: &str = "READSTATES_CQL_LOCAL_DC";

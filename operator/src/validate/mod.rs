@@ -104,6 +104,7 @@ pub fn validate(
         capacity_states: cache.capacity_states,
         flush_interval,
         flush_mode: cache.flush_mode,
+        durability: cache.durability,
         resources: check
             .resources("spec.cache.resources", cache.resources.as_ref())
             .unwrap_or_else(|| default_cache_resources(cache.capacity_states)),

@@ -9,7 +9,9 @@ use k8s_openapi::{
     },
     apimachinery::pkg::api::resource::Quantity,
 };
-use readstates_operator_api::{Engine, FlushMode, IssuerRef, PodTemplate, Reclaim, ServiceSpec};
+use readstates_operator_api::{
+    Durability, Engine, FlushMode, IssuerRef, PodTemplate, Reclaim, ServiceSpec,
+};
 
 use super::{Access, Identity, Maintenance, SuperDisk};
 use crate::build::fingerprint;
@@ -203,6 +205,8 @@ pub struct Cache {
     pub flush_interval: Duration,
     /// When a change is written; none: as the service decides.
     pub flush_mode: Option<FlushMode>,
+    /// What survives a crash; none: as the service decides.
+    pub durability: Option<Durability>,
     /// Requests and limits.
     pub resources: ResourceRequirements,
     /// Whether those come from the capacity, and not from the user.

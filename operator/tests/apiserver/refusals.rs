@@ -268,6 +268,14 @@ fn replicas_and_cache_are_within_bounds() {
             &[interval, "between 1s and 10m"],
         ),
         (
+            cache("durability", json!("Journal")),
+            &["spec.cache.durability", "valid only with database.embedded"],
+        ),
+        (
+            cache("durability", json!("Never")),
+            &["spec.cache.durability", "\"Journal\", \"Interval\""],
+        ),
+        (
             with(managed(), "/spec/imagePullPolicy", json!("Sometimes")),
             &["spec.imagePullPolicy"],
         ),

@@ -43,6 +43,7 @@ impl Member {
             listen: ListenConfig::free(Ipv4Addr::LOCALHOST.into(), true),
             tls: None,
             store: StoreConfig::Memory,
+            journal: None,
             login: CqlLogin::default(),
             flush_interval: Duration::from_secs(3600),
             flush_mode: FlushMode::Interval,

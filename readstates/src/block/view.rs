@@ -22,6 +22,12 @@ impl<'a> BlockRef<'a> {
         Self { bytes }
     }
 
+    /// Whether it was written by another owner, or in an earlier term: see [`super::take_over`].
+    #[must_use]
+    pub fn is_taken_over(self) -> bool {
+        Shape::of(self.bytes).taken_over
+    }
+
     /// All of it.
     #[must_use]
     pub fn bytes(self) -> &'a [u8] {

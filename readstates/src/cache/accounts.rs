@@ -2,7 +2,10 @@
 //! to write.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -10,6 +13,7 @@ use super::{Process, dirty::Moment, flushing::Flushing, jittered, slots::Slots};
 use crate::{
     block::{BlockRef, EMPTY},
     clock,
+    journal::Journal,
 };
 
 /// Bytes of memory for each state of the capacity, all in: blocks, tables, what is dead or waits in
@@ -45,10 +49,17 @@ pub(super) struct Shared {
     pub(super) dirty_bytes: AtomicU64,
     pub(super) evictions: AtomicU64,
     pub(super) sealed: AtomicBool,
+    /// Has each change before it is acknowledged.
+    pub(super) journal: Option<Arc<Journal>>,
 }
 
 impl Shared {
-    pub(super) fn new(process: Process, capacity: u64, flushing: Flushing) -> Self {
+    pub(super) fn new(
+        process: Process,
+        capacity: u64,
+        flushing: Flushing,
+        journal: Option<Arc<Journal>>,
+    ) -> Self {
         let started = started(process);
         Self {
             process,
@@ -65,6 +76,7 @@ impl Shared {
             dirty_bytes: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
             sealed: AtomicBool::new(false),
+            journal,
         }
     }
 

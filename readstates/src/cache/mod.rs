@@ -60,7 +60,10 @@ mod table;
 mod tests;
 
 use std::{
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -76,11 +79,13 @@ use lock::Lock;
 use readstates_ring::Stamp;
 pub use slots::{SlotSet, Term};
 use stripe::Stripe;
-use table::{Hash, STRIPES};
+use table::Hash;
+pub(crate) use table::STRIPES;
 
 use crate::{
     block::{BlockRef, Operation, Outcome, TooManyReadStates, VERSION_GAP},
     codec::Decoded,
+    journal::Journal,
     mixed,
 };
 
@@ -102,6 +107,9 @@ pub enum Refused {
     /// See [`TooManyReadStates`].
     #[error(transparent)]
     TooManyReadStates(#[from] TooManyReadStates),
+    /// The disk does not take the journal, or too much of it waits for the store.
+    #[error("the journal's disk does not keep up with changes")]
+    JournalBehind,
     /// Too many states wait for the store.
     #[error("too many changes wait for the database")]
     TooManyUnwritten,
@@ -194,7 +202,17 @@ impl Cache {
     /// An empty cache of this many states, whose users are written as `flushing` says.
     #[must_use]
     pub fn new(process: Process, capacity_states: u64, flushing: impl Into<Flushing>) -> Self {
-        let shared = Shared::new(process, capacity_states, flushing.into());
+        Self::with_journal(process, capacity_states, flushing.into(), None)
+    }
+
+    /// As [`Cache::new`], and tells a journal of each change.
+    pub(crate) fn with_journal(
+        process: Process,
+        capacity_states: u64,
+        flushing: Flushing,
+        journal: Option<Arc<Journal>>,
+    ) -> Self {
+        let shared = Shared::new(process, capacity_states, flushing, journal);
         let stripe = |_| {
             let mut stripe = Stripe::default();
             stripe.publish(&shared);
@@ -395,6 +413,27 @@ impl Cache {
             }
         }
         hurried
+    }
+
+    /// Whether a user has changes that are not written.
+    pub(crate) fn is_dirty(&self, user: u64) -> bool {
+        self.stripe(user).lock().dirty.get(user).is_some()
+    }
+
+    /// When the oldest change that is not written was made.
+    pub(crate) fn oldest_dirty(&self) -> Option<Instant> {
+        let oldest = self
+            .stripes
+            .iter()
+            .filter_map(|stripe| stripe.lock().dirty.oldest());
+        oldest
+            .min()
+            .map(|oldest| oldest.instant(self.shared.origin))
+    }
+
+    /// The stripe of a user.
+    pub(crate) fn stripe_of(user: u64) -> usize {
+        Hash::of(user).stripe()
     }
 
     /// How a user stands who had `version` when its write was asked for at `since`.

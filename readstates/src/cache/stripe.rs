@@ -23,6 +23,7 @@ use super::{
 use crate::{
     block::{self, BlockRef, EMPTY, MAX_READ_STATES, Operation, Outcome, TooManyReadStates},
     codec::Decoded,
+    journal::Entry,
     mixed::BuildMixed,
 };
 
@@ -172,7 +173,7 @@ impl Stripe {
             }
         };
         let before = Booked::new(block, record.stage() != Stage::Clean);
-        let tail_before = tail(block);
+        let (tail_before, taken_over) = (tail(block), block.is_taken_over());
         let appended = self.slab.appended();
         let (outcomes, place, changed) = self.work(record.place(), operations, first_version)?;
         if !changed {
@@ -181,7 +182,18 @@ impl Stripe {
         self.tables.at_mut(spot).put_place(place);
         let block = self.block(spot);
         shared.book(Some(before), Some(Booked::new(block, true)));
+        let version = block.version();
         self.tails = self.tails + tail(block) - tail_before;
+        if let Some(journal) = &shared.journal {
+            let entry = Entry {
+                user,
+                first_version,
+                version,
+                taken_over,
+                operations,
+            };
+            journal.append(hash.stripe(), &entry);
+        }
         self.note(user, spot, written_version, now, shared);
         self.note_for_sender(user, hash, shared);
         if hurry {
@@ -351,6 +363,10 @@ fn admit(
 ) -> Result<(), Refused> {
     if shared.sealed.load(Ordering::Acquire) {
         return Err(Refused::Sealed);
+    }
+    let journal = shared.journal.as_ref();
+    if journal.is_some_and(|journal| !journal.takes_changes()) {
+        return Err(Refused::JournalBehind);
     }
     let creating = operations.iter().filter(|it| it.creates()).count();
     if block.len() + creating > MAX_READ_STATES

@@ -20,7 +20,7 @@ use super::slab::Place;
 use crate::mixed;
 
 /// Stripes of a cache: enough that two requests rarely meet on one. A power of two.
-pub(super) const STRIPES: usize = 64;
+pub(crate) const STRIPES: usize = 64;
 /// Tables of a stripe. A power of two.
 pub(super) const TABLES: usize = 64;
 

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     cache::FlushMode,
+    journal::Durability,
     store::{ClaimName, Replication},
 };
 
@@ -82,8 +83,19 @@ pub struct ServeArgs {
     )]
     pub store: StoreConfig,
 
+    /// What a crash of the process or of the machine may lose. `journal`: nothing that was acknowledged; each change is
+    /// synced to a journal in the folder of an embedded store first, and many changes share a sync. `interval`: what
+    /// the store does not have yet (see --flush-interval). Absent: `journal` with an embedded store, else `interval`.
+    #[arg(long, env = "READSTATES_DURABILITY", value_enum, value_name = "MODE")]
+    pub durability: Option<Durability>,
+
+    /// Start although the journal is damaged, without the changes that cannot be read. The damaged files are kept
+    /// beside the others under the name *.damaged.
+    #[arg(long, env = "READSTATES_ACCEPT_JOURNAL_DAMAGE")]
+    pub accept_journal_damage: bool,
+
     /// Maximum time between a user's first unwritten change and its write to the store; one write covers all changes
-    /// made in the meantime. A crash loses at most this much; a stop loses nothing.
+    /// made in the meantime. Without a journal, a crash loses at most this much; a stop loses nothing.
     #[arg(
         long,
         env = "READSTATES_FLUSH_INTERVAL",

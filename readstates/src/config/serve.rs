@@ -7,6 +7,7 @@ use crate::{
     access::AccessConfig,
     cache::FlushMode,
     http::TlsFiles,
+    journal::{self, Durability, JournalConfig},
     members_tls::{MembersTls, TlsFolderError},
     ownership::Timing,
     store::{CqlLogin, CqlTarget, TlsFileError},
@@ -70,6 +71,8 @@ pub struct ServeConfig {
     pub store: StoreConfig,
     /// How to log in there.
     pub login: CqlLogin,
+    /// Where changes are written before they are acknowledged, and what is there is done again at the start; `None`: nowhere.
+    pub journal: Option<JournalConfig>,
     /// How long after its first change a user is written at the latest.
     pub flush_interval: Duration,
     /// Whether that is waited for.
@@ -148,6 +151,8 @@ impl ServeConfig {
         let ServeArgs {
             listen,
             store,
+            durability,
+            accept_journal_damage,
             flush_interval,
             flush_mode,
             capacity_states,
@@ -181,12 +186,25 @@ impl ServeConfig {
                            cql://HOST/KEYSPACE";
             return wrong("--store", problem.into());
         }
+        let journal = match (&store, durability) {
+            (StoreConfig::Embedded(folder), durability) => Some(JournalConfig {
+                folder: journal::folder_of(folder),
+                durability: durability.unwrap_or(Durability::Journal),
+                accept_damage: accept_journal_damage,
+            }),
+            (_, None | Some(Durability::Interval)) => None,
+            (_, Some(Durability::Journal)) => {
+                let problem = "a journal goes with an embedded store; give --durability interval";
+                return wrong("--durability", problem.into());
+            }
+        };
         let zone = ring.known_zone();
         let RingArgs { member, .. } = ring;
         Ok(Self {
             listen,
             tls,
             store,
+            journal,
             login: cql.login()?,
             flush_interval,
             flush_mode,
@@ -239,6 +257,10 @@ mod tests {
         assert_eq!(config.listen.members, None);
         assert_eq!(config.flush_interval, Duration::from_secs(30));
         assert_eq!(config.flush_mode, FlushMode::Adaptive);
+        let journal = config.journal.unwrap();
+        assert_eq!(journal.folder.to_str(), Some("readstates-data/journal"));
+        assert_eq!(journal.durability, Durability::Journal);
+        assert!(!journal.accept_damage);
         assert_eq!(config.ring, RingConfig::Memory);
     }
 
@@ -362,6 +384,11 @@ mod tests {
                 &["--ring", "file:ring"],
                 &["--store", "embedded store is for a member that is alone"],
             ),
+            (
+                &["--store", "memory", "--durability", "journal"],
+                &["--durability", "embedded store", "--durability interval"],
+            ),
+            (&["--durability", "none"], &["--durability", "journal"]),
             (&["--cql-user", "u"], &["--cql-password-file"]),
             (
                 &["--cql-user", "u", "--cql-password-file", "/no/such/file"],

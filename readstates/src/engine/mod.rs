@@ -7,6 +7,7 @@
 mod many;
 #[cfg(test)]
 mod property;
+mod settled;
 mod written;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -23,6 +24,7 @@ use crate::{
     cache::{Cache, Flushing, Process, Refused, SlotSet, Totals, Touch},
     clock,
     flush::{Flushed, Flusher},
+    journal::Journal,
     load::{Changer, LoadError, Loader, Reader},
     metrics::Metrics,
     store::Store,
@@ -59,6 +61,7 @@ pub struct Engine {
     loader: Arc<Loader>,
     flusher: Arc<Flusher>,
     metrics: Arc<Metrics>,
+    journal: Option<Arc<Journal>>,
     stop: watch::Sender<bool>,
 }
 
@@ -73,10 +76,31 @@ impl Engine {
         store: Arc<dyn Store>,
         metrics: Arc<Metrics>,
     ) -> (Arc<Self>, JoinHandle<()>) {
-        let flushing = flushing.into();
+        Self::start_with_journal(
+            process,
+            capacity_states,
+            flushing.into(),
+            store,
+            metrics,
+            None,
+        )
+    }
+
+    /// As [`Engine::start`]; with a journal, changes are appended to that before they are acknowledged (see
+    /// [`Engine::settled`]).
+    #[must_use]
+    pub fn start_with_journal(
+        process: Process,
+        capacity_states: u64,
+        flushing: Flushing,
+        store: Arc<dyn Store>,
+        metrics: Arc<Metrics>,
+        journal: Option<Arc<Journal>>,
+    ) -> (Arc<Self>, JoinHandle<()>) {
         // Told by the first engine of a process: there is one.
         let _ = metrics.flushing.set(flushing);
-        let cache = Arc::new(Cache::new(process, capacity_states, flushing));
+        let cache = Cache::with_journal(process, capacity_states, flushing, journal.clone());
+        let cache = Arc::new(cache);
         let wake = Arc::new(Notify::new());
         let loader = Loader::new(
             Arc::clone(&cache),
@@ -91,12 +115,23 @@ impl Engine {
             wake,
         ));
         let (stop, stopped) = watch::channel(false);
+        if let Some(journal) = journal.clone() {
+            let (cache, flusher) = (Arc::clone(&cache), Arc::clone(&flusher));
+            // Detached: it ends with the engine's stop.
+            drop(tokio::spawn(settled::keep_short(
+                journal,
+                cache,
+                flusher,
+                stopped.clone(),
+            )));
+        }
         let task = tokio::spawn(Arc::clone(&flusher).run(flushing, stopped));
         let engine = Self {
             cache,
             loader,
             flusher,
             metrics,
+            journal,
             stop,
         };
         (Arc::new(engine), task)

@@ -174,11 +174,13 @@ async fn here(
         Touch::Mention
     };
     let done = app.engine.change_many(&operations, touch).await;
+    let users = operations.iter().map(|&(user, _)| user);
+    let settled = app.engine.settled_all(users).await;
     let lost = passes.lost();
     drop(passes);
     let mut moved = Vec::new();
     for ((user, (place, record)), done) in records.into_iter().zip(done) {
-        if done.is_ok() && lost.contains(Slot::of_user(user)) {
+        if done.is_ok() && (!settled || lost.contains(Slot::of_user(user))) {
             outcomes[place] = RecordOutcome::Unknown;
         } else if done.is_err_and(|not_done| problem_type(not_done) == ProblemType::SlotMoving) {
             moved.push((user, (place, record)));

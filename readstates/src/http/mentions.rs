@@ -216,12 +216,16 @@ async fn apply(
     let operation = mention.operation();
     let operations: Vec<_> = users.iter().map(|&(user, _)| (user, operation)).collect();
     let outcomes = app.engine.change_many(&operations, Touch::Mention).await;
+    let settled = app
+        .engine
+        .settled_all(operations.iter().map(|&(user, _)| user))
+        .await;
     let lost = passes.lost();
     drop(passes);
     let (mut answer, mut moved) = (MentionsAnswer::default(), Vec::new());
     for ((user, user_id), outcome) in users.into_iter().zip(outcomes) {
         let problem = match outcome {
-            Ok(_) if lost.contains(Slot::of_user(user)) => ProblemType::OutcomeUnknown,
+            Ok(_) if !settled || lost.contains(Slot::of_user(user)) => ProblemType::OutcomeUnknown,
             Ok(Outcome::Applied) => {
                 answer.applied += 1;
                 continue;

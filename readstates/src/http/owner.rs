@@ -84,6 +84,7 @@ pub(super) async fn answer(
     if let Some(pass) = app.ownership.enter(slot) {
         let answer = read_states::serve(app, operation, asked).await;
         if !is_moving(&answer) {
+            let answer = settled(app, operation, asked, answer).await;
             return acknowledged(&pass, operation, answer);
         }
     }
@@ -130,13 +131,37 @@ fn is_moving(answer: &Answer) -> bool {
     problem == Some(ProblemType::SlotMoving)
 }
 
-/// The answer, if it may be given.
-fn acknowledged(pass: &Pass<'_>, operation: Operation, answer: Answer) -> Answer {
-    let says_something = match &answer {
+/// The answer, once what it rests on survives a crash.
+async fn settled(
+    app: &App,
+    operation: Operation,
+    asked: &read_states::Asked<'_>,
+    answer: Answer,
+) -> Answer {
+    if !says_something(&answer) || app.engine.settled(asked.target.user.get()).await {
+        return answer;
+    }
+    let problem = if answer.is_err() || operation.method() == "GET" {
+        let detail = "the disk has not taken the user's last changes yet; try again later";
+        Problem::new(ProblemType::TooManyUnwritten, detail)
+    } else {
+        let detail = format!("the disk has not taken the change in time; {UNKNOWN}");
+        Problem::new(ProblemType::OutcomeUnknown, detail)
+    };
+    Err(problem.into())
+}
+
+/// Whether an answer says something about the user.
+fn says_something(answer: &Answer) -> bool {
+    match answer {
         Ok(_) => true,
         Err(refusal) => refusal.problem_type().is_about_the_user(),
-    };
-    if !says_something || pass.may_acknowledge() {
+    }
+}
+
+/// The answer, if it may be given.
+fn acknowledged(pass: &Pass<'_>, operation: Operation, answer: Answer) -> Answer {
+    if !says_something(&answer) || pass.may_acknowledge() {
         return answer;
     }
     let problem = if answer.is_err() || operation.method() == "GET" {
@@ -164,6 +189,7 @@ async fn look_for_owner(
             Way::Here(pass) => {
                 let answer = read_states::serve(app, operation, asked).await;
                 if !is_moving(&answer) {
+                    let answer = settled(app, operation, asked, answer).await;
                     return acknowledged(&pass, operation, answer);
                 }
             }

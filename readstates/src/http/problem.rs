@@ -89,7 +89,9 @@ impl From<NotDone> for Refusal {
 pub(super) fn problem_type(not_done: NotDone) -> ProblemType {
     match not_done {
         NotDone::Refused(Refused::TooManyReadStates(_)) => ProblemType::TooManyReadStates,
-        NotDone::Refused(Refused::TooManyUnwritten) => ProblemType::TooManyUnwritten,
+        NotDone::Refused(Refused::TooManyUnwritten | Refused::JournalBehind) => {
+            ProblemType::TooManyUnwritten
+        }
         NotDone::Refused(Refused::UserTooBusy) => ProblemType::UserTooBusy,
         NotDone::Refused(Refused::Sealed) => ProblemType::Draining,
         NotDone::Refused(Refused::VersionMoved) => ProblemType::VersionMoved,
@@ -114,7 +116,11 @@ fn next_step(not_done: NotDone) -> &'static str {
             "delete read states of channels that are gone"
         }
         NotDone::Refused(
-            Refused::TooManyUnwritten | Refused::UserTooBusy | Refused::Sealed | Refused::NotHere,
+            Refused::TooManyUnwritten
+            | Refused::JournalBehind
+            | Refused::UserTooBusy
+            | Refused::Sealed
+            | Refused::NotHere,
         )
         | NotDone::NotLoaded(
             LoadError::StoreAway

@@ -166,6 +166,75 @@ async fn what_was_flushed_survives_a_kill() {
     assert!(second.terminate());
 }
 
+/// Many clients at once, killed in the midst of it, again and again; the store is never written to.
+#[tokio::test]
+async fn what_was_acknowledged_survives_kills_without_a_flush() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", folder.path().display());
+    let flags = [
+        "--store",
+        &store,
+        "--flush-mode",
+        "interval",
+        "--flush-interval",
+        "1h",
+    ];
+    let client = reqwest::Client::builder()
+        .tls_certs_only([])
+        .build()
+        .unwrap();
+    // By user: the last message whose acknowledgement was answered, and the version then.
+    let mut held = vec![(0_u64, 0_u64); 40];
+    for round in 1..=3_u64 {
+        let mut member = serve_with(&flags);
+        for (user, &(message, version)) in held.iter().enumerate() {
+            let all = format!("{}/v1/users/{}/read-states", member.url, user + 1);
+            let answer = client.get(all).send().await.unwrap();
+            let all: Value = answer.json().await.unwrap();
+            let number = |value: &Value| value.as_str().map_or(0, |text| text.parse().unwrap());
+            let last: u64 = number(&all["read_states"][0]["last_message_id"]);
+            assert!(
+                last >= message,
+                "user {} has lost {message}: {all}",
+                user + 1
+            );
+            assert!(number(&all["version"]) >= version, "{all}");
+        }
+        let callers = held.iter().enumerate().map(|(user, &before)| {
+            let url = format!("{}/v1/users/{}/read-states/10/ack", member.url, user + 1);
+            let client = client.clone();
+            tokio::spawn(async move {
+                let mut held = before;
+                for message in round * 1_000_000.. {
+                    let body = serde_json::json!({"message_id": message});
+                    let Ok(answer) = client.post(&url).json(&body).send().await else {
+                        break;
+                    };
+                    let Ok(answer) = answer.json::<Value>().await else {
+                        break;
+                    };
+                    assert_eq!(answer["applied"], true, "{answer}");
+                    held = (
+                        message,
+                        answer["version"].as_str().unwrap().parse().unwrap(),
+                    );
+                }
+                held
+            })
+        });
+        let callers: Vec<_> = callers.collect();
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        member.child.kill().unwrap();
+        member.child.wait().unwrap();
+        held.clear();
+        for caller in callers {
+            held.push(caller.await.unwrap());
+        }
+        let least = held.iter().map(|&(message, _)| message).min().unwrap();
+        assert!(least >= round * 1_000_000, "everybody was answered");
+    }
+}
+
 #[test]
 fn wrong_flags_end_with_one_line_that_names_the_flag() {
     for (arguments, part) in [

@@ -1,4 +1,4 @@
-//! The flush mode of cache pods, from the spec.
+//! When cache pods write and what survives a crash of one, from the spec.
 
 use super::environment;
 use crate::{
@@ -11,12 +11,13 @@ fn told(cache: &str) -> Vec<String> {
     let set = crate::build::cache(&cluster, 3, &Template::Wanted, None);
     let pod = set.spec.unwrap().template.spec.unwrap();
     let told = environment(&pod.containers[0]).into_iter();
-    told.filter(|variable| variable.starts_with("READSTATES_FLUSH_MODE"))
+    let of_the_spec = ["READSTATES_FLUSH_MODE=", "READSTATES_DURABILITY="];
+    told.filter(|variable| of_the_spec.iter().any(|name| variable.starts_with(name)))
         .collect()
 }
 
 #[test]
-fn a_spec_without_a_flush_mode_leaves_the_pods_as_they_are() {
+fn a_spec_without_them_leaves_the_pods_as_they_are() {
     assert_eq!(told("\n"), [""; 0]);
 }
 
@@ -25,5 +26,13 @@ fn a_flush_mode_is_passed_on() {
     for (wanted, said) in [("Adaptive", "adaptive"), ("Interval", "interval")] {
         let cache = format!("\ncache: {{ flushMode: {wanted} }}\n");
         assert_eq!(told(&cache), [format!("READSTATES_FLUSH_MODE={said}")]);
+    }
+}
+
+#[test]
+fn a_durability_is_passed_on() {
+    for (wanted, said) in [("Journal", "journal"), ("Interval", "interval")] {
+        let cache = format!("\ncache: {{ durability: {wanted} }}\n");
+        assert_eq!(told(&cache), [format!("READSTATES_DURABILITY={said}")]);
     }
 }

@@ -80,6 +80,7 @@ pub(crate) async fn members(count: usize) -> Result<Vec<Server>, Box<dyn Error>>
             listen: ListenConfig::free(Ipv4Addr::LOCALHOST.into(), false),
             tls: None,
             store: StoreConfig::Memory,
+            journal: None,
             login: CqlLogin::default(),
             flush_interval: NEVER,
             flush_mode: FlushMode::Interval,

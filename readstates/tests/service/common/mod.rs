@@ -66,6 +66,7 @@ pub fn config(flush_interval: Duration) -> ServeConfig {
         listen: ListenConfig::free(LOOPBACK, true),
         tls: None,
         store: StoreConfig::Memory,
+        journal: None,
         login: CqlLogin::default(),
         flush_interval,
         flush_mode: FlushMode::Interval,

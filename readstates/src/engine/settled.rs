@@ -1,0 +1,89 @@
+//! Waiting until changes are in the journal, where there is one.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::watch,
+    time::{Duration, Instant, sleep},
+};
+
+use super::Engine;
+use crate::{
+    cache::Cache,
+    clock,
+    flush::Flusher,
+    journal::{Journal, PATIENCE, Ticket},
+};
+
+/// Between two looks at what the journal still needs.
+const LOOK: Duration = Duration::from_millis(500);
+
+impl Engine {
+    /// Waits until everything that an answer about this user rests on survives a crash: `false` when it does not in
+    /// time, and the answer may not be given. Ask once the work is done, also after a read and after operations that
+    /// changed nothing: they show what others have changed.
+    ///
+    /// Cancel-safe: it only looks.
+    pub async fn settled(&self, user: u64) -> bool {
+        let Some(journal) = &self.journal else {
+            return true;
+        };
+        let ticket = journal.ticket(Cache::stripe_of(user));
+        // What is in the store needs no journal: others of the stripe are not waited for.
+        if journal.has(ticket) || !self.cache.is_dirty(user) {
+            return true;
+        }
+        journal.reached(ticket, Instant::now() + PATIENCE).await
+    }
+
+    /// As [`Engine::settled`], of many users.
+    ///
+    /// Cancel-safe: it only looks.
+    pub async fn settled_all(&self, users: impl Iterator<Item = u64>) -> bool {
+        let Some(journal) = &self.journal else {
+            return true;
+        };
+        let tickets = users.map(|user| journal.ticket(Cache::stripe_of(user)));
+        let last: Ticket = tickets.max().unwrap_or_default();
+        journal.has(last) || journal.reached(last, Instant::now() + PATIENCE).await
+    }
+
+    /// Ends the journal once nothing is changed or written any more. What the store has is not kept.
+    pub async fn end_journal(&self) {
+        if let Some(journal) = &self.journal {
+            journal.end(self.cache.dirty_users() == 0);
+            journal.ended().await;
+        }
+    }
+
+    /// The journal, if there is one.
+    #[must_use]
+    pub fn journal(&self) -> Option<&Journal> {
+        self.journal.as_deref()
+    }
+}
+
+/// Tells a journal what is in the store by now, and has it written when the journal is long, until `stop` is true.
+pub(super) async fn keep_short(
+    journal: Arc<Journal>,
+    cache: Arc<Cache>,
+    flusher: Arc<Flusher>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let looked = clock::now();
+        let oldest = cache.oldest_dirty();
+        // A change is noted as unwritten under the lock under which it is appended: what was appended before the look
+        // is either seen by it or written.
+        journal.written_until(oldest.unwrap_or(looked));
+        if journal.is_long() {
+            cache.hurry_all(looked);
+            flusher.wake();
+        }
+        // An error means that the sender is gone, which is as good as a stop.
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = sleep(LOOK) => {}
+        }
+    }
+}

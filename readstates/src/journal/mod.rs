@@ -1,0 +1,327 @@
+//! The journal: changes are on the disk before they are acknowledged.
+//!
+//! Blocks are written behind, up to an interval later; that is cheap, because many changes of a user are one write.
+//! The journal keeps the changes of that time: each is appended to a lane of its stripe, while the stripe's lock is
+//! held anyway, so those of a user keep their order. One thread takes all lanes together, appends them to a file as
+//! one frame, syncs that, and so releases everybody who waits. While a sync is under way the next frame gathers:
+//! no timer, and the more there is to do, the more changes share a sync.
+//!
+//! ```text
+//!  change ─▶ lane ─┐
+//!  change ─▶ lane ─┼─▶ frame ─▶ file ─▶ sync ─▶ acknowledged
+//!  change ─▶ lane ─┘                                  │
+//!     └────▶ cache ─▶ store, behind ─▶ file is removed, once everything in it is in the store
+//! ```
+//!
+//! A start does again what the store lacks ([`recover`]), so a killed process and a machine without power lose
+//! nothing that was acknowledged. While the disk takes no more, changes are refused, and what waits is written as
+//! soon as it can be; a change whose sync does not come in time has an unknown outcome.
+
+mod folder;
+mod metrics;
+mod record;
+mod recover;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::{
+    collections::VecDeque,
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use folder::{Folder, Medium};
+use metrics::Counts;
+pub(crate) use metrics::write as write_metrics;
+use parking_lot::Mutex;
+pub(crate) use record::Entry;
+pub use recover::JournalError;
+use tokio::{
+    sync::Notify,
+    time::{Instant as Deadline, timeout_at},
+};
+use writer::Writer;
+
+use crate::store::Store;
+
+/// How changes survive a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Durability {
+    /// A change is acknowledged when it is in memory; a crash loses what the store does not have yet.
+    Interval,
+    /// A change is acknowledged when it is in the journal on the disk; a crash loses nothing.
+    Journal,
+}
+
+/// Where a journal is, and what is done with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalConfig {
+    /// The folder of its files.
+    pub folder: PathBuf,
+    /// Whether changes are appended from now on. What is there is done again in any case.
+    pub durability: Durability,
+    /// Whether a start goes on without what is damaged.
+    pub accept_damage: bool,
+}
+
+/// Bytes that wait for the thread at most, but for one change of each caller.
+const MOST_PENDING: usize = 64 << 20;
+/// From here on what the journal keeps is written to the store at once.
+const LONG: u64 = 128 << 20;
+/// From here on changes are refused.
+const TOO_LONG: u64 = 512 << 20;
+
+/// A point in the order of changes: what came before it is on the disk once this is reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket(u64);
+
+/// The changes of one stripe that the thread has not taken.
+#[derive(Debug, Default)]
+struct Lane {
+    gathered: Mutex<Gathered>,
+    /// The round that takes the last change so far.
+    last: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Gathered {
+    records: Vec<u8>,
+    /// The last round that took the lane.
+    taken: u64,
+}
+
+/// A closed file.
+#[derive(Debug, Clone, Copy)]
+struct Closed {
+    number: u64,
+    bytes: u64,
+    /// Everything in it was changed before.
+    at: Instant,
+}
+
+/// The journal of one process.
+#[derive(Debug)]
+pub struct Journal {
+    lanes: Box<[Lane]>,
+    /// The last round that is on the disk.
+    synced: AtomicU64,
+    landed: Notify,
+    /// Bytes in the lanes.
+    pending: AtomicUsize,
+    /// The disk did not take the last frame.
+    failing: AtomicBool,
+    /// The thread waits for something to do.
+    idle: AtomicBool,
+    end: Mutex<Option<End>>,
+    /// Everything changed before is in the store.
+    written_until: Mutex<Option<Instant>>,
+    closed: Mutex<VecDeque<Closed>>,
+    /// Bytes of the file that is written.
+    open_bytes: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    counts: Counts,
+}
+
+/// How the thread ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The store has everything: nothing is left behind.
+    Clean,
+    /// What the store lacks stays for the next start.
+    Kept,
+}
+
+impl Journal {
+    /// Does again what the store lacks of the journal in a folder, and begins a new one there if that is asked for.
+    /// The caller has seen to it that no other process uses the folder.
+    ///
+    /// # Errors
+    /// When the folder cannot be used, a file is damaged, or the store does not take what is done again. Then the
+    /// journal is as it was, and a later start can try again.
+    pub(crate) async fn open(
+        config: &JournalConfig,
+        store: &dyn Store,
+        incarnation: u64,
+    ) -> Result<Option<Arc<Self>>, JournalError> {
+        let JournalConfig {
+            folder: path,
+            durability,
+            accept_damage,
+        } = config;
+        if *durability == Durability::Interval && !path.exists() {
+            return Ok(None);
+        }
+        let unusable = |source| JournalError::Folder {
+            folder: path.clone(),
+            source,
+        };
+        let folder = Folder::open(path).map_err(unusable)?;
+        let (next, counts) = recover::recover(&folder, store, *accept_damage).await?;
+        if *durability == Durability::Interval {
+            return Ok(None);
+        }
+        Self::begin(Box::new(folder), next, incarnation, counts)
+            .map(Some)
+            .map_err(|source| JournalError::Begin {
+                folder: path.clone(),
+                source,
+            })
+    }
+
+    /// An empty journal whose first file has this number.
+    fn begin(
+        medium: Box<dyn Medium>,
+        first: u64,
+        incarnation: u64,
+        counts: Counts,
+    ) -> io::Result<Arc<Self>> {
+        let journal = Arc::new(Self {
+            lanes: (0..crate::cache::STRIPES)
+                .map(|_| Lane::default())
+                .collect(),
+            synced: AtomicU64::new(0),
+            landed: Notify::new(),
+            pending: AtomicUsize::new(0),
+            failing: AtomicBool::new(false),
+            idle: AtomicBool::new(false),
+            end: Mutex::new(None),
+            written_until: Mutex::new(None),
+            closed: Mutex::new(VecDeque::new()),
+            open_bytes: AtomicU64::new(0),
+            thread: Mutex::new(None),
+            counts,
+        });
+        let mut writer = Writer::new(Arc::clone(&journal), medium, first, incarnation)?;
+        let thread = std::thread::Builder::new()
+            .name("journal-writer".into())
+            .spawn(move || writer.run())?;
+        *journal.thread.lock() = Some(thread);
+        Ok(journal)
+    }
+
+    /// Takes a change that was applied, while the lock of its stripe is held.
+    pub(crate) fn append(&self, stripe: usize, entry: &Entry<'_>) {
+        let lane = &self.lanes[stripe];
+        let mut gathered = lane.gathered.lock();
+        let before = gathered.records.len();
+        entry.encode(&mut gathered.records);
+        let added = gathered.records.len() - before;
+        lane.last.store(gathered.taken + 1, Ordering::Release);
+        // Before anybody can take it: never more is taken than was added.
+        self.pending.fetch_add(added, Ordering::SeqCst);
+    }
+
+    /// Whether changes may be made: the disk takes them, and no more wait than it can hold.
+    pub(crate) fn takes_changes(&self) -> bool {
+        !self.failing.load(Ordering::Relaxed)
+            && self.pending.load(Ordering::Relaxed) < MOST_PENDING
+            && self.bytes() < TOO_LONG
+    }
+
+    /// What has to be reached before the changes of this stripe so far are on the disk.
+    pub(crate) fn ticket(&self, stripe: usize) -> Ticket {
+        Ticket(self.lanes[stripe].last.load(Ordering::Acquire))
+    }
+
+    /// Whether everything before a ticket is on the disk.
+    pub(crate) fn has(&self, ticket: Ticket) -> bool {
+        self.synced.load(Ordering::Acquire) >= ticket.0
+    }
+
+    /// Waits until everything before a ticket is on the disk; `false` when it is not by then.
+    ///
+    /// Cancel-safe: it only looks.
+    pub(crate) async fn reached(&self, ticket: Ticket, deadline: Deadline) -> bool {
+        loop {
+            let landed = self.landed.notified();
+            tokio::pin!(landed);
+            landed.as_mut().enable();
+            if self.has(ticket) {
+                return true;
+            }
+            self.wake();
+            if timeout_at(deadline, landed).await.is_err() {
+                return self.has(ticket);
+            }
+        }
+    }
+
+    /// Everything that was changed before is in the store: files that hold nothing else go.
+    pub(crate) fn written_until(&self, until: Instant) {
+        *self.written_until.lock() = Some(until);
+    }
+
+    /// Whether so much is kept that it should be written to the store at once.
+    pub(crate) fn is_long(&self) -> bool {
+        self.bytes() >= LONG
+    }
+
+    /// Bytes on the disk.
+    fn bytes(&self) -> u64 {
+        self.counts.closed_bytes.load(Ordering::Relaxed) + self.open_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Ends the thread, once what waits for it is on the disk or the disk does not take it. With `clean` the store
+    /// has everything, and the files go.
+    pub(crate) fn end(&self, clean: bool) {
+        *self.end.lock() = Some(if clean { End::Clean } else { End::Kept });
+        self.idle.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Waits until the thread has ended.
+    pub(crate) async fn ended(&self) {
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            // A thread that panicked has ended, too.
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+
+    fn wake(&self) {
+        if self.idle.swap(false, Ordering::SeqCst)
+            && let Some(thread) = &*self.thread.lock()
+        {
+            thread.thread().unpark();
+        }
+    }
+
+    /// Takes what is in the lanes, in this round.
+    fn take(&self, round: u64, records: &mut Vec<u8>) {
+        for lane in &self.lanes {
+            let mut gathered = lane.gathered.lock();
+            records.extend_from_slice(&gathered.records);
+            gathered.records.clear();
+            gathered.records.shrink_to(MOST_KEPT);
+            gathered.taken = round;
+        }
+        self.pending.fetch_sub(records.len(), Ordering::SeqCst);
+    }
+
+    /// A round is on the disk.
+    fn land(&self, round: u64) {
+        self.synced.store(round, Ordering::Release);
+        self.failing.store(false, Ordering::Relaxed);
+        self.landed.notify_waiters();
+    }
+}
+
+/// Bytes of memory that an empty lane keeps.
+const MOST_KEPT: usize = 64 << 10;
+
+/// The folder of the journal of an embedded store.
+#[must_use]
+pub fn folder_of(store: &Path) -> PathBuf {
+    store.join("journal")
+}
+
+/// How long a change waits for the disk before its outcome is unknown.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,0 +1,620 @@
+//! The journal on a disk that fails, fills up and loses power; and what a start makes of it.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use tokio::time::Instant as Deadline;
+
+use super::{
+    Counts, Durability, Journal, JournalConfig, JournalError,
+    folder::{Folder, Log, Medium},
+    segment::HEAD,
+};
+use crate::{
+    block::{Operation, Visit},
+    cache::{Cache, Flushing, Process, Touch},
+    clock, codec,
+    store::{MemoryStore, Store},
+};
+
+const PROCESS: Process = Process {
+    incarnation: 7,
+    started_micros: 1_700_000_000_000_000,
+};
+const CAPACITY: u64 = 10_000;
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// What is on a disk, in files, and what the disk does.
+#[derive(Debug, Default)]
+struct Disk {
+    /// By number.
+    files: Mutex<BTreeMap<u64, Contents>>,
+    free: AtomicU64,
+    full: AtomicBool,
+    syncs: AtomicU64,
+    sync_fails: AtomicBool,
+    hangs: AtomicBool,
+}
+
+/// What is synced, and what is written and not synced.
+type Contents = (Vec<u8>, Vec<u8>);
+
+#[derive(Debug)]
+struct OnDisk(Arc<Disk>);
+
+#[derive(Debug)]
+struct OfDisk {
+    disk: Arc<Disk>,
+    number: u64,
+}
+
+impl Medium for OnDisk {
+    fn create(&mut self, number: u64) -> io::Result<Box<dyn Log>> {
+        if self.0.full.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.0.files.lock().insert(number, Default::default());
+        let disk = Arc::clone(&self.0);
+        Ok(Box::new(OfDisk { disk, number }))
+    }
+
+    fn remove(&mut self, number: u64) -> io::Result<()> {
+        self.0.files.lock().remove(&number);
+        Ok(())
+    }
+
+    fn free(&self) -> Option<u64> {
+        match self.0.free.load(Ordering::SeqCst) {
+            0 => None,
+            free => Some(free),
+        }
+    }
+}
+
+impl Log for OfDisk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.disk.full.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let mut files = self.disk.files.lock();
+        files.entry(self.number).or_default().1.extend(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        while self.disk.hangs.load(Ordering::SeqCst) {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        if self.disk.sync_fails.swap(false, Ordering::SeqCst) {
+            return Err(io::Error::other("the page could not be written"));
+        }
+        self.disk.syncs.fetch_add(1, Ordering::SeqCst);
+        let mut files = self.disk.files.lock();
+        let (synced, written) = files.entry(self.number).or_default();
+        synced.append(written);
+        Ok(())
+    }
+}
+
+impl Disk {
+    /// Puts into a folder what is there after a cut of power: what was synced, and of the rest as many bytes.
+    fn cut(&self, folder: &std::path::Path, torn: usize) {
+        fs::create_dir_all(folder).unwrap();
+        let names = Folder::open(folder).unwrap();
+        for (&number, (synced, written)) in &*self.files.lock() {
+            let torn = &written[..torn.min(written.len())];
+            fs::write(names.file(number), [synced, torn].concat()).unwrap();
+        }
+    }
+}
+
+/// A cache with a journal on such a disk.
+struct World {
+    disk: Arc<Disk>,
+    journal: Arc<Journal>,
+    cache: Cache,
+}
+
+fn world() -> World {
+    let disk = Arc::new(Disk::default());
+    let medium = Box::new(OnDisk(Arc::clone(&disk)));
+    let journal = Journal::begin(medium, 1, PROCESS.incarnation, Counts::default()).unwrap();
+    let cache = Cache::with_journal(
+        PROCESS,
+        CAPACITY,
+        Flushing::from(NEVER),
+        Some(Arc::clone(&journal)),
+    );
+    World {
+        disk,
+        journal,
+        cache,
+    }
+}
+
+fn ack(message: u64) -> Operation {
+    Operation::Ack {
+        channel: 10,
+        message,
+        visit: Visit::default(),
+    }
+}
+
+impl World {
+    /// Applies one; `false` when it is refused.
+    fn change(&self, user: u64, operation: Operation) -> bool {
+        if self.cache.read(user, |_| ()).is_none() {
+            self.cache.insert(user, None);
+        }
+        let done = self
+            .cache
+            .change(user, &[operation], Touch::Online, clock::now(), |_, _| ());
+        done.unwrap().is_ok()
+    }
+
+    async fn reached(&self, user: u64, within: Duration) -> bool {
+        let ticket = self.journal.ticket(Cache::stripe_of(user));
+        self.journal.reached(ticket, Deadline::now() + within).await
+    }
+
+    async fn acknowledged(&self, user: u64, operation: Operation) {
+        assert!(self.change(user, operation));
+        assert!(self.reached(user, Duration::from_secs(60)).await);
+    }
+
+    fn block(&self, user: u64) -> Vec<u8> {
+        self.cache
+            .read(user, |block| codec::encode(block, PROCESS.incarnation))
+            .unwrap()
+    }
+}
+
+fn config(folder: &std::path::Path) -> JournalConfig {
+    JournalConfig {
+        folder: folder.to_owned(),
+        durability: Durability::Interval,
+        accept_damage: false,
+    }
+}
+
+async fn recovered(folder: &std::path::Path, store: &MemoryStore) -> Result<(), JournalError> {
+    let none = Journal::open(&config(folder), store, 8).await?;
+    assert!(none.is_none());
+    Ok(())
+}
+
+fn every_kind(round: u64) -> Vec<Operation> {
+    let visit = Visit {
+        flags: Some(3),
+        last_viewed: Some(4000),
+    };
+    vec![
+        ack(round),
+        Operation::Mention {
+            channel: 11,
+            message: 10 * round,
+            count: 2,
+        },
+        Operation::Manual {
+            channel: 12,
+            message: 1000 - round,
+            mention_count: 5,
+            visit,
+        },
+        Operation::AckPins {
+            channel: 13,
+            millis: round,
+        },
+        Operation::Delete { channel: 12 },
+        if round.is_multiple_of(7) {
+            Operation::DeleteUser
+        } else {
+            ack(round)
+        },
+    ]
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_in_the_store_after_a_cut_of_power_to_the_byte() {
+    let world = world();
+    for round in 1..=20 {
+        for user in 1..=5 {
+            for operation in every_kind(round) {
+                world.acknowledged(user, operation).await;
+            }
+        }
+    }
+    for torn in [0, 1, 40, 500] {
+        let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+        world.disk.cut(folder.path(), torn);
+        recovered(folder.path(), &store).await.unwrap();
+        for user in 1..=5 {
+            let stored = store.load(user).await.unwrap().unwrap();
+            assert_eq!(stored.bytes, world.block(user), "user {user}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+    world.journal.end(false);
+}
+
+#[tokio::test]
+async fn what_the_store_has_is_not_made_again() {
+    let world = world();
+    let store = MemoryStore::default();
+    for message in 1..=3 {
+        world.acknowledged(1, ack(message)).await;
+    }
+    let flights = world.cache.begin_flushes(clock::now() + 2 * NEVER, 10);
+    let flight = &flights[0];
+    store
+        .save(1, flight.bytes.clone(), flight.stamp)
+        .await
+        .unwrap();
+    world.cache.written(flight, clock::now());
+    world
+        .acknowledged(
+            1,
+            Operation::Mention {
+                channel: 10,
+                message: 9,
+                count: 1,
+            },
+        )
+        .await;
+    let folder = tempfile::tempdir().unwrap();
+    world.disk.cut(folder.path(), 0);
+    // Also when the start before this one ended half way: with the files, and with everything written.
+    for _ in 0..2 {
+        world.disk.cut(folder.path(), 0);
+        recovered(folder.path(), &store).await.unwrap();
+        let stored = store.load(1).await.unwrap().unwrap();
+        assert_eq!(stored.bytes, world.block(1));
+        assert_eq!(stored.stamp, flight.stamp.successor());
+    }
+    world.journal.end(false);
+}
+
+#[tokio::test]
+async fn many_changes_share_a_sync() {
+    let world = world();
+    world.disk.hangs.store(true, Ordering::SeqCst);
+    assert!(world.change(1, ack(1)));
+    assert!(!world.reached(1, Duration::from_millis(20)).await);
+    for user in 2..=200 {
+        assert!(world.change(user, ack(1)));
+    }
+    let before = world.disk.syncs.load(Ordering::SeqCst);
+    world.disk.hangs.store(false, Ordering::SeqCst);
+    for user in 1..=200 {
+        assert!(world.reached(user, Duration::from_secs(60)).await);
+    }
+    // The head of the file is there already; one frame was under way, the other has all the rest.
+    assert_eq!(world.disk.syncs.load(Ordering::SeqCst) - before, 2);
+    world.journal.end(false);
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_changes_and_room_again_heals_by_itself() {
+    let world = world();
+    world.acknowledged(1, ack(1)).await;
+    world.disk.full.store(true, Ordering::SeqCst);
+    assert!(world.change(1, ack(2)), "nobody knows yet");
+    assert!(!world.reached(1, Duration::from_millis(300)).await);
+    assert!(!world.change(2, ack(1)), "now it is known");
+    world.disk.full.store(false, Ordering::SeqCst);
+    assert!(world.reached(1, Duration::from_secs(60)).await);
+    world.acknowledged(2, ack(1)).await;
+    let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+    world.disk.cut(folder.path(), 0);
+    recovered(folder.path(), &store).await.unwrap();
+    for user in 1..=2 {
+        let stored = store.load(user).await.unwrap().unwrap();
+        assert_eq!(stored.bytes, world.block(user));
+    }
+    world.journal.end(false);
+}
+
+#[tokio::test]
+async fn the_last_room_of_a_disk_is_the_store_s() {
+    let world = world();
+    world.disk.free.store(1 << 20, Ordering::SeqCst);
+    assert!(world.change(1, ack(1)));
+    assert!(!world.reached(1, Duration::from_millis(100)).await);
+    assert!(!world.journal.takes_changes());
+    world.disk.free.store(1 << 30, Ordering::SeqCst);
+    assert!(world.reached(1, Duration::from_secs(60)).await);
+    assert!(world.journal.takes_changes());
+    world.journal.end(false);
+}
+
+/// After a failed sync the disk may have dropped what it had taken, and say nothing at the next one.
+#[tokio::test]
+async fn after_a_failed_sync_everything_that_was_not_acknowledged_is_in_a_new_file() {
+    let world = world();
+    world.acknowledged(1, ack(1)).await;
+    world.disk.sync_fails.store(true, Ordering::SeqCst);
+    world.acknowledged(1, ack(2)).await;
+    world.acknowledged(1, ack(3)).await;
+    let files = world.disk.files.lock().clone();
+    assert_eq!(files.len(), 2);
+    let (first, dropped) = &files[&1];
+    assert!(!dropped.is_empty(), "what the failed sync was of");
+    // Whatever the disk has made of that.
+    for torn in [0, 10, dropped.len()] {
+        let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+        world.disk.cut(folder.path(), 0);
+        let name = Folder::open(folder.path()).unwrap().file(1);
+        fs::write(&name, [&first[..], &dropped[..torn]].concat()).unwrap();
+        recovered(folder.path(), &store).await.unwrap();
+        let stored = store.load(1).await.unwrap().unwrap();
+        assert_eq!(stored.bytes, world.block(1));
+    }
+    world.journal.end(false);
+}
+
+#[tokio::test]
+async fn files_go_once_the_store_has_everything_in_them() {
+    let world = world();
+    // Some MiB: more than two files.
+    let mut message = 0;
+    while world.disk.files.lock().len() < 3 {
+        let many: Vec<Operation> = (message..message + 1000).map(|it| ack(it + 1)).collect();
+        message += 1000;
+        for user in 1..=40 {
+            world.cache.insert(user, None);
+            let now = clock::now();
+            let done = world
+                .cache
+                .change(user, &many, Touch::Online, now, |_, _| ());
+            done.unwrap().unwrap();
+            assert!(world.reached(user, Duration::from_secs(60)).await);
+        }
+    }
+    let oldest = world.cache.oldest_dirty().unwrap();
+    world.journal.written_until(oldest);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(world.disk.files.lock().len() >= 3, "they are needed");
+    for flight in world.cache.begin_flushes(clock::now() + 2 * NEVER, 100) {
+        world.cache.written(&flight, clock::now());
+    }
+    assert_eq!(world.cache.oldest_dirty(), None);
+    world.journal.written_until(clock::now());
+    let started = Instant::now();
+    while world.disk.files.lock().len() > 1 {
+        assert!(started.elapsed() < Duration::from_secs(60));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    world.journal.end(true);
+    world.journal.ended().await;
+    assert!(
+        world.disk.files.lock().is_empty(),
+        "a stop in order leaves nothing"
+    );
+}
+
+/// A journal of three frames in one file, as it is on the disk.
+async fn three_frames(folder: &std::path::Path) -> World {
+    let world = world();
+    for user in 1..=3 {
+        world.acknowledged(user, ack(user)).await;
+    }
+    world.disk.cut(folder, 0);
+    world
+}
+
+#[tokio::test]
+async fn a_damaged_frame_is_refused_and_nothing_changes_until_that_is_accepted() {
+    let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+    let world = three_frames(folder.path()).await;
+    let file = Folder::open(folder.path()).unwrap().file(1);
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[HEAD + 50] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    let refused = recovered(folder.path(), &store)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("from byte 64 to"), "{refused}");
+    assert!(refused.contains("--accept-journal-damage"), "{refused}");
+    assert_eq!(fs::read(&file).unwrap(), bytes, "nothing changed");
+    assert!(store.load(2).await.unwrap().is_none(), "nothing changed");
+
+    let accepting = JournalConfig {
+        accept_damage: true,
+        ..config(folder.path())
+    };
+    Journal::open(&accepting, &store, 8).await.unwrap();
+    assert!(store.load(1).await.unwrap().is_none(), "this one was lost");
+    for user in 2..=3 {
+        let stored = store.load(user).await.unwrap().unwrap();
+        assert_eq!(stored.bytes, world.block(user));
+    }
+    let kept: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(kept, ["00000000000000000001.damaged"]);
+    recovered(folder.path(), &store).await.unwrap();
+    world.journal.end(false);
+}
+
+#[tokio::test]
+async fn a_store_that_is_older_than_the_journal_is_refused() {
+    let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+    let world = world();
+    for message in 1..=5 {
+        world.acknowledged(1, ack(message)).await;
+    }
+    world.disk.cut(folder.path(), 0);
+    // Without the first frame, as if that had been in a store that was put back.
+    let file = Folder::open(folder.path()).unwrap().file(1);
+    let bytes = fs::read(&file).unwrap();
+    let second = memchr::memmem::find_iter(&bytes, b"RSJF").nth(1).unwrap();
+    let mut shorter = bytes[..HEAD].to_vec();
+    let mut rest = bytes[second..].to_vec();
+    // Renumbered: damage of the file is another matter.
+    let (mut at, mut number) = (0, 0_u64);
+    while at < rest.len() {
+        let length = u32::from_le_bytes(rest[at + 4..at + 8].try_into().unwrap()) as usize;
+        let mut frame = Vec::new();
+        super::segment::put_frame(&mut frame, 1, number, &rest[at + 32..at + 32 + length]);
+        let end = at + frame.len();
+        rest[at..end].copy_from_slice(&frame);
+        (at, number) = (end, number + 1);
+    }
+    shorter.extend(&rest);
+    fs::write(&file, &shorter).unwrap();
+    let refused = recovered(folder.path(), &store)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("user 1"), "{refused}");
+    assert!(store.load(1).await.unwrap().is_none(), "nothing changed");
+
+    let accepting = JournalConfig {
+        accept_damage: true,
+        ..config(folder.path())
+    };
+    Journal::open(&accepting, &store, 8).await.unwrap();
+    let stored = store.load(1).await.unwrap().unwrap();
+    let block = codec::decode(&stored.bytes).unwrap().block;
+    assert_eq!(block.state(10).unwrap().last_message, 5);
+    let held = world.cache.read(1, |block| block.version()).unwrap();
+    assert!(block.version() > held, "no version is given out twice");
+    world.journal.end(false);
+}
+
+#[tokio::test]
+async fn a_missing_file_and_one_of_a_newer_release_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = MemoryStore::default();
+    let world = world();
+    world.acknowledged(1, ack(1)).await;
+    for message in 2..=3 {
+        world.disk.sync_fails.store(true, Ordering::SeqCst);
+        world.acknowledged(1, ack(message)).await;
+    }
+    world.disk.cut(folder.path(), 0);
+    let names = Folder::open(folder.path()).unwrap();
+    assert_eq!(names.numbers().unwrap(), [1, 2, 3]);
+    let second = fs::read(names.file(2)).unwrap();
+    fs::remove_file(names.file(2)).unwrap();
+    let refused = recovered(folder.path(), &store)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("0002.journal\" is missing"), "{refused}");
+
+    fs::write(names.file(2), &second[..second.len() - 1]).unwrap();
+    let refused = recovered(folder.path(), &store)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("cannot be read from byte"), "{refused}");
+
+    let mut newer = second.clone();
+    newer[7] = b'2';
+    let sum = crc32fast::hash(&newer[..HEAD - 4]);
+    newer[HEAD - 4..HEAD].copy_from_slice(&sum.to_le_bytes());
+    fs::write(names.file(2), newer).unwrap();
+    let refused = recovered(folder.path(), &store).await.unwrap_err();
+    assert!(matches!(refused, JournalError::Newer { .. }), "{refused}");
+
+    fs::write(names.file(2), second).unwrap();
+    recovered(folder.path(), &store).await.unwrap();
+    let stored = store.load(1).await.unwrap().unwrap();
+    assert_eq!(stored.bytes, world.block(1));
+    world.journal.end(false);
+}
+
+#[tokio::test]
+async fn a_file_that_was_being_made_is_nothing() {
+    let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+    let world = three_frames(folder.path()).await;
+    let names = Folder::open(folder.path()).unwrap();
+    fs::write(names.file(2), b"RSJ").unwrap();
+    recovered(folder.path(), &store).await.unwrap();
+    assert!(store.load(3).await.unwrap().is_some());
+    assert_eq!(names.numbers().unwrap(), [0_u64; 0]);
+    world.journal.end(false);
+}
+
+/// On a block that another process wrote, the first answer jumps the version, also when it changes nothing.
+#[tokio::test]
+async fn an_answer_that_changed_nothing_on_another_s_block_survives_too() {
+    let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+    let first = world();
+    first.acknowledged(1, ack(5)).await;
+    first.disk.cut(folder.path(), 0);
+    recovered(folder.path(), &store).await.unwrap();
+    first.journal.end(false);
+
+    let second = world_of(&store).await;
+    let before = second.cache.read(1, |block| block.version()).unwrap();
+    second.acknowledged(1, ack(4)).await;
+    let after = second.cache.read(1, |block| block.version()).unwrap();
+    assert!(after > before, "it is this process's now");
+    second.acknowledged(1, ack(6)).await;
+    second.disk.cut(folder.path(), 0);
+    recovered(folder.path(), &store).await.unwrap();
+    let stored = store.load(1).await.unwrap().unwrap();
+    let block = codec::decode(&stored.bytes).unwrap().block;
+    let held = second.cache.read(1, |block| block.version()).unwrap();
+    assert_eq!(block.version(), held);
+    second.journal.end(false);
+}
+
+/// Another process, with user 1 loaded.
+async fn world_of(store: &MemoryStore) -> World {
+    let disk = Arc::new(Disk::default());
+    let medium = Box::new(OnDisk(Arc::clone(&disk)));
+    let journal = Journal::begin(medium, 1, 9, Counts::default()).unwrap();
+    let process = Process {
+        incarnation: 9,
+        started_micros: PROCESS.started_micros + 60_000_000,
+    };
+    let journal_of = Some(Arc::clone(&journal));
+    let cache = Cache::with_journal(process, CAPACITY, Flushing::from(NEVER), journal_of);
+    let stored = store.load(1).await.unwrap().unwrap();
+    let decoded = codec::decode(&stored.bytes).unwrap();
+    cache.insert(1, Some((decoded, stored.stamp)));
+    World {
+        disk,
+        journal,
+        cache,
+    }
+}
+
+/// A change that comes while the lanes are being taken waits for a round that comes, whichever takes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_waits_is_released_however_changes_and_rounds_meet() {
+    let world = Arc::new(world());
+    let callers = (1..=8_u64).map(|user| {
+        let world = Arc::clone(&world);
+        tokio::spawn(async move {
+            for message in 1..=2000 {
+                world.acknowledged(user, ack(message)).await;
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    assert_eq!(world.journal.pending.load(Ordering::SeqCst), 0);
+    let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+    world.disk.cut(folder.path(), 0);
+    recovered(folder.path(), &store).await.unwrap();
+    for user in 1..=8 {
+        let stored = store.load(user).await.unwrap().unwrap();
+        assert_eq!(stored.bytes, world.block(user));
+    }
+    world.journal.end(false);
+}
