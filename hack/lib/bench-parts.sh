@@ -172,6 +172,38 @@ measure_throughput() {
     rm -rf "$SECRETS"
 }
 
+measure_durability() {
+    local folder name number round sync
+    # Beside the report: on a disk, and not in the memory of a tmpfs.
+    folder=$(mktemp -d "$to/work.XXXXXX")
+    for round in $ROUNDS; do
+        echo "round $round"
+        number=10
+        for name in ours-interval ours-journal; do
+            STORE_FOLDER=$folder/$name-$round
+            with_server "$name" saturate_durable "$name" "$number"
+            number=$((number + 10))
+        done
+        for sync in everysec always; do
+            mkdir "$folder/$sync-$round" "$folder/$sync-$round-deep"
+            better "durability-$number-redis-$sync-ack" bench_redis --append-to "$folder/$sync-$round" --append-sync "$sync" \
+                --fill --saturate --warmup 1s --duration "$((seconds / 2))s"
+            better "durability-$((number + 1))-redis-$sync-ack-16-deep" bench_redis --append-to "$folder/$sync-$round-deep" \
+                --append-sync "$sync" --pipeline 16 --fill --saturate --warmup 1s --duration "$((seconds / 2))s"
+            number=$((number + 10))
+        done
+    done
+    rm -rf "$folder"
+}
+
+# saturate_durable NAME NUMBER
+saturate_durable() {
+    local name=$1 number=$2 flags=(--saturate --warmup 1s --duration "$((seconds / 2))s")
+    bench --fill --users "$users" --channels "$channels" --rate 100 --duration 1s >&2
+    watched "durability-$number-$name-ack" "${flags[@]}"
+    watched "durability-$((number + 1))-$name-batch-64" --batch 64 --connections 8 "${flags[@]}"
+}
+
 # Ours with callers, and with TLS.
 GUARDED="ours-token ours-tls"
 

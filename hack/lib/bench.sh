@@ -60,14 +60,17 @@ bench_redis() (
     bench_target redis --server-processors "$SERVER_PROCESSORS" "$@"
 )
 
-# start_server NAME STATES LOG: ours (with neither, ours-token or ours-tls; ours-embedded, in the folder $STORE_FOLDER; or
-# ours-cassandra, on the Cassandra that runs), go-list or go-flat with room for so many, until stop_server.
+# start_server NAME STATES LOG: ours (with neither, ours-token or ours-tls; ours-embedded or ours-interval, in the folder
+# $STORE_FOLDER, and there with a journal ours-journal; or ours-cassandra, on the Cassandra that runs), go-list or go-flat with room for so many, until stop_server.
 start_server() {
     local name=$1 states=$2 log=$3
     BENCH_FLAGS=(--url "http://127.0.0.1:$BENCH_PORT")
     case $name in
     ours) start_member "$log" --store memory --capacity-states "$states" ;;
-    ours-embedded) start_member "$log" --store "embedded:$STORE_FOLDER" --capacity-states "$states" ;;
+    ours-embedded | ours-interval)
+        start_member "$log" --store "embedded:$STORE_FOLDER" --durability interval --capacity-states "$states"
+        ;;
+    ours-journal) start_member "$log" --store "embedded:$STORE_FOLDER" --durability journal --capacity-states "$states" ;;
     ours-cassandra) start_member "$log" --store "cql://127.0.0.1:$CASSANDRA_PORT/bench_memory" --capacity-states "$states" ;;
     ours-token)
         BENCH_FLAGS+=(--token-file "$SECRETS/token")

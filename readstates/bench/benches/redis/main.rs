@@ -1,6 +1,6 @@
 //! A Redis server under the load that `readstates bench` makes: the same loop, the same users, the same meaning
 //! of the operations in a Lua script. The server is started for the run, on a free port of the loopback
-//! interface, without persistence, and ended afterwards. Or what states take in its memory.
+//! interface, without persistence unless that is asked for, and ended afterwards. Or what states take in its memory.
 
 mod memory;
 
@@ -55,6 +55,14 @@ struct Flags {
     #[arg(long, default_value = SERVER, value_name = "FILE")]
     server: PathBuf,
 
+    /// Append every change to a file in this folder, and sync it as --append-sync says.
+    #[arg(long, value_name = "DIR", conflicts_with = "weigh")]
+    append_to: Option<PathBuf>,
+
+    /// When the file is synced: `always`, before a change is answered; `everysec`, once a second.
+    #[arg(long, default_value = "always", requires = "append_to", value_name = "WHEN", value_parser = ["always", "everysec"])]
+    append_sync: String,
+
     /// Processors that the server may use, as Redis writes them: 2-3. Absent: all
     #[arg(long, value_name = "LIST")]
     server_processors: Option<String>,
@@ -83,6 +91,10 @@ fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
         &flags.server,
         flags.server_processors.as_deref(),
         flags.tls.as_deref(),
+        flags
+            .append_to
+            .as_deref()
+            .map(|folder| (folder, &*flags.append_sync)),
     )?;
     if let Some(layout) = flags.weigh {
         let weight = memory::weigh(layout, flags.states, server.child.id(), server.address)?;
@@ -142,22 +154,22 @@ impl Server {
         clippy::disallowed_methods,
         reason = "the peer is started by its absolute path; while it starts there is nothing to wait for but time"
     )]
-    fn start(program: &PathBuf, processors: Option<&str>, tls: Option<&Path>) -> io::Result<Self> {
+    fn start(
+        program: &PathBuf,
+        processors: Option<&str>,
+        tls: Option<&Path>,
+        append: Option<(&Path, &str)>,
+    ) -> io::Result<Self> {
         // Free a moment ago; if another process takes it meanwhile, the server ends, which is reported.
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
         let address = free()?;
         let encrypted = tls.map(|_| free()).transpose()?;
         let port = address.port().to_string();
-        let settings = [
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            &port,
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ];
+        let settings = ["--bind", "127.0.0.1", "--port", &port, "--save", ""];
+        let appended = match append {
+            None => vec!["--appendonly".to_owned(), "no".to_owned()],
+            Some(append) => append_settings(append),
+        };
         let started = |error: io::Error| {
             let program = program.display();
             io::Error::other(format!(
@@ -166,6 +178,7 @@ impl Server {
         };
         let child = Command::new(program)
             .args(settings)
+            .args(appended)
             .args(tls.zip(encrypted).map_or_else(Vec::new, tls_settings))
             .args(
                 processors
@@ -211,6 +224,19 @@ fn tls_settings((folder, address): (&Path, SocketAddr)) -> Vec<String> {
         ("--tls-auth-clients", "no".to_owned()),
     ];
     let pair = |(name, value): (&str, String)| [name.to_owned(), value];
+    settings.into_iter().flat_map(pair).collect()
+}
+
+/// What makes a server append changes to a file; it is never rewritten during a run.
+fn append_settings((folder, sync): (&Path, &str)) -> Vec<String> {
+    let folder = folder.display().to_string();
+    let settings = [
+        ("--appendonly", "yes"),
+        ("--appendfsync", sync),
+        ("--auto-aof-rewrite-percentage", "0"),
+        ("--dir", &folder),
+    ];
+    let pair = |(name, value): (&str, &str)| [name.to_owned(), value.to_owned()];
     settings.into_iter().flat_map(pair).collect()
 }
 

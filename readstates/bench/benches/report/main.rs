@@ -89,6 +89,7 @@ fn write(folder: &Folder) -> Result<(), Box<dyn Error>> {
         memory_section(folder, &machine)?,
         table_section(folder, "structures.md", STRUCTURES)?,
         throughput_section(folder)?,
+        durability_section(folder)?,
         cassandra_section(folder)?,
         table_section(folder, "table.md", "## Options of the table\n\n")?,
         table_section(folder, "ring.md", "## Ring and fan-out\n\n")?,
@@ -207,6 +208,20 @@ fn throughput_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>>
              kept. At the same rate, beside the run with neither:\n\n{}",
             load_table(&runs, "redis-ack"),
             cost_table(&runs, &GUARDED)
+        )
+    }))
+}
+
+fn durability_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
+    let runs = folder.runs("durability")?;
+    write_seconds(folder, "durability", &runs)?;
+    Ok((!runs.is_empty()).then(|| {
+        format!(
+            "## What survives a crash, and what it costs\n\nAcknowledgements at saturation on the disk of this machine, each asked \
+             in turn, three times; the best round of each counts. *interval*: ours with the embedded store, written behind. \
+             *journal*: the same, and each change is synced to a journal before it is answered. Redis appends to a file: \
+             *always*, synced before a change is answered; *everysec*, once a second.\n\n{}",
+            load_table(&runs, "redis-always-ack")
         )
     }))
 }
