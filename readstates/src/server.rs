@@ -206,6 +206,9 @@ impl Server {
             Some(journal) => Journal::open(journal, store.as_ref(), process.incarnation).await?,
             None => None,
         };
+        journal
+            .iter()
+            .for_each(|journal| health.has_journal(journal));
         let (engine, flusher) = Engine::start_with_journal(
             process,
             capacity,

@@ -4,6 +4,7 @@
 //! The block and the codec are taken in by source rather than with the whole service, so that a run is
 //! built in seconds.
 
+pub mod journal;
 pub mod targets;
 
 #[path = "../../src/access/file.rs"]

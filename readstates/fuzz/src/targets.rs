@@ -13,7 +13,13 @@ use crate::{
     block::{BlockRef, Operation, Since, State, Visit, apply, take_over},
     codec::{LAST_VERSION, decode, encode},
     frame::{Message, PartEncoder, digest_after, hint},
+    journal,
 };
+
+/// Records of a journal, and a file of them: see [`journal::holds`].
+pub fn journal(data: &[u8]) -> bool {
+    journal::holds(data)
+}
 
 /// A cell, its length in the first two bytes, and what is done to it when it is one.
 ///

@@ -102,6 +102,11 @@ fn damaged_frames_between_members_are_refused_or_mean_the_same_when_they_are_sen
 }
 
 #[test]
+fn damaged_records_of_a_journal_are_refused_or_are_written_as_they_were_read() {
+    run("journal", targets::journal);
+}
+
+#[test]
 fn damaged_certificate_files_are_refused_or_read() {
     run("certificates", targets::certificates);
 }

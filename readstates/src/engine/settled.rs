@@ -58,8 +58,8 @@ impl Engine {
 
     /// The journal, if there is one.
     #[must_use]
-    pub fn journal(&self) -> Option<&Journal> {
-        self.journal.as_deref()
+    pub fn journal(&self) -> Option<&Arc<Journal>> {
+        self.journal.as_ref()
     }
 }
 
@@ -76,6 +76,7 @@ pub(super) async fn keep_short(
         // A change is noted as unwritten under the lock under which it is appended: what was appended before the look
         // is either seen by it or written.
         journal.written_until(oldest.unwrap_or(looked));
+        journal.look(looked);
         if journal.is_long() {
             cache.hurry_all(looked);
             flusher.wake();

@@ -7,7 +7,7 @@ mod circuits;
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -18,7 +18,10 @@ pub use circuits::Circuits;
 use parking_lot::Mutex;
 use readstates_api::admin::StoreKind;
 
-use crate::store::{Store, chain};
+use crate::{
+    journal::Journal,
+    store::{Store, chain},
+};
 
 /// Between two questions, once the store has answered.
 const EVERY: Duration = Duration::from_secs(5);
@@ -33,6 +36,8 @@ pub struct Health {
     /// The store has answered once.
     started: AtomicBool,
     stopped: AtomicBool,
+    /// What has to be on the disk before changes are acknowledged, too.
+    journal: OnceLock<Arc<Journal>>,
 }
 
 impl Health {
@@ -45,6 +50,7 @@ impl Health {
             store: Mutex::new(unknown),
             started: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            journal: OnceLock::new(),
         }
     }
 
@@ -54,12 +60,21 @@ impl Health {
         self.kind
     }
 
-    /// Whether the store answered when last asked, and what it answered instead.
+    /// Whether the store answered when last asked, and what it answered instead. A journal is a part of it.
     ///
     /// # Errors
     /// The reason, in words.
     pub fn store(&self) -> Result<(), String> {
-        self.store.lock().clone()
+        match self.journal.get().and_then(|journal| journal.trouble()) {
+            Some(trouble) => Err(trouble),
+            None => self.store.lock().clone(),
+        }
+    }
+
+    /// The journal of this member.
+    pub fn has_journal(&self, journal: &Arc<Journal>) {
+        // There is one.
+        let _ = self.journal.set(Arc::clone(journal));
     }
 
     /// Why this member should get no requests, if it should not.

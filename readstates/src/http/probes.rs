@@ -74,7 +74,7 @@ fn page(app: &App) -> String {
     let healthy = app.health.store().is_ok();
     app.metrics.write(&mut text, &totals, capacity, healthy);
     app.ownership.write(&mut text);
-    journal::write_metrics(app.engine.journal(), &mut text);
+    journal::write_metrics(app.engine.journal().map(AsRef::as_ref), &mut text);
     if let Some(tls) = app.forwarder.tls() {
         text.gauge(
             "readstates_certificate_expires_timestamp_seconds",

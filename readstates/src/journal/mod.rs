@@ -75,9 +75,9 @@ pub struct JournalConfig {
 /// Bytes that wait for the thread at most, but for one change of each caller.
 const MOST_PENDING: usize = 64 << 20;
 /// From here on what the journal keeps is written to the store at once.
-const LONG: u64 = 128 << 20;
-/// From here on changes are refused.
-const TOO_LONG: u64 = 512 << 20;
+const LONG: u64 = 64 << 20;
+/// From here on changes are refused. A start has about three times as much in memory.
+const TOO_LONG: u64 = 256 << 20;
 
 /// A point in the order of changes: what came before it is on the disk once this is reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,8 +116,12 @@ pub struct Journal {
     landed: Notify,
     /// Bytes in the lanes.
     pending: AtomicUsize,
-    /// The disk did not take the last frame.
+    /// The disk does not take the frame that is its turn.
     failing: AtomicBool,
+    /// Why, in words.
+    trouble: Mutex<Option<String>>,
+    /// Since when the frame that is its turn is written.
+    writing: Mutex<Option<Instant>>,
     /// The thread waits for something to do.
     idle: AtomicBool,
     end: Mutex<Option<End>>,
@@ -191,6 +195,8 @@ impl Journal {
             landed: Notify::new(),
             pending: AtomicUsize::new(0),
             failing: AtomicBool::new(false),
+            trouble: Mutex::new(None),
+            writing: Mutex::new(None),
             idle: AtomicBool::new(false),
             end: Mutex::new(None),
             written_until: Mutex::new(None),
@@ -259,6 +265,29 @@ impl Journal {
         *self.written_until.lock() = Some(until);
     }
 
+    /// Notices a disk that hangs: it is as good as one that fails, until it has taken the frame.
+    pub(crate) fn look(&self, now: Instant) {
+        let writing = *self.writing.lock();
+        if writing.is_some_and(|since| now.saturating_duration_since(since) >= PATIENCE) {
+            self.fails(format!(
+                "the disk has not taken a frame of the journal in {PATIENCE:?}"
+            ));
+        }
+    }
+
+    /// Why changes are refused, if they are because of the disk.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().clone()
+    }
+
+    /// The disk does not take the journal.
+    fn fails(&self, why: String) {
+        if !self.failing.swap(true, Ordering::Relaxed) {
+            tracing::error!("{why}: changes are refused until it does");
+        }
+        *self.trouble.lock() = Some(why);
+    }
+
     /// Whether so much is kept that it should be written to the store at once.
     pub(crate) fn is_long(&self) -> bool {
         self.bytes() >= LONG
@@ -309,7 +338,11 @@ impl Journal {
     /// A round is on the disk.
     fn land(&self, round: u64) {
         self.synced.store(round, Ordering::Release);
-        self.failing.store(false, Ordering::Relaxed);
+        *self.writing.lock() = None;
+        *self.trouble.lock() = None;
+        if self.failing.swap(false, Ordering::Relaxed) {
+            tracing::info!("the disk takes the journal again");
+        }
         self.landed.notify_waiters();
     }
 }

@@ -323,6 +323,26 @@ async fn a_full_disk_refuses_changes_and_room_again_heals_by_itself() {
 }
 
 #[tokio::test]
+async fn a_disk_that_hangs_refuses_changes_and_is_said_to_until_it_goes_on() {
+    let world = world();
+    world.acknowledged(1, ack(1)).await;
+    world.disk.hangs.store(true, Ordering::SeqCst);
+    assert!(world.change(1, ack(2)));
+    assert!(!world.reached(1, Duration::from_millis(50)).await);
+    world.journal.look(Instant::now());
+    assert!(world.journal.takes_changes() && world.journal.trouble().is_none());
+    world.journal.look(Instant::now() + super::PATIENCE);
+    assert!(!world.change(1, ack(3)));
+    let trouble = world.journal.trouble().unwrap();
+    assert!(trouble.contains("in 5s"), "{trouble}");
+    world.disk.hangs.store(false, Ordering::SeqCst);
+    assert!(world.reached(1, Duration::from_secs(60)).await);
+    assert!(world.journal.takes_changes() && world.journal.trouble().is_none());
+    world.acknowledged(1, ack(3)).await;
+    world.journal.end(false);
+}
+
+#[tokio::test]
 async fn the_last_room_of_a_disk_is_the_store_s() {
     let world = world();
     world.disk.free.store(1 << 20, Ordering::SeqCst);

@@ -106,18 +106,15 @@ impl Writer {
         self.round += 1;
         let round = self.round;
         self.journal.take(round, &mut self.records);
+        *self.journal.writing.lock() = Some(Instant::now());
         let mut wait = FIRST_RETRY;
         loop {
             match self.write() {
                 Ok(()) => break,
                 Err(error) => {
                     self.journal.counts.failures.increment(1);
-                    if !self.journal.failing.swap(true, Ordering::Relaxed) {
-                        tracing::error!(
-                            %error,
-                            "the disk does not take the journal: changes are refused until it does"
-                        );
-                    }
+                    self.journal
+                        .fails(format!("the disk does not take the journal: {error}"));
                     self.close();
                 }
             }
@@ -128,9 +125,6 @@ impl Writer {
             // An end wakes it.
             std::thread::park_timeout(wait);
             wait = (wait * 2).min(LAST_RETRY);
-        }
-        if self.journal.failing.load(Ordering::Relaxed) {
-            tracing::info!("the disk takes the journal again");
         }
         self.journal.land(round);
         if self

@@ -281,6 +281,10 @@ async fn a_journal_on_a_full_disk_acknowledges_nothing_that_it_cannot_hold() {
     println!("{refused} refused, {unknown} unknown");
     assert_eq!(acknowledged.len(), 200);
     assert!(refused > 190, "only the first had to wait to see it");
+    let status = member.status().await;
+    assert_eq!(status["store"]["healthy"], false, "{status}");
+    let (status, text) = member.ready().await;
+    assert!(status == 200 && text.contains("journal"), "{text}");
     assert_eq!(member.last(1).await, "101", "what is on the disk is read");
 
     fs::remove_file(filler).unwrap();
