@@ -12,8 +12,16 @@
 //!
 //! A frame is refused as a whole only when it cannot be split into records. A record that makes no
 //! sense gets [`RecordOutcome::Bad`], and the others around it are applied.
+//!
+//! This is version 1, which stays as it is. [`v2`] adds reads, and answers that carry the read state. The first four
+//! bytes name the version, and the answer has that of the request ([`AnyRequest`]). A service that does not know a
+//! version refuses the frame with 400 and does nothing.
+
+mod layout;
+pub mod v2;
 
 use crate::Id;
+use layout::Layout;
 
 /// The media type of requests and answers.
 pub const MEDIA_TYPE: &str = "application/vnd.readstates.batch";
@@ -24,9 +32,16 @@ pub const HEADER_BYTES: usize = 16;
 /// The length of a record.
 pub const RECORD_BYTES: usize = 32;
 
-const REQUEST_MAGIC: [u8; 4] = *b"RSB1";
-const ANSWER_MAGIC: [u8; 4] = *b"RSR1";
-const VERSION: u8 = 1;
+const REQUEST: Layout = Layout {
+    magic: "RSB1",
+    version: 1,
+    item_bytes: RECORD_BYTES,
+};
+const ANSWER: Layout = Layout {
+    magic: "RSR1",
+    version: 1,
+    item_bytes: 1,
+};
 
 const ACK: u8 = 1;
 const MANUAL: u8 = 2;
@@ -87,8 +102,8 @@ pub enum FrameError {
     /// It does not start as it should.
     #[error("the frame does not start with {0}")]
     Magic(&'static str),
-    /// Another version.
-    #[error("version {0} is not known; this is version {VERSION}")]
+    /// Another version than the first bytes name.
+    #[error("version {0} is not that of the first four bytes")]
     Version(u8),
     /// A flag, or a byte that is to be 0, is not.
     #[error("flags and reserved bytes of the header must be 0")]
@@ -109,6 +124,9 @@ pub enum FrameError {
     /// An answer has a byte that is no outcome.
     #[error("{0} is no outcome")]
     Outcome(u8),
+    /// A row of an answer has a number that does not go with its outcome.
+    #[error("row {0} of the answer makes no sense")]
+    Row(usize),
 }
 
 /// A record that makes no sense: an operation that is not known, an id that is 0, a reserved byte or
@@ -181,7 +199,7 @@ impl<'a> BatchRequest<'a> {
     /// # Errors
     /// When it is none.
     pub fn parse(frame: &'a [u8]) -> Result<Self, FrameError> {
-        let body = body_of(frame, &REQUEST_MAGIC, "RSB1", RECORD_BYTES)?;
+        let body = REQUEST.body_of(frame)?;
         Ok(Self {
             records: body.as_chunks().0,
         })
@@ -196,6 +214,29 @@ impl<'a> BatchRequest<'a> {
     /// The records, in order.
     pub fn records(&self) -> impl ExactSizeIterator<Item = Result<Record, BadRecord>> + use<'a> {
         self.records.iter().map(Record::from_bytes)
+    }
+}
+
+/// A request of either version whose frame is sound.
+#[derive(Debug, Clone, Copy)]
+pub enum AnyRequest<'a> {
+    /// Version 1.
+    V1(BatchRequest<'a>),
+    /// Version 2.
+    V2(v2::Request<'a>),
+}
+
+impl<'a> AnyRequest<'a> {
+    /// Splits a frame of the version that its first bytes name into records.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn parse(frame: &'a [u8]) -> Result<Self, FrameError> {
+        if v2::REQUEST.starts(frame) {
+            v2::Request::parse(frame).map(Self::V2)
+        } else {
+            BatchRequest::parse(frame).map(Self::V1)
+        }
     }
 }
 
@@ -216,7 +257,7 @@ impl BatchEncoder {
     #[must_use]
     pub fn with_capacity(records: usize) -> Self {
         let mut frame = Vec::with_capacity(HEADER_BYTES + records * RECORD_BYTES);
-        frame.extend_from_slice(&header(&REQUEST_MAGIC, 0));
+        frame.extend_from_slice(&REQUEST.header(0));
         Self { frame }
     }
 
@@ -245,8 +286,8 @@ impl BatchEncoder {
     /// The frame.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
-        let count = u32::try_from(self.len()).unwrap_or(u32::MAX);
-        self.frame[..HEADER_BYTES].copy_from_slice(&header(&REQUEST_MAGIC, count));
+        let header = REQUEST.header(self.len());
+        self.frame[..HEADER_BYTES].copy_from_slice(&header);
         self.frame
     }
 }
@@ -254,9 +295,8 @@ impl BatchEncoder {
 /// The frame of an answer.
 #[must_use]
 pub fn encode_answer(outcomes: &[RecordOutcome]) -> Vec<u8> {
-    let count = u32::try_from(outcomes.len()).unwrap_or(u32::MAX);
     let mut frame = Vec::with_capacity(HEADER_BYTES + outcomes.len());
-    frame.extend_from_slice(&header(&ANSWER_MAGIC, count));
+    frame.extend_from_slice(&ANSWER.header(outcomes.len()));
     frame.extend(outcomes.iter().map(|&outcome| outcome as u8));
     frame
 }
@@ -268,7 +308,7 @@ pub fn encode_answer(outcomes: &[RecordOutcome]) -> Vec<u8> {
 pub fn parse_answer(
     frame: &[u8],
 ) -> Result<impl ExactSizeIterator<Item = RecordOutcome>, FrameError> {
-    let body = body_of(frame, &ANSWER_MAGIC, "RSR1", 1)?;
+    let body = ANSWER.body_of(frame)?;
     if let Some(&byte) = body.iter().find(|&&byte| outcome_of(byte).is_none()) {
         return Err(FrameError::Outcome(byte));
     }
@@ -286,67 +326,6 @@ fn outcome_of(byte: u8) -> Option<RecordOutcome> {
         4 => Some(RecordOutcome::Unknown),
         _ => None,
     }
-}
-
-fn header(magic: &[u8; 4], count: u32) -> [u8; HEADER_BYTES] {
-    let mut header = [0; HEADER_BYTES];
-    header[..4].copy_from_slice(magic);
-    header[4] = VERSION;
-    header[8..12].copy_from_slice(&count.to_le_bytes());
-    header
-}
-
-/// What follows the header, when it is as long as the header says.
-fn body_of<'a>(
-    frame: &'a [u8],
-    magic: &[u8; 4],
-    name: &'static str,
-    item_bytes: usize,
-) -> Result<&'a [u8], FrameError> {
-    let Some((head, body)) = frame.split_first_chunk::<HEADER_BYTES>() else {
-        return Err(FrameError::Short(frame.len()));
-    };
-    let &[
-        m0,
-        m1,
-        m2,
-        m3,
-        version,
-        flags,
-        z0,
-        z1,
-        c0,
-        c1,
-        c2,
-        c3,
-        z2,
-        z3,
-        z4,
-        z5,
-    ] = head;
-    if [m0, m1, m2, m3] != *magic {
-        return Err(FrameError::Magic(name));
-    }
-    if version != VERSION {
-        return Err(FrameError::Version(version));
-    }
-    if [flags, z0, z1, z2, z3, z4, z5] != [0; 7] {
-        return Err(FrameError::Reserved);
-    }
-    let count = u32::from_le_bytes([c0, c1, c2, c3]);
-    let items = usize::try_from(count).unwrap_or(usize::MAX);
-    if !(1..=MAX_RECORDS).contains(&items) {
-        return Err(FrameError::Count(count));
-    }
-    let expected = HEADER_BYTES + items * item_bytes;
-    if frame.len() != expected {
-        return Err(FrameError::Length {
-            count,
-            expected,
-            found: frame.len(),
-        });
-    }
-    Ok(body)
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use readstates_api::{
-    Id,
+    Id, Version,
     batch::{
         BatchEncoder, BatchRequest, Record, RecordOperation, RecordOutcome, encode_answer,
         parse_answer,
+        v2::{self, Entry, Row, StateNumbers},
     },
 };
 use readstates_ring::{HASH_NAME, SLOTS, Slot};
@@ -122,5 +123,94 @@ fn answers_are_the_frames_of_the_vectors() {
         let frame = bytes(item);
         let read: Vec<RecordOutcome> = parse_answer(&frame).unwrap().collect();
         assert_eq!(read, outcomes, "{}", item["name"]);
+    }
+}
+
+fn entry(item: &Value) -> Entry {
+    match text(item, "operation") {
+        "read" => Entry::Read {
+            user: text(item, "user_id").parse().unwrap(),
+            channel: text(item, "channel_id").parse().unwrap(),
+        },
+        _ => Entry::Change(record(item)),
+    }
+}
+
+fn state(item: &Value) -> StateNumbers {
+    // As JSON has it, but for the channel.
+    let mut state = item["read_state"].clone();
+    state["channel_id"] = "1".into();
+    let state: readstates_api::ReadState = serde_json::from_value(state).unwrap();
+    StateNumbers {
+        last_message_id: state.last_message_id,
+        mention_count: state.mention_count,
+        flags: state.flags,
+        last_viewed: state.last_viewed,
+        last_pin_timestamp: state.last_pin_timestamp,
+        version: state.version,
+    }
+}
+
+fn row(item: &Value) -> Row {
+    let version = || Version(text(item, "version").parse().unwrap());
+    match text(item, "outcome") {
+        "applied" => Row::Applied {
+            version: version(),
+            state: state(item),
+        },
+        "ignored" => Row::Ignored {
+            version: version(),
+            state: state(item),
+        },
+        "bad" => Row::Bad,
+        "not_taken" => Row::NotTaken,
+        "unknown" => Row::Unknown,
+        "found" => Row::Found {
+            version: version(),
+            state: state(item),
+        },
+        "absent" => Row::Absent { version: version() },
+        "full" => Row::Full,
+        "owner_too_old" => Row::OwnerTooOld,
+        "forbidden" => Row::Forbidden,
+        other => panic!("{other} is no outcome"),
+    }
+}
+
+#[test]
+fn records_of_version_2_are_the_frames_of_the_vectors() {
+    let document = vectors("batch-frame-v2.json");
+    for item in items(&document, "requests") {
+        let frame = bytes(item);
+        let entries: Vec<Entry> = items(item, "records").iter().map(entry).collect();
+        let read = v2::Request::parse(&frame).unwrap();
+        let read: Result<Vec<Entry>, _> = read.entries().collect();
+        assert_eq!(read.unwrap(), entries, "{}", item["name"]);
+        let written = v2::encode_request(entries.iter().map(Entry::to_bytes));
+        assert_eq!(written, frame, "{}", item["name"]);
+    }
+    for item in items(&document, "refused_frames") {
+        let frame = bytes(item);
+        assert!(v2::Request::parse(&frame).is_err(), "{}", item["name"]);
+    }
+    for item in items(&document, "bad_records") {
+        let frame = bytes(item);
+        let mut entries = v2::Request::parse(&frame).unwrap().entries();
+        assert!(entries.next().unwrap().is_err(), "{}", item["name"]);
+    }
+}
+
+#[test]
+fn answers_of_version_2_are_the_frames_of_the_vectors() {
+    let document = vectors("batch-frame-v2.json");
+    for item in items(&document, "answers") {
+        let rows: Vec<Row> = items(item, "rows").iter().map(row).collect();
+        let frame = bytes(item);
+        assert_eq!(v2::encode_answer(&rows), frame, "{}", item["name"]);
+        assert_eq!(v2::parse_answer(&frame).unwrap(), rows, "{}", item["name"]);
+    }
+    for item in items(&document, "refused_answers") {
+        let refused = v2::parse_answer(&bytes(item));
+        assert!(refused.is_err(), "{}", item["name"]);
     }
 }

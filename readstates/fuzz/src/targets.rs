@@ -2,7 +2,7 @@
 
 use readstates_api::{
     AckBulkRequest, AckRequest, MentionsRequest, PinsAckRequest, admin,
-    batch::{BatchEncoder, BatchRequest, MAX_RECORDS, RecordOperation},
+    batch::{AnyRequest, BatchEncoder, BatchRequest, MAX_RECORDS, RecordOperation, v2},
 };
 use readstates_identity::{Identity, Pems, details};
 use serde::{Serialize, de::DeserializeOwned};
@@ -132,11 +132,18 @@ fn read_all(block: BlockRef<'_>) {
     }
 }
 
-/// A batch frame: what is one holds as many records as it says, and good ones pack to the same bytes.
+/// A batch frame of either version, or an answer of version 2: what is one holds as many records as it says, and good
+/// ones pack to the same bytes.
 pub fn batch(data: &[u8]) -> bool {
-    let Ok(request) = BatchRequest::parse(data) else {
-        return false;
-    };
+    match AnyRequest::parse(data) {
+        Ok(AnyRequest::V1(request)) => first_version(data, request),
+        Ok(AnyRequest::V2(request)) => second_version(data, request),
+        Err(_) => return answer(data),
+    }
+    true
+}
+
+fn first_version(data: &[u8], request: BatchRequest<'_>) {
     let records = request.records();
     assert!((1..=MAX_RECORDS).contains(&records.len()));
     let mut encoder = BatchEncoder::with_capacity(records.len());
@@ -153,6 +160,25 @@ pub fn batch(data: &[u8]) -> bool {
         encoder.push(&record);
     }
     assert_eq!(encoder.finish(), data);
+}
+
+fn second_version(data: &[u8], request: v2::Request<'_>) {
+    let entries = request.entries();
+    assert!((1..=MAX_RECORDS).contains(&entries.len()));
+    let again = entries.zip(request.raw()).map(|(entry, raw)| {
+        let written = entry.map_or(*raw, |entry| entry.to_bytes());
+        assert_eq!(written, *raw);
+        written
+    });
+    assert_eq!(v2::encode_request(again), data);
+}
+
+fn answer(data: &[u8]) -> bool {
+    let Ok(rows) = v2::parse_answer(data) else {
+        return false;
+    };
+    assert!((1..=MAX_RECORDS).contains(&rows.len()));
+    assert_eq!(v2::encode_answer(&rows), data);
     true
 }
 
