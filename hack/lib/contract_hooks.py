@@ -15,17 +15,21 @@ COUNTS = st.one_of(st.just(1), st.just(2**32 - 1), st.integers(1, 2**32 - 1))
 
 
 def record(operation):
-    """A record of a batch: acknowledgement (1), manual acknowledgement (2) or mention (3)."""
-    count = st.just(0) if operation == 1 else COUNTS
-    parts = st.tuples(count, IDS, IDS, IDS)
+    """A record of a batch: acknowledgement (1), manual acknowledgement (2), mention (3) or read (4, in version 2)."""
+    count = COUNTS if operation in (2, 3) else st.just(0)
+    message = st.just(0) if operation == 4 else IDS
+    parts = st.tuples(count, IDS, IDS, message)
     return parts.map(lambda p: struct.pack("<BBHIQQQ", operation, 0, 0, *p))
 
 
-def frame(records):
-    return struct.pack("<4sBBHII", b"RSB1", 1, 0, 0, len(records), 0) + b"".join(records)
+def frames(magic, version, operations):
+    def frame(records):
+        return struct.pack("<4sBBHII", magic, version, 0, 0, len(records), 0) + b"".join(records)
+
+    return st.lists(st.sampled_from(operations).flatmap(record), min_size=1, max_size=8).map(frame)
 
 
-FRAMES = st.lists(st.sampled_from([1, 2, 3]).flatmap(record), min_size=1, max_size=8).map(frame)
+FRAMES = st.one_of(frames(b"RSB1", 1, [1, 2, 3]), frames(b"RSB2", 2, [1, 2, 3, 4]))
 schemathesis.openapi.media_type("application/vnd.readstates.batch", FRAMES)
 
 

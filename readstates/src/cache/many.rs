@@ -4,27 +4,26 @@
 use std::{collections::HashSet, hash::BuildHasher, hint::black_box, time::Instant};
 
 use super::{
-    Cache, Refused, Touch,
+    Cache, Refused, Single, Touch,
     stripe::Stripe,
     table::{Hash, STRIPES, Spot},
 };
-use crate::block::{Operation, Outcome};
 
 /// Operations under one hold of a lock: some microseconds.
 const AT_ONCE: usize = 16;
 
 impl Cache {
-    /// Applies operations of many users, each on its own, and tells `each` its outcome, by its
+    /// Applies operations of many users, each on its own, and tells `each` what was seen of it, by its
     /// index: `None` when the user is not cached. Operations of one user are applied in their order,
     /// and once one of them is `None`, so are the others: `cold` gathers the users of whom that is
     /// so, and may bring some from an earlier part of the same call.
-    pub fn change_many<S: BuildHasher>(
+    pub fn change_many<O: Single, S: BuildHasher>(
         &self,
-        operations: &[(u64, Operation)],
+        operations: &[(u64, O)],
         touch: Touch,
         now: Instant,
         cold: &mut HashSet<u64, S>,
-        mut each: impl FnMut(usize, Option<Result<Outcome, Refused>>),
+        mut each: impl FnMut(usize, Option<Result<O::Seen, Refused>>),
     ) {
         let order = by_stripe(operations);
         let mut rest = &order[..];
@@ -47,9 +46,16 @@ impl Cache {
                 }
                 let done = spot.map(|spot| {
                     stripe.touch(spot, touch);
-                    let one = std::slice::from_ref(operation);
-                    let outcomes = stripe.apply(*user, spot, one, now, &self.shared)?;
-                    Ok(outcomes.as_slice()[0])
+                    let outcome = match operation.change() {
+                        Some(change) => {
+                            let one = std::slice::from_ref(change);
+                            let outcomes = stripe.apply(*user, spot, one, now, &self.shared)?;
+                            Some(outcomes.as_slice()[0])
+                        }
+                        None => None,
+                    };
+                    // What `apply` tidies does not move records.
+                    Ok(operation.see(stripe.block(spot), outcome))
                 });
                 each(index as usize, done);
             }
@@ -58,7 +64,7 @@ impl Cache {
 }
 
 /// The indices of operations by stripe, in their order within each.
-fn by_stripe(operations: &[(u64, Operation)]) -> Vec<u32> {
+fn by_stripe<O>(operations: &[(u64, O)]) -> Vec<u32> {
     let mut starts = [0_u32; STRIPES + 1];
     for &(user, _) in operations {
         starts[Hash::of(user).stripe() + 1] += 1;
@@ -79,7 +85,7 @@ fn by_stripe(operations: &[(u64, Operation)]) -> Vec<u32> {
 impl Stripe {
     /// Finds the users of some operations. Each round of reads depends only on the one before, so that
     /// they wait for memory together.
-    fn find_all(&self, operations: &[(u64, Operation)], group: &[u32]) -> [Option<Spot>; AT_ONCE] {
+    fn find_all<O>(&self, operations: &[(u64, O)], group: &[u32]) -> [Option<Spot>; AT_ONCE] {
         let user = |index: u32| operations[index as usize].0;
         let homes = group
             .iter()

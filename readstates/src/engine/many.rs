@@ -11,8 +11,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Engine, NotDone};
 use crate::{
-    block::{Operation, Outcome},
-    cache::{Refused, Touch},
+    block::Outcome,
+    cache::{Refused, Single, Touch},
     clock,
     load::{Company, Item, LoadError, Outcomes},
     mixed::BuildMixed,
@@ -22,7 +22,7 @@ use crate::{
 const TURN: usize = 512;
 
 /// What a caller gets back for each operation.
-type Done = Result<Outcome, NotDone>;
+type Done<O> = Result<<O as Single>::Seen, NotDone>;
 
 /// Whose operations have to wait, and which.
 #[derive(Default)]
@@ -33,12 +33,16 @@ struct Cold {
 }
 
 impl Engine {
-    /// Applies operations of many users, each on its own: one outcome or refusal per operation, in
+    /// Applies operations of many users, each on its own: what was seen of it, or a refusal, per operation, in
     /// their order. Operations of one user are applied in the order in which they are given.
     ///
     /// Users who are cached are served first, at once; the others are loaded while the caller waits, as
     /// many at a time as the loader admits.
-    pub async fn change_many(&self, operations: &[(u64, Operation)], touch: Touch) -> Vec<Done> {
+    pub async fn change_many<O: Single>(
+        &self,
+        operations: &[(u64, O)],
+        touch: Touch,
+    ) -> Vec<Done<O>> {
         let mut results = Vec::with_capacity(operations.len());
         let mut cold = Cold::default();
         for turn in operations.chunks(TURN) {
@@ -55,27 +59,27 @@ impl Engine {
     }
 
     /// Applies what can be applied now; notes the rest.
-    fn change_cached(
+    fn change_cached<O: Single>(
         &self,
-        operations: &[(u64, Operation)],
+        operations: &[(u64, O)],
         touch: Touch,
-        results: &mut Vec<Done>,
+        results: &mut Vec<Done<O>>,
         cold: &mut Cold,
     ) {
-        let (mut applied, mut ignored, mut refusals) = (0, 0, 0);
+        let (mut applied, mut ignored, mut reads, mut refusals) = (0, 0, 0, 0);
         let start = results.len();
         // Stays for operations whose load does not end in time; all others overwrite it.
         results.resize(start + operations.len(), Err(LoadError::StoreAway.into()));
         let Cold { users, places } = cold;
-        let each = |index: usize, done: Option<Result<Outcome, Refused>>| {
+        let each = |index: usize, done: Option<Result<O::Seen, Refused>>| {
             results[start + index] = match done {
-                Some(Ok(Outcome::Applied)) => {
-                    applied += 1;
-                    Ok(Outcome::Applied)
-                }
-                Some(Ok(Outcome::Ignored)) => {
-                    ignored += 1;
-                    Ok(Outcome::Ignored)
+                Some(Ok(seen)) => {
+                    match O::outcome(&seen) {
+                        Some(Outcome::Applied) => applied += 1,
+                        Some(Outcome::Ignored) => ignored += 1,
+                        None => reads += 1,
+                    }
+                    Ok(seen)
                 }
                 Some(Err(refused)) => {
                     refusals += 1;
@@ -90,7 +94,8 @@ impl Engine {
         };
         self.cache
             .change_many(operations, touch, clock::now(), users, each);
-        self.metrics.hits.increment(applied + ignored + refusals);
+        let hits = applied + ignored + reads + refusals;
+        self.metrics.hits.increment(hits);
         self.metrics.applied.increment(applied);
         self.metrics.ignored.increment(ignored);
         if refusals > 0 {
@@ -100,12 +105,12 @@ impl Engine {
     }
 
     /// Queues the operations that have to wait, in order, and waits for them.
-    async fn change_cold(
+    async fn change_cold<O: Single>(
         &self,
-        operations: &[(u64, Operation)],
+        operations: &[(u64, O)],
         touch: Touch,
         cold: &[u32],
-        results: &mut [Done],
+        results: &mut [Done<O>],
     ) {
         self.metrics.misses.increment(cold.len() as u64);
         let deadline = Instant::now() + self.loader.patience(touch);
@@ -145,12 +150,12 @@ impl Engine {
     }
 
     /// The caller's wait is over: what is not done by now never is, and stays refused.
-    fn settle(
+    fn settle<O: Single>(
         &self,
-        operations: &[(u64, Operation)],
+        operations: &[(u64, O)],
         cold: &[u32],
-        outcomes: &mut Outcomes,
-        results: &mut [Done],
+        outcomes: &mut Outcomes<O::Seen>,
+        results: &mut [Done<O>],
     ) {
         for &place in cold {
             self.loader.settle(operations[place as usize].0);

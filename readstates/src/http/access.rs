@@ -52,6 +52,13 @@ pub(super) struct Admitted {
     _permits: [Option<Permit<Arc<Limit>>>; 2],
 }
 
+impl Admitted {
+    /// Whether the caller may read as well.
+    pub(super) fn may_read(&self) -> bool {
+        self.caller.may(Verb::Read)
+    }
+}
+
 /// What an operation asks of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {

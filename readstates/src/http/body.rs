@@ -48,9 +48,33 @@ impl Arrived {
         counted.then_some(()).ok_or_else(no_memory)
     }
 
+    /// An answer in the memory that is counted, until its last byte is on its way.
+    pub(super) fn lend(self, answer: Vec<u8>) -> Bytes {
+        let Self { bytes: _, permit } = self;
+        match permit {
+            Some(permit) => Bytes::from_owner(Lent {
+                answer,
+                _permit: permit,
+            }),
+            None => answer.into(),
+        }
+    }
+
     /// Forgets the bytes, and keeps what is counted.
     pub(super) fn done_with_bytes(&mut self) {
         self.bytes = Bytes::new();
+    }
+}
+
+/// An answer and the memory that it is counted in.
+struct Lent {
+    answer: Vec<u8>,
+    _permit: Permit<Arc<Limit>>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.answer
     }
 }
 

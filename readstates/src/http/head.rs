@@ -1,6 +1,12 @@
 //! The head of a request, with its deadline, id and span.
 
-use std::{ops::Deref, sync::OnceLock};
+use std::{
+    ops::Deref,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use rand::Rng;
@@ -34,6 +40,8 @@ pub(super) struct Head {
     span: OnceLock<Span>,
     /// The sender's, or one made here when it will be logged or answered: most requests need none.
     id: OnceLock<HeaderValue>,
+    /// Whether its caller may not read: a batch of a caller that may write can have reads.
+    no_reads: AtomicBool,
 }
 
 impl Deref for Head {
@@ -53,7 +61,18 @@ impl Head {
             deadline,
             span: OnceLock::new(),
             id,
+            no_reads: AtomicBool::new(false),
         }
+    }
+
+    /// Its caller may not read.
+    pub(super) fn forbid_reads(&self) {
+        self.no_reads.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its caller may read.
+    pub(super) fn may_read(&self) -> bool {
+        !self.no_reads.load(Ordering::Relaxed)
     }
 
     /// Its work here is this span from now on.

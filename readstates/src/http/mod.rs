@@ -206,6 +206,11 @@ async fn answer(
         // The connection has proven who is there, or nothing is to be proven.
         Port::Admin | Port::Members | Port::Watch => Ok(None),
     };
+    if let Ok(Some(admitted)) = &admitted
+        && !admitted.may_read()
+    {
+        head.forbid_reads();
+    }
     let answered = match admitted {
         Ok(admitted) => match routed {
             Ok(routed) => {

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::LoadError;
 use crate::{
     block::{BlockRef, Operation, Outcome, Precondition},
-    cache::{Landed, Touch},
+    cache::{Landed, Single, Touch},
     engine::NotDone,
     metrics::Metrics,
     mixed,
@@ -21,8 +21,8 @@ use crate::{
 
 /// Where the answer of a waiter that is alone goes.
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, NotDone>>;
-/// The outcomes of operations that came together, each with its place among them.
-pub(crate) type Outcomes = mpsc::UnboundedReceiver<(u32, Result<Outcome, NotDone>)>;
+/// What was seen of operations that came together, each with its place among them.
+pub(crate) type Outcomes<T> = mpsc::UnboundedReceiver<(u32, Result<T, NotDone>)>;
 
 /// What a heap allocation costs beyond its bytes, about, and a channel for the answer.
 const OVERHEAD: usize = 128;
@@ -113,13 +113,13 @@ impl<T: Send, V: Fn(BlockRef<'_>, &[Outcome]) -> T + Send> Passenger for Changer
 }
 
 /// Shared by operations that came together: where their outcomes go, and whether the caller still waits.
-pub(crate) struct Company {
-    outcomes: mpsc::UnboundedSender<(u32, Result<Outcome, NotDone>)>,
+pub(crate) struct Company<T> {
+    outcomes: mpsc::UnboundedSender<(u32, Result<T, NotDone>)>,
     left: AtomicBool,
 }
 
-impl Company {
-    pub(crate) fn new() -> (Arc<Self>, Outcomes) {
+impl<T> Company<T> {
+    pub(crate) fn new() -> (Arc<Self>, Outcomes<T>) {
         let (sender, outcomes) = mpsc::unbounded_channel();
         let left = AtomicBool::new(false);
         let company = Self {
@@ -141,23 +141,23 @@ impl Company {
 }
 
 /// One of many operations that came together.
-pub(crate) struct Item {
-    pub(crate) operation: Operation,
+pub(crate) struct Item<O: Single> {
+    pub(crate) operation: O,
     pub(crate) touch: Touch,
     pub(crate) place: u32,
     /// Taken when it is answered.
-    pub(crate) company: Option<Arc<Company>>,
+    pub(crate) company: Option<Arc<Company<O::Seen>>>,
 }
 
-impl Item {
-    fn tell(&mut self, outcome: Result<Outcome, NotDone>) {
+impl<O: Single> Item<O> {
+    fn tell(&mut self, outcome: Result<O::Seen, NotDone>) {
         if let Some(company) = self.company.take() {
             let _ = company.outcomes.send((self.place, outcome));
         }
     }
 }
 
-impl Passenger for Item {
+impl<O: Single> Passenger for Item<O> {
     fn bytes(&self) -> usize {
         size_of::<Self>() + OVERHEAD
     }
@@ -167,16 +167,19 @@ impl Passenger for Item {
     }
 
     fn land(mut self: Box<Self>, landed: &mut Landed<'_>, metrics: &Metrics) {
-        let one = |_: BlockRef<'_>, outcomes: &[Outcome]| {
-            metrics.outcomes(outcomes);
-            outcomes.first().copied()
+        let operation = self.operation;
+        let seen = match operation.change() {
+            Some(change) => {
+                let one = std::slice::from_ref(change);
+                let done = landed.change(one, self.touch, |block, outcomes| {
+                    metrics.outcomes(outcomes);
+                    operation.see(block, outcomes.first().copied())
+                });
+                done.map(|done| done.map_err(NotDone::from))
+            }
+            None => landed.read(|block| Ok(operation.see(block, None))),
         };
-        let outcome = match landed.change(&[self.operation], self.touch, one) {
-            Some(Ok(Some(outcome))) => Ok(outcome),
-            Some(Err(refused)) => Err(refused.into()),
-            Some(Ok(None)) | None => Err(NotDone::Unknown),
-        };
-        self.tell(outcome);
+        self.tell(seen.unwrap_or(Err(NotDone::Unknown)));
     }
 
     fn refuse(mut self: Box<Self>, why: LoadError) {
@@ -184,7 +187,7 @@ impl Passenger for Item {
     }
 }
 
-impl Drop for Item {
+impl<O: Single> Drop for Item<O> {
     /// Its flight ended without an outcome. Other waiters' callers learn that from the end of the channel, which
     /// this one shares with other items.
     fn drop(&mut self) {
@@ -231,7 +234,7 @@ mod tests {
 
     #[test]
     fn items_of_a_call_that_was_given_up_begin_nothing() {
-        let (company, outcomes) = Company::new();
+        let (company, outcomes) = Company::<Outcome>::new();
         drop(outcomes);
         assert!(company.gone());
     }

@@ -15,6 +15,13 @@ use readstates::{
     access::{AccessConfig, token},
     store::MemoryStore,
 };
+use readstates_api::{
+    Id,
+    batch::{
+        MEDIA_TYPE, Record, RecordOperation,
+        v2::{self, Row},
+    },
+};
 use reqwest::Method;
 use serde_json::json;
 use tempfile::TempDir;
@@ -169,6 +176,42 @@ async fn every_route_wants_a_caller_with_its_verb() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_batch_of_a_caller_that_may_not_read_reads_nothing_and_its_changes_are_made() {
+    let member = guarded(&[
+        ("writer", "write", &["token-write"], ""),
+        ("both", "read, write", &["token-both"], ""),
+    ])
+    .await;
+    let id = |number| Id::new(number).unwrap();
+    let (user, channel) = (id(1), id(2));
+    let ack = Record {
+        operation: RecordOperation::Ack,
+        user,
+        channel,
+        message: id(9),
+    };
+    let entries = [v2::Entry::Read { user, channel }, v2::Entry::Change(ack)];
+    let batch = async |token: &str| {
+        let authorization = format!("Bearer {token}");
+        let headers = [
+            ("content-type", MEDIA_TYPE),
+            ("authorization", &*authorization),
+        ];
+        let frame = v2::encode_request(entries.iter().map(v2::Entry::to_bytes));
+        let answer = member
+            .member
+            .send(Method::POST, "/v1/batch", &headers, Some(frame))
+            .await;
+        v2::parse_answer(&answer.bytes).unwrap()
+    };
+    let rows = batch("token-write").await;
+    assert_eq!(rows[0], Row::Forbidden);
+    assert!(matches!(rows[1], Row::Applied { .. }));
+    let rows = batch("token-both").await;
+    assert!(matches!(rows[..], [Row::Found { .. }, Row::Ignored { .. }]));
 }
 
 #[tokio::test]

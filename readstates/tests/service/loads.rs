@@ -287,7 +287,8 @@ async fn many_operations_get_one_outcome_each_and_keep_the_order_of_each_user() 
     for user in 1..=100 {
         assert_eq!(world.last(user, 10).await, Ok(20), "user {user}");
     }
-    assert_eq!(world.engine.change_many(&[], Touch::Online).await, []);
+    let nothing: [(u64, Operation); 0] = [];
+    assert_eq!(world.engine.change_many(&nothing, Touch::Online).await, []);
     world.stop().await;
     assert_eq!(store.load(777).await.unwrap().unwrap().bytes, unreadable);
 }

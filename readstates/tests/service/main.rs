@@ -13,6 +13,7 @@ mod api_tls;
 mod attacker;
 mod audit;
 mod batch;
+mod batch_v2;
 mod common;
 mod conditional;
 mod deletion;

@@ -1,0 +1,214 @@
+//! The records of a frame, done by the owners of their users.
+//!
+//! Records are grouped by owner. Those of this member are applied here; every other owner gets one
+//! request with its part, in the version and the order in which the records came. A part that fails fails for its
+//! records alone, and says so in the answer.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::{join, join_all};
+use http::{HeaderValue, StatusCode};
+use readstates_api::{
+    Problem, ProblemType,
+    batch::{MEDIA_TYPE, RawRecord},
+};
+use readstates_ring::Slot;
+
+use super::version::Frames;
+use crate::{
+    cache::{Single, Touch},
+    engine::NotDone,
+    forward::PART_TIMEOUT,
+    http::{
+        App, deadline,
+        fan_out::{self, Part, Passes, Split},
+        head::Head,
+        owner,
+        problem::{Refusal, problem_type},
+    },
+    ownership::Peer,
+};
+
+/// A record that makes sense, and its place in the request.
+type Placed<F> = (usize, <F as Frames>::Entry);
+
+/// What the work on one record takes at most: itself as it waits and among those of its owner (there with
+/// the room of a list that has grown), its operation, where it comes among those of its stripe, what
+/// became of it, and what is answered to it.
+pub(super) const fn work_bytes<F: Frames>() -> usize {
+    3 * size_of::<(u64, Placed<F>)>()
+        + size_of::<(u64, F::Single)>()
+        + size_of::<u32>()
+        + size_of::<Result<<F::Single as Single>::Seen, NotDone>>()
+        + size_of::<F::Answer>()
+        + F::ANSWER_BYTES
+}
+
+/// Applies the records of a frame; returns what is answered to each.
+pub(super) async fn apply<F: Frames>(
+    app: &App,
+    head: &Head,
+    raw: &[RawRecord],
+) -> Result<Vec<F::Answer>, Refusal> {
+    // Stays for records whose users are still on the move in the end.
+    let mut answers = vec![F::failed(ProblemType::SlotMoving); raw.len()];
+    let mut left: Vec<(u64, Placed<F>)> = Vec::with_capacity(raw.len());
+    for (place, record) in raw.iter().enumerate() {
+        match F::entry(record, head.may_read()) {
+            Ok((user, entry)) => left.push((user, (place, entry))),
+            Err(answer) => answers[place] = answer,
+        }
+    }
+    for _ in 0..fan_out::MOST_LOOKS {
+        left = round::<F>(app, head, raw, &left, &mut answers).await?;
+        if left.is_empty() {
+            return Ok(answers);
+        }
+        fan_out::decided(&app.ownership, &left).await;
+    }
+    Ok(answers)
+}
+
+/// Does what can be done now; returns the records whose users are on the move.
+async fn round<F: Frames>(
+    app: &App,
+    head: &Head,
+    raw: &[RawRecord],
+    records: &[(u64, Placed<F>)],
+    answers: &mut [F::Answer],
+) -> Result<Vec<(u64, Placed<F>)>, Refusal> {
+    let Split {
+        mine,
+        passes,
+        mut others,
+        mut waiting,
+    } = fan_out::by_owner(&app.ownership, &head.headers, records).await;
+    let first = others.first().map(|part| &*part.owner);
+    if let Some(refused) = owner::refuse_others(app, first, &head.headers)? {
+        for (place, _) in others.iter().flat_map(|part| &part.items) {
+            answers[*place] = F::failed(refused);
+        }
+        others.clear();
+    }
+    if others.is_empty() {
+        waiting.extend(here::<F>(app, mine, passes, answers).await);
+        return Ok(waiting);
+    }
+    let timeout = deadline::left(head, PART_TIMEOUT);
+    let there = join_all(
+        others
+            .iter()
+            .map(|part| pass::<F>(app, head, part, raw, timeout)),
+    );
+    let (there, moved) = Box::pin(join(there, here::<F>(app, mine, passes, answers))).await;
+    for (part, answered) in others.iter().zip(there) {
+        for ((place, _), answer) in part.items.iter().zip(answered) {
+            answers[*place] = answer;
+        }
+    }
+    waiting.extend(moved);
+    Ok(waiting)
+}
+
+/// Applies records of users of this member; returns those whose users are on the move.
+async fn here<F: Frames>(
+    app: &App,
+    records: Vec<(u64, Placed<F>)>,
+    passes: Passes<'_>,
+    answers: &mut [F::Answer],
+) -> Vec<(u64, Placed<F>)> {
+    let singles: Vec<(u64, F::Single)> = records
+        .iter()
+        .map(|&(user, (_, entry))| (user, F::single(entry)))
+        .collect();
+    // Acknowledgements come from users who are online; mentions are made to all users, online or not.
+    let mentions = records.iter().all(|(_, (_, entry))| F::is_mention(entry));
+    let touch = if mentions {
+        Touch::Mention
+    } else {
+        Touch::Online
+    };
+    let done = app.engine.change_many(&singles, touch).await;
+    // Also what was only read, or ignored, rests on what others have changed.
+    let users = singles.iter().map(|&(user, _)| user);
+    let settled = app.engine.settled_all(users).await;
+    let lost = passes.lost();
+    drop(passes);
+    let mut moved = Vec::new();
+    for ((user, (place, entry)), done) in records.into_iter().zip(done) {
+        answers[place] = match done.map_err(problem_type) {
+            Ok(_) if !settled || lost.contains(Slot::of_user(user)) => {
+                F::failed(ProblemType::OutcomeUnknown)
+            }
+            Ok(seen) => F::done(seen),
+            Err(ProblemType::SlotMoving) => {
+                moved.push((user, (place, entry)));
+                continue;
+            }
+            Err(problem) => F::failed(problem),
+        };
+    }
+    moved
+}
+
+/// Sends a part to its owner, as its records came.
+async fn pass<F: Frames>(
+    app: &App,
+    head: &Head,
+    part: &Part<Placed<F>>,
+    raw: &[RawRecord],
+    timeout: Duration,
+) -> Vec<F::Answer> {
+    let frame = F::encode_request(part.items.iter().map(|(place, _)| &raw[*place]));
+    let media_type = HeaderValue::from_static(MEDIA_TYPE);
+    let (headers, span) = head.of_part(&part.owner.name, media_type);
+    let sent = app
+        .forwarder
+        .part(
+            &app.ownership,
+            &part.owner,
+            "/v1/batch",
+            &headers,
+            frame.into(),
+            timeout,
+        )
+        .await;
+    if let (Some(span), Ok((status, _))) = (span, &sent) {
+        span.answered(*status, None);
+    }
+    let answered = sent
+        .map_err(|problem| problem.problem)
+        .and_then(|(status, body)| read_answer::<F>(&part.owner, status, &body, part.items.len()));
+    match answered {
+        Ok(answers) => {
+            app.metrics.forwards.increment(1);
+            answers
+        }
+        Err(problem) => {
+            app.metrics.forward_failures.increment(1);
+            vec![F::failed(problem); part.items.len()]
+        }
+    }
+}
+
+/// What another member answered for its part.
+fn read_answer<F: Frames>(
+    owner: &Peer,
+    status: StatusCode,
+    body: &Bytes,
+    records: usize,
+) -> Result<Vec<F::Answer>, ProblemType> {
+    if status != StatusCode::OK {
+        // A refusal of the whole part: nothing was done, unless it says that the outcome is unknown.
+        return Err(serde_json::from_slice::<Problem>(body)
+            .map_or(ProblemType::OutcomeUnknown, |problem| problem.problem));
+    }
+    match F::parse_answer(body) {
+        Some(answers) if answers.len() == records => Ok(answers),
+        Some(_) | None => {
+            tracing::warn!(owner = owner.name, "the answer to a batch cannot be read");
+            Err(ProblemType::OutcomeUnknown)
+        }
+    }
+}
