@@ -6,7 +6,11 @@ use readstates_api::{
     batch::{self, BatchEncoder, MAX_RECORDS, MEDIA_TYPE, Record, RecordOperation, RecordOutcome},
 };
 
-use crate::{error::Outcome, exchange::Request, many::Work};
+use crate::{
+    error::{Error, Outcome},
+    exchange::Request,
+    many::Work,
+};
 
 /// The outcomes of the records, in their order.
 pub(crate) struct Batch {
@@ -60,7 +64,7 @@ impl Work for Batch {
         Some(open)
     }
 
-    fn give_up(&mut self, (place, _): Self::Item, outcome: Outcome, _why: Option<ProblemType>) {
+    fn give_up(&mut self, (place, _): Self::Item, outcome: Outcome, _why: &Error) {
         self.outcomes[place] = match outcome {
             Outcome::Unknown => RecordOutcome::Unknown,
             Outcome::NothingDone => RecordOutcome::NotTaken,

@@ -243,12 +243,7 @@ impl Client {
         let mut users = mention.user_ids.clone();
         users.sort_unstable();
         users.dedup();
-        let mut work = Mention {
-            channel_id: mention.channel_id,
-            message_id: mention.message_id,
-            count: mention.count,
-            done: Mentioned::default(),
-        };
+        let mut work = Mention::new(mention.channel_id, mention.message_id, mention.count);
         many::all(self.caller(), &mut work, users.into_iter(), self.within).await;
         work.done
     }
@@ -275,7 +270,12 @@ impl Client {
         })
     }
 
-    fn caller(&self) -> &Caller {
+    /// How long a call may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.within
+    }
+
+    pub(crate) fn caller(&self) -> &Caller {
         &self.shared.caller
     }
 

@@ -67,9 +67,13 @@ pub enum Cause {
         /// The status of the answer.
         status: u16,
     },
-    /// The client itself has too many requests in flight, and none ended in time.
+    /// The client itself has too many requests in flight, and none ended in time; or too many operations wait for the
+    /// owner of the user.
     #[error("too many requests of this client are in flight, and none ended in time")]
     Busy,
+    /// Of an operation that was sent with others: no answer came before its deadline.
+    #[error("no answer came before the deadline")]
+    Late,
 }
 
 impl Error {
@@ -100,7 +104,8 @@ impl Error {
             | Cause::TryLater(_)
             | Cause::NoAnswer { .. }
             | Cause::Strange { .. }
-            | Cause::Busy => None,
+            | Cause::Busy
+            | Cause::Late => None,
         }
     }
 
@@ -148,7 +153,7 @@ impl Cause {
             | Self::Unauthenticated(problem)
             | Self::Forbidden(problem)
             | Self::TryLater(problem) => Some(problem.problem),
-            Self::NoAnswer { .. } | Self::Strange { .. } | Self::Busy => None,
+            Self::NoAnswer { .. } | Self::Strange { .. } | Self::Busy | Self::Late => None,
         }
     }
 }

@@ -3,7 +3,10 @@
 //! What matters when there is no answer: whether the request can have reached the member. A connection
 //! that was never made means that nothing was done; anything after that leaves the outcome open.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -20,12 +23,17 @@ use crate::{
     token::Token,
 };
 
+/// How long a member that refused a frame of version 2 is sent none: it may be replaced by one that knows it.
+const FRAMES_AGAIN: Duration = Duration::from_secs(30);
+
 /// Where requests go: a member, or what stands behind a seed.
 #[derive(Debug)]
 pub(crate) struct Destination {
     /// `http://host:port`, as seen from here.
     pub(crate) url: String,
     turns: Semaphore,
+    /// When it refused a frame of version 2, which an earlier release does not know.
+    refused_frames: Mutex<Option<Instant>>,
 }
 
 impl Destination {
@@ -33,7 +41,25 @@ impl Destination {
         Arc::new(Self {
             url,
             turns: Semaphore::new(config.max_in_flight_per_member),
+            refused_frames: Mutex::new(None),
         })
+    }
+
+    /// It does not know frames of version 2.
+    pub(crate) fn refuses_frames(&self) {
+        *self.refused_frames() = Some(Instant::now());
+    }
+
+    /// Whether it may know frames of version 2.
+    pub(crate) fn may_take_frames(&self) -> bool {
+        self.refused_frames()
+            .is_none_or(|refused| refused.elapsed() >= FRAMES_AGAIN)
+    }
+
+    fn refused_frames(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.refused_frames
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

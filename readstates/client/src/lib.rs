@@ -15,6 +15,7 @@
 //!   ring it was made. An old ring costs one more request (421 names the owner) for the slots that moved,
 //!   until the new one is there; however many calls notice, it is fetched once.
 //! - **Many users in one call** ([`Client::mention`], [`Client::batch`]) become one request for each owner.
+//! - **Many tasks with one operation each** ([`Client::coalescing`]) share requests by themselves.
 //! - **Bounds.** Requests in flight are bounded, in all and for each member: a slow member does not block
 //!   the whole client.
 //! - **Errors say what is known**: [`Outcome::NothingDone`] or [`Outcome::Unknown`].
@@ -73,6 +74,7 @@
 mod batch;
 mod call;
 mod client;
+mod coalescing;
 mod conditional;
 mod config;
 mod error;
@@ -89,6 +91,7 @@ mod token;
 mod verdict;
 
 pub use client::Client;
+pub use coalescing::Coalescing;
 pub use conditional::Deletion;
 pub use config::{Config, ConfigError, Routing};
 pub use error::{Cause, Error, Outcome};

@@ -7,7 +7,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use readstates_api::{Id, ProblemType};
+use readstates_api::{Id, Problem, ProblemType};
 
 use crate::{
     call::{Attempt, Caller, Failed, Progress, Target},
@@ -36,8 +36,8 @@ pub(crate) trait Work {
     /// not an answer to this request.
     fn read(&mut self, items: &[Self::Item], answer: &[u8]) -> Option<Vec<(usize, ProblemType)>>;
 
-    /// Books an item that stays open, with what is known about it.
-    fn give_up(&mut self, item: Self::Item, outcome: Outcome, why: Option<ProblemType>);
+    /// Books an item that stays open, with what is known about it. `why`: the error of the request, or of its part.
+    fn give_up(&mut self, item: Self::Item, outcome: Outcome, why: &Error);
 }
 
 /// An item on its way.
@@ -70,6 +70,15 @@ enum Step<I> {
 
 type Steps<'a, I> = FuturesUnordered<BoxFuture<'a, Step<I>>>;
 
+/// What one attempt has left for further ones.
+pub(crate) struct Left<I> {
+    part: Vec<Open<I>>,
+    progress: Progress,
+    failed: Failed,
+    /// The ring that the attempt went by.
+    known: u64,
+}
+
 /// Does all of the work, or gives up what cannot be done in time.
 pub(crate) async fn all<W: Work>(
     caller: &Caller,
@@ -78,14 +87,49 @@ pub(crate) async fn all<W: Work>(
     within: Duration,
 ) {
     caller.budget.called();
-    let open = |item| Open {
-        item,
-        outcome: Outcome::NothingDone,
-    };
     // Bounded by the items: there are never more steps than open items.
     let mut steps: Steps<'_, W::Item> = FuturesUnordered::new();
     let progress = Progress::new(W::OPERATION, true, within);
     ask(caller, work, items.map(open), &progress, false, &mut steps);
+    run(caller, work, steps).await;
+}
+
+/// One attempt at one member with items that are its own, at most [`Work::MOST`]; returns what it leaves.
+pub(crate) async fn once<W: Work>(
+    caller: &Caller,
+    work: &mut W,
+    items: Vec<W::Item>,
+    target: Target,
+    within: Duration,
+) -> Option<Left<W::Item>> {
+    caller.budget.called();
+    let known = caller.routes.number();
+    let mut progress = Progress::new(W::OPERATION, true, within);
+    let request = work.request(&items);
+    let came = attempt(caller, target, &request, &mut progress).await;
+    let part = items.into_iter().map(open).collect();
+    after(work, part, progress, known, came)
+}
+
+/// The further attempts, by the newest ring.
+pub(crate) async fn go_on<W: Work>(caller: &Caller, work: &mut W, left: Left<W::Item>) {
+    let mut steps: Steps<'_, W::Item> = FuturesUnordered::new();
+    rest(caller, left, &mut steps);
+    run(caller, work, steps).await;
+}
+
+fn open<I>(item: I) -> Open<I> {
+    Open {
+        item,
+        outcome: Outcome::NothingDone,
+    }
+}
+
+/// Until no step is left.
+async fn run<'a, W: Work>(caller: &'a Caller, work: &mut W, mut steps: Steps<'a, W::Item>)
+where
+    W::Item: 'a,
+{
     while let Some(step) = steps.next().await {
         match step {
             Step::Asked {
@@ -94,11 +138,8 @@ pub(crate) async fn all<W: Work>(
                 known,
                 came,
             } => {
-                let (left, failed) = book(work, part, progress.outcome, came);
-                let Some(failed) = failed else { continue };
-                let left = that_may_repeat(work, left, &failed);
-                if !left.is_empty() {
-                    rest(caller, left, progress, failed, known, &mut steps);
+                if let Some(left) = after(work, part, progress, known, came) {
+                    rest(caller, left, &mut steps);
                 }
             }
             Step::Rested {
@@ -119,13 +160,31 @@ pub(crate) async fn all<W: Work>(
                 rested: Err(error),
                 ..
             } => {
-                let why = error.problem();
                 for open in part {
-                    work.give_up(open.item, open.outcome, why);
+                    work.give_up(open.item, open.outcome, &error);
                 }
             }
         }
     }
+}
+
+/// Books what came of an attempt; returns what may be sent again.
+fn after<W: Work>(
+    work: &mut W,
+    part: Vec<Open<W::Item>>,
+    progress: Progress,
+    known: u64,
+    came: Result<Attempt, Error>,
+) -> Option<Left<W::Item>> {
+    let (left, failed) = book(work, part, &progress, came);
+    let failed = failed?;
+    let part = that_may_repeat(work, left, &progress, &failed);
+    (!part.is_empty()).then_some(Left {
+        part,
+        progress,
+        failed,
+        known,
+    })
 }
 
 /// One request per owner, side by side.
@@ -183,37 +242,38 @@ async fn attempt(
 fn book<W: Work>(
     work: &mut W,
     part: Vec<Open<W::Item>>,
-    outcome: Outcome,
+    progress: &Progress,
     came: Result<Attempt, Error>,
 ) -> (Vec<Open<W::Item>>, Option<Failed>) {
     let after_it = |open: &Open<W::Item>| Open {
-        outcome: open.outcome.and(outcome),
+        outcome: open.outcome.and(progress.outcome),
         ..*open
     };
     let later = |problem| Failed {
         cause: Cause::TryLater(problem),
         after: None,
     };
-    let mut give_up_all = |outcome: Outcome, why| {
-        for open in &part {
-            work.give_up(open.item, open.outcome.and(outcome), why);
-        }
-    };
     match came {
         Ok(Attempt::Answered(answer)) => {
             let items: Vec<W::Item> = part.iter().map(|open| open.item).collect();
             let Some(again) = work.read(&items, &answer.body) else {
+                let strange = progress.error(Cause::Strange {
+                    asked: "the service".into(),
+                    status: answer.status.as_u16(),
+                });
                 for open in &part {
-                    work.give_up(open.item, Outcome::Unknown, None);
+                    work.give_up(open.item, Outcome::Unknown, &strange);
                 }
                 return (Vec::new(), None);
             };
-            leftovers(work, &part, again)
+            leftovers(work, &part, progress, again)
         }
         Ok(Attempt::Moved(problem)) => (part.iter().map(after_it).collect(), Some(later(problem))),
         Ok(Attempt::Failed(failed)) => (part.iter().map(after_it).collect(), Some(failed)),
         Err(error) => {
-            give_up_all(error.outcome, error.problem());
+            for open in &part {
+                work.give_up(open.item, open.outcome.and(error.outcome), &error);
+            }
             (Vec::new(), None)
         }
     }
@@ -223,6 +283,7 @@ fn book<W: Work>(
 fn leftovers<W: Work>(
     work: &mut W,
     part: &[Open<W::Item>],
+    progress: &Progress,
     again: Vec<(usize, ProblemType)>,
 ) -> (Vec<Open<W::Item>>, Option<Failed>) {
     use crate::verdict::{Kind, kind};
@@ -231,11 +292,17 @@ fn leftovers<W: Work>(
         let Some(open) = part.get(index) else {
             continue;
         };
+        let detail = format!(
+            "the service answered {} for this part of a request",
+            problem.name()
+        );
+        let named = Box::new(Problem::new(problem, detail));
         let outcome = match kind(problem) {
             Kind::Again(outcome) => outcome,
             Kind::Moved => Outcome::NothingDone,
             Kind::Refused => {
-                work.give_up(open.item, open.outcome, Some(problem));
+                let refused = progress.error(Cause::refused(named));
+                work.give_up(open.item, open.outcome, &refused);
                 continue;
             }
         };
@@ -243,9 +310,8 @@ fn leftovers<W: Work>(
             item: open.item,
             outcome: open.outcome.and(outcome),
         });
-        let detail = "the service did not take all of a request for many users";
         failed = Some(Failed {
-            cause: Cause::TryLater(Box::new(readstates_api::Problem::new(problem, detail))),
+            cause: Cause::TryLater(named),
             after: None,
         });
     }
@@ -256,25 +322,28 @@ fn leftovers<W: Work>(
 fn that_may_repeat<W: Work>(
     work: &mut W,
     left: Vec<Open<W::Item>>,
+    progress: &Progress,
     failed: &Failed,
 ) -> Vec<Open<W::Item>> {
     let once = |open: &Open<W::Item>| open.outcome == Outcome::Unknown && !W::repeats(&open.item);
     let (once, again): (Vec<_>, Vec<_>) = left.into_iter().partition(once);
-    for open in once {
-        work.give_up(open.item, open.outcome, failed.cause.problem());
+    if !once.is_empty() {
+        let why = progress.error(failed.cause.clone());
+        for open in once {
+            work.give_up(open.item, open.outcome, &why);
+        }
     }
     again
 }
 
 /// The pause before the next attempt.
-fn rest<'a, I: Send + 'a>(
-    caller: &'a Caller,
-    part: Vec<Open<I>>,
-    mut progress: Progress,
-    failed: Failed,
-    known: u64,
-    steps: &mut Steps<'a, I>,
-) {
+fn rest<'a, I: Send + 'a>(caller: &'a Caller, left: Left<I>, steps: &mut Steps<'a, I>) {
+    let Left {
+        part,
+        mut progress,
+        failed,
+        known,
+    } = left;
     let silent = matches!(failed.cause, Cause::NoAnswer { .. });
     let resting = async move {
         let rested = caller.rest(&mut progress, failed, known).await;

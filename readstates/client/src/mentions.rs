@@ -3,7 +3,11 @@
 use http::Method;
 use readstates_api::{Id, MAX_MENTIONED_USERS, MentionsAnswer, MentionsRequest, ProblemType};
 
-use crate::{error::Outcome, exchange::Request, many::Work};
+use crate::{
+    error::{Error, Outcome},
+    exchange::Request,
+    many::Work,
+};
 
 /// The outcome of a mention.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,6 +38,20 @@ pub(crate) struct Mention {
     pub(crate) message_id: Id,
     pub(crate) count: Option<u32>,
     pub(crate) done: Mentioned,
+    /// Why the first user was given up, if one was.
+    pub(crate) given_up: Option<Error>,
+}
+
+impl Mention {
+    pub(crate) fn new(channel_id: Id, message_id: Id, count: Option<u32>) -> Self {
+        Self {
+            channel_id,
+            message_id,
+            count,
+            done: Mentioned::default(),
+            given_up: None,
+        }
+    }
 }
 
 impl Work for Mention {
@@ -77,11 +95,15 @@ impl Work for Mention {
         Some(open)
     }
 
-    fn give_up(&mut self, user_id: Id, outcome: Outcome, problem: Option<ProblemType>) {
+    fn give_up(&mut self, user_id: Id, outcome: Outcome, why: &Error) {
         self.done.failed.push(NotMentioned {
             user_id,
             outcome,
-            problem,
+            problem: why.problem(),
+        });
+        self.given_up.get_or_insert_with(|| Error {
+            outcome,
+            ..why.clone()
         });
     }
 }
