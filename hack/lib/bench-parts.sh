@@ -367,6 +367,14 @@ table_ratios() {
         | "| \(.name) | \(ratio(.writes; $ours.writes)) | \(ratio(.write_cpu; $ours.write_cpu)) | \(ratio(.write_p99; $ours.write_p99)) | \(ratio(.reads; $ours.reads)) | \(ratio(.read_cpu; $ours.read_cpu)) | \(ratio(.read_p50; $ours.read_p50)) | \(ratio(.read_p99; $ours.read_p99)) | \(.room * 100 | round / 100) |"'
 }
 
+# Ours has one set of processors, the client the other, as in the other parts.
+measure_coalescing() { with_server ours coalesced_and_single; }
+
+coalesced_and_single() (
+    taskset --cpu-list --pid "$LOAD_PROCESSORS" "$BASHPID" >/dev/null
+    bench_target coalescing --url "http://127.0.0.1:$BENCH_PORT" --seconds "$seconds" >"$to/coalescing.md"
+)
+
 measure_ring() { bench_target ownership "${quick_flag[@]}" >"$to/ring.md"; }
 
 # Operations per second of the constant load: far below what three members on two processors take.

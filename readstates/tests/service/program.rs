@@ -6,6 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use readstates_api::{
+    Id,
+    batch::{BatchEncoder, MEDIA_TYPE, Record, RecordOperation, RecordOutcome, parse_answer},
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -166,6 +170,41 @@ async fn what_was_flushed_survives_a_kill() {
     assert!(second.terminate());
 }
 
+/// Users whose acknowledgements come together.
+const BATCHED: std::ops::RangeInclusive<u64> = 1001..=1064;
+
+/// Acknowledges the same message for all of them, and then the next, until nobody answers; returns the last message
+/// that was applied to all.
+async fn batches(client: reqwest::Client, url: String, first: u64) -> u64 {
+    let id = |number: u64| Id::new(number).unwrap();
+    let mut last = 0;
+    for message in first.. {
+        let mut frame = BatchEncoder::default();
+        for user in BATCHED {
+            frame.push(&Record {
+                operation: RecordOperation::Ack,
+                user: id(user),
+                channel: id(10),
+                message: id(message),
+            });
+        }
+        let request = client
+            .post(format!("{url}/v1/batch"))
+            .header("content-type", MEDIA_TYPE)
+            .body(frame.finish());
+        let Ok(answer) = request.send().await else {
+            break;
+        };
+        let Ok(answer) = answer.bytes().await else {
+            break;
+        };
+        let mut outcomes = parse_answer(&answer).unwrap();
+        assert!(outcomes.all(|outcome| outcome == RecordOutcome::Applied));
+        last = message;
+    }
+    last
+}
+
 /// Many clients at once, killed in the midst of it, again and again; the store is never written to.
 #[tokio::test]
 async fn what_was_acknowledged_survives_kills_without_a_flush() {
@@ -185,6 +224,7 @@ async fn what_was_acknowledged_survives_kills_without_a_flush() {
         .unwrap();
     // By user: the last message whose acknowledgement was answered, and the version then.
     let mut held = vec![(0_u64, 0_u64); 40];
+    let mut in_batches = 0;
     for round in 1..=3_u64 {
         let mut member = serve_with(&flags);
         for (user, &(message, version)) in held.iter().enumerate() {
@@ -199,6 +239,17 @@ async fn what_was_acknowledged_survives_kills_without_a_flush() {
                 user + 1
             );
             assert!(number(&all["version"]) >= version, "{all}");
+        }
+        for user in BATCHED {
+            let state = format!("{}/v1/users/{user}/read-states/10", member.url);
+            let answer = client.get(state).send().await.unwrap();
+            let state: Value = answer.json().await.unwrap();
+            let last = state["last_message_id"].as_str();
+            let last: u64 = last.map_or(0, |text| text.parse().unwrap());
+            assert!(
+                last >= in_batches,
+                "user {user} has lost {in_batches}: {state}"
+            );
         }
         let callers = held.iter().enumerate().map(|(user, &before)| {
             let url = format!("{}/v1/users/{}/read-states/10/ack", member.url, user + 1);
@@ -223,15 +274,56 @@ async fn what_was_acknowledged_survives_kills_without_a_flush() {
             })
         });
         let callers: Vec<_> = callers.collect();
+        let batches = tokio::spawn(batches(
+            client.clone(),
+            member.url.clone(),
+            round * 1_000_000,
+        ));
         tokio::time::sleep(Duration::from_millis(1500)).await;
         member.child.kill().unwrap();
         member.child.wait().unwrap();
+        in_batches = batches.await.unwrap();
+        assert!(in_batches >= round * 1_000_000, "batches were answered");
         held.clear();
         for caller in callers {
             held.push(caller.await.unwrap());
         }
         let least = held.iter().map(|&(message, _)| message).min().unwrap();
         assert!(least >= round * 1_000_000, "everybody was answered");
+    }
+}
+
+/// What the journal is for; and a folder that had one is still read when none is asked for any more.
+#[tokio::test]
+async fn without_a_journal_a_kill_loses_what_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", folder.path().display());
+    let flags = |durability| {
+        let interval = ["--flush-mode", "interval", "--flush-interval", "1h"];
+        ["--store", &store, "--durability", durability]
+            .into_iter()
+            .chain(interval)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let client = reqwest::Client::builder()
+        .tls_certs_only([])
+        .build()
+        .unwrap();
+    for (user, durability, found) in [(1, "journal", 200), (2, "interval", 404)] {
+        let flags = flags(durability);
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let mut first = serve_with(&flags);
+        let state = format!("/v1/users/{user}/read-states/10");
+        let body = serde_json::json!({"message_id": 100});
+        let ack = client.post(format!("{}{state}/ack", first.url)).json(&body);
+        assert_eq!(ack.send().await.unwrap().status(), 200);
+        first.child.kill().unwrap();
+        first.child.wait().unwrap();
+        let second = serve_with(&["--store", &store, "--durability", "interval"]);
+        let answer = client.get(format!("{}{state}", second.url)).send().await;
+        assert_eq!(answer.unwrap().status(), found, "{durability}");
+        assert!(second.terminate());
     }
 }
 

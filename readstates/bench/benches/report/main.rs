@@ -90,6 +90,12 @@ fn write(folder: &Folder) -> Result<(), Box<dyn Error>> {
         table_section(folder, "structures.md", STRUCTURES)?,
         throughput_section(folder)?,
         durability_section(folder)?,
+        table_section(
+            folder,
+            "coalescing.md",
+            "## Single operations that share requests\n\nThe client crate, on processors of its own, against one member. \
+             *coalesced*: operations of many tasks become frames by themselves.\n\n",
+        )?,
         cassandra_section(folder)?,
         table_section(folder, "table.md", "## Options of the table\n\n")?,
         table_section(folder, "ring.md", "## Ring and fan-out\n\n")?,
