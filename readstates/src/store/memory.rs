@@ -2,12 +2,19 @@
 
 use std::collections::HashMap;
 
-use futures::future::{BoxFuture, FutureExt, ready};
+use futures::{
+    StreamExt,
+    future::{BoxFuture, FutureExt, ready},
+    stream,
+};
 use parking_lot::Mutex;
 use readstates_api::admin::StoreKind;
-use readstates_ring::Stamp;
+use readstates_ring::{Slot, Stamp};
 
-use super::{Store, StoreError, Stored, wins};
+use super::{Pages, Row, Scan, Store, StoreError, Stored, scan::ROWS_PER_PAGE, wins};
+
+/// Ranges of a scan: more than one, so that tests meet several.
+const RANGES: usize = 4;
 
 /// Keeps blocks as long as the process lives.
 #[derive(Debug, Default)]
@@ -40,5 +47,34 @@ impl Store for MemoryStore {
 
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         ready(Ok(())).boxed()
+    }
+}
+
+impl Scan for MemoryStore {
+    fn ranges(&self) -> usize {
+        RANGES
+    }
+
+    /// The users first: a block is looked up when its page is asked for.
+    fn scan(&self, range: usize) -> Pages<'_> {
+        let in_range = |&user: &u64| usize::from(Slot::of_user(user).number()) % RANGES == range;
+        let mut users: Vec<u64> = self
+            .blocks
+            .lock()
+            .keys()
+            .copied()
+            .filter(in_range)
+            .collect();
+        users.sort_unstable();
+        let pages: Vec<Vec<u64>> = users.chunks(ROWS_PER_PAGE).map(<[u64]>::to_vec).collect();
+        let page = |users: Vec<u64>| {
+            let blocks = self.blocks.lock();
+            let row = |user| {
+                let stored = blocks.get(&user)?.clone();
+                Some(Row { user, stored })
+            };
+            Ok(users.into_iter().filter_map(row).collect())
+        };
+        stream::iter(pages).map(page).boxed()
     }
 }

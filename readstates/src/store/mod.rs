@@ -9,6 +9,7 @@
 mod cql;
 mod embedded;
 mod memory;
+mod scan;
 
 use std::fmt;
 
@@ -22,6 +23,7 @@ use futures::future::BoxFuture;
 pub use memory::MemoryStore;
 use readstates_api::admin::StoreKind;
 use readstates_ring::Stamp;
+pub use scan::{Pages, Row, Scan};
 
 /// Whether a write takes the place of what is stored: by stamp, then by bytes, the longer of two that
 /// begin alike being the greater. Stores that keep no timestamps themselves ask this.

@@ -6,6 +6,7 @@ use std::{io::Write, sync::Arc, time::Duration};
 use crate::common::{
     conformance::{conforms, stamp, stored},
     faulty::FaultyStore,
+    scanning::scans,
 };
 use readstates::store::{
     CqlLogin, CqlStore, CqlTarget, EmbeddedStore, MemoryStore, Replication, SchemaWish, Store,
@@ -15,6 +16,17 @@ use readstates::store::{
 #[tokio::test]
 async fn the_memory_store_conforms() {
     conforms(Arc::new(MemoryStore::default())).await;
+}
+
+#[tokio::test]
+async fn the_memory_store_can_be_scanned() {
+    scans(&MemoryStore::default()).await;
+}
+
+#[tokio::test]
+async fn the_embedded_store_can_be_scanned() {
+    let folder = tempfile::tempdir().unwrap();
+    scans(&EmbeddedStore::open(folder.path(), 0).unwrap()).await;
 }
 
 #[tokio::test]
@@ -84,6 +96,7 @@ async fn the_cql_store_conforms() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     conforms(store.clone()).await;
+    scans(&*store).await;
     assert_eq!(
         store.shards(),
         1,

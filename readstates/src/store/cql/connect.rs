@@ -26,7 +26,10 @@ use super::{
     ClaimName, CqlLogin, CqlTarget, Other, Part, READ_TIMEOUT, StoreError, Stored, TABLE,
     TlsRefusal, WRITE_TIMEOUT, claim::Sight, claim_table, schema, tls,
 };
+use crate::store::scan::ROWS_PER_PAGE;
 
+/// A page of a scan: much more than a block, and no client waits for it.
+const SCAN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Until a node accepts a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A second read is not sent before this, however fast most reads are.
@@ -48,6 +51,7 @@ pub(super) struct Connection {
     session: Session,
     load: PreparedStatement,
     save: PreparedStatement,
+    scan_profile: ExecutionProfileHandle,
     local_datacenter: Option<String>,
     keyspace: String,
 }
@@ -125,6 +129,7 @@ impl Connection {
             session,
             load,
             save,
+            scan_profile: profile(login, SCAN_TIMEOUT).build().into_handle(),
             local_datacenter: login.local_datacenter.clone(),
             keyspace: target.keyspace.clone(),
         })
@@ -198,6 +203,24 @@ impl Connection {
             }),
             Some((None, _) | (_, None)) | None => None,
         })
+    }
+
+    pub(super) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The statement that reads the rows between two tokens, both included.
+    pub(super) async fn prepare_scan(&self) -> Result<PreparedStatement, StoreError> {
+        let scan = format!(
+            "SELECT user_id, block, WRITETIME(block) FROM {}.{TABLE} WHERE token(user_id) >= ? AND token(user_id) <= ?",
+            self.keyspace
+        );
+        let prepared = self.session.prepare(scan).await;
+        let mut scan = prepared.map_err(|error| StoreError::new("prepare a scan", error))?;
+        scan.set_is_idempotent(true);
+        scan.set_page_size(ROWS_PER_PAGE as i32);
+        scan.set_execution_profile_handle(Some(self.scan_profile.clone()));
+        Ok(scan)
     }
 
     pub(super) async fn save(

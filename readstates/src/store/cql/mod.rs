@@ -14,6 +14,7 @@ mod connect;
 mod login;
 mod replication;
 mod roles;
+mod scan;
 mod schema;
 mod tls;
 

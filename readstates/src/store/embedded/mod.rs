@@ -6,6 +6,7 @@
 //! no later ones: see [`file`].
 
 mod file;
+mod scan;
 mod writer;
 
 use std::{
@@ -109,6 +110,12 @@ impl EmbeddedStore {
             move || Builder::new().set_cache_size(cache).create(&path)
         });
         Self::open_by(&path, opener, LEAST_COMPACTED)
+    }
+
+    /// Whether a folder has such a store: opening it would make one.
+    #[must_use]
+    pub fn is_in(folder: &Path) -> bool {
+        folder.join(FILE).exists()
     }
 
     fn open_by(path: &Path, opener: Opener, least_compacted: u64) -> Result<Self, OpenError> {

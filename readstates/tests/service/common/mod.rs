@@ -3,6 +3,7 @@
 pub mod conformance;
 pub mod engine;
 pub mod faulty;
+pub mod scanning;
 pub mod tls;
 
 use std::{
