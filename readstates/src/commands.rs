@@ -4,8 +4,8 @@
 //! made once, with the library.
 
 use crate::{
-    background,
-    config::{RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig, UserArgs},
+    background, backup,
+    config::{BackupArgs, RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig, UserArgs},
     rebalance, schema,
     server::{Listeners, Server, open_ring, open_store},
     signals::Signals,
@@ -84,4 +84,13 @@ pub async fn balance(args: RebalanceArgs) -> anyhow::Result<()> {
 #[tokio::main(flavor = "current_thread")]
 pub async fn user(args: UserArgs) -> anyhow::Result<()> {
     Ok(user::run(args).await?)
+}
+
+/// Makes, lists, checks, restores or deletes backups.
+///
+/// # Errors
+/// When that is not done, or something is damaged.
+#[tokio::main]
+pub async fn backup(args: BackupArgs) -> anyhow::Result<()> {
+    Ok(backup::run(args).await?)
 }

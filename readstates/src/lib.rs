@@ -14,6 +14,7 @@
 
 pub mod access;
 mod background;
+pub mod backup;
 pub mod block;
 pub mod cache;
 pub mod certificates;

@@ -5,6 +5,7 @@ use std::{io::IsTerminal, process::ExitCode};
 use clap::Parser;
 use readstates::{
     access::token,
+    backup::BackupError,
     certificates, commands,
     config::{Cli, Command},
     http,
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         Command::Schema(args) => commands::make_schema(*args),
         Command::Rebalance(args) => commands::balance(args),
         Command::User(args) => commands::user(args),
+        Command::Backup(args) => commands::backup(args),
         Command::Bench(args) => Ok(readstates_bench::main(&args)?),
         Command::Token(args) => token::print(args.of)
             .map(|printed| print!("{printed}"))
@@ -38,7 +40,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("readstates: {}", chain(error.as_ref()));
-            ExitCode::FAILURE
+            let status = error.downcast_ref().map_or(1, BackupError::exit_status);
+            ExitCode::from(status)
         }
     }
 }

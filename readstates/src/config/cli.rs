@@ -7,7 +7,8 @@ use readstates_bench::BenchArgs;
 use readstates_identity::ClusterName;
 
 use super::{
-    CallerArgs, Limits, ListenArgs, ObserveArgs, RingArgs, RingPlace, StoreConfig, UserArgs,
+    BackupArgs, CallerArgs, Limits, ListenArgs, ObserveArgs, RingArgs, RingPlace, StoreConfig,
+    UserArgs,
 };
 use crate::{
     cache::FlushMode,
@@ -48,6 +49,8 @@ pub enum Command {
     Rebalance(RebalanceArgs),
     /// Show or delete the data of a user in a running service.
     User(UserArgs),
+    /// Copy all data of a store to a folder or a bucket, check such backups, and restore them.
+    Backup(BackupArgs),
     /// Put load on members, and measure or check the results.
     Bench(Box<BenchArgs>),
     /// Create a token for a caller of the API, and print it with its hash for the access file.

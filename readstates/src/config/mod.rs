@@ -1,6 +1,7 @@
 //! Parses the command line and the environment into values that need no more checks.
 
 mod access;
+mod backup;
 mod cli;
 mod cql;
 mod limits;
@@ -11,6 +12,10 @@ mod serve;
 mod user;
 
 pub use access::CallerArgs;
+pub use backup::{
+    BackupArgs, BackupCommand, BackupCreateArgs, BackupListArgs, BackupPruneArgs,
+    BackupRestoreArgs, BackupVerifyArgs, PlaceArgs,
+};
 pub use cli::{CertificatesArgs, Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs, TokenArgs};
 pub use limits::Limits;
 pub use listen::{ListenArgs, ListenConfig};

@@ -1,0 +1,80 @@
+//! Opens a store for a backup or a restore, and waits for a database that is not there yet.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep};
+
+use super::BackupError;
+use crate::{
+    config::StoreConfig,
+    store::{CqlLogin, CqlStore, EmbeddedStore, MemoryStore, Scan, Store},
+};
+
+/// How long a database may take to answer at first.
+const PATIENCE: Duration = Duration::from_secs(30);
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// A store that can be read as a whole, too.
+pub(super) struct Opened {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) scan: Arc<dyn Scan>,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.store.fmt(f)
+    }
+}
+
+impl Opened {
+    pub(super) fn of<S: Store + Scan>(store: Arc<S>) -> Self {
+        Self {
+            store: Arc::clone(&store) as Arc<dyn Store>,
+            scan: store,
+        }
+    }
+
+    /// An empty one.
+    pub(super) fn memory() -> Self {
+        Self::of(Arc::new(MemoryStore::default()))
+    }
+}
+
+/// Whether there is no store, and opening it would make one.
+pub(super) fn is_absent(config: &StoreConfig) -> bool {
+    matches!(config, StoreConfig::Embedded(folder) if !EmbeddedStore::is_in(folder))
+}
+
+/// Opens a store that is there.
+pub(super) async fn open(config: &StoreConfig, login: CqlLogin) -> Result<Opened, BackupError> {
+    match config {
+        StoreConfig::Embedded(folder) if is_absent(config) => {
+            Err(BackupError::NoStore(folder.clone()))
+        }
+        StoreConfig::Embedded(_) | StoreConfig::Memory | StoreConfig::Cql(_) => {
+            open_or_make(config, login).await
+        }
+    }
+}
+
+/// Opens a store; a folder that has none gets one.
+pub(super) async fn open_or_make(
+    config: &StoreConfig,
+    login: CqlLogin,
+) -> Result<Opened, BackupError> {
+    match config {
+        StoreConfig::Memory => Err(BackupError::Memory),
+        StoreConfig::Embedded(folder) => Ok(Opened::of(Arc::new(EmbeddedStore::open(folder, 0)?))),
+        StoreConfig::Cql(target) => {
+            let store = Arc::new(CqlStore::start(target.clone(), login));
+            let deadline = Instant::now() + PATIENCE;
+            while let Err(error) = store.check().await {
+                if Instant::now() >= deadline {
+                    return Err(error.into());
+                }
+                sleep(ASK_AGAIN).await;
+            }
+            Ok(Opened::of(store))
+        }
+    }
+}
