@@ -5,6 +5,7 @@ use std::{io, path::PathBuf};
 use super::{BackupId, chunk::Misplaced, seal::SealError};
 use crate::{
     config::ConfigError,
+    journal::JournalError,
     store::{OpenError, StoreError},
 };
 
@@ -58,6 +59,9 @@ pub enum BackupError {
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The journal of an embedded store cannot be applied to it.
+    #[error("--store")]
+    Journal(#[from] JournalError),
     /// There is no store.
     #[error("--store: there is no store in {0:?}; give the folder that `readstates serve` has")]
     NoStore(PathBuf),
@@ -157,6 +161,7 @@ impl BackupError {
             | Self::NoUser { .. } => 3,
             Self::Damaged { .. }
             | Self::Unreadable { .. }
+            | Self::Journal(JournalError::Damaged { .. })
             | Self::Sealed {
                 source:
                     SealError::Unknown
@@ -168,7 +173,8 @@ impl BackupError {
             }
             | Self::Manifest { .. }
             | Self::Chunk { .. } => 4,
-            Self::Config(_)
+            Self::Journal(_)
+            | Self::Config(_)
             | Self::Key { .. }
             | Self::NoFolder(_)
             | Self::Objects { .. }

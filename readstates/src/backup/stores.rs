@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::BackupError;
 use crate::{
     config::StoreConfig,
+    journal::{self, Durability, Journal, JournalConfig},
     store::{CqlLogin, CqlStore, EmbeddedStore, MemoryStore, Scan, Store},
 };
 
@@ -64,7 +65,17 @@ pub(super) async fn open_or_make(
 ) -> Result<Opened, BackupError> {
     match config {
         StoreConfig::Memory => Err(BackupError::Memory),
-        StoreConfig::Embedded(folder) => Ok(Opened::of(Arc::new(EmbeddedStore::open(folder, 0)?))),
+        StoreConfig::Embedded(folder) => {
+            let store = Arc::new(EmbeddedStore::open(folder, 0)?);
+            // What a process that was killed had acknowledged belongs to the store, too.
+            let journal = JournalConfig {
+                folder: journal::folder_of(folder),
+                durability: Durability::Interval,
+                accept_damage: false,
+            };
+            Journal::open(&journal, &*store, 0).await?;
+            Ok(Opened::of(store))
+        }
         StoreConfig::Cql(target) => {
             let store = Arc::new(CqlStore::start(target.clone(), login));
             let deadline = Instant::now() + PATIENCE;

@@ -327,6 +327,45 @@ async fn without_a_journal_a_kill_loses_what_is_not_written() {
     }
 }
 
+#[tokio::test]
+async fn what_a_killed_process_left_in_its_journal_is_in_a_backup() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (store, other) = (
+        format!("embedded:{}", path("store")),
+        format!("embedded:{}", path("other")),
+    );
+    let interval = ["--flush-mode", "interval", "--flush-interval", "1h"];
+    let mut first = serve_with(&[&["--store", &store], &interval[..]].concat());
+    let client = reqwest::Client::builder()
+        .tls_certs_only([])
+        .build()
+        .unwrap();
+    let ack = format!("{}/v1/users/1/read-states/10/ack", first.url);
+    let body = serde_json::json!({"message_id": 100});
+    let answer = client.post(ack).json(&body).send().await.unwrap();
+    let answer: Value = answer.json().await.unwrap();
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+
+    let backups = path("backups");
+    let place = ["--backups", backups.as_str()];
+    for command in [
+        &["backup", "create", "--store", &store][..],
+        &["backup", "verify"],
+        &["backup", "restore", "--store", &other],
+    ] {
+        let (succeeded, said, error) = output(&[command, &place].concat());
+        assert!(succeeded, "{command:?}: {said}{error}");
+    }
+    let second = serve(&other);
+    let all = format!("{}/v1/users/1/read-states", second.url);
+    let all: Value = client.get(all).send().await.unwrap().json().await.unwrap();
+    assert_eq!(all["read_states"][0]["last_message_id"], "100");
+    assert_eq!(all["version"], answer["version"]);
+    assert!(second.terminate());
+}
+
 #[test]
 fn wrong_flags_end_with_one_line_that_names_the_flag() {
     for (arguments, part) in [
