@@ -140,6 +140,14 @@ fn world() -> World {
     }
 }
 
+async fn until(holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(60));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 fn ack(message: u64) -> Operation {
     Operation::Ack {
         channel: 10,
@@ -168,6 +176,11 @@ impl World {
     async fn acknowledged(&self, user: u64, operation: Operation) {
         assert!(self.change(user, operation));
         assert!(self.reached(user, Duration::from_secs(60)).await);
+    }
+
+    /// Waits until the thread works on a frame.
+    async fn is_written(&self) {
+        until(|| self.journal.writing.lock().is_some()).await;
     }
 
     fn block(&self, user: u64) -> Vec<u8> {
@@ -288,6 +301,7 @@ async fn many_changes_share_a_sync() {
     world.disk.hangs.store(true, Ordering::SeqCst);
     assert!(world.change(1, ack(1)));
     assert!(!world.reached(1, Duration::from_millis(20)).await);
+    world.is_written().await;
     for user in 2..=200 {
         assert!(world.change(user, ack(1)));
     }
@@ -308,6 +322,7 @@ async fn a_full_disk_refuses_changes_and_room_again_heals_by_itself() {
     world.disk.full.store(true, Ordering::SeqCst);
     assert!(world.change(1, ack(2)), "nobody knows yet");
     assert!(!world.reached(1, Duration::from_millis(300)).await);
+    until(|| world.journal.trouble().is_some()).await;
     assert!(!world.change(2, ack(1)), "now it is known");
     world.disk.full.store(false, Ordering::SeqCst);
     assert!(world.reached(1, Duration::from_secs(60)).await);
@@ -329,6 +344,7 @@ async fn a_disk_that_hangs_refuses_changes_and_is_said_to_until_it_goes_on() {
     world.disk.hangs.store(true, Ordering::SeqCst);
     assert!(world.change(1, ack(2)));
     assert!(!world.reached(1, Duration::from_millis(50)).await);
+    world.is_written().await;
     world.journal.look(Instant::now());
     assert!(world.journal.takes_changes() && world.journal.trouble().is_none());
     world.journal.look(Instant::now() + super::PATIENCE);
@@ -348,7 +364,7 @@ async fn the_last_room_of_a_disk_is_the_store_s() {
     world.disk.free.store(1 << 20, Ordering::SeqCst);
     assert!(world.change(1, ack(1)));
     assert!(!world.reached(1, Duration::from_millis(100)).await);
-    assert!(!world.journal.takes_changes());
+    until(|| !world.journal.takes_changes()).await;
     world.disk.free.store(1 << 30, Ordering::SeqCst);
     assert!(world.reached(1, Duration::from_secs(60)).await);
     assert!(world.journal.takes_changes());
@@ -407,11 +423,7 @@ async fn files_go_once_the_store_has_everything_in_them() {
     }
     assert_eq!(world.cache.oldest_dirty(), None);
     world.journal.written_until(clock::now());
-    let started = Instant::now();
-    while world.disk.files.lock().len() > 1 {
-        assert!(started.elapsed() < Duration::from_secs(60));
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(|| world.disk.files.lock().len() == 1).await;
     world.journal.end(true);
     world.journal.ended().await;
     assert!(

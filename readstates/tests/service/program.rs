@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader},
     process::{Child, ChildStderr, Command, Stdio},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -12,6 +13,7 @@ use readstates_api::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 #[expect(
     clippy::disallowed_methods,
@@ -175,9 +177,14 @@ const BATCHED: std::ops::RangeInclusive<u64> = 1001..=1064;
 
 /// Acknowledges the same message for all of them, and then the next, until nobody answers; returns the last message
 /// that was applied to all.
-async fn batches(client: reqwest::Client, url: String, first: u64) -> u64 {
+async fn batches(
+    client: reqwest::Client,
+    url: String,
+    first: u64,
+    answered: Arc<Semaphore>,
+) -> u64 {
     let id = |number: u64| Id::new(number).unwrap();
-    let mut last = 0;
+    let (mut last, mut count) = (0, 0);
     for message in first.. {
         let mut frame = BatchEncoder::default();
         for user in BATCHED {
@@ -195,12 +202,17 @@ async fn batches(client: reqwest::Client, url: String, first: u64) -> u64 {
         let Ok(answer) = request.send().await else {
             break;
         };
+        let is_answer = answer.status() == 200;
         let Ok(answer) = answer.bytes().await else {
             break;
         };
-        let mut outcomes = parse_answer(&answer).unwrap();
-        assert!(outcomes.all(|outcome| outcome == RecordOutcome::Applied));
-        last = message;
+        let applied = |outcome| outcome == RecordOutcome::Applied;
+        // A disk that took too long leaves an outcome open: that is no acknowledgement.
+        if is_answer && parse_answer(&answer).unwrap().all(applied) {
+            last = message;
+            count += 1;
+            answered.add_permits(usize::from(count == 3));
+        }
     }
     last
 }
@@ -251,24 +263,30 @@ async fn what_was_acknowledged_survives_kills_without_a_flush() {
                 "user {user} has lost {in_batches}: {state}"
             );
         }
+        let answered = Arc::new(Semaphore::new(0));
         let callers = held.iter().enumerate().map(|(user, &before)| {
             let url = format!("{}/v1/users/{}/read-states/10/ack", member.url, user + 1);
-            let client = client.clone();
+            let (client, answered) = (client.clone(), Arc::clone(&answered));
             tokio::spawn(async move {
-                let mut held = before;
+                let (mut held, mut count) = (before, 0);
                 for message in round * 1_000_000.. {
                     let body = serde_json::json!({"message_id": message});
                     let Ok(answer) = client.post(&url).json(&body).send().await else {
                         break;
                     };
+                    let is_answer = answer.status() == 200;
                     let Ok(answer) = answer.json::<Value>().await else {
                         break;
                     };
+                    // A disk that took too long leaves the outcome open: that is no acknowledgement.
+                    if !is_answer {
+                        continue;
+                    }
                     assert_eq!(answer["applied"], true, "{answer}");
-                    held = (
-                        message,
-                        answer["version"].as_str().unwrap().parse().unwrap(),
-                    );
+                    let version = answer["version"].as_str().unwrap().parse().unwrap();
+                    held = (message, version);
+                    count += 1;
+                    answered.add_permits(usize::from(count == 3));
                 }
                 held
             })
@@ -278,18 +296,19 @@ async fn what_was_acknowledged_survives_kills_without_a_flush() {
             client.clone(),
             member.url.clone(),
             round * 1_000_000,
+            Arc::clone(&answered),
         ));
-        tokio::time::sleep(Duration::from_millis(1500)).await;
+        // In the midst of it, and not before everybody was answered some times.
+        let everybody = answered.acquire_many(held.len() as u32 + 1);
+        let everybody = tokio::time::timeout(Duration::from_secs(120), everybody).await;
+        everybody.unwrap().unwrap().forget();
         member.child.kill().unwrap();
         member.child.wait().unwrap();
         in_batches = batches.await.unwrap();
-        assert!(in_batches >= round * 1_000_000, "batches were answered");
         held.clear();
         for caller in callers {
             held.push(caller.await.unwrap());
         }
-        let least = held.iter().map(|&(message, _)| message).min().unwrap();
-        assert!(least >= round * 1_000_000, "everybody was answered");
     }
 }
 
