@@ -115,7 +115,9 @@ class Faults:
         folder.mkdir()
         mount = 'mount -t tmpfs -o size=12m none "$0" && exec "$@"'
         before = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, folder]
-        member = self.world.member("disk", "disk-0", "--store", f"embedded:{folder}/data", "--flush-interval", "5s", ring=False, before=before)
+        # Written behind: a journal would refuse changes before the store has any trouble.
+        flags = ["--durability", "interval", "--flush-interval", "5s"]
+        member = self.world.member("disk", "disk-0", "--store", f"embedded:{folder}/data", *flags, ring=False, before=before)
         self.world.load([member], 200, 0.05)
 
         def fill():
