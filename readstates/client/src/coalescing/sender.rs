@@ -1,6 +1,6 @@
 //! Senders: tasks that take frames from the queue of an owner until it is empty.
 //!
-//! Nobody joins them: one ends when its queue is empty, and what it leaves open by the deadline of its frame. A call
+//! No task waits for them: one ends when its queue is empty, and what it leaves open by the deadline of its frame. A call
 //! that is dropped meanwhile changes nothing for them.
 
 use std::{
