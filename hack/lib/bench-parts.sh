@@ -372,7 +372,7 @@ measure_coalescing() { with_server ours coalesced_and_single; }
 
 coalesced_and_single() (
     taskset --cpu-list --pid "$LOAD_PROCESSORS" "$BASHPID" >/dev/null
-    bench_target coalescing --url "http://127.0.0.1:$BENCH_PORT" --seconds "$seconds" >"$to/coalescing.md"
+    bench_target coalescing --url "http://127.0.0.1:$BENCH_PORT" --server-processors "$SERVER_PROCESSORS" --seconds "$seconds" >"$to/coalescing.md"
 )
 
 measure_ring() { bench_target ownership "${quick_flag[@]}" >"$to/ring.md"; }

@@ -33,6 +33,7 @@ pub mod plot;
 pub mod population;
 pub mod process;
 pub mod protocol;
+pub mod redis_server;
 pub mod report;
 pub mod resp;
 mod run;

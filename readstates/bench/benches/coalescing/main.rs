@@ -1,20 +1,25 @@
-//! Single operations of many tasks: a request each, beside frames that they share (`Client::coalescing`).
+//! Single operations of many tasks: a request each, beside frames that they share (`Client::coalescing`), and the same
+//! on a Redis server with a Lua script, through a connection for each task and through one that all share.
 //!
 //! Against members that run already, so that their processor is not the client's:
 //! `cargo bench --bench coalescing -- --url http://127.0.0.1:7400`. Tasks acknowledge ever newer messages, each of its
-//! own users, and wait for each answer before the next.
+//! own users, and wait for each answer before the next. The Redis server is started for the run.
+
+mod callers;
 
 use std::{
     error::Error,
     fmt::Write as _,
+    path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-use clap::{Parser, ValueEnum};
+use callers::{Caller, Callers, Way};
+use clap::{Parser, ValueEnum as _};
 use hdrhistogram::Histogram;
-use readstates_api::{AckRequest, Id};
-use readstates_client::{Client, Coalescing, Config};
+use readstates_api::Id;
+use readstates_bench::redis_server::{RedisServer, SERVER};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Users of one task, in turn.
@@ -40,62 +45,21 @@ struct Flags {
     #[arg(long, default_value_t = 1)]
     threads: usize,
 
-    /// Only this way.
-    #[arg(long, value_enum)]
-    only: Option<Way>,
+    /// Only these ways.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Way::value_variants().to_vec())]
+    only: Vec<Way>,
+
+    /// Path of the Redis server program.
+    #[arg(long, default_value = SERVER, value_name = "FILE")]
+    redis_server: PathBuf,
+
+    /// Processors that the Redis server may use, as Redis writes them: 2-3. Absent: all
+    #[arg(long, value_name = "LIST")]
+    server_processors: Option<String>,
 
     /// Passed by cargo to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Way {
-    /// A request for each operation.
-    Single,
-    /// Frames that operations share.
-    Coalesced,
-}
-
-impl Way {
-    const ALL: [Self; 2] = [Self::Single, Self::Coalesced];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Single => "single requests",
-            Self::Coalesced => "coalesced",
-        }
-    }
-}
-
-/// What tasks acknowledge with; cheap to clone.
-#[derive(Clone)]
-enum Caller {
-    Single(Client),
-    Coalesced(Coalescing),
-}
-
-impl Caller {
-    async fn ack(
-        &self,
-        user: Id,
-        channel: Id,
-        message: Id,
-    ) -> Result<(), readstates_client::Error> {
-        match self {
-            Self::Coalesced(states) => states.ack(user, channel, message).await.map(drop),
-            Self::Single(client) => {
-                let request = AckRequest {
-                    message_id: message,
-                    manual: false,
-                    mention_count: None,
-                    flags: None,
-                    last_viewed: None,
-                };
-                client.ack(user, channel, &request).await.map(drop)
-            }
-        }
-    }
 }
 
 fn main() -> ExitCode {
@@ -120,15 +84,21 @@ fn run(flags: &Flags) -> Result<String, Box<dyn Error>> {
         "Operations per second, latency as a task sees it, and processor of the client for an operation.\n\n\
          | tasks | way | operations/s | p50 µs | p99 µs | p99.9 µs | CPU µs |\n|--:|---|--:|--:|--:|--:|--:|\n",
     );
+    let processors = flags.server_processors.as_deref();
+    let is_redis_asked = flags.only.iter().any(|way| way.is_redis());
+    let redis = is_redis_asked
+        .then(|| RedisServer::start(&flags.redis_server, processors, None, None))
+        .transpose()?;
     // Messages of a later row are newer than those of all before it.
     let mut first = std::time::SystemTime::UNIX_EPOCH.elapsed()?.as_nanos() as u64;
-    let ways = Way::ALL.into_iter();
-    let ways: Vec<Way> = ways
-        .filter(|way| flags.only.is_none_or(|only| only == *way))
-        .collect();
     for &tasks in &flags.tasks {
-        for &way in &ways {
-            let row = runtime.block_on(row(flags, way, tasks, first))?;
+        for &way in &flags.only {
+            let row = async {
+                let redis = redis.as_ref().map(RedisServer::address);
+                let callers = Callers::of(way, &flags.url, redis).await?;
+                row(&callers, tasks, Duration::from_secs(flags.seconds), first).await
+            };
+            let row = runtime.block_on(row)?;
             first += 1 << 40;
             writeln!(out, "| {tasks} | {} | {row} |", way.name())?;
         }
@@ -136,21 +106,27 @@ fn run(flags: &Flags) -> Result<String, Box<dyn Error>> {
     Ok(out)
 }
 
-async fn row(flags: &Flags, way: Way, tasks: u64, first: u64) -> Result<String, Box<dyn Error>> {
-    let client = Client::start(Config::new(&flags.url)?)?;
-    client.ring_after(0).await;
-    let caller = match way {
-        Way::Single => Caller::Single(client),
-        Way::Coalesced => Caller::Coalesced(client.coalescing()),
-    };
+async fn row(
+    callers: &Callers,
+    tasks: u64,
+    measured: Duration,
+    first: u64,
+) -> Result<String, Box<dyn Error>> {
+    let mut each = Vec::new();
+    for _ in 0..tasks {
+        each.push(callers.one().await?);
+    }
     // Connections are made and users loaded before it counts.
-    load(&caller, tasks, Duration::from_secs(1), first).await?;
+    load(&each, Duration::from_secs(1), first).await?;
     let (started, spent) = (Instant::now(), spent_micros());
-    let measured = Duration::from_secs(flags.seconds);
-    let latencies = load(&caller, tasks, measured, first + (1 << 39)).await?;
+    let latencies = load(&each, measured, first + (1 << 39)).await?;
     let (took, spent) = (started.elapsed(), spent_micros() - spent);
-    let done = latencies.len() as f64;
-    let at = |quantile| latencies.value_at_quantile(quantile) as f64 / 1e3;
+    let mut all = Histogram::<u64>::new(3)?;
+    for latency in latencies.iter().flatten() {
+        all.record(u64::try_from(latency.as_nanos())?)?;
+    }
+    let done = all.len() as f64;
+    let at = |quantile| all.value_at_quantile(quantile) as f64 / 1e3;
     Ok(format!(
         "{:.0} | {:.0} | {:.0} | {:.0} | {:.2}",
         done / took.as_secs_f64(),
@@ -161,29 +137,31 @@ async fn row(flags: &Flags, way: Way, tasks: u64, first: u64) -> Result<String, 
     ))
 }
 
-/// The latencies, in nanoseconds, of all operations that tasks do until the time is over.
+/// The latencies of all operations that tasks do until the time is over, by task: a histogram for each of a thousand
+/// would miss the processor's cache with every operation.
 async fn load(
-    caller: &Caller,
-    tasks: u64,
+    callers: &[Caller],
     time: Duration,
     first: u64,
-) -> Result<Histogram<u64>, Box<dyn Error>> {
+) -> Result<Vec<Vec<Duration>>, Box<dyn Error>> {
     let until = Instant::now() + time;
-    let tasks = (0..tasks).map(|task| tokio::spawn(one_task(caller.clone(), task, until, first)));
-    let mut all = Histogram::new(3)?;
+    let tasks = callers.iter().zip(0..);
+    let tasks =
+        tasks.map(|(caller, task)| tokio::spawn(one_task(caller.clone(), task, until, first)));
+    let mut all = Vec::new();
     for task in tasks.collect::<Vec<_>>() {
-        all.add(task.await?.map_err(|error| error.to_string())?)?;
+        all.push(task.await?.map_err(|error| error.to_string())?);
     }
     Ok(all)
 }
 
 async fn one_task(
-    caller: Caller,
+    mut caller: Caller,
     task: u64,
     until: Instant,
     first: u64,
-) -> Result<Histogram<u64>, Box<dyn Error + Send + Sync>> {
-    let mut latencies = Histogram::new(3)?;
+) -> Result<Vec<Duration>, Box<dyn Error + Send + Sync>> {
+    let mut latencies = Vec::new();
     let id = |number| Id::new(number).ok_or("an id is 0");
     for number in 0.. {
         let user = id(1 + task * USERS + number % USERS)?;
@@ -192,7 +170,7 @@ async fn one_task(
             break;
         }
         caller.ack(user, id(CHANNEL)?, id(first + number)?).await?;
-        latencies.record(began.elapsed().as_nanos() as u64)?;
+        latencies.push(began.elapsed());
     }
     Ok(latencies)
 }
