@@ -282,7 +282,7 @@ impl Scene {
             observed: true,
             update_revision: Some("r1".to_owned()),
             template_hash: Some(build::template_hash(&self.cluster, database, rack)),
-            spec_hash: Some(database.spec_hash.clone()),
+            spec_hash: Some(database.spec_hash(None)),
             template: Some(Box::default()),
             ..StatefulSetSeen::default()
         };

@@ -49,10 +49,10 @@ pods it deletes hold nothing any more; each by its UID.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, delete]
-# Which node of a database is on which volume.
+# Which node of a database is on which volume; volumes grow with spec.database.storage.size.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [list{{ if .Values.rbac.deleteVolumeClaims }}, delete{{ end }}]
+  verbs: [list, patch{{ if .Values.rbac.deleteVolumeClaims }}, delete{{ end }}]
 # Which volume a restored one is a copy of, for super-disks.
 - apiGroups: [snapshot.storage.k8s.io]
   resources: [volumesnapshots]

@@ -42,6 +42,9 @@ async fn the_operator_may_do_no_more_than_it_needs() -> Result<()> {
         ("delete", "pods", "yes"),
         ("delete", "secrets", "no"),
         ("list", "persistentvolumeclaims", "yes"),
+        // They ask for more when the spec does.
+        ("patch", "persistentvolumeclaims", "yes"),
+        ("create", "persistentvolumeclaims", "no"),
         // For the finalizer of those with a database of their own.
         ("patch", "readstateclusters.readstates.dev", "yes"),
         ("create", "readstateclusters.readstates.dev", "no"),

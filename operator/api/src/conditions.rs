@@ -196,6 +196,10 @@ pub enum Reason {
     ReclaimForbidden,
     /// A new node waits until the claim of the former node in its place is gone.
     ClaimOfFormerNode,
+    /// Volumes of database nodes are growing to the size in the spec.
+    VolumeGrowing,
+    /// A volume of a database node cannot grow; the message quotes the API server or the driver.
+    VolumeNotGrown,
     /// This operator version would build database or cache pods differently.
     UpdateAvailable,
     /// Database and cache pods are as this operator version builds them.
@@ -399,6 +403,8 @@ impl Reason {
             Self::EngineVersionRefused => "EngineVersionRefused",
             Self::ReclaimForbidden => "ReclaimForbidden",
             Self::ClaimOfFormerNode => "ClaimOfFormerNode",
+            Self::VolumeGrowing => "VolumeGrowing",
+            Self::VolumeNotGrown => "VolumeNotGrown",
             Self::UpdateAvailable => "UpdateAvailable",
             Self::UpToDate => "UpToDate",
             Self::SuperDiskWaiting => "SuperDiskWaiting",

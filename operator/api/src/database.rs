@@ -67,6 +67,12 @@ use crate::{PodTemplate, RepairSpec, SuperDiskSpec, TlsSpec};
     ).message(
         "replicationFactor cannot change: reads would miss data until every member has been repaired"
     ).field_path(".replicationFactor").reason(Reason::FieldValueForbidden),
+    validation = Rule::new(
+        "!has(self.superDisk) || !has(self.storage) || !has(oldSelf.storage) || \
+         self.storage.size == oldSelf.storage.size"
+    ).message("the size of volumes cannot change with superDisk: the mirror keeps the size that it was made with")
+        .field_path(".storage.size")
+        .reason(Reason::FieldValueForbidden),
     validation = Rule::new("has(self.superDisk) == has(oldSelf.superDisk)")
         .message(
             "superDisk cannot be added or removed: existing volumes cannot be converted. Create a new \
@@ -270,8 +276,8 @@ pub struct RackSpec {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("self.size == oldSelf.size")
-        .message("size cannot change: the volume templates of a StatefulSet are immutable")
+    validation = Rule::new("quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0")
+        .message("size cannot shrink: no volume can. Add members with smaller volumes, or create a new ReadStateCluster")
         .field_path(".size")
         .reason(Reason::FieldValueForbidden),
     validation = Rule::new(
@@ -281,7 +287,8 @@ pub struct RackSpec {
         .reason(Reason::FieldValueForbidden)
 )]
 pub struct Storage {
-    /// Size of the volume, for example `100Gi`. Cannot be changed.
+    /// Size of the volume, for example `100Gi`. For a database that the operator runs without `superDisk` it can be
+    /// raised, if the StorageClass allows volumes to expand; volumes never shrink.
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(
         validation = Rule::new("isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))")
@@ -344,6 +351,12 @@ pub struct ExternalSpec {
 /// The cache pod's own volume as the only store.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.storage.size == oldSelf.storage.size")
+        .message("the size of the volume of an embedded store cannot change: back it up, and restore it into a larger one")
+        .field_path(".storage.size")
+        .reason(Reason::FieldValueForbidden)
+)]
 pub struct EmbeddedSpec {
     /// The volume. Default: 10Gi of the cluster's default class.
     #[serde(default = "default_embedded_storage")]

@@ -1,5 +1,5 @@
-//! Carries out what was decided about the nodes of a database: deletions and orders. Every
-//! deletion names what it means by UID.
+//! Carries out what was decided about the nodes of a database: deletions, larger volumes, and orders. Every
+//! deletion and every growth names what it means by UID.
 
 use std::{fmt::Write as _, fs::File, io::Read};
 
@@ -9,9 +9,11 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, Preconditions},
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
+use readstates_operator_api::labels;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::{
     agents::Agents,
@@ -19,7 +21,7 @@ use crate::{
     error::Error,
     known::kind,
     observe::Token,
-    plan::{DatabaseTrouble, Named, NodesStep, Order},
+    plan::{DatabaseTrouble, Growth, Named, NodesStep, Order},
     validate::Identity,
 };
 
@@ -40,10 +42,58 @@ pub async fn carry_out(
 ) -> Result<Option<DatabaseTrouble>, Error> {
     delete::<Pod>(client, id, &step.pods_to_delete).await?;
     let kept = reclaim(client, id, &step.claims_to_delete).await?;
+    let refused = grow(client, id, &step.claims_to_grow).await?;
     for order in &step.orders {
         give(asked, token.map(|Token(token)| token.as_str()), order).await;
     }
-    Ok(kept)
+    Ok(kept.or(refused))
+}
+
+/// Has claims ask for more. One that is refused keeps the others from asking: it is for the same reason, most likely, and
+/// they ask in the next round.
+async fn grow(
+    client: &Client,
+    id: &Identity,
+    claims: &[Growth],
+) -> Result<Option<DatabaseTrouble>, Error> {
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &id.namespace);
+    let params = PatchParams {
+        field_manager: Some(labels::MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    for Growth { claim, size } in claims {
+        let Named { name, uid } = claim;
+        let wish = json!({
+            // Another claim that has taken its place is refused.
+            "metadata": { "uid": uid },
+            "spec": { "resources": { "requests": { "storage": size } } },
+        });
+        match api.patch(name, &params, &Patch::Merge(&wish)).await {
+            Ok(_) => {
+                tracing::info!(
+                    claim = name,
+                    size,
+                    namespace = id.namespace,
+                    "asks for more"
+                );
+            }
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 422) => {
+                return Ok(Some(DatabaseTrouble::NotGrown {
+                    claim: name.clone(),
+                    size: size.clone(),
+                    error: status.message,
+                }));
+            }
+            Err(source) => {
+                return Err(Error::Write {
+                    what: format!("PersistentVolumeClaim {name}"),
+                    source,
+                });
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The chart gives the right to delete claims only where it is asked to.

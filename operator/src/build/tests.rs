@@ -40,6 +40,7 @@ pub(in crate::build) fn all(cluster: &ValidatedCluster) -> Vec<Object> {
         partition: 0,
         restarted: None,
         parallel: false,
+        claim_size: None,
         template: Template::Wanted,
         version: None,
     };

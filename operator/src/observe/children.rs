@@ -1,9 +1,12 @@
 //! Kubernetes objects into the few values that matter.
 
-use k8s_openapi::api::{
-    apps::v1::{StatefulSet, StatefulSetSpec},
-    batch::v1::Job,
-    core::v1::{ContainerStatus, Pod, PodSpec, PodStatus},
+use k8s_openapi::{
+    api::{
+        apps::v1::{StatefulSet, StatefulSetSpec},
+        batch::v1::Job,
+        core::v1::{ContainerStatus, Pod, PodSpec, PodStatus},
+    },
+    apimachinery::pkg::api::resource::Quantity,
 };
 use kube::ResourceExt;
 use readstates_operator_api::labels;
@@ -38,6 +41,7 @@ pub(super) fn stateful_set(set: &StatefulSet) -> StatefulSetSeen {
         template_hash: set.annotations().get(labels::TEMPLATE_HASH).cloned(),
         spec_hash: set.annotations().get(labels::SPEC_HASH).cloned(),
         access_modes: spec.and_then(access_modes).unwrap_or_default(),
+        claim_size: spec.and_then(claim_size),
         template: spec.map(|s| Box::new(s.template.clone())),
         parallel: spec.is_some_and(|s| s.pod_management_policy.as_deref() == Some("Parallel")),
         version: set.resource_version(),
@@ -48,6 +52,12 @@ pub(super) fn stateful_set(set: &StatefulSet) -> StatefulSetSeen {
 fn access_modes(spec: &StatefulSetSpec) -> Option<Vec<String>> {
     let claim = spec.volume_claim_templates.as_ref()?.first()?;
     claim.spec.as_ref()?.access_modes.clone()
+}
+
+fn claim_size(spec: &StatefulSetSpec) -> Option<Quantity> {
+    let claim = spec.volume_claim_templates.as_ref()?.first()?;
+    let resources = claim.spec.as_ref()?.resources.as_ref()?;
+    resources.requests.as_ref()?.get("storage").cloned()
 }
 
 /// Whether it was made with an identity: the volume with the certificates is there.

@@ -30,6 +30,19 @@ pub struct ClaimSeen {
     pub bound: bool,
     /// UID of the claim that it was made from, where that is known.
     pub copy_of: Option<String>,
+    /// What its volume has of what was asked for.
+    pub size: ClaimSize,
+}
+
+/// The size of a claim, as Kubernetes writes quantities.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimSize {
+    /// What is asked for.
+    pub requested: Option<String>,
+    /// What there is; less than requested while the volume or its filesystem grows.
+    pub capacity: Option<String>,
+    /// How far that is, or what the driver has against it.
+    pub words: Option<String>,
 }
 
 /// Claims of database pods, by name. `with_sources`: it is asked, too, what they were made from.
@@ -49,18 +62,49 @@ pub(super) async fn claims(
             Some(source) => reader.copy_of(&claim, source).await?,
             None => None,
         };
-        let name = claim.name_any();
+        let (name, size) = (claim.name_any(), size(&claim));
         seen.insert(
             name,
             ClaimSeen {
                 uid,
                 bound,
                 copy_of,
+                size,
             },
         );
     }
     Ok(seen)
 }
+
+fn size(claim: &PersistentVolumeClaim) -> ClaimSize {
+    let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
+    let requested = spec.and_then(|s| s.resources.as_ref()?.requests.as_ref()?.get("storage"));
+    let capacity = status.and_then(|s| s.capacity.as_ref()?.get("storage"));
+    let mut conditions = status
+        .into_iter()
+        .flat_map(|s| s.conditions.iter().flatten());
+    let words = conditions
+        .find(|c| c.status == "True" && GROWTH.contains(&c.type_.as_str()))
+        .map(|c| {
+            c.message
+                .clone()
+                .filter(|m| !m.is_empty())
+                .unwrap_or_else(|| c.type_.clone())
+        });
+    ClaimSize {
+        requested: requested.map(|q| q.0.clone()),
+        capacity: capacity.map(|q| q.0.clone()),
+        words,
+    }
+}
+
+/// Conditions of a claim that tell of its growth.
+const GROWTH: [&str; 4] = [
+    "ControllerResizeError",
+    "NodeResizeError",
+    "FileSystemResizePending",
+    "Resizing",
+];
 
 /// What a claim's data comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

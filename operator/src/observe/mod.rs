@@ -19,10 +19,13 @@ mod super_disks;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    apps::v1::StatefulSet,
-    batch::v1::Job,
-    core::v1::{Pod, PodTemplateSpec},
+use k8s_openapi::{
+    api::{
+        apps::v1::StatefulSet,
+        batch::v1::Job,
+        core::v1::{Pod, PodTemplateSpec},
+    },
+    apimachinery::pkg::api::resource::Quantity,
 };
 use kube::{
     Api, Client,
@@ -36,7 +39,7 @@ use readstates_operator_api::{
 pub use self::{
     access::{TokenProblem, Tokens},
     certificates::CertificatesSeen,
-    claims::ClaimSeen,
+    claims::{ClaimSeen, ClaimSize},
     client_ca::ClientCaSeen,
     credentials::{PASSWORD_KEY, SECRET_KEYS, SecretSeen, USERNAME_KEY},
     identity::{
@@ -165,6 +168,8 @@ pub struct StatefulSetSeen {
     pub spec_hash: Option<String>,
     /// Access modes of its pods' claims, which cannot be changed any more.
     pub access_modes: Vec<String>,
+    /// The size at which it makes claims, which cannot be changed any more either.
+    pub claim_size: Option<Quantity>,
     /// The template itself.
     pub template: Option<Box<PodTemplateSpec>>,
     /// Whether its pods start all at once; never changed.

@@ -25,7 +25,7 @@ pub use self::{
     access::{Admitted, CallersStep, Proof, Refused},
     credentials::SecretsToMake,
     database::{
-        DatabaseTrouble, DatabaseWait, Evictions, Kept, Named, NodesStep, Order, RackStep,
+        DatabaseTrouble, DatabaseWait, Evictions, Growth, Kept, Named, NodesStep, Order, RackStep,
         SuperDisksStep, Template, VolumeEntry,
     },
     identity::{AUTHORITY_VALID, IdentityStep, LEAF_VALID, missing as missing_identity, roles},
@@ -106,6 +106,7 @@ impl Plan {
             records: _,
             orders,
             claims_to_delete,
+            claims_to_grow,
             pods_to_delete,
             trouble: _,
             update: _,
@@ -115,6 +116,7 @@ impl Plan {
         members
             || !orders.is_empty()
             || !claims_to_delete.is_empty()
+            || !claims_to_grow.is_empty()
             || !pods_to_delete.is_empty()
             || !self.jobs_to_delete.is_empty()
     }

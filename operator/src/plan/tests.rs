@@ -28,6 +28,7 @@ fn a_new_cluster_starts_with_its_first_rack_alone() {
                 partition: 0,
                 restarted: None,
                 parallel: false,
+                claim_size: None,
                 template: Template::Wanted,
                 version: None,
             }],

@@ -32,7 +32,7 @@ pub use self::{
     maintenance::Maintenance,
     quantity::Amount,
     spec::{
-        Cache, Certificates, Database, External, Issuing, Login, Monitoring, Placement, Rack,
+        Cache, Certificates, Database, External, Issuing, Login, Monitoring, Placement, Rack, Said,
         Store, Tls, ValidatedCluster, Volume,
     },
     super_disk::SuperDisk,
@@ -137,7 +137,12 @@ pub fn validate(
             clients: None,
             ..database.clone()
         };
-        managed.spec_hash = fingerprint(&(pods, image_pull_policy, image_pull_secrets));
+        managed.said = Said {
+            pods: Box::new(pods),
+            image_pull_policy: image_pull_policy.clone(),
+            image_pull_secrets: image_pull_secrets.clone(),
+            certificates: None,
+        };
     }
     if matches!(store, Some(Store::Embedded(_))) && *replicas != 1 {
         check.wrong("spec.replicas", "must be 1 with spec.database.embedded");
@@ -357,7 +362,7 @@ impl Checker {
             clients: spec.clients.clone().unwrap_or_default(),
             reclaim: spec.reclaim.unwrap_or_default(),
             repair_every: self.repair(spec.repair.as_ref()),
-            spec_hash: String::new(),
+            said: Said::default(),
         })
     }
 

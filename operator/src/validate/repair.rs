@@ -69,7 +69,7 @@ mod tests {
         let hash = |repair: &str| {
             let spec = CASSANDRA.replace("  engine:", &format!("{repair}  engine:"));
             match try_cluster(&spec).unwrap().store {
-                Store::Managed(database) => database.spec_hash,
+                Store::Managed(database) => database.spec_hash(None),
                 other => panic!("{other:?}"),
             }
         };

@@ -10,10 +10,11 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_operator_api::{
-    Durability, Engine, FlushMode, IssuerRef, PodTemplate, Reclaim, ServiceSpec,
+    DatabaseSpec, Durability, Engine, FlushMode, IssuerRef, PodTemplate, PullPolicy, Reclaim,
+    ServiceSpec,
 };
 
-use super::{Access, Identity, Maintenance, SuperDisk};
+use super::{Access, Amount, Identity, Maintenance, SuperDisk};
 use crate::build::fingerprint;
 
 /// A `ReadStateCluster` that can be carried out.
@@ -80,7 +81,7 @@ impl ValidatedCluster {
     pub fn seen(mut self, login: Login, certificates: Certificates, client_ca: bool) -> Self {
         if let (Store::Managed(database), Some(mark)) = (&mut self.store, &certificates.mark) {
             // A user who puts other certificates into the Secret wants pods that have them.
-            database.spec_hash = fingerprint(&(&database.spec_hash, mark));
+            database.said.certificates = Some(mark.clone());
         }
         let said = (
             &self.cache_spec_hash,
@@ -298,8 +299,46 @@ pub struct Database {
     pub reclaim: Reclaim,
     /// Time from one repair of a node to the next; none: the operator repairs nothing.
     pub repair_every: Option<Duration>,
-    /// Hash of what the user says of the pods: what differs with it the same, the operator changed.
-    pub spec_hash: String,
+    /// What the user says of the pods.
+    pub said: Said,
+}
+
+impl Database {
+    /// Hash of what the user says of the pods: what differs with it the same, the operator changed. `made_with`: the size
+    /// at which a StatefulSet makes its claims, where it is there: volumes that have grown since make no other pods.
+    #[must_use]
+    pub fn spec_hash(&self, made_with: Option<&Quantity>) -> String {
+        let Said {
+            pods,
+            image_pull_policy,
+            image_pull_secrets,
+            certificates,
+        } = &self.said;
+        let mut pods = pods.clone();
+        if let (Some(storage), Some(size)) = (&mut pods.storage, made_with)
+            && Amount::parse(&storage.size) != Amount::parse(&size.0)
+        {
+            storage.size.clone_from(&size.0);
+        }
+        let hash = fingerprint(&(pods, image_pull_policy, image_pull_secrets));
+        match certificates {
+            Some(mark) => fingerprint(&(hash, mark)),
+            None => hash,
+        }
+    }
+}
+
+/// What the user says of the pods of a database.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said {
+    /// The part of the spec that pods are made from.
+    pub pods: Box<DatabaseSpec>,
+    /// When images are pulled.
+    pub image_pull_policy: Option<PullPolicy>,
+    /// With what they are pulled.
+    pub image_pull_secrets: Option<Vec<LocalObjectReference>>,
+    /// What is in the Secret with the certificates.
+    pub certificates: Option<String>,
 }
 
 /// One rack.

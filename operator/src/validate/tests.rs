@@ -1,5 +1,7 @@
 //! The hash that tells a later operator that a rack's pods were made for the same spec.
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
 use super::Store;
 use crate::fixtures::{CASSANDRA, cluster};
 
@@ -33,7 +35,7 @@ database:
 
 fn spec_hash(spec: &str) -> String {
     match cluster(spec).store {
-        Store::Managed(database) => database.spec_hash,
+        Store::Managed(database) => database.spec_hash(None),
         Store::External(_) | Store::Embedded(_) => panic!("no racks"),
     }
 }
@@ -47,6 +49,18 @@ fn a_spec_has_the_same_hash_as_with_every_operator_before() {
         hashes,
         ["7d44453f4195c5f6", "933e5fcd29c2f777", "a969d1554e50ea55"]
     );
+}
+
+#[test]
+fn volumes_that_have_grown_make_no_other_pods() {
+    let Store::Managed(grown) = cluster(&CASSANDRA.replace("1Ti", "2Ti")).store else {
+        panic!("no racks")
+    };
+    let made_with = |size: &str| grown.spec_hash(Some(&Quantity(size.to_owned())));
+    assert_eq!(made_with("1Ti"), spec_hash(CASSANDRA));
+    assert_ne!(grown.spec_hash(None), spec_hash(CASSANDRA));
+    // As the API server writes it.
+    assert_eq!(made_with("2048Gi"), grown.spec_hash(None));
 }
 
 #[test]

@@ -97,6 +97,7 @@ impl World {
     /// The claim of a database pod, as its StatefulSet's controller makes it; its UID.
     async fn claim(
         &self,
+        set: &StatefulSet,
         pod: &str,
         labels: Option<std::collections::BTreeMap<String, String>>,
     ) -> String {
@@ -105,14 +106,16 @@ impl World {
         if let Some(there) = claims.get_opt(&name).await.unwrap() {
             return there.uid().unwrap();
         }
-        let claim: PersistentVolumeClaim = serde_json::from_value(json!({
-            "metadata": { "name": name, "labels": labels },
-            "spec": {
-                "accessModes": ["ReadWriteOnce"],
-                "resources": { "requests": { "storage": "1Gi" } },
+        let templates = set.spec.as_ref().unwrap().volume_claim_templates.as_ref();
+        let claim = PersistentVolumeClaim {
+            metadata: ObjectMeta {
+                name: Some(name),
+                labels,
+                ..ObjectMeta::default()
             },
-        }))
-        .unwrap();
+            spec: templates.unwrap()[0].spec.clone(),
+            status: None,
+        };
         let made = claims.create(&PostParams::default(), &claim).await.unwrap();
         made.uid().unwrap()
     }
@@ -126,7 +129,7 @@ impl World {
         let mut labels = template.metadata.as_ref().unwrap().labels.clone();
         let of_database = name.contains("-db-");
         let claim = match of_database {
-            true => Some(self.claim(name, labels.clone()).await),
+            true => Some(self.claim(set, name, labels.clone()).await),
             false => None,
         };
         labels

@@ -47,4 +47,5 @@ mod snapshot;
 mod stopped;
 mod super_disks;
 mod trouble;
+mod volumes;
 mod world;

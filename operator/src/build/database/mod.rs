@@ -21,7 +21,7 @@ use k8s_openapi::{
             VolumeMount,
         },
     },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use readstates_operator_api::{
     Engine,
@@ -136,6 +136,7 @@ pub fn rack(
         template,
         restarted,
         parallel,
+        claim_size,
         version,
     } = step;
     let labels = |labels| with_rack(labels, rack);
@@ -147,7 +148,7 @@ pub fn rack(
             pod_template(cluster, database, rack),
             Some((
                 template_hash(cluster, database, rack),
-                database.spec_hash.clone(),
+                database.spec_hash(claim_size.as_ref()),
             )),
         ),
         Template::Held {
@@ -190,16 +191,21 @@ pub fn rack(
             }),
             selector: pod::selector(&labels(id.selector(Component::Database))),
             template,
-            volume_claim_templates: Some(vec![claim(database, exclusive)]),
+            volume_claim_templates: Some(vec![claim(database, claim_size.as_ref(), exclusive)]),
             ..StatefulSetSpec::default()
         }),
         status: None,
     }
 }
 
-/// `exclusive`: a super-disk is for one pod, unless its claims were made otherwise.
-fn claim(database: &Database, exclusive: bool) -> PersistentVolumeClaim {
-    let claim = pod::claim(&database.volume);
+/// `size`: the one at which claims are made already. `exclusive`: a super-disk is for one pod, unless its claims were made
+/// otherwise.
+fn claim(database: &Database, size: Option<&Quantity>, exclusive: bool) -> PersistentVolumeClaim {
+    let mut volume = database.volume.clone();
+    if let Some(size) = size {
+        volume.size.clone_from(size);
+    }
+    let claim = pod::claim(&volume);
     match database.super_disk {
         Some(_) => super_disk::block(claim, exclusive),
         None => claim,

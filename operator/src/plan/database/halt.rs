@@ -41,6 +41,7 @@ pub(super) fn racks(sight: &Sight<'_>) -> (Vec<RackStep>, Option<WaitingOn>) {
             template: Template::as_seen(seen),
             restarted: seen.restarted().cloned(),
             parallel: seen.parallel,
+            claim_size: seen.claim_size.clone(),
             version: seen.version.clone(),
         })
     });

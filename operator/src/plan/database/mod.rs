@@ -38,6 +38,7 @@ mod sight;
 mod step;
 mod super_disks;
 mod version;
+mod volumes;
 mod wait;
 
 use jiff::Timestamp;
@@ -45,7 +46,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Engine};
 
 use self::sight::{Sight, as_wanted, outdated};
 pub use self::{
-    step::{Named, NodesStep, Order, RackStep, Template},
+    step::{Growth, Named, NodesStep, Order, RackStep, Template},
     super_disks::{Evictions, Kept, SuperDisksStep, VolumeEntry},
     wait::{DatabaseTrouble, DatabaseWait},
 };
@@ -82,6 +83,8 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
     if waiting.is_none() && upkeep.is_none() {
         upkeep = repair::scheduled(&sight, &mut nodes).map(WaitingOn::Database);
     }
+    let growing = volumes::grow(&sight, &mut nodes).map(WaitingOn::Database);
+    upkeep = growing.or(upkeep);
     Decision {
         racks,
         nodes,
@@ -168,6 +171,7 @@ fn racks(
                     // Nodes that come back after all were away need a majority of them to come up. New ones wait for
                     // orders either way.
                     parallel: sight.database.engine == Engine::Scylla,
+                    claim_size: None,
                     version: None,
                 });
                 *waiting = waiting
@@ -191,6 +195,7 @@ fn racks(
             template: roll.template,
             restarted: roll.restarted,
             parallel: seen.parallel,
+            claim_size: seen.claim_size.clone(),
             version: seen.version.clone(),
         });
         if !complete {

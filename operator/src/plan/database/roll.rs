@@ -52,10 +52,8 @@ pub(super) fn decide(
         return go_on(sight, nodes, (rack, seen), turns, Template::Wanted);
     }
     // The spec is the same: only the operator has changed.
-    let ours = seen
-        .spec_hash
-        .as_ref()
-        .is_none_or(|s| *s == sight.database.spec_hash);
+    let wanted = sight.database.spec_hash(seen.claim_size.as_ref());
+    let ours = seen.spec_hash.as_ref().is_none_or(|s| *s == wanted);
     let name = build::update_name(sight.cluster, sight.database);
     if ours && sight.world.consent.update.as_ref() != Some(&name) {
         nodes.update = Some(name);

@@ -1,6 +1,6 @@
 //! What is to be done about the database, as data: racks to write, nodes to order about.
 
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::api::resource::Quantity};
 use readstates_operator_api::DatabaseNode;
 
 use super::DatabaseTrouble;
@@ -24,6 +24,8 @@ pub struct RackStep {
     pub restarted: Option<String>,
     /// Whether its pods start all at once; never changed.
     pub parallel: bool,
+    /// The size at which it makes claims, if it is there; never changed.
+    pub claim_size: Option<Quantity>,
     /// The version of the StatefulSet that this was decided by; `None`: there was none.
     pub version: Option<String>,
 }
@@ -67,6 +69,8 @@ pub struct NodesStep {
     pub orders: Vec<Order>,
     /// Claims of nodes that have left, to delete.
     pub claims_to_delete: Vec<Named>,
+    /// Claims that are to ask for more.
+    pub claims_to_grow: Vec<Growth>,
     /// Pods that stand in the way of their own cure, to delete.
     pub pods_to_delete: Vec<Named>,
     /// What a person has to cure.
@@ -77,13 +81,22 @@ pub struct NodesStep {
     pub repair_waits: Option<String>,
 }
 
-/// An object to delete: exactly this one, not a later one of the same name.
+/// An object to change or to delete: exactly this one, not a later one of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// Name in the cluster's namespace.
     pub name: String,
     /// The UID that it must still have.
     pub uid: String,
+}
+
+/// A claim that is to ask for more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// Which.
+    pub claim: Named,
+    /// The size, as Kubernetes writes quantities.
+    pub size: String,
 }
 
 /// What an agent is told.

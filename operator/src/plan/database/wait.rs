@@ -79,6 +79,19 @@ pub enum DatabaseWait {
         /// Those still there.
         pods: Vec<String>,
     },
+    /// Volumes to grow.
+    Growing {
+        /// The pod of the first of them.
+        pod: String,
+        /// Its claim.
+        claim: String,
+        /// The size that it comes to.
+        size: String,
+        /// How far it is.
+        words: Option<String>,
+        /// How many others grow or have yet to.
+        others: usize,
+    },
     /// The volume of a node that has left to be given up.
     FormerClaim {
         /// The pod that a new node would have.
@@ -102,6 +115,7 @@ impl DatabaseWait {
             | Self::Repairing { pod, .. }
             | Self::JoinRefused { pod, .. }
             | Self::Refused { pod, .. }
+            | Self::Growing { pod, .. }
             | Self::FormerClaim { pod, .. } => Some(pod),
         }
     }
@@ -119,6 +133,7 @@ impl DatabaseWait {
             Self::Repairing { .. } => Reason::NodeRepairing,
             Self::JoinRefused { .. } => Reason::JoinRefused,
             Self::Refused { .. } => Reason::ScaleDownRefused,
+            Self::Growing { .. } => Reason::VolumeGrowing,
             Self::FormerClaim { .. } => Reason::ClaimOfFormerNode,
             Self::Stopping { .. } => Reason::DatabaseStopping,
         }
@@ -173,6 +188,23 @@ impl fmt::Display for DatabaseWait {
                 "{pod} does not leave the database, because {}",
                 reasons.join("; and because ")
             ),
+            Self::Growing {
+                pod: _,
+                claim,
+                size,
+                words,
+                others,
+            } => {
+                write!(f, "the volume of {claim} grows to {size}")?;
+                if let Some(words) = words {
+                    write!(f, ": {words}")?;
+                }
+                match others {
+                    0 => Ok(()),
+                    1 => f.write_str("; one more grows or has yet to"),
+                    others => write!(f, "; {others} more grow or have yet to"),
+                }
+            }
             Self::Stopping { pods } if pods.is_empty() => {
                 f.write_str("the database is scaled to no pods")
             }
@@ -246,6 +278,15 @@ pub enum DatabaseTrouble {
         /// Which they are, and what to do.
         words: String,
     },
+    /// A claim may not ask for more.
+    NotGrown {
+        /// Its name.
+        claim: String,
+        /// The size that it should have.
+        size: String,
+        /// The API server's own words.
+        error: String,
+    },
     /// The API server does not let the operator delete the volume of a node that has left.
     ReclaimForbidden {
         /// Its claim.
@@ -265,6 +306,7 @@ impl DatabaseTrouble {
             Self::LeaverLost { .. } => Reason::LeaverLost,
             Self::DiskLost { .. } => Reason::DiskLost,
             Self::EngineVersion { .. } => Reason::EngineVersionRefused,
+            Self::NotGrown { .. } => Reason::VolumeNotGrown,
             Self::ReclaimForbidden { .. } => Reason::ReclaimForbidden,
         }
     }
@@ -316,6 +358,11 @@ impl fmt::Display for DatabaseTrouble {
             ),
             Self::EngineVersion { words } => f.write_str(words),
             Self::DiskLost { pod, words } => write!(f, "{pod}: {words}"),
+            Self::NotGrown { claim, size, error } => write!(
+                f,
+                "the volume of {claim} cannot grow to {size}: {error}. If its StorageClass can expand volumes, set \
+                 allowVolumeExpansion: true there; everything else goes on"
+            ),
             Self::ReclaimForbidden { claim } => write!(
                 f,
                 "the operator may not delete the claim {claim} of a node that has left: delete it by hand, set \

@@ -23,6 +23,7 @@ fn built(spec: &str, step: SuperDisksStep) -> Vec<Object> {
             partition: 0,
             restarted: None,
             parallel: false,
+            claim_size: None,
             template: Template::Wanted,
             version: None,
         }],

@@ -266,7 +266,7 @@ impl Sim {
     }
 
     fn spec_hash(&self) -> String {
-        self.managed("a").0.spec_hash.clone()
+        self.managed("a").0.spec_hash(None)
     }
 
     fn managed(&self, rack: &str) -> (&crate::validate::Database, &crate::validate::Rack) {

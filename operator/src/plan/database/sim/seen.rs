@@ -4,7 +4,9 @@ use super::{Pod, Set, Sim};
 use crate::{
     engine::{Facts, Keyspace, Mode, NodeState, Phase, Report, View},
     fixtures,
-    observe::{ClaimSeen, Nodes, PodSeen, SecretSeen, Seen, StatefulSetSeen, Token, World},
+    observe::{
+        ClaimSeen, ClaimSize, Nodes, PodSeen, SecretSeen, Seen, StatefulSetSeen, Token, World,
+    },
 };
 
 impl Sim {
@@ -96,6 +98,7 @@ impl Sim {
                         uid: v.uid.clone(),
                         bound: true,
                         copy_of: None,
+                        size: ClaimSize::default(),
                     };
                     (format!("data-{n}"), seen)
                 })

@@ -188,6 +188,7 @@ impl Sim {
             template,
             restarted,
             parallel: _,
+            claim_size: _,
             version,
         } = step;
         let live = self.racks.get(rack).map(|set| set.version);
