@@ -139,7 +139,7 @@ pub fn validate(
         };
         managed.said = Said {
             pods: Box::new(pods),
-            image_pull_policy: image_pull_policy.clone(),
+            image_pull_policy: *image_pull_policy,
             image_pull_secrets: image_pull_secrets.clone(),
             certificates: None,
         };
