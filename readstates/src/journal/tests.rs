@@ -343,6 +343,24 @@ async fn files_go_once_the_store_has_everything_in_them() {
     );
 }
 
+/// The look at what is dirty takes a while: what changes behind it is not seen, and what changes before it is.
+#[tokio::test]
+async fn nothing_younger_than_a_look_counts_as_written() {
+    let world = world();
+    let looked = clock::now();
+    let later = looked + Duration::from_secs(5);
+    world.cache.insert(1, None);
+    let changed = world
+        .cache
+        .change(1, &[ack(1)], Touch::Online, later, |_, _| ());
+    changed.unwrap().unwrap();
+    assert_eq!(world.cache.oldest_dirty(), Some(later));
+    assert_eq!(world.cache.written_until(looked), looked);
+    let even_later = later + Duration::from_secs(5);
+    assert_eq!(world.cache.written_until(even_later), later);
+    world.journal.end(false);
+}
+
 /// On a block that another process wrote, the first answer jumps the version, also when it changes nothing.
 #[tokio::test]
 async fn an_answer_that_changed_nothing_on_another_s_block_survives_too() {
