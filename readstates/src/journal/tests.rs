@@ -287,7 +287,7 @@ async fn the_last_room_of_a_disk_is_the_store_s() {
 async fn after_a_failed_sync_everything_that_was_not_acknowledged_is_in_a_new_file() {
     let world = world();
     world.acknowledged(1, ack(1)).await;
-    world.disk.sync_fails.store(true, Ordering::SeqCst);
+    world.disk.failing_syncs.store(1, Ordering::SeqCst);
     world.acknowledged(1, ack(2)).await;
     world.acknowledged(1, ack(3)).await;
     let files = world.disk.files.lock().clone();
@@ -304,6 +304,32 @@ async fn after_a_failed_sync_everything_that_was_not_acknowledged_is_in_a_new_fi
         let stored = store.load(1).await.unwrap().unwrap();
         assert_eq!(stored.bytes, world.block(1));
     }
+    world.journal.end(false);
+}
+
+/// A file that could not be begun stands between others, and no other says that it is there.
+#[tokio::test]
+async fn a_file_that_could_not_be_begun_is_no_gap_once_those_around_it_are_gone() {
+    let (world, store) = (world(), MemoryStore::default());
+    world.acknowledged(1, ack(1)).await;
+    // The sync of a frame, and that of the head of the next file; then that of another frame.
+    for (message, failing) in [(2, 2), (3, 1)] {
+        world.disk.failing_syncs.store(failing, Ordering::SeqCst);
+        world.acknowledged(1, ack(message)).await;
+    }
+    for flight in world.cache.begin_flushes(clock::now() + 2 * NEVER, 10) {
+        let bytes = flight.bytes.clone();
+        store.save(1, bytes, flight.stamp).await.unwrap();
+        world.cache.written(&flight, clock::now());
+    }
+    world.journal.written_until(clock::now());
+    until(|| world.disk.files.lock().len() == 1).await;
+    world.acknowledged(1, ack(4)).await;
+    let folder = tempfile::tempdir().unwrap();
+    world.disk.cut(folder.path(), 0);
+    recovered(folder.path(), &store).await.unwrap();
+    let stored = store.load(1).await.unwrap().unwrap();
+    assert_eq!(stored.bytes, world.block(1));
     world.journal.end(false);
 }
 

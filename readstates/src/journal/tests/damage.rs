@@ -112,7 +112,7 @@ async fn a_missing_file_and_one_of_a_newer_release_are_refused() {
     let world = world();
     world.acknowledged(1, ack(1)).await;
     for message in 2..=3 {
-        world.disk.sync_fails.store(true, Ordering::SeqCst);
+        world.disk.failing_syncs.store(1, Ordering::SeqCst);
         world.acknowledged(1, ack(message)).await;
     }
     world.disk.cut(folder.path(), 0);
