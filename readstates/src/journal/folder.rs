@@ -66,7 +66,13 @@ impl Folder {
 
     /// Keeps a segment under another name, which is never read again.
     pub(super) fn keep_damaged(&self, number: u64) -> io::Result<PathBuf> {
-        let kept = self.path.join(format!("{number:020}{DAMAGED}"));
+        let mut kept = self.path.join(format!("{number:020}{DAMAGED}"));
+        // Numbers begin at 1 again after a stop in order: an earlier one may have been kept, too.
+        let mut others = 1;
+        while kept.try_exists()? {
+            others += 1;
+            kept = self.path.join(format!("{number:020}-{others}{DAMAGED}"));
+        }
         fs::rename(self.file(number), &kept)?;
         Ok(kept)
     }

@@ -246,8 +246,8 @@ fn read(folder: &Folder) -> Result<Found, JournalError> {
         match Head::decode(&bytes) {
             Ok(head) => last = Some(head),
             Err(NoHead::Unknown) => return Err(JournalError::Newer { file }),
-            // The process ended while it was made.
-            Err(NoHead::Torn) if last.is_none() && is_empty(&bytes, number) => continue,
+            // The process ended while it was made: no frame is begun before the head is on the disk.
+            Err(NoHead::Torn) if last.is_none() && bytes.len() <= segment::HEAD => continue,
             Err(NoHead::Torn) => {
                 found.damaged.insert(number);
                 found
@@ -275,10 +275,6 @@ fn read(folder: &Folder) -> Result<Found, JournalError> {
         }
     }
     Ok(found)
-}
-
-fn is_empty(bytes: &[u8], number: u64) -> bool {
-    segment::frames(bytes, number).frames.is_empty()
 }
 
 /// Where a file is damaged.

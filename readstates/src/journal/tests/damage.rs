@@ -159,3 +159,37 @@ async fn a_file_that_was_being_made_is_nothing() {
     assert_eq!(names.numbers().unwrap(), [0_u64; 0]);
     world.journal.end(false);
 }
+
+/// Without its head a file with frames is damaged, also where none of them can be found: a bad sector may have taken
+/// both, and a newer release may write them in another way.
+#[tokio::test]
+async fn a_file_without_a_head_is_refused_if_it_ever_had_more() {
+    for sector in [HEAD, HEAD + 1, 4096] {
+        let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+        let world = three_frames(folder.path()).await;
+        let file = Folder::open(folder.path()).unwrap().file(1);
+        let mut bytes = fs::read(&file).unwrap();
+        let bad = sector.min(bytes.len());
+        bytes[..bad].fill(0);
+        fs::write(&file, &bytes).unwrap();
+        let refused = recovered(folder.path(), &store)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("the head of"), "{refused}");
+        assert_eq!(fs::read(&file).unwrap(), bytes, "nothing changed");
+        let accepting = JournalConfig {
+            accept_damage: true,
+            ..config(folder.path())
+        };
+        Journal::open(&accepting, &store, 8).await.unwrap();
+        let kept = file.with_extension("damaged");
+        assert_eq!(fs::read(&kept).unwrap(), bytes, "kept");
+        // Another with the same number, later.
+        fs::write(&file, b"other bytes").unwrap();
+        let another = Folder::open(folder.path()).unwrap();
+        another.keep_damaged(1).unwrap();
+        assert_eq!(fs::read(&kept).unwrap(), bytes, "still kept");
+        world.journal.end(false);
+    }
+}
