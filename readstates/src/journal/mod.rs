@@ -267,7 +267,9 @@ impl Journal {
 
     /// Notices a disk that hangs: it is as good as one that fails, until it has taken the frame.
     pub(crate) fn look(&self, now: Instant) {
-        let writing = *self.writing.lock();
+        // Held until it is said: a frame that lands meanwhile would not take it back, and without changes there is no
+        // other that could.
+        let writing = self.writing.lock();
         if writing.is_some_and(|since| now.saturating_duration_since(since) >= PATIENCE) {
             self.fails(format!(
                 "the disk has not taken a frame of the journal in {PATIENCE:?}"
@@ -338,11 +340,13 @@ impl Journal {
     /// A round is on the disk.
     fn land(&self, round: u64) {
         self.synced.store(round, Ordering::Release);
-        *self.writing.lock() = None;
+        let mut writing = self.writing.lock();
+        *writing = None;
         *self.trouble.lock() = None;
         if self.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("the disk takes the journal again");
         }
+        drop(writing);
         self.landed.notify_waiters();
     }
 }

@@ -269,6 +269,29 @@ async fn a_disk_that_hangs_refuses_changes_and_is_said_to_until_it_goes_on() {
     world.journal.end(false);
 }
 
+/// A look that finds the disk hanging, in the moment in which it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_are_not_refused_for_good_by_a_look_that_comes_too_late() {
+    let world = world();
+    let journal = Arc::clone(&world.journal);
+    let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let looking = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            while !over.load(Ordering::SeqCst) {
+                journal.look(Instant::now() + super::PATIENCE);
+            }
+        }
+    });
+    for message in 1..=5000 {
+        until(|| world.change(1, ack(message))).await;
+        assert!(world.reached(1, Duration::from_secs(60)).await);
+    }
+    over.store(true, Ordering::SeqCst);
+    looking.join().unwrap();
+    world.journal.end(false);
+}
+
 #[tokio::test]
 async fn the_last_room_of_a_disk_is_the_store_s() {
     let world = world();
