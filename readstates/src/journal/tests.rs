@@ -292,6 +292,37 @@ async fn changes_are_not_refused_for_good_by_a_look_that_comes_too_late() {
     world.journal.end(false);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_a_disk_that_hangs() {
+    let world = world();
+    world.disk.hangs.store(true, Ordering::SeqCst);
+    assert!(world.change(1, ack(1)));
+    world.is_written().await;
+    world.journal.end(false);
+    let stopped = tokio::time::timeout(Duration::from_secs(60), world.journal.ended());
+    assert!(stopped.await.is_ok());
+    world.disk.hangs.store(false, Ordering::SeqCst);
+}
+
+/// The file of the store may be closed for a while: that alone would let another process in.
+#[tokio::test]
+async fn one_process_at_a_time_has_the_journal() {
+    let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+    let ours = JournalConfig {
+        durability: Durability::Journal,
+        ..config(folder.path())
+    };
+    let journal = Journal::open(&ours, &store, 7).await.unwrap().unwrap();
+    for theirs in [&ours, &config(folder.path())] {
+        let refused = Journal::open(theirs, &store, 8).await.unwrap_err();
+        let refused = crate::store::chain(&refused);
+        assert!(refused.contains("another process uses it"), "{refused}");
+    }
+    journal.end(true);
+    journal.ended().await;
+    recovered(folder.path(), &store).await.unwrap();
+}
+
 #[tokio::test]
 async fn the_last_room_of_a_disk_is_the_store_s() {
     let world = world();
