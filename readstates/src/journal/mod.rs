@@ -42,7 +42,7 @@ use folder::{Folder, Medium};
 use metrics::Counts;
 pub(crate) use metrics::write as write_metrics;
 use parking_lot::Mutex;
-pub(crate) use record::Entry;
+pub(crate) use record::{Before, Entry};
 pub use recover::JournalError;
 use tokio::{
     sync::{Notify, oneshot},

@@ -17,7 +17,7 @@ use readstates_ring::Stamp;
 use super::{
     folder::{Folder, Medium},
     metrics::Counts,
-    record::{self, Change},
+    record::{self, Before, Change},
     segment::{self, Head, NoHead},
 };
 use crate::{
@@ -356,12 +356,21 @@ fn continued(
             continue;
         }
         let mut block = after.block.clone();
-        make(&mut block, change, change.taken_over);
-        if BlockRef::trusted(&block).version() != change.version {
+        let (taken_over, continues) = match change.before {
+            Before::Ours => (false, true),
+            Before::OthersAtAny => (true, true),
+            Before::Others { version: before } => (true, version == before),
+        };
+        make(&mut block, change, taken_over);
+        if !continues || BlockRef::trusted(&block).version() != change.version {
             after.gap = true;
             block.clone_from(&after.block);
-            // A jump: the version passes whatever was given out before the gap.
+            // A jump: the version passes whatever was given out before the gap, and with this change.
             make(&mut block, change, true);
+            if BlockRef::trusted(&block).version() <= change.version {
+                block::take_over(&mut block);
+                block::renew(&mut block, change.version);
+            }
         }
         after.block = block;
         after.made += 1;

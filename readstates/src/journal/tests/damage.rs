@@ -2,7 +2,7 @@
 
 use std::{fs, sync::atomic::Ordering};
 
-use super::{World, ack, config, recovered, world};
+use super::{World, ack, config, recovered, world, world_of};
 use crate::{
     codec,
     journal::{
@@ -103,6 +103,44 @@ async fn a_store_that_is_older_than_the_journal_is_refused() {
     let held = world.cache.read(1, |block| block.version()).unwrap();
     assert!(block.version() > held, "no version is given out twice");
     world.journal.end(false);
+}
+
+/// The first change after a restart jumps the version, whatever that was before.
+#[tokio::test]
+async fn a_store_that_is_older_is_refused_also_when_the_journal_begins_with_a_restart() {
+    let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+    let first = world();
+    first.acknowledged(1, ack(5)).await;
+    first.disk.cut(folder.path(), 0);
+    recovered(folder.path(), &store).await.unwrap();
+    first.journal.end(false);
+    let second = world_of(&store).await;
+    second.acknowledged(1, ack(6)).await;
+    second.disk.cut(folder.path(), 0);
+
+    let older = MemoryStore::default();
+    let refused = recovered(folder.path(), &older)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("does not continue"), "{refused}");
+    let accepting = JournalConfig {
+        accept_damage: true,
+        ..config(folder.path())
+    };
+    Journal::open(&accepting, &older, 8).await.unwrap();
+    let stored = older.load(1).await.unwrap().unwrap();
+    let block = codec::decode(&stored.bytes).unwrap().block;
+    let held = second.cache.read(1, |block| block.version()).unwrap();
+    assert_eq!(block.state(10).unwrap().last_message, 6);
+    assert!(block.version() > held, "no version is given out twice");
+
+    second.disk.cut(folder.path(), 0);
+    recovered(folder.path(), &store).await.unwrap();
+    let stored = store.load(1).await.unwrap().unwrap();
+    let block = codec::decode(&stored.bytes).unwrap().block;
+    assert_eq!(block.version(), held, "it continues this one");
+    second.journal.end(false);
 }
 
 #[tokio::test]
