@@ -3,15 +3,21 @@
 //! Here and not in the program itself, and each behind a function that is not async: so its code is
 //! made once, with the library.
 
+use std::time::Duration;
+
 use crate::{
     background, backup,
     config::{BackupArgs, RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig, UserArgs},
+    journal::Durability,
     rebalance, schema,
     server::{Listeners, Server, open_ring, open_store},
     signals::Signals,
     trace::Tracing,
     user,
 };
+
+/// How long threads may take to end at a stop: those that wait for a disk that hangs do not end.
+const THREADS_END: Duration = Duration::from_secs(5);
 
 /// Serves until it is told to stop (SIGTERM, SIGINT).
 ///
@@ -22,7 +28,9 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<()> {
     // Made before the runtime is, and stopped after it: its threads wait in ways that a runtime's may not.
     let tracing = Tracing::from_env(&config.member)?;
     config.observe.tracing = tracing.clone();
-    let served = background::runtime()?.block_on(until_stopped(config));
+    let runtime = background::runtime()?;
+    let served = runtime.block_on(until_stopped(config));
+    runtime.shutdown_timeout(THREADS_END);
     if let Some(tracing) = tracing {
         tracing.stop();
     }
@@ -52,11 +60,21 @@ async fn until_stopped(config: ServeConfig) -> anyhow::Result<()> {
     };
     match stopped.unwritten_users {
         0 => Ok(()),
+        users if has_journal(&config) => anyhow::bail!(
+            "{users} users were not written within {:?}; the next start writes their last changes, which are in the journal",
+            config.drain_timeout
+        ),
         users => anyhow::bail!(
             "{users} users were not written within {:?}; their last changes are lost",
             config.drain_timeout
         ),
     }
+}
+
+/// Whether what was acknowledged and not written is kept.
+fn has_journal(config: &ServeConfig) -> bool {
+    let journal = config.journal.as_ref();
+    journal.is_some_and(|journal| journal.durability == Durability::Journal)
 }
 
 /// Makes the tables in a CQL database, and who may log in to it.

@@ -321,6 +321,10 @@ impl Server {
         background.iter().for_each(JoinHandle::abort);
         close.send_replace(true);
         workers.join().await;
+        if let Some(journal) = app.engine.journal() {
+            // The next process can have its folder.
+            journal.ended().await;
+        }
     }
 
     /// Stops: hands its slots to the others, writes what is dirty, announces its end, and closes. After

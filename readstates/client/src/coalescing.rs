@@ -21,7 +21,7 @@ use readstates_api::{
     AckAnswer, Id, ReadState,
     batch::{Record, RecordOperation, v2::Entry},
 };
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::waiting::{Done, Inner, ended};
@@ -74,10 +74,12 @@ struct Shared {
 impl Client {
     /// A handle whose single operations share requests.
     ///
-    /// Call it within a tokio runtime.
+    /// Call it within a tokio runtime, which sends the requests from then on: also of calls that are made from
+    /// another one.
     #[must_use]
     pub fn coalescing(&self) -> Coalescing {
-        let inner = Arc::new(Inner::new(self.clone()));
+        let runtime = Handle::current();
+        let inner = Arc::new(Inner::new(self.clone(), runtime));
         // From here on no ring is missed: before it, nothing waits.
         let rings = self.caller().routes.changes();
         let router = tokio::spawn(sender::route_again(Arc::clone(&inner), rings));

@@ -25,7 +25,7 @@ pub fn holds(data: &[u8]) -> bool {
             user: change.user,
             first_version: change.first_version,
             version: change.version,
-            taken_over: change.taken_over,
+            before: change.before,
             operations: &change.operations,
         };
         entry.encode(&mut again);

@@ -120,7 +120,7 @@ impl Create<'_> {
             chunks: kept.into_iter().map(|chunk| chunk.entry).collect(),
         };
         // A pruning may have begun while this process was suspended: see `marker`.
-        self.marker.renew().await?;
+        self.marker.confirm().await?;
         self.repository.put_manifest(&manifest).await?;
         Ok(Created {
             manifest,

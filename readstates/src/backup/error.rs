@@ -164,7 +164,8 @@ impl BackupError {
             | Self::Journal(JournalError::Damaged { .. })
             | Self::Sealed {
                 source:
-                    SealError::Unknown
+                    SealError::Missing
+                    | SealError::Unknown
                     | SealError::Checksum
                     | SealError::Decryption
                     | SealError::OtherContent

@@ -4,7 +4,8 @@
 //! not begin while the other is at work. Each writes its mark first and looks for the other's then: of two that begin
 //! at once, at least one sees the other and gives up. A mark is written again every minute. Ages are by the clock of
 //! the place alone; after an hour without a sign a mark does not count any more, and a process that was suspended for
-//! half as long gives up by itself.
+//! half as long gives up by itself, as does one whose mark is gone: the clocks of a machine that was suspended may not
+//! tell it that it was.
 
 use std::time::Duration;
 
@@ -82,13 +83,26 @@ impl<'a> Marker<'a> {
 
     /// Writes the mark again when it is time to.
     pub(super) async fn renew(&self) -> Result<(), BackupError> {
+        self.renew_after(RENEW_EVERY).await
+    }
+
+    /// Writes the mark again: when it returns, nobody has taken this process for dead since it began.
+    pub(super) async fn confirm(&self) -> Result<(), BackupError> {
+        self.renew_after(Duration::ZERO).await
+    }
+
+    async fn renew_after(&self, least: Duration) -> Result<(), BackupError> {
         let mut renewed = self.renewed.lock().await;
         let silent = renewed.elapsed();
         if silent > LOST_AFTER {
             return Err(BackupError::Suspended);
         }
-        if silent >= RENEW_EVERY {
+        if silent >= least {
             let now = Instant::now();
+            // Whoever does the other work deletes the mark of a dead process first. It must not come back by a write.
+            if self.repository.written(&self.name).await?.is_none() {
+                return Err(BackupError::Suspended);
+            }
             self.repository.put(&self.name, Vec::new()).await?;
             *renewed = now;
         }
@@ -117,7 +131,24 @@ fn judge(work: Work, now: Timestamp, marks: &[Listed]) -> (Option<&Listed>, Vec<
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use object_store::{memory::InMemory, path::Path};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_process_whose_mark_is_gone_gives_up_whatever_its_clock_says() {
+        let repository = Repository::on(Arc::new(InMemory::new()), Path::default(), None);
+        let id = BackupId::new(Timestamp::now()).unwrap();
+        let marker = Marker::begin(&repository, Work::Create, &id).await.unwrap();
+        marker.confirm().await.unwrap();
+        // As the next process does an hour later by the clock of the place.
+        repository.delete(&marker.name).await.unwrap();
+        let gone = marker.confirm().await.unwrap_err();
+        assert!(matches!(gone, BackupError::Suspended), "{gone}");
+        assert!(repository.list(RUNNING).await.unwrap().is_empty());
+    }
 
     #[test]
     fn the_other_work_is_waited_for_until_its_process_is_dead() {

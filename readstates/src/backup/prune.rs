@@ -103,7 +103,7 @@ async fn pruned(
             repository.delete_manifest(id).await?;
         }
         for batch in garbage.chunks(BATCH) {
-            marker.renew().await?;
+            marker.confirm().await?;
             let deletions = stream::iter(batch).map(|chunk| repository.delete(&chunk.name));
             let mut deletions = deletions.buffer_unordered(PARALLEL);
             while deletions.try_next().await?.is_some() {}

@@ -15,6 +15,8 @@ use super::{
 
 /// A manifest of five million chunks, which are forty terabytes.
 const LONGEST_MANIFEST: usize = 1 << 30;
+/// What does not become shorter by compression becomes longer by less than a hundredth, and has a head.
+const MOST_GROWN: u64 = 100;
 
 const CHUNKS: &str = "chunks";
 const MANIFESTS: &str = "manifests";
@@ -64,15 +66,26 @@ impl Repository {
         Ok(())
     }
 
-    async fn get(&self, name: &str) -> Result<Vec<u8>, BackupError> {
+    /// Reads an object with at most `most` bytes in it: one that is longer is not ours, and could be of any length.
+    async fn get(&self, name: &str, most: u64) -> Result<Vec<u8>, BackupError> {
+        let sealed = |source| BackupError::Sealed {
+            object: name.to_owned(),
+            source,
+        };
         let read = async {
             let found = self.objects.get(&self.path(name)).await?;
-            found.bytes().await
+            if found.meta.size > most + most / MOST_GROWN + 1024 {
+                return Ok(None);
+            }
+            found.bytes().await.map(Some)
         };
-        let bytes = read
-            .await
-            .map_err(BackupError::objects(format!("read object {name}")))?;
-        Ok(bytes.into())
+        match read.await {
+            Ok(Some(bytes)) => Ok(bytes.into()),
+            Ok(None) => Err(sealed(SealError::Unknown)),
+            // No outage: it has been deleted, and will not come back.
+            Err(object_store::Error::NotFound { .. }) => Err(sealed(SealError::Missing)),
+            Err(error) => Err(BackupError::objects(format!("read object {name}"))(error)),
+        }
     }
 
     /// Deletes an object. One that is not there is deleted.
@@ -155,12 +168,12 @@ impl Repository {
     /// The rows of a chunk.
     pub(super) async fn chunk(&self, entry: &ChunkEntry) -> Result<Vec<u8>, BackupError> {
         let object = chunk_object(&entry.name);
-        let bytes = self.get(&object).await?;
         let (key, name, most) = (
             self.key.clone(),
             entry.name.clone(),
             entry.bytes.min(LONGEST),
         );
+        let bytes = self.get(&object, most).await?;
         let opening = tokio::task::spawn_blocking(move || {
             let most = usize::try_from(most).unwrap_or(usize::MAX);
             let rows = seal::unseal(key.as_deref(), &chunk_object(&name), &bytes, most)?;
@@ -215,7 +228,7 @@ impl Repository {
 
     pub(super) async fn manifest_of(&self, id: &BackupId) -> Result<Manifest, BackupError> {
         let object = manifest_object(id);
-        let bytes = self.get(&object).await?;
+        let bytes = self.get(&object, LONGEST_MANIFEST as u64).await?;
         let json = seal::unseal(self.key.as_deref(), &object, &bytes, LONGEST_MANIFEST);
         let json = json.map_err(|source| BackupError::Sealed {
             object: object.clone(),

@@ -30,6 +30,9 @@ const LEVEL: i32 = 3;
 /// Why an object cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
+    /// It is not there, although a backup names it.
+    #[error("is missing")]
+    Missing,
     /// No object of ours, or of a newer program.
     #[error("is damaged, or was written by a newer version of readstates")]
     Unknown,

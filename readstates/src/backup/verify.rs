@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use readstates_ring::Stamp;
 
 use super::{
@@ -65,16 +65,18 @@ pub(super) async fn run(
         .map(|entry| async move {
             match repository.chunk(entry).await {
                 // On this thread: a chunk of 8 MiB takes some milliseconds.
-                Ok(rows) => check(entry, &rows),
+                Ok(rows) => Ok(check(entry, &rows)),
+                // The place is away, and says nothing about the backup.
+                Err(error @ BackupError::Objects { .. }) => Err(error),
                 Err(error) => {
                     let mut damage = Damage::default();
                     damage.add(|| chain(&error));
-                    (Seen::default(), damage)
+                    Ok((Seen::default(), damage))
                 }
             }
         })
         .buffer_unordered(PARALLEL);
-    while let Some((of_chunk, damage_of_chunk)) = checks.next().await {
+    while let Some((of_chunk, damage_of_chunk)) = checks.try_next().await? {
         progress.add(of_chunk.users, of_chunk.bytes, Some(manifest.users));
         seen.users += of_chunk.users;
         seen.bytes += of_chunk.bytes;

@@ -433,6 +433,12 @@ impl Cache {
             .map(|oldest| oldest.instant(self.shared.origin))
     }
 
+    /// Everything that was changed before this moment is written. `now` is read before the call: a change in a stripe
+    /// that was looked at already is later than that, although it may be older than one that is seen.
+    pub(crate) fn written_until(&self, now: Instant) -> Instant {
+        self.oldest_dirty().map_or(now, |oldest| oldest.min(now))
+    }
+
     /// The stripe of a user.
     pub(crate) fn stripe_of(user: u64) -> usize {
         Hash::of(user).stripe()

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     block::{self, BlockRef, EMPTY, MAX_READ_STATES, Operation, Outcome, TooManyReadStates},
     codec::Decoded,
-    journal::Entry,
+    journal::{self, Entry},
     mixed::BuildMixed,
 };
 
@@ -173,7 +173,13 @@ impl Stripe {
             }
         };
         let before = Booked::new(block, record.stage() != Stage::Clean);
-        let (tail_before, taken_over) = (tail(block), block.is_taken_over());
+        let tail_before = tail(block);
+        let journaled = match block.is_taken_over() {
+            false => journal::Before::Ours,
+            true => journal::Before::Others {
+                version: block.version(),
+            },
+        };
         let appended = self.slab.appended();
         let (outcomes, place, changed) = self.work(record.place(), operations, first_version)?;
         if !changed {
@@ -189,7 +195,7 @@ impl Stripe {
                 user,
                 first_version,
                 version,
-                taken_over,
+                before: journaled,
                 operations,
             };
             journal.append(hash.stripe(), &entry);

@@ -72,10 +72,9 @@ pub(super) async fn keep_short(
 ) {
     loop {
         let looked = clock::now();
-        let oldest = cache.oldest_dirty();
         // A change is noted as unwritten under the lock under which it is appended: what was appended before the look
         // is either seen by it or written.
-        journal.written_until(oldest.unwrap_or(looked));
+        journal.written_until(cache.written_until(looked));
         journal.look(looked);
         if journal.is_long() {
             cache.hurry_all(looked);

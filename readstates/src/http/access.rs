@@ -187,14 +187,32 @@ fn forbidden(
     operation: Operation,
     verb: Verb,
 ) -> Refusal {
-    let detail = format!(
-        "{} lacks the verb {verb}; add it to the caller's verbs",
-        caller.name
-    );
+    let detail = lacks(caller, verb);
     let problem = ProblemType::Forbidden;
     let subject = subject(&caller.name, peer, head, operation);
     access.audit_refusal(Some(caller), subject, problem.status(), &detail);
     Problem::new(problem, detail).into()
+}
+
+fn lacks(caller: &Caller, verb: Verb) -> String {
+    let name = &caller.name;
+    format!("{name} lacks the verb {verb}; add it to the caller's verbs")
+}
+
+/// Writes the audit line of reads that were refused in a frame with other work, which was done.
+pub(super) fn audit_refused_read(
+    app: &App,
+    peer: &Peer,
+    head: &Head,
+    admitted: &Admitted,
+    operation: Operation,
+) {
+    let caller = &admitted.caller;
+    if let Some(access) = &app.access {
+        let subject = subject(&caller.name, peer, head, operation);
+        let why = lacks(caller, Verb::Read);
+        access.audit_refusal(Some(caller), subject, ProblemType::Forbidden.status(), &why);
+    }
 }
 
 fn subject<'a>(who: &'a str, peer: &Peer, head: &'a Head, operation: Operation) -> Subject<'a> {

@@ -42,6 +42,8 @@ pub(super) struct Head {
     id: OnceLock<HeaderValue>,
     /// Whether its caller may not read: a batch of a caller that may write can have reads.
     no_reads: AtomicBool,
+    /// Whether a read was refused for that.
+    refused_read: AtomicBool,
 }
 
 impl Deref for Head {
@@ -62,6 +64,7 @@ impl Head {
             span: OnceLock::new(),
             id,
             no_reads: AtomicBool::new(false),
+            refused_read: AtomicBool::new(false),
         }
     }
 
@@ -73,6 +76,16 @@ impl Head {
     /// Whether its caller may read.
     pub(super) fn may_read(&self) -> bool {
         !self.no_reads.load(Ordering::Relaxed)
+    }
+
+    /// A read among other work was refused, since its caller may not read.
+    pub(super) fn refuse_read(&self) {
+        self.refused_read.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether one was.
+    pub(super) fn has_refused_read(&self) -> bool {
+        self.refused_read.load(Ordering::Relaxed)
     }
 
     /// Its work here is this span from now on.

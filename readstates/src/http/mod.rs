@@ -220,6 +220,9 @@ async fn answer(
                     Err(refusal) => refusal.status(),
                 };
                 access::audit(port, peer, &head, admitted.as_ref(), routed, status);
+                if let Some(admitted) = admitted.as_ref().filter(|_| head.has_refused_read()) {
+                    access::audit_refused_read(&app, peer, &head, admitted, operation);
+                }
                 answered
             }
             Err(refusal) => Err(refusal),

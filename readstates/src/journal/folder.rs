@@ -1,9 +1,10 @@
 //! Where segments are: files in a folder, one for each.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// What comes behind the number in the name of a segment.
@@ -33,6 +34,8 @@ pub(super) trait Log: Send {
 #[derive(Debug, Clone)]
 pub(super) struct Folder {
     path: PathBuf,
+    /// Locked for as long as it is open.
+    _lock: Option<Arc<File>>,
 }
 
 impl Folder {
@@ -45,6 +48,32 @@ impl Folder {
         }
         Ok(Self {
             path: path.to_owned(),
+            _lock: None,
+        })
+    }
+
+    /// As [`Folder::open`], and no other process has it while this or a clone is there.
+    ///
+    /// The lock of the store's file is not enough: that file is closed after an error of the disk, until it can be
+    /// opened again, and a process that starts meanwhile would take the journal away from the one that writes it.
+    pub(super) fn open_alone(path: &Path) -> io::Result<Self> {
+        let folder = Self::open(path)?;
+        let file = File::open(path)?;
+        let lock = match file.try_lock() {
+            Ok(()) => Some(Arc::new(file)),
+            Err(TryLockError::WouldBlock) => {
+                let used = "another process uses it; stop that first";
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, used));
+            }
+            // Some network file systems lock no folders: the lock of the store's file is all there is then.
+            Err(TryLockError::Error(error)) => {
+                tracing::warn!(%error, "the folder of the journal cannot be locked");
+                None
+            }
+        };
+        Ok(Self {
+            _lock: lock,
+            ..folder
         })
     }
 
@@ -66,7 +95,13 @@ impl Folder {
 
     /// Keeps a segment under another name, which is never read again.
     pub(super) fn keep_damaged(&self, number: u64) -> io::Result<PathBuf> {
-        let kept = self.path.join(format!("{number:020}{DAMAGED}"));
+        let mut kept = self.path.join(format!("{number:020}{DAMAGED}"));
+        // Numbers begin at 1 again after a stop in order: an earlier one may have been kept, too.
+        let mut others = 1;
+        while kept.try_exists()? {
+            others += 1;
+            kept = self.path.join(format!("{number:020}-{others}{DAMAGED}"));
+        }
         fs::rename(self.file(number), &kept)?;
         Ok(kept)
     }

@@ -42,11 +42,11 @@ use folder::{Folder, Medium};
 use metrics::Counts;
 pub(crate) use metrics::write as write_metrics;
 use parking_lot::Mutex;
-pub(crate) use record::Entry;
+pub(crate) use record::{Before, Entry};
 pub use recover::JournalError;
 use tokio::{
-    sync::Notify,
-    time::{Instant as Deadline, timeout_at},
+    sync::{Notify, oneshot},
+    time::{Instant as Deadline, timeout, timeout_at},
 };
 use writer::Writer;
 
@@ -131,6 +131,8 @@ pub struct Journal {
     /// Bytes of the file that is written.
     open_bytes: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Its sender goes when the thread has ended.
+    ending: Mutex<Option<oneshot::Receiver<()>>>,
     counts: Counts,
 }
 
@@ -160,14 +162,15 @@ impl Journal {
             durability,
             accept_damage,
         } = config;
-        if *durability == Durability::Interval && !path.exists() {
-            return Ok(None);
-        }
         let unusable = |source| JournalError::Folder {
             folder: path.clone(),
             source,
         };
-        let folder = Folder::open(path).map_err(unusable)?;
+        // A folder that cannot be looked at may be there, with changes that the store lacks.
+        if *durability == Durability::Interval && !path.try_exists().map_err(unusable)? {
+            return Ok(None);
+        }
+        let folder = Folder::open_alone(path).map_err(unusable)?;
         let (next, counts) = recover::recover(&folder, store, *accept_damage).await?;
         if *durability == Durability::Interval {
             return Ok(None);
@@ -203,13 +206,21 @@ impl Journal {
             closed: Mutex::new(VecDeque::new()),
             open_bytes: AtomicU64::new(0),
             thread: Mutex::new(None),
+            ending: Mutex::new(None),
             counts,
         });
         let mut writer = Writer::new(Arc::clone(&journal), medium, first, incarnation)?;
+        let (over, ending) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("journal-writer".into())
-            .spawn(move || writer.run())?;
+            .spawn(move || {
+                writer.run();
+                // The folder is free for another process before anybody hears of it.
+                drop(writer);
+                drop::<oneshot::Sender<()>>(over);
+            })?;
         *journal.thread.lock() = Some(thread);
+        *journal.ending.lock() = Some(ending);
         Ok(journal)
     }
 
@@ -267,7 +278,9 @@ impl Journal {
 
     /// Notices a disk that hangs: it is as good as one that fails, until it has taken the frame.
     pub(crate) fn look(&self, now: Instant) {
-        let writing = *self.writing.lock();
+        // Held until it is said: a frame that lands meanwhile would not take it back, and without changes there is no
+        // other that could.
+        let writing = self.writing.lock();
         if writing.is_some_and(|since| now.saturating_duration_since(since) >= PATIENCE) {
             self.fails(format!(
                 "the disk has not taken a frame of the journal in {PATIENCE:?}"
@@ -306,12 +319,14 @@ impl Journal {
         self.wake();
     }
 
-    /// Waits until the thread has ended.
+    /// Waits until the thread has ended, though not for a disk that hangs: what that has not taken was not
+    /// acknowledged.
     pub(crate) async fn ended(&self) {
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread {
-            // A thread that panicked has ended, too.
-            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        let ending = self.ending.lock().take();
+        if let Some(ending) = ending
+            && timeout(PATIENCE, ending).await.is_err()
+        {
+            tracing::error!("stopped while the disk hangs under the journal");
         }
     }
 
@@ -338,11 +353,13 @@ impl Journal {
     /// A round is on the disk.
     fn land(&self, round: u64) {
         self.synced.store(round, Ordering::Release);
-        *self.writing.lock() = None;
+        let mut writing = self.writing.lock();
+        *writing = None;
         *self.trouble.lock() = None;
         if self.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("the disk takes the journal again");
         }
+        drop(writing);
         self.landed.notify_waiters();
     }
 }

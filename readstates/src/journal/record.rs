@@ -5,8 +5,9 @@
 //! | 8 | the user |
 //! | 8 | the first version of the slot's term, see [`crate::block::take_over`] |
 //! | 8 | the user's version after the change |
-//! | 4 | 1 when the block was another process's until then, else 0 |
+//! | 4 | 0: the block was this process's; 1 or 2: another's until then |
 //! | 4 | how many operations follow, 0 to [`MOST_OPERATIONS`] |
+//! | 8 or 0 | with 2 alone: the user's version before |
 //! | 32 each | operations: kind, which of flags and visit are there (1, 2), day of the visit (u16), count or mention count (u32), flags (u32), 0 (u32), channel, message or milliseconds (u64 each) |
 //!
 //! Operations are pure: applied to the same block they give the same block. So a change is replayed by doing it
@@ -17,6 +18,8 @@ use crate::block::{Operation, Visit};
 
 /// Bytes of a record before its operations.
 pub(super) const HEAD: usize = 32;
+/// Bytes of a version.
+const VERSION: usize = 8;
 /// Bytes of an operation.
 const OPERATION: usize = 32;
 
@@ -33,6 +36,21 @@ const DELETE_USER: u8 = 6;
 const HAS_FLAGS: u8 = 1;
 const HAS_LAST_VIEWED: u8 = 2;
 
+/// Whose a block was before a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// This process's: its version says whether anything is missing before the change.
+    Ours,
+    /// Another's, at this version. The version jumps with the change, and says nothing by itself.
+    Others { version: u64 },
+    /// Another's, as the first release with a journal wrote it.
+    OthersAtAny,
+}
+
+const OURS: u32 = 0;
+const OTHERS_AT_ANY: u32 = 1;
+const OTHERS: u32 = 2;
+
 /// A change that was applied, as [`super::Journal::append`] takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
@@ -42,8 +60,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) first_version: u64,
     /// The user's version after it.
     pub(crate) version: u64,
-    /// Whether the block was another process's until then.
-    pub(crate) taken_over: bool,
+    /// Whose the block was until then.
+    pub(crate) before: Before,
     /// What was done, ignored operations included.
     pub(crate) operations: &'a [Operation],
 }
@@ -54,7 +72,7 @@ pub(super) struct Change {
     pub(super) user: u64,
     pub(super) first_version: u64,
     pub(super) version: u64,
-    pub(super) taken_over: bool,
+    pub(super) before: Before,
     pub(super) operations: Vec<Operation>,
 }
 
@@ -65,13 +83,21 @@ pub(super) struct UnknownRecord;
 
 impl Entry<'_> {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.reserve(HEAD + OPERATION * self.operations.len());
+        let (kind, before) = match self.before {
+            Before::Ours => (OURS, None),
+            Before::OthersAtAny => (OTHERS_AT_ANY, None),
+            Before::Others { version } => (OTHERS, Some(version)),
+        };
+        out.reserve(HEAD + VERSION + OPERATION * self.operations.len());
         out.extend(self.user.to_le_bytes());
         out.extend(self.first_version.to_le_bytes());
         out.extend(self.version.to_le_bytes());
-        out.extend(u32::from(self.taken_over).to_le_bytes());
+        out.extend(kind.to_le_bytes());
         // A request has far fewer than 2^32.
         out.extend((self.operations.len() as u32).to_le_bytes());
+        if let Some(version) = before {
+            out.extend(version.to_le_bytes());
+        }
         for operation in self.operations {
             out.extend(bytes_of(operation));
         }
@@ -207,9 +233,14 @@ fn operation(bytes: &[u8; OPERATION]) -> Result<Operation, UnknownRecord> {
 pub(super) fn decode_all(mut bytes: &[u8]) -> Result<Vec<Change>, UnknownRecord> {
     let mut changes = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() {
-        let taken_over = match u32_at(head, 24) {
-            0 => false,
-            1 => true,
+        let (before, rest) = match u32_at(head, 24) {
+            OURS => (Before::Ours, rest),
+            OTHERS_AT_ANY => (Before::OthersAtAny, rest),
+            OTHERS => {
+                let (version, rest) = rest.split_first_chunk().ok_or(UnknownRecord)?;
+                let version = u64::from_le_bytes(*version);
+                (Before::Others { version }, rest)
+            }
             _ => return Err(UnknownRecord),
         };
         let count = u32_at(head, 28) as usize;
@@ -224,7 +255,7 @@ pub(super) fn decode_all(mut bytes: &[u8]) -> Result<Vec<Change>, UnknownRecord>
             user: u64_at(head, 0),
             first_version: u64_at(head, 8),
             version: u64_at(head, 16),
-            taken_over,
+            before,
             operations: operations.iter().map(operation).collect::<Result<_, _>>()?,
         });
         bytes = rest;
@@ -285,21 +316,29 @@ mod tests {
         )
     }
 
+    fn any_before() -> impl Strategy<Value = Before> {
+        prop_oneof![
+            Just(Before::Ours),
+            any::<u64>().prop_map(|version| Before::Others { version }),
+            Just(Before::OthersAtAny),
+        ]
+    }
+
     proptest! {
         #[test]
         fn what_was_written_is_read(
             changes in prop::collection::vec(
-                (any::<[u64; 3]>(), any::<bool>(), prop::collection::vec(any_operation(), 0..4)),
+                (any::<[u64; 3]>(), any_before(), prop::collection::vec(any_operation(), 0..4)),
                 0..6,
             ),
         ) {
             let changes: Vec<Change> = changes
                 .into_iter()
-                .map(|([user, first_version, version], taken_over, operations)| Change {
+                .map(|([user, first_version, version], before, operations)| Change {
                     user,
                     first_version,
                     version,
-                    taken_over,
+                    before,
                     operations,
                 })
                 .collect();
@@ -309,7 +348,7 @@ mod tests {
                     user: change.user,
                     first_version: change.first_version,
                     version: change.version,
-                    taken_over: change.taken_over,
+                    before: change.before,
                     operations: &change.operations,
                 };
                 entry.encode(&mut bytes);
@@ -333,7 +372,7 @@ mod tests {
             user: 1,
             first_version: 2,
             version: 3,
-            taken_over: false,
+            before: Before::Ours,
             operations: &[Operation::Delete { channel: 4 }],
         };
         entry.encode(&mut bytes);

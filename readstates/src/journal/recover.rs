@@ -17,7 +17,7 @@ use readstates_ring::Stamp;
 use super::{
     folder::{Folder, Medium},
     metrics::Counts,
-    record::{self, Change},
+    record::{self, Before, Change},
     segment::{self, Head, NoHead},
 };
 use crate::{
@@ -246,8 +246,8 @@ fn read(folder: &Folder) -> Result<Found, JournalError> {
         match Head::decode(&bytes) {
             Ok(head) => last = Some(head),
             Err(NoHead::Unknown) => return Err(JournalError::Newer { file }),
-            // The process ended while it was made.
-            Err(NoHead::Torn) if last.is_none() && is_empty(&bytes, number) => continue,
+            // The process ended while it was made: no frame is begun before the head is on the disk.
+            Err(NoHead::Torn) if last.is_none() && bytes.len() <= segment::HEAD => continue,
             Err(NoHead::Torn) => {
                 found.damaged.insert(number);
                 found
@@ -275,10 +275,6 @@ fn read(folder: &Folder) -> Result<Found, JournalError> {
         }
     }
     Ok(found)
-}
-
-fn is_empty(bytes: &[u8], number: u64) -> bool {
-    segment::frames(bytes, number).frames.is_empty()
 }
 
 /// Where a file is damaged.
@@ -360,12 +356,21 @@ fn continued(
             continue;
         }
         let mut block = after.block.clone();
-        make(&mut block, change, change.taken_over);
-        if BlockRef::trusted(&block).version() != change.version {
+        let (taken_over, continues) = match change.before {
+            Before::Ours => (false, true),
+            Before::OthersAtAny => (true, true),
+            Before::Others { version: before } => (true, version == before),
+        };
+        make(&mut block, change, taken_over);
+        if !continues || BlockRef::trusted(&block).version() != change.version {
             after.gap = true;
             block.clone_from(&after.block);
-            // A jump: the version passes whatever was given out before the gap.
+            // A jump: the version passes whatever was given out before the gap, and with this change.
             make(&mut block, change, true);
+            if BlockRef::trusted(&block).version() <= change.version {
+                block::take_over(&mut block);
+                block::renew(&mut block, change.version);
+            }
         }
         after.block = block;
         after.made += 1;

@@ -269,6 +269,60 @@ async fn a_disk_that_hangs_refuses_changes_and_is_said_to_until_it_goes_on() {
     world.journal.end(false);
 }
 
+/// A look that finds the disk hanging, in the moment in which it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_are_not_refused_for_good_by_a_look_that_comes_too_late() {
+    let world = world();
+    let journal = Arc::clone(&world.journal);
+    let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let looking = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            while !over.load(Ordering::SeqCst) {
+                journal.look(Instant::now() + super::PATIENCE);
+            }
+        }
+    });
+    for message in 1..=5000 {
+        until(|| world.change(1, ack(message))).await;
+        assert!(world.reached(1, Duration::from_secs(60)).await);
+    }
+    over.store(true, Ordering::SeqCst);
+    looking.join().unwrap();
+    world.journal.end(false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_a_disk_that_hangs() {
+    let world = world();
+    world.disk.hangs.store(true, Ordering::SeqCst);
+    assert!(world.change(1, ack(1)));
+    world.is_written().await;
+    world.journal.end(false);
+    let stopped = tokio::time::timeout(Duration::from_secs(60), world.journal.ended());
+    assert!(stopped.await.is_ok());
+    world.disk.hangs.store(false, Ordering::SeqCst);
+}
+
+/// The file of the store may be closed for a while: that alone would let another process in.
+#[tokio::test]
+async fn one_process_at_a_time_has_the_journal() {
+    let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+    let ours = JournalConfig {
+        durability: Durability::Journal,
+        ..config(folder.path())
+    };
+    let journal = Journal::open(&ours, &store, 7).await.unwrap().unwrap();
+    for theirs in [&ours, &config(folder.path())] {
+        let refused = Journal::open(theirs, &store, 8).await.unwrap_err();
+        let refused = crate::store::chain(&refused);
+        assert!(refused.contains("another process uses it"), "{refused}");
+    }
+    journal.end(true);
+    journal.ended().await;
+    recovered(folder.path(), &store).await.unwrap();
+}
+
 #[tokio::test]
 async fn the_last_room_of_a_disk_is_the_store_s() {
     let world = world();
@@ -287,7 +341,7 @@ async fn the_last_room_of_a_disk_is_the_store_s() {
 async fn after_a_failed_sync_everything_that_was_not_acknowledged_is_in_a_new_file() {
     let world = world();
     world.acknowledged(1, ack(1)).await;
-    world.disk.sync_fails.store(true, Ordering::SeqCst);
+    world.disk.failing_syncs.store(1, Ordering::SeqCst);
     world.acknowledged(1, ack(2)).await;
     world.acknowledged(1, ack(3)).await;
     let files = world.disk.files.lock().clone();
@@ -304,6 +358,32 @@ async fn after_a_failed_sync_everything_that_was_not_acknowledged_is_in_a_new_fi
         let stored = store.load(1).await.unwrap().unwrap();
         assert_eq!(stored.bytes, world.block(1));
     }
+    world.journal.end(false);
+}
+
+/// A file that could not be begun stands between others, and no other says that it is there.
+#[tokio::test]
+async fn a_file_that_could_not_be_begun_is_no_gap_once_those_around_it_are_gone() {
+    let (world, store) = (world(), MemoryStore::default());
+    world.acknowledged(1, ack(1)).await;
+    // The sync of a frame, and that of the head of the next file; then that of another frame.
+    for (message, failing) in [(2, 2), (3, 1)] {
+        world.disk.failing_syncs.store(failing, Ordering::SeqCst);
+        world.acknowledged(1, ack(message)).await;
+    }
+    for flight in world.cache.begin_flushes(clock::now() + 2 * NEVER, 10) {
+        let bytes = flight.bytes.clone();
+        store.save(1, bytes, flight.stamp).await.unwrap();
+        world.cache.written(&flight, clock::now());
+    }
+    world.journal.written_until(clock::now());
+    until(|| world.disk.files.lock().len() == 1).await;
+    world.acknowledged(1, ack(4)).await;
+    let folder = tempfile::tempdir().unwrap();
+    world.disk.cut(folder.path(), 0);
+    recovered(folder.path(), &store).await.unwrap();
+    let stored = store.load(1).await.unwrap().unwrap();
+    assert_eq!(stored.bytes, world.block(1));
     world.journal.end(false);
 }
 
@@ -341,6 +421,24 @@ async fn files_go_once_the_store_has_everything_in_them() {
         world.disk.files.lock().is_empty(),
         "a stop in order leaves nothing"
     );
+}
+
+/// The look at what is dirty takes a while: what changes behind it is not seen, and what changes before it is.
+#[tokio::test]
+async fn nothing_younger_than_a_look_counts_as_written() {
+    let world = world();
+    let looked = clock::now();
+    let later = looked + Duration::from_secs(5);
+    world.cache.insert(1, None);
+    let changed = world
+        .cache
+        .change(1, &[ack(1)], Touch::Online, later, |_, _| ());
+    changed.unwrap().unwrap();
+    assert_eq!(world.cache.oldest_dirty(), Some(later));
+    assert_eq!(world.cache.written_until(looked), looked);
+    let even_later = later + Duration::from_secs(5);
+    assert_eq!(world.cache.written_until(even_later), later);
+    world.journal.end(false);
 }
 
 /// On a block that another process wrote, the first answer jumps the version, also when it changes nothing.

@@ -44,6 +44,8 @@ pub(super) struct Writer {
     incarnation: u64,
     open: Option<Open>,
     next: u64,
+    /// Files that could not be begun, and not removed either: not a byte of them was acknowledged.
+    abandoned: Vec<u64>,
     /// The last round.
     round: u64,
     /// The records of a frame, and the frame; kept for their memory.
@@ -65,6 +67,7 @@ impl Writer {
             incarnation,
             open: None,
             next: first,
+            abandoned: Vec::new(),
             round: 0,
             records: Vec::new(),
             frame: Vec::new(),
@@ -173,6 +176,28 @@ impl Writer {
         let number = self.next;
         // A number is used once, whatever becomes of its file.
         self.next += 1;
+        let begun = self.begin(number);
+        if begun.is_err() {
+            self.abandoned.push(number);
+        }
+        // No later file names one of these: when the files around it are removed, it would seem that one is missing.
+        let medium = &mut self.medium;
+        self.abandoned
+            .retain(|&number| medium.remove(number).is_err());
+        self.open = Some(Open {
+            log: begun?,
+            number,
+            frames: 0,
+            bytes: HEAD as u64,
+        });
+        self.journal
+            .open_bytes
+            .store(HEAD as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A file with its head.
+    fn begin(&mut self, number: u64) -> io::Result<Box<dyn Log>> {
         let previous = self.journal.closed.lock().back().copied();
         let head = Head {
             number,
@@ -182,16 +207,7 @@ impl Writer {
         let mut log = self.medium.create(number)?;
         log.write(&head.encode())?;
         log.sync()?;
-        self.open = Some(Open {
-            log,
-            number,
-            frames: 0,
-            bytes: HEAD as u64,
-        });
-        self.journal
-            .open_bytes
-            .store(HEAD as u64, Ordering::Relaxed);
-        Ok(())
+        Ok(log)
     }
 
     /// Closes the file; the next write begins another.

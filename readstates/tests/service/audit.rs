@@ -13,6 +13,13 @@ use readstates::{
     config::ServeConfig,
     store::MemoryStore,
 };
+use readstates_api::{
+    Id,
+    batch::{
+        MEDIA_TYPE, Record, RecordOperation,
+        v2::{self, Entry},
+    },
+};
 use reqwest::Method;
 use serde_json::Value;
 
@@ -63,7 +70,8 @@ async fn deletions_orders_and_refusals_have_a_line_each_and_a_flood_has_few() {
     };
     let reader = entry("reader", "read", "secret-of-reader");
     let janitor = entry("janitor", "delete", "secret-of-janitor");
-    fs::write(&file, format!("callers:\n{reader}{janitor}")).unwrap();
+    let writer = entry("writer", "write", "secret-of-writer");
+    fs::write(&file, format!("callers:\n{reader}{janitor}{writer}")).unwrap();
     let config = ServeConfig {
         access: Some(AccessConfig::new(file)),
         ..config(NEVER)
@@ -81,6 +89,24 @@ async fn deletions_orders_and_refusals_have_a_line_each_and_a_flood_has_few() {
     member
         .send(Method::POST, "/admin/v1/flush", &[], None)
         .await;
+    // Work that is done, and reads that are refused: one line for the frame.
+    let id = |id: u64| Id::new(id).unwrap();
+    let (user, channel) = (id(7), id(10));
+    let ack = Record {
+        operation: RecordOperation::Ack,
+        user,
+        channel,
+        message: id(3),
+    };
+    let read = Entry::Read { user, channel };
+    let entries = [read, Entry::Change(ack), read];
+    let frame = v2::encode_request(entries.iter().map(Entry::to_bytes));
+    let headers = [
+        ("content-type", MEDIA_TYPE),
+        ("authorization", "Bearer secret-of-writer"),
+    ];
+    let answer = member.send(Method::POST, "/v1/batch", &headers, Some(frame));
+    assert_eq!(answer.await.status, 200);
     let of = |line: &Value| {
         let text = |field: &str| line[field].as_str().unwrap_or_default().to_owned();
         assert_eq!(line["target"], "audit");
@@ -97,6 +123,7 @@ async fn deletions_orders_and_refusals_have_a_line_each_and_a_flood_has_few() {
         about("refused", "reader", "", 403),
         about("refused", "anonymous", "", 401),
         about("admin order", "operator", "", 200),
+        about("refused", "writer", "", 403),
     ];
     assert_eq!(found, expected);
     for line in lines.read() {

@@ -50,8 +50,9 @@ impl Hash for OwnerKey {
 
 /// Starts a sender for an owner.
 pub(super) fn start(inner: Arc<Inner>, owner: OwnerKey) {
+    let runtime = inner.runtime.clone();
     // Ends by itself.
-    drop(tokio::spawn(send(inner, owner)));
+    drop(runtime.spawn(send(inner, owner)));
 }
 
 async fn send(inner: Arc<Inner>, owner: OwnerKey) {

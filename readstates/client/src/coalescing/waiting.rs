@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use readstates_api::{Id, ReadState, Version, batch::v2::Entry};
 use tokio::{
+    runtime::Handle,
     sync::oneshot,
     time::{Instant, timeout_at},
 };
@@ -22,6 +23,9 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) client: Client,
+    /// Where senders run, whichever runtime a call is made from: one that ends would take what they carry with it, and
+    /// the users would have something under way for ever.
+    pub(super) runtime: Handle,
     /// Held for the work of one operation or one frame, never across an await.
     queues: Mutex<Queues<OwnerKey, Waiting>>,
 }
@@ -44,9 +48,10 @@ pub(super) struct Done {
 }
 
 impl Inner {
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client, runtime: Handle) -> Self {
         Self {
             client,
+            runtime,
             queues: Mutex::new(Queues::new()),
         }
     }

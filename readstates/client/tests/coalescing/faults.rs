@@ -62,6 +62,29 @@ async fn a_call_that_is_dropped_under_way_loses_no_other() {
     assert_eq!(frames(&member), [vec![1, 2], vec![3]]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runtime_that_ends_takes_no_operations_of_others_with_it() {
+    let member = member(|_, entries| rows(entries, well).after(20 * MOMENT)).await;
+    let states = handle(&member, LONG);
+    let theirs = states.clone();
+    let other = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        for user in 1..=2 {
+            let call = theirs.ack(id(user), id(2), id(1));
+            let left = runtime.block_on(async { timeout(MOMENT, call).await });
+            assert!(left.is_err(), "it was answered before the runtime ended");
+        }
+    });
+    other.join().unwrap();
+    for user in 1..=2 {
+        let next = timeout(LONG / 2, states.ack(id(user), id(2), id(3)));
+        next.await.unwrap().unwrap();
+    }
+}
+
 #[tokio::test]
 async fn after_a_lost_answer_all_but_manual_operations_are_sent_again() {
     for lost in [

@@ -212,9 +212,12 @@ async fn a_flipped_byte_in_any_object_is_found_and_the_rest_restored() {
                 assert_eq!(problems(&repository).await, 1, "{object:?} at {at}");
             }
             if !object.starts_with(folder.path().join("manifests")) {
-                let into = Opened::memory();
-                let restored = restore(&repository, &into, WISH).await.unwrap();
-                assert!(restored.damage.result().is_err() && (300..400).contains(&restored.users));
+                the_rest_is_restored(&repository).await;
+                fs::remove_file(&object).unwrap();
+                the_rest_is_restored(&repository).await;
+                let endless = fs::File::create(&object).unwrap();
+                endless.set_len(1 << 40).unwrap();
+                the_rest_is_restored(&repository).await;
             }
             fs::remove_file(&object).unwrap();
             assert!(problems(&repository).await >= 1, "without {object:?}");
@@ -222,6 +225,27 @@ async fn a_flipped_byte_in_any_object_is_found_and_the_rest_restored() {
         }
         assert_eq!(problems(&repository).await, 0);
     }
+}
+
+async fn the_rest_is_restored(repository: &Repository) {
+    let into = Opened::memory();
+    let restored = restore(repository, &into, WISH).await.unwrap();
+    assert!(restored.damage.result().is_err() && (300..400).contains(&restored.users));
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_be_read_is_no_damage() {
+    let (store, (folder, repository)) = (MemoryStore::default(), in_folder(None));
+    save(&store, 1, 1).await;
+    let manifest = create(&repository, &store).await.unwrap().manifest;
+    let object = files(&folder.path().join("chunks")).remove(0);
+    fs::remove_file(&object).unwrap();
+    // A link to itself can neither be read nor is it absent.
+    std::os::unix::fs::symlink(&object, &object).unwrap();
+    let failed = verify::run(&repository, &manifest, &Progress::start()).await;
+    let failed = failed.unwrap_err();
+    assert!(matches!(failed, BackupError::Objects { .. }), "{failed}");
+    assert_eq!(failed.exit_status(), 1);
 }
 
 #[tokio::test]

@@ -57,7 +57,12 @@ pub(super) async fn apply<F: Frames>(
     for (place, record) in raw.iter().enumerate() {
         match F::entry(record, head.may_read()) {
             Ok((user, entry)) => left.push((user, (place, entry))),
-            Err(answer) => answers[place] = answer,
+            Err(answer) => {
+                if F::is_refused_read(&answer) {
+                    head.refuse_read();
+                }
+                answers[place] = answer;
+            }
         }
     }
     for _ in 0..fan_out::MOST_LOOKS {

@@ -29,6 +29,9 @@ pub(super) trait Frames {
     /// Reads a record, or says what is answered to it. `may_read`: whether the caller may.
     fn entry(record: &RawRecord, may_read: bool) -> Result<(u64, Self::Entry), Self::Answer>;
 
+    /// Whether this is answered to a read of a caller that may not read.
+    fn is_refused_read(answer: &Self::Answer) -> bool;
+
     /// Whether it is a mention, which comes whether the user is online or not.
     fn is_mention(entry: &Self::Entry) -> bool;
 
@@ -59,6 +62,10 @@ impl Frames for First {
     fn entry(record: &RawRecord, _: bool) -> Result<(u64, Record), RecordOutcome> {
         let record = Record::from_bytes(record).map_err(|_| RecordOutcome::Bad)?;
         Ok((record.user.get(), record))
+    }
+
+    fn is_refused_read(_: &RecordOutcome) -> bool {
+        false
     }
 
     fn is_mention(record: &Record) -> bool {
@@ -117,6 +124,10 @@ impl Frames for Second {
             Entry::Read { .. } if !may_read => Err(Row::Forbidden),
             Entry::Read { .. } | Entry::Change(_) => Ok((entry.user().get(), entry)),
         }
+    }
+
+    fn is_refused_read(answer: &Row) -> bool {
+        *answer == Row::Forbidden
     }
 
     fn is_mention(entry: &Entry) -> bool {

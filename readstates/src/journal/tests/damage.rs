@@ -2,7 +2,7 @@
 
 use std::{fs, sync::atomic::Ordering};
 
-use super::{World, ack, config, recovered, world};
+use super::{World, ack, config, recovered, world, world_of};
 use crate::{
     codec,
     journal::{
@@ -105,6 +105,44 @@ async fn a_store_that_is_older_than_the_journal_is_refused() {
     world.journal.end(false);
 }
 
+/// The first change after a restart jumps the version, whatever that was before.
+#[tokio::test]
+async fn a_store_that_is_older_is_refused_also_when_the_journal_begins_with_a_restart() {
+    let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+    let first = world();
+    first.acknowledged(1, ack(5)).await;
+    first.disk.cut(folder.path(), 0);
+    recovered(folder.path(), &store).await.unwrap();
+    first.journal.end(false);
+    let second = world_of(&store).await;
+    second.acknowledged(1, ack(6)).await;
+    second.disk.cut(folder.path(), 0);
+
+    let older = MemoryStore::default();
+    let refused = recovered(folder.path(), &older)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("does not continue"), "{refused}");
+    let accepting = JournalConfig {
+        accept_damage: true,
+        ..config(folder.path())
+    };
+    Journal::open(&accepting, &older, 8).await.unwrap();
+    let stored = older.load(1).await.unwrap().unwrap();
+    let block = codec::decode(&stored.bytes).unwrap().block;
+    let held = second.cache.read(1, |block| block.version()).unwrap();
+    assert_eq!(block.state(10).unwrap().last_message, 6);
+    assert!(block.version() > held, "no version is given out twice");
+
+    second.disk.cut(folder.path(), 0);
+    recovered(folder.path(), &store).await.unwrap();
+    let stored = store.load(1).await.unwrap().unwrap();
+    let block = codec::decode(&stored.bytes).unwrap().block;
+    assert_eq!(block.version(), held, "it continues this one");
+    second.journal.end(false);
+}
+
 #[tokio::test]
 async fn a_missing_file_and_one_of_a_newer_release_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,7 +150,7 @@ async fn a_missing_file_and_one_of_a_newer_release_are_refused() {
     let world = world();
     world.acknowledged(1, ack(1)).await;
     for message in 2..=3 {
-        world.disk.sync_fails.store(true, Ordering::SeqCst);
+        world.disk.failing_syncs.store(1, Ordering::SeqCst);
         world.acknowledged(1, ack(message)).await;
     }
     world.disk.cut(folder.path(), 0);
@@ -158,4 +196,38 @@ async fn a_file_that_was_being_made_is_nothing() {
     assert!(store.load(3).await.unwrap().is_some());
     assert_eq!(names.numbers().unwrap(), [0_u64; 0]);
     world.journal.end(false);
+}
+
+/// Without its head a file with frames is damaged, also where none of them can be found: a bad sector may have taken
+/// both, and a newer release may write them in another way.
+#[tokio::test]
+async fn a_file_without_a_head_is_refused_if_it_ever_had_more() {
+    for sector in [HEAD, HEAD + 1, 4096] {
+        let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+        let world = three_frames(folder.path()).await;
+        let file = Folder::open(folder.path()).unwrap().file(1);
+        let mut bytes = fs::read(&file).unwrap();
+        let bad = sector.min(bytes.len());
+        bytes[..bad].fill(0);
+        fs::write(&file, &bytes).unwrap();
+        let refused = recovered(folder.path(), &store)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("the head of"), "{refused}");
+        assert_eq!(fs::read(&file).unwrap(), bytes, "nothing changed");
+        let accepting = JournalConfig {
+            accept_damage: true,
+            ..config(folder.path())
+        };
+        Journal::open(&accepting, &store, 8).await.unwrap();
+        let kept = file.with_extension("damaged");
+        assert_eq!(fs::read(&kept).unwrap(), bytes, "kept");
+        // Another with the same number, later.
+        fs::write(&file, b"other bytes").unwrap();
+        let another = Folder::open(folder.path()).unwrap();
+        another.keep_damaged(1).unwrap();
+        assert_eq!(fs::read(&kept).unwrap(), bytes, "still kept");
+        world.journal.end(false);
+    }
 }

@@ -22,7 +22,8 @@ pub(super) struct Disk {
     pub(super) free: AtomicU64,
     pub(super) full: AtomicBool,
     pub(super) syncs: AtomicU64,
-    pub(super) sync_fails: AtomicBool,
+    /// So many syncs fail from now on.
+    pub(super) failing_syncs: AtomicU64,
     pub(super) hangs: AtomicBool,
 }
 
@@ -75,7 +76,12 @@ impl Log for OfDisk {
         while self.disk.hangs.load(Ordering::SeqCst) {
             std::thread::park_timeout(Duration::from_millis(1));
         }
-        if self.disk.sync_fails.swap(false, Ordering::SeqCst) {
+        let failing = &self.disk.failing_syncs;
+        let less = |left: u64| left.checked_sub(1);
+        if failing
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less)
+            .is_ok()
+        {
             return Err(io::Error::other("the page could not be written"));
         }
         self.disk.syncs.fetch_add(1, Ordering::SeqCst);
