@@ -99,8 +99,8 @@ fn do_step(room: &mut Vec<u8>, step: &[u8; 6]) {
         _ if more & 8 == 0 => return take_over(room),
         _ => Operation::DeleteUser,
     };
-    let started = u64::from(more) << 43;
-    apply(room, &operation, started).expect("far from the most states");
+    let first_version = u64::from(more) << 43;
+    apply(room, &operation, first_version).expect("far from the most states");
 }
 
 fn read_all(block: BlockRef<'_>) {
