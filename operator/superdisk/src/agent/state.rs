@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     http::Source,
-    lanes::{Outcome, Tried},
     say, snapshots,
+    workers::{Outcome, Tried},
 };
 use crate::{
     claim::StateFolder,
@@ -34,7 +34,7 @@ const STUCK: Duration = Duration::from_secs(60);
 
 /// Everything the agent knows.
 #[derive(Debug)]
-pub struct Mind {
+pub struct AgentState {
     volume: String,
     target: PathBuf,
     boot: String,
@@ -66,7 +66,7 @@ struct Kept {
     mirror: Option<String>,
 }
 
-impl Mind {
+impl AgentState {
     /// Remembers what an agent before this one knew.
     #[must_use]
     pub fn new(spec: &Spec, state: StateFolder, root: &Path) -> Self {
@@ -324,7 +324,7 @@ fn told(refusal: &Refusal) -> RefusalReport {
     }
 }
 
-impl Source for Mind {
+impl Source for AgentState {
     fn report(&self) -> Option<Report> {
         self.inner().report.clone()
     }
@@ -363,8 +363,8 @@ pub(super) mod tests {
         }
     }
 
-    fn mind(root: &Path) -> Mind {
-        Mind::new(&spec(), StateFolder::new(&root.join("state"), "vol"), root)
+    fn agent(root: &Path) -> AgentState {
+        AgentState::new(&spec(), StateFolder::new(&root.join("state"), "vol"), root)
     }
 
     fn boot(root: &Path, id: &str) {
@@ -377,10 +377,10 @@ pub(super) mod tests {
     fn a_freeze_is_remembered_by_the_next_agent_but_not_over_a_boot() {
         let root = tempfile::tempdir().unwrap();
         boot(root.path(), "one\n");
-        mind(root.path()).learn(Outcome::done(&Step::Freeze, &healthy()), NOW);
-        assert!(mind(root.path()).memory().frozen);
+        agent(root.path()).learn(Outcome::done(&Step::Freeze, &healthy()), NOW);
+        assert!(agent(root.path()).memory().frozen);
         boot(root.path(), "two\n");
-        assert!(!mind(root.path()).memory().frozen);
+        assert!(!agent(root.path()).memory().frozen);
     }
 
     #[test]
@@ -392,33 +392,33 @@ pub(super) mod tests {
             generation: 7,
             lost: Some(Loss::AgentEnded),
         };
-        mind(root.path()).keep_snapshots(Some(held.clone()), None);
-        assert_eq!(mind(root.path()).snapshots().frozen, Some(held.clone()));
+        agent(root.path()).keep_snapshots(Some(held.clone()), None);
+        assert_eq!(agent(root.path()).snapshots().frozen, Some(held.clone()));
         boot(root.path(), "two\n");
-        assert_eq!(mind(root.path()).snapshots().frozen, None);
+        assert_eq!(agent(root.path()).snapshots().frozen, None);
         boot(root.path(), "one\n");
-        mind(root.path()).thawed();
-        let kept = mind(root.path()).snapshots();
+        agent(root.path()).thawed();
+        let kept = agent(root.path()).snapshots();
         assert_eq!((kept.frozen, kept.last), (None, Some(held)));
     }
 
     #[test]
     fn an_attempt_counts_even_when_the_agent_dies_in_it() {
         let root = tempfile::tempdir().unwrap();
-        mind(root.path()).before(&Step::RebuildFastLeg, NOW);
-        assert_eq!(mind(root.path()).memory().attempts.len(), 1);
+        agent(root.path()).before(&Step::RebuildFastLeg, NOW);
+        assert_eq!(agent(root.path()).memory().attempts.len(), 1);
     }
 
     #[test]
     fn a_refusal_is_told_until_a_mirror_runs() {
         let root = tempfile::tempdir().unwrap();
-        let mind = mind(root.path());
+        let agent = agent(root.path());
         let refused = Refusal {
             code: Code::SsdAhead,
             message: "The fast leg is ahead".to_owned(),
             next_step: "Run `superdisk resolve`".to_owned(),
         };
-        mind.learn(
+        agent.learn(
             Outcome {
                 tried: Tried::BringUp,
                 error: None,
@@ -427,9 +427,9 @@ pub(super) mod tests {
             NOW,
         );
         let shown = |facts: &Facts| {
-            let decision = mind.decide(&LIMITS, facts, NOW);
-            mind.publish(facts, &decision, Some(3), NOW);
-            let report = mind.report().unwrap();
+            let decision = agent.decide(&LIMITS, facts, NOW);
+            agent.publish(facts, &decision, Some(3), NOW);
+            let report = agent.report().unwrap();
             (
                 report.refusal.map(|refusal| refusal.code),
                 report.generation,
@@ -448,12 +448,12 @@ pub(super) mod tests {
     #[test]
     fn a_patrol_is_sent_only_where_both_legs_are_in_sync() {
         let root = tempfile::tempdir().unwrap();
-        let mind = mind(root.path());
-        assert_eq!(mind.healthy_mirror(), None);
+        let agent = agent(root.path());
+        assert_eq!(agent.healthy_mirror(), None);
         let publish = |facts: &Facts| {
-            let decision = mind.decide(&LIMITS, facts, NOW);
-            mind.publish(facts, &decision, None, NOW);
-            mind.healthy_mirror()
+            let decision = agent.decide(&LIMITS, facts, NOW);
+            agent.publish(facts, &decision, None, NOW);
+            agent.healthy_mirror()
         };
         assert_eq!(publish(&healthy()), Some("/dev/md101".into()));
         let mut degraded = healthy();
