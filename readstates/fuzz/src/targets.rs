@@ -163,7 +163,7 @@ fn first_version(data: &[u8], request: BatchRequest<'_>) {
 }
 
 fn second_version(data: &[u8], request: v2::Request<'_>) {
-    let entries = request.entries();
+    let entries = request.records();
     assert!((1..=MAX_RECORDS).contains(&entries.len()));
     let again = entries.zip(request.raw()).map(|(entry, raw)| {
         let written = entry.map_or(*raw, |entry| entry.to_bytes());
