@@ -1,14 +1,15 @@
 //! The agent's state, shared by its threads: memory that outlives it in the state folder, the newest report, and when
 //! it last looked.
 
+mod kept;
+
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use serde::{Deserialize, Serialize};
+use kept::{Files, Kept};
 
 use super::{
     http::Source,
@@ -37,8 +38,7 @@ const STUCK: Duration = Duration::from_secs(60);
 pub struct AgentState {
     volume: String,
     target: PathBuf,
-    boot: String,
-    state: StateFolder,
+    files: Files,
     inner: Mutex<Inner>,
 }
 
@@ -52,38 +52,17 @@ struct Inner {
     said: String,
 }
 
-/// What is kept in the state folder.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Kept {
-    /// The boot in which it was written: a freeze does not outlast one.
-    boot: String,
-    memory: Memory,
-    refusal: Option<RefusalReport>,
-    last_error: Option<String>,
-    generation: Option<u64>,
-    /// Name of the mirror in this boot.
-    mirror: Option<String>,
-}
-
 impl AgentState {
     /// Remembers what an agent before this one knew.
     #[must_use]
     pub fn new(spec: &Spec, state: StateFolder, root: &Path) -> Self {
-        let boot = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"));
-        let boot = boot.unwrap_or_default().trim().to_owned();
-        let mut kept: Kept = state.load("memory").unwrap_or_default();
-        if kept.boot != boot {
-            kept.boot.clone_from(&boot);
-            kept.memory.frozen = false;
-            kept.memory.check.window = None;
-            kept.mirror = None;
-        }
+        let files = Files::new(state, root);
+        let mut kept = files.load();
         // No beat was written while no agent ran.
         kept.memory.last_beat = None;
         let inner = Inner {
             kept,
-            patrol: state.load("patrol").unwrap_or_default(),
+            patrol: files.patrol(),
             report: None,
             looked: Instant::now(),
             stopping: false,
@@ -92,8 +71,7 @@ impl AgentState {
         Self {
             volume: spec.volume.to_string(),
             target: spec.mount.clone(),
-            boot,
-            state,
+            files,
             inner: Mutex::new(inner),
         }
     }
@@ -122,7 +100,7 @@ impl AgentState {
         let before = inner.kept.memory.clone();
         inner.kept.memory.observe(facts, now);
         if before != inner.kept.memory {
-            self.keep(&inner);
+            self.files.save(&inner.kept);
         }
         decide(limits, facts, &inner.kept.memory, now)
     }
@@ -133,7 +111,7 @@ impl AgentState {
         let before = inner.kept.memory.clone();
         inner.kept.memory.before(step, now);
         if before != inner.kept.memory {
-            self.keep(&inner);
+            self.files.save(&inner.kept);
         }
     }
 
@@ -164,14 +142,14 @@ impl AgentState {
         if let Some(refusal) = refusal {
             say(&refusal.to_string());
         }
-        self.keep(&inner);
+        self.files.save(&inner.kept);
     }
 
     /// The filesystem takes writes again.
     pub fn thawed(&self) {
         let mut inner = self.inner();
         inner.kept.memory.frozen = false;
-        self.keep(&inner);
+        self.files.save(&inner.kept);
         drop(inner);
         let snapshots::Kept {
             boot: _,
@@ -186,23 +164,12 @@ impl AgentState {
     /// What an agent before this one, or this one, has kept of snapshots.
     #[must_use]
     pub fn snapshots(&self) -> snapshots::Kept {
-        let kept: snapshots::Kept = self.state.load("snapshot").unwrap_or_default();
-        snapshots::Kept {
-            frozen: kept.frozen.filter(|_| kept.boot == self.boot),
-            ..kept
-        }
+        self.files.snapshots()
     }
 
     /// Keeps which snapshot holds the filesystem, and which one was before it.
     pub fn keep_snapshots(&self, frozen: Option<Past>, last: Option<Past>) {
-        let kept = snapshots::Kept {
-            boot: self.boot.clone(),
-            frozen,
-            last,
-        };
-        if let Err(error) = self.state.save("snapshot", &kept) {
-            say(&crate::assemble::chain(&error));
-        }
+        self.files.save_snapshots(frozen, last);
     }
 
     /// Lets the probes and the page of metrics know.
@@ -220,7 +187,7 @@ impl AgentState {
             let mirror = facts.mirror.as_ref().map(|mirror| mirror.name.clone());
             inner.kept.mirror = mirror.or_else(|| before.1.clone());
             if before != (inner.kept.generation, inner.kept.mirror.clone()) {
-                self.keep(&inner);
+                self.files.save(&inner.kept);
             }
         }
         let new = self.report_of(facts, decision, now);
@@ -269,7 +236,7 @@ impl AgentState {
         let mut inner = self.inner();
         inner.kept.mirror = None;
         inner.kept.memory.check.window = None;
-        self.keep(&inner);
+        self.files.save(&inner.kept);
     }
 
     /// From now on nothing is ready.
@@ -286,9 +253,7 @@ impl AgentState {
     /// Keeps how far the patrol is.
     pub fn patrolled(&self, record: &patrol::Record) {
         self.inner().patrol = record.clone();
-        if let Err(error) = self.state.save("patrol", record) {
-            say(&crate::assemble::chain(&error));
-        }
+        self.files.save_patrol(record);
     }
 
     /// The mirror's node, while both legs are in sync.
@@ -299,16 +264,6 @@ impl AgentState {
         let mirror = report.facts.as_ref()?.mirror.as_ref()?;
         let healthy = report.mounted && matches!(report.condition, Condition::Healthy);
         healthy.then(|| Path::new("/dev").join(&mirror.name))
-    }
-
-    fn keep(&self, inner: &Inner) {
-        let kept = Kept {
-            boot: self.boot.clone(),
-            ..inner.kept.clone()
-        };
-        if let Err(error) = self.state.save("memory", &kept) {
-            say(&crate::assemble::chain(&error));
-        }
     }
 }
 
@@ -341,6 +296,8 @@ impl Source for AgentState {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::fs;
+
     use super::*;
     use crate::{
         heal::tests::{LIMITS, NOW, healthy},
