@@ -23,7 +23,6 @@ pub enum DiskStage {
         /// Its last words.
         said: String,
     },
-    /// Its agent runs.
     AgentRuns,
 }
 

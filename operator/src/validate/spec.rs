@@ -19,7 +19,6 @@ use crate::build::fingerprint;
 /// A `ReadStateCluster` that can be carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidatedCluster {
-    /// Its identity.
     pub id: Identity,
     /// Wanted cache pods.
     pub replicas: i32,
@@ -232,7 +231,6 @@ pub struct Placement {
     pub node_selector: Option<BTreeMap<String, String>>,
     /// Accepted taints.
     pub tolerations: Option<Vec<Toleration>>,
-    /// Priority class.
     pub priority_class: Option<String>,
 }
 
@@ -266,7 +264,6 @@ pub enum Store {
 pub struct Database {
     /// Which one.
     pub engine: Engine,
-    /// Its image.
     pub image: String,
     /// Copies of each read state.
     pub replication_factor: i32,
@@ -302,10 +299,8 @@ pub struct Database {
     pub spec_hash: String,
 }
 
-/// One rack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rack {
-    /// Its name.
     pub name: String,
     /// Wanted members.
     pub members: i32,
@@ -316,7 +311,6 @@ pub struct Rack {
 /// A volume to claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
-    /// Its size.
     pub size: Quantity,
     /// Its class; none: the default one.
     pub class: Option<String>,

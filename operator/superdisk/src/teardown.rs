@@ -40,7 +40,6 @@ pub trait Host {
     fn pause(&self, at_most: Duration) -> bool;
 }
 
-/// What is next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Let writes go on.
@@ -54,7 +53,6 @@ pub enum Next {
         /// Whether the lineage says that it ended in order: not while the durable leg misses writes.
         clean: bool,
     },
-    /// Stop the stripe.
     StopStripe {
         /// Its name.
         array: String,

@@ -24,7 +24,6 @@ use crate::{
     windows::histogram,
 };
 
-/// Connections that fill.
 const FILL_CONNECTIONS: usize = 8;
 /// Sent late by more than this though a connection was free, latencies are the generator's own.
 const LATE_MILLIS: f64 = 1.0;

@@ -50,7 +50,6 @@ pub(crate) struct Shared {
     pub(crate) versions: Mutex<HashMap<u64, (u64, Call)>>,
 }
 
-/// One worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) number: u64,

@@ -80,7 +80,6 @@ struct State {
     paused: AtomicBool,
 }
 
-/// All slots.
 #[derive(Debug)]
 pub(super) struct Slots {
     all: Box<[State]>,

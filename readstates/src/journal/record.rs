@@ -36,7 +36,6 @@ const HAS_LAST_VIEWED: u8 = 2;
 /// A change that was applied, as [`super::Journal::append`] takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
-    /// The user.
     pub(crate) user: u64,
     /// The first version of the slot's term.
     pub(crate) first_version: u64,

@@ -37,7 +37,6 @@ const TAKEN_OVER: u8 = 2;
 pub(super) struct Offer {
     /// The process that sends.
     pub(super) origin: u64,
-    /// Which of its transfers.
     pub(super) transfer: u64,
     /// Slots, with the epochs at which the origin owns them.
     pub(super) slots: Vec<(u16, i64)>,

@@ -28,7 +28,6 @@ const BEAT: Duration = Duration::from_secs(10);
 /// What was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tried {
-    /// A step.
     Step {
         step: Step,
         /// Bad sectors of the fast leg when it was decided.
