@@ -13,7 +13,7 @@
 //!     └────▶ cache ─▶ store, behind ─▶ file is removed, once everything in it is in the store
 //! ```
 //!
-//! A start does again what the store lacks ([`recover`]), so a killed process and a machine without power lose
+//! A start does again what the store lacks (`recover`), so a killed process and a machine without power lose
 //! nothing that was acknowledged. While the disk takes no more, changes are refused, and what waits is written as
 //! soon as it can be; a change whose sync does not come in time has an unknown outcome.
 

@@ -2,9 +2,9 @@
 //!
 //! | kind | body | answer |
 //! |---|---|---|
-//! | 1 offer | JSON: [`Offer`] | JSON: [`Slots`], those that are taken in |
+//! | 1 offer | JSON: `Offer` | JSON: `Slots`, those that are taken in |
 //! | 2 part | header, blocks | empty |
-//! | 3 last part | header, blocks, digest of the blocks of all parts | JSON: [`Slots`], those that are here, complete |
+//! | 3 last part | header, blocks, digest of the blocks of all parts | JSON: `Slots`, those that are here, complete |
 //! | 4 hint | number u64, little endian: the ring in the store has come so far, the sender says | number u64: the ring that is known here, 0 while taken slots are not served; the release before answers nothing |
 //!
 //! A header, little endian: origin u64, transfer u64, number of the part u32, count of blocks u32. A
