@@ -14,9 +14,7 @@ pub struct Authority {
 /// A certificate and its key, in PEM form.
 #[derive(Clone, Debug)]
 pub struct Issued {
-    /// The certificate.
     pub certificate: String,
-    /// Its key.
     pub key: String,
 }
 

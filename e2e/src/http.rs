@@ -106,7 +106,6 @@ fn ready_pods(slice: EndpointSlice) -> impl Iterator<Item = String> {
 pub struct Answer {
     /// HTTP status.
     pub status: StatusCode,
-    /// Headers.
     pub headers: HeaderMap,
     /// The body as JSON; a string when it is none.
     pub body: Value,

@@ -50,7 +50,6 @@ impl std::fmt::Debug for World {
 /// A namespace.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Its name.
     pub name: String,
 }
 
@@ -166,7 +165,6 @@ impl World {
         Api::namespaced(self.client.clone(), SYSTEM)
     }
 
-    /// The pods of the operator.
     #[must_use]
     pub fn operator_pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), SYSTEM)

@@ -34,7 +34,6 @@ pub enum AdminError {
     /// It answered something else.
     #[error("it answered {status}: {words}")]
     Refused {
-        /// The status.
         status: u16,
         /// The beginning of what it said.
         words: String,

@@ -33,7 +33,6 @@ pub struct CertificateSpec {
 /// An issuer of cert-manager.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 pub struct Issuer {
-    /// Its name.
     pub name: String,
     /// `Issuer` or `ClusterIssuer`, or another issuer's kind.
     pub kind: String,
@@ -58,7 +57,6 @@ pub struct PrivateKey {
 /// How far cert-manager is.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateStatus {
-    /// Its conditions.
     #[serde(default)]
     pub conditions: Vec<CertificateCondition>,
 }

@@ -37,7 +37,6 @@ pub(crate) struct Pems<'a> {
 /// A name by which servers are reached.
 #[derive(Clone, Copy)]
 pub(crate) struct Host<'a> {
-    /// The name.
     pub(crate) name: &'a str,
     /// What is reached by it, in words.
     pub(crate) reaches: &'static str,

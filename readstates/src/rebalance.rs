@@ -1,7 +1,7 @@
 //! `readstates rebalance`: asks owners to hand slots on until all members own as many, give or take one.
 //!
 //! For members on one machine, whose ring is in a folder; in Kubernetes the operator does this. It only asks:
-//! a batch that an owner does not move within [`PATIENCE`] is planned again from the ring as it is then. Two of
+//! a batch that an owner does not move within `PATIENCE` is planned again from the ring as it is then. Two of
 //! these at once are safe.
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};

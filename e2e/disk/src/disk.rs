@@ -47,7 +47,6 @@ pub struct Counters {
     pub writes: u64,
     /// Bytes of them.
     pub bytes_written: u64,
-    /// Flushes.
     pub flushes: u64,
     /// Requests that were answered with an error.
     pub errors: u64,

@@ -23,7 +23,6 @@ const GRACE: Duration = Duration::from_secs(15);
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The command.
     pub command: String,
     /// Its exit status.
     pub status: i32,

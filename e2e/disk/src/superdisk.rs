@@ -48,7 +48,6 @@ impl Default for Superdisk {
 }
 
 impl Superdisk {
-    /// With XFS.
     #[must_use]
     pub fn xfs() -> Self {
         Self {

@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const HELD_AT_MOST: Duration = Duration::from_secs(60);
 
 /// A super-disk in sync, files on it, and the agent beside it.
-fn minded(rack: &mut Rack) -> Result<(Superdisk, Vm, Files)> {
+fn maintained(rack: &mut Rack) -> Result<(Superdisk, Vm, Files)> {
     let superdisk = Superdisk::default();
     let vm = rack.boot()?;
     superdisk.assemble(&vm)?;
@@ -76,7 +76,7 @@ fn is_not_proven(answer: &Answer, word: &str) -> Result<()> {
 #[test]
 fn a_network_disk_that_is_put_back_to_a_snapshot_is_believed_without_a_single_beat() -> Result<()> {
     let mut rack = Rack::new("snapshot-held")?;
-    let (superdisk, vm, files) = minded(&mut rack)?;
+    let (superdisk, vm, files) = maintained(&mut rack)?;
     let generation = begin(&superdisk, &vm, "nightly")?;
     ensure!(begin(&superdisk, &vm, "nightly")? == generation);
     ensure!(vm.ask(takes_writes())?.status != 0, "it is not frozen");
@@ -105,7 +105,7 @@ fn a_network_disk_that_is_put_back_to_a_snapshot_is_believed_without_a_single_be
 #[test]
 fn a_snapshot_whose_end_does_not_come_is_thawed_and_not_proven() -> Result<()> {
     let mut rack = Rack::new("snapshot-late")?;
-    let (superdisk, vm, files) = minded(&mut rack)?;
+    let (superdisk, vm, files) = maintained(&mut rack)?;
     begin(&superdisk, &vm, "late")?;
     vm.until(takes_writes(), HELD_AT_MOST)?;
     is_not_proven(&snapshot(&superdisk, &vm, "end --id late")?, "time-over")?;
@@ -129,7 +129,7 @@ fn a_snapshot_whose_end_does_not_come_is_thawed_and_not_proven() -> Result<()> {
 #[test]
 fn the_red_line_holds_what_a_snapshot_has_frozen() -> Result<()> {
     let mut rack = Rack::new("snapshot-red-line")?;
-    let (superdisk, vm, files) = minded(&mut rack)?;
+    let (superdisk, vm, files) = maintained(&mut rack)?;
     let mirror = mirror(&vm)?;
     begin(&superdisk, &vm, "unlucky")?;
     rack.durable().fail(true);
@@ -177,7 +177,7 @@ fn a_copy_is_taken_over_beside_its_running_source_with_consent_to_its_generation
 -> Result<()> {
     let mut rack = Rack::new("snapshot-copy")?;
     let size = rack.durable().size();
-    let (superdisk, vm, files) = minded(&mut rack)?;
+    let (superdisk, vm, files) = maintained(&mut rack)?;
     let generation = begin(&superdisk, &vm, "nightly")?;
     let taken = rack.durable().snapshot("nightly")?;
     snapshot(&superdisk, &vm, "end --id nightly")?.success()?;
@@ -241,7 +241,7 @@ fn a_copy_is_taken_over_beside_its_running_source_with_consent_to_its_generation
 fn a_leg_that_went_on_alone_is_given_up_when_the_operator_says_that_the_disk_was_put_back()
 -> Result<()> {
     let mut rack = Rack::new("snapshot-restored")?;
-    let (superdisk, vm, files) = minded(&mut rack)?;
+    let (superdisk, vm, files) = maintained(&mut rack)?;
     let generation = begin(&superdisk, &vm, "nightly")?;
     let taken = rack.durable().snapshot("nightly")?;
     snapshot(&superdisk, &vm, "end --id nightly")?.success()?;

@@ -70,8 +70,8 @@ impl Chaos {
         let ways = cluster.ways(most).await?;
         let clients = ways.clients().await?;
         let plan = Plan {
-            lanes: 24,
-            users_per_lane: 8,
+            workers: 24,
+            users_per_worker: 8,
             pace: Duration::from_millis(100),
             seed,
             first_user: first_user()?,

@@ -16,7 +16,6 @@ pub const WATCH: u16 = 7404;
 pub const AGENT_WATCH: u16 = 7405;
 /// The agent of the super-disk in database pods: how it is, and its metrics.
 pub const DISK: u16 = 9108;
-/// CQL.
 pub const CQL: u16 = 9042;
 /// Traffic between database members.
 pub(super) const INTERNODE: u16 = 7000;

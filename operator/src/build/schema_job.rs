@@ -37,7 +37,6 @@ pub fn schema_job(cluster: &ValidatedCluster) -> Option<Job> {
     })
 }
 
-/// Its name.
 #[must_use]
 pub fn job_name(cluster: &ValidatedCluster) -> Option<String> {
     schema_job(cluster).map(|job| job.name_any())

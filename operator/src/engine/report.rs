@@ -136,7 +136,6 @@ pub enum Mode {
 pub struct Node {
     /// Its identity in the ring.
     pub host_id: String,
-    /// Its address.
     pub address: String,
     /// Whether it is up.
     pub up: bool,
@@ -223,11 +222,9 @@ pub struct Facts {
     pub keyspaces: Vec<Keyspace>,
 }
 
-/// A keyspace.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Keyspace {
-    /// Its name.
     pub name: String,
     /// On how many nodes of the one data center each row is kept.
     pub replication_factor: i32,
@@ -253,7 +250,6 @@ pub struct Start {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Target {
-    /// The pod.
     pub pod_uid: String,
     /// The node.
     pub host_id: String,
@@ -263,7 +259,6 @@ pub struct Target {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Cleanup {
-    /// The pod.
     pub pod_uid: String,
     /// The node.
     pub host_id: String,
@@ -275,7 +270,6 @@ pub struct Cleanup {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Repair {
-    /// The pod.
     pub pod_uid: String,
     /// The node.
     pub host_id: String,

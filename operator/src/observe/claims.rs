@@ -21,10 +21,8 @@ use readstates_operator_api::labels::{self, COPY_OF, Component};
 
 use crate::{error::Error, validate::Identity};
 
-/// A claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimSeen {
-    /// Its UID.
     pub uid: String,
     /// Whether there is a volume behind it.
     pub bound: bool,

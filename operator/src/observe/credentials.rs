@@ -12,7 +12,6 @@ use crate::{error::Error, validate::Identity};
 
 /// The key of the user's name in a Secret with a login.
 pub const USERNAME_KEY: &str = "username";
-/// The key of the password.
 pub const PASSWORD_KEY: &str = "password";
 /// Keys that a Secret with a login must have.
 pub const SECRET_KEYS: [&str; 2] = [USERNAME_KEY, PASSWORD_KEY];

@@ -75,16 +75,13 @@ pub enum Found<T> {
 /// One version of one object: a write that names it changes no other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
-    /// Its UID.
     pub uid: String,
     /// Its resource version.
     pub number: String,
 }
 
-/// A certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateSeen {
-    /// Its mark.
     pub mark: String,
     /// The first moment at which it is valid.
     pub not_before: Timestamp,
@@ -117,7 +114,6 @@ impl AuthoritySeen {
 /// The certificate of processes of one role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafSeen {
-    /// The certificate.
     pub certificate: CertificateSeen,
     /// Mark of the authority that issued it.
     pub issued_by: Option<String>,

@@ -197,10 +197,8 @@ impl StatefulSetSeen {
     }
 }
 
-/// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodSeen {
-    /// Its name.
     pub name: String,
     /// Whether it is on its way out.
     pub terminating: bool,
@@ -208,7 +206,6 @@ pub struct PodSeen {
     pub ready: bool,
     /// Its address.
     pub ip: Option<String>,
-    /// Its UID.
     pub uid: Option<String>,
     /// The revision of the template it was made from.
     pub revision: Option<String>,

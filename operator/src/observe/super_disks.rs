@@ -23,8 +23,7 @@ pub enum DiskStage {
         /// Its last words.
         said: String,
     },
-    /// Its agent runs.
-    Minded,
+    AgentRuns,
 }
 
 /// `None` for a pod without a super-disk.
@@ -45,7 +44,7 @@ pub(super) fn stage(pod: &Pod) -> Option<DiskStage> {
             .is_some_and(|s| s.running.is_some())
     };
     Some(match (agent, disk) {
-        (Some(agent), _) if ran(agent) => DiskStage::Minded,
+        (Some(agent), _) if ran(agent) => DiskStage::AgentRuns,
         (Some(agent), Some(disk)) => ended(agent)
             .or_else(|| ended(disk))
             .unwrap_or_else(|| put_together(disk)),
@@ -98,7 +97,7 @@ async fn one(asked: &Asked<'_>, pod: &PodSeen, stage: DiskStage) -> SuperDiskSee
         DiskStage::Before => SuperDiskSeen::Before(pod.trouble.clone()),
         DiskStage::Assembling => SuperDiskSeen::Assembling,
         DiskStage::Ended { status, said } => SuperDiskSeen::Ended { status, said },
-        DiskStage::Minded => match asked.agents.super_disk(asked.clients, pod).await {
+        DiskStage::AgentRuns => match asked.agents.super_disk(asked.clients, pod).await {
             Ok(answer) => SuperDiskSeen::Answered(answer),
             Err(why) => SuperDiskSeen::Silent(why),
         },
@@ -154,8 +153,8 @@ mod tests {
             (refused(), none(), waiting(), none(), ended.clone()),
             (waiting(), refused(), waiting(), none(), ended.clone()),
             (done(), refused(), waiting(), none(), DiskStage::Assembling),
-            (done(), none(), running(), none(), DiskStage::Minded),
-            (done(), none(), running(), refused(), DiskStage::Minded),
+            (done(), none(), running(), none(), DiskStage::AgentRuns),
+            (done(), none(), running(), refused(), DiskStage::AgentRuns),
             (done(), none(), waiting(), refused(), ended.clone()),
         ] {
             let statuses = json!([

@@ -28,7 +28,6 @@ pub struct CallersStep {
 /// A caller that is let in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admitted {
-    /// Its name.
     pub name: String,
     /// What it may do.
     pub verbs: Vec<Verb>,

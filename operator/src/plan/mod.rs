@@ -52,7 +52,6 @@ pub struct Plan {
     pub racks: Vec<RackStep>,
     /// What to do with the nodes of the database.
     pub database: NodesStep,
-    /// Secrets to make.
     pub secrets: SecretsToMake,
     /// The callers of the API, and which of them are refused.
     pub callers: CallersStep,
@@ -83,7 +82,6 @@ pub struct Plan {
 /// A schema Job that is not needed any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobToDelete {
-    /// Its name.
     pub name: String,
     /// Its UID: exactly this one, not a later one of the same name.
     pub uid: String,

@@ -12,7 +12,6 @@ use super::DatabaseWait;
 pub enum WaitingOn {
     /// A Secret, or keys in it.
     Secret {
-        /// Its name.
         name: String,
         /// Keys that it lacks; none: the Secret itself is missing.
         missing: Vec<&'static str>,
@@ -32,10 +31,7 @@ pub enum WaitingOn {
         why: String,
     },
     /// A Secret by which processes prove what they are.
-    IdentityMade {
-        /// Its name.
-        name: String,
-    },
+    IdentityMade { name: String },
     /// The name of an identity Secret is taken by an object that is not ours.
     IdentityTaken {
         /// What a person can do about it.
@@ -71,7 +67,6 @@ pub enum WaitingOn {
     },
     /// Members of a rack.
     Rack {
-        /// The rack.
         rack: String,
         /// Members that are ready.
         ready: i32,

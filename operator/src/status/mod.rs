@@ -43,7 +43,6 @@ use crate::{
 pub struct Report<'a> {
     /// The cluster.
     pub id: &'a Identity,
-    /// The status before.
     pub before: Option<&'a ReadStateClusterStatus>,
     /// What was seen.
     pub world: &'a World,
@@ -60,7 +59,6 @@ pub struct Report<'a> {
 pub struct Decided<'a> {
     /// The parsed spec.
     pub cluster: &'a ValidatedCluster,
-    /// The plan.
     pub plan: &'a Plan,
     /// How carrying it out went.
     pub applied: &'a Applied,

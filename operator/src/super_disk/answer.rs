@@ -65,7 +65,6 @@ pub enum WaitingOn {
     GivenUp(u64),
 }
 
-/// A refusal.
 #[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Its stable code.

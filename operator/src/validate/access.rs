@@ -19,7 +19,6 @@ pub struct Access {
 /// One caller, with one proof or more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Its name.
     pub name: String,
     /// What it may do; never empty.
     pub verbs: Vec<Verb>,

@@ -18,9 +18,7 @@ const TOKEN_REVIEW: &str = "readstates.dev:token-review";
 /// The identity of one `ReadStateCluster`, with the names of its children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Its UID: a cluster created again under the same name has a different one.
     pub uid: String,

@@ -20,7 +20,6 @@ use crate::build::fingerprint;
 /// A `ReadStateCluster` that can be carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidatedCluster {
-    /// Its identity.
     pub id: Identity,
     /// Wanted cache pods.
     pub replicas: i32,
@@ -233,7 +232,6 @@ pub struct Placement {
     pub node_selector: Option<BTreeMap<String, String>>,
     /// Accepted taints.
     pub tolerations: Option<Vec<Toleration>>,
-    /// Priority class.
     pub priority_class: Option<String>,
 }
 
@@ -267,7 +265,6 @@ pub enum Store {
 pub struct Database {
     /// Which one.
     pub engine: Engine,
-    /// Its image.
     pub image: String,
     /// Copies of each read state.
     pub replication_factor: i32,
@@ -341,10 +338,8 @@ pub struct Said {
     pub certificates: Option<String>,
 }
 
-/// One rack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rack {
-    /// Its name.
     pub name: String,
     /// Wanted members.
     pub members: i32,
@@ -355,7 +350,6 @@ pub struct Rack {
 /// A volume to claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
-    /// Its size.
     pub size: Quantity,
     /// Its class; none: the default one.
     pub class: Option<String>,

@@ -13,7 +13,6 @@ pub struct SuperDisk {
     pub local_count: i32,
     /// Whether a member may start without them.
     pub fast_leg: FastLeg,
-    /// The filesystem.
     pub filesystem: Filesystem,
     /// Image of the disk's containers.
     pub image: String,

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  main thread    ┌─▶ sleep (md, devices, signals, 10 s) ─▶ look (sysfs) ─▶ heal::decide ─▶ publish ─┐
-//!                 └───────────────────────────────────────────────────────────────┬───────────────────┘
-//!                                                             freeze, at once     │ everything else
-//!  other threads   patrol   HTTP (metrics, state, probes)   snapshots   freeze lane ◀─┴─▶ work lane
+//!                 └───────────────────────────────────────────────────────────────────────┬───────────┘
+//!                                                                     freeze, at once     │ everything else
+//!  other threads   patrol   HTTP (metrics, state, probes)   snapshots   workers: freeze ◀─┴─▶ steps
 //! ```
 //!
 //! The main thread reads from no disk, so that it sees a lost durable leg and stops the writes while other threads hang
@@ -13,16 +13,16 @@
 
 mod beats;
 pub mod cli;
+pub mod disk;
 pub mod freezer;
-pub mod ground;
-pub mod hands;
+pub mod host;
 pub mod http;
-pub mod lanes;
-pub mod mind;
 pub mod snapshots;
 pub mod socket;
+pub mod state;
 pub mod stop;
 pub mod watch;
+pub mod workers;
 
 use std::{
     io,
@@ -35,13 +35,13 @@ use std::{
 };
 
 use self::{
-    ground::Standing,
-    hands::{Hands, Up},
-    lanes::Lanes,
-    mind::Mind,
+    disk::{SuperDisk, Up},
+    host::AgentHost,
     snapshots::Snapshots,
+    state::AgentState,
     stop::Stop,
     watch::{Watch, Woken},
+    workers::Workers,
 };
 use crate::{
     assemble::chain,
@@ -160,37 +160,37 @@ pub fn now() -> Seconds {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// Minds it until told to end; then takes it down.
+/// Maintains a super-disk until told to end; then takes it down.
 pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
     let volume = options.spec.volume.to_string();
     let _claim = Claim::take(&options.state_dir, &volume)?;
     let state = StateFolder::new(&options.state_dir, &volume);
     state.save("record", &options.record())?;
     let root = PathBuf::from("/");
-    let mind = Arc::new(Mind::new(&options.spec, state, &root));
-    let hands = Hands::new(options.spec.clone(), &root, &options.state_dir);
-    let hands = Arc::new(hands.having_seen(mind.mirror()));
-    let snapshots = Snapshots::new(Arc::clone(&hands), Arc::clone(&mind), options.limits());
+    let agent = Arc::new(AgentState::new(&options.spec, state, &root));
+    let disk = SuperDisk::new(options.spec.clone(), &root, &options.state_dir);
+    let disk = Arc::new(disk.with_known_mirror(agent.mirror()));
+    let snapshots = Snapshots::new(Arc::clone(&disk), Arc::clone(&agent), options.limits());
     let socket = listen_for_snapshots(&options.state_dir, &volume, &snapshots)?;
     let listen = |source| AgentError::Listen {
         address: options.listen,
         source,
     };
     let listener = TcpListener::bind(options.listen).map_err(listen)?;
-    let answers = Arc::clone(&mind);
+    let answers = Arc::clone(&agent);
     // Ends with the process: it holds nothing.
     thread::spawn(move || http::serve(&listener, &*answers));
     let (mut watch, waker) = Watch::new(&root).map_err(AgentError::Wait)?;
-    let mut lanes = Lanes::start(Arc::clone(&hands), waker);
+    let mut workers = Workers::start(Arc::clone(&disk), waker);
     let stop = Stop::default();
-    let patrol = start_patrol(options, &mind, &stop);
+    let patrol = start_patrol(options, &agent, &stop);
     say(&format!(
-        "minding {volume}, answering on {}",
+        "maintaining {volume}, answering on {}",
         options.listen
     ));
-    mind_it(options, &hands, &mind, &snapshots, &mut lanes, &mut watch)?;
+    maintain(options, &disk, &agent, &snapshots, &mut workers, &mut watch)?;
     say("told to end");
-    mind.stopping();
+    agent.stopping();
     stop.say();
     snapshots.stop();
     // A patrol that hangs in a disk keeps the mirror open; then stopping it says so.
@@ -198,10 +198,10 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
     while !patrol.is_finished() && Instant::now() < deadline {
         let _ = Stop::default().pause(Duration::from_millis(20));
     }
-    lanes.end(deadline);
-    let standing = Standing::new(&hands, &mind, deadline);
-    teardown(&options.spec.mount, &standing)?;
-    mind.is_down();
+    workers.end(deadline);
+    let host = AgentHost::new(&disk, &agent, deadline);
+    teardown(&options.spec.mount, &host)?;
+    agent.is_down();
     if let Err(error) = StateFolder::new(&options.state_dir, &volume).forget_record() {
         // The reaper finds nothing to do, and forgets it then.
         say(&format!("failed to forget the record: {error}"));
@@ -229,28 +229,28 @@ fn listen_for_snapshots(
     Ok(path)
 }
 
-/// Looks, decides and hands out, until told to end.
-fn mind_it(
+/// Looks, decides and hands work out, until told to end.
+fn maintain(
     options: &Options,
-    hands: &Hands,
-    mind: &Mind,
+    disk: &SuperDisk,
+    agent: &AgentState,
     snapshots: &Arc<Snapshots>,
-    lanes: &mut Lanes,
+    workers: &mut Workers,
     watch: &mut Watch,
 ) -> Result<(), AgentError> {
     let limits = &options.limits();
     let mut known = None;
     let (mut assemble_at, mut first) = (Instant::now(), true);
     loop {
-        for outcome in lanes.outcomes() {
-            mind.learn(outcome, now());
+        for outcome in workers.outcomes() {
+            agent.learn(outcome, now());
         }
         watch.arm(known.as_ref());
-        let facts = match hands.look() {
+        let facts = match disk.look() {
             Ok(facts) => facts,
             Err(error) => {
                 // An array that came or went meanwhile; or something worse, which the probes then tell.
-                mind.cannot_look(&chain(&error));
+                agent.cannot_look(&chain(&error));
                 if watch
                     .sleep(Duration::from_secs(1))
                     .map_err(AgentError::Wait)?
@@ -261,8 +261,8 @@ fn mind_it(
                 continue;
             }
         };
-        let decision = mind.decide(limits, &facts, now());
-        mind.publish(&facts, &decision, hands.generation(), now());
+        let decision = agent.decide(limits, &facts, now());
+        agent.publish(&facts, &decision, disk.generation(), now());
         if matches!(decision.condition, Condition::DurableLost { .. }) {
             // Before the red line's own freeze is handed out: a snapshot thaws nothing from here on.
             snapshots.durable_lost();
@@ -270,11 +270,11 @@ fn mind_it(
         let up = facts.mirror.is_some() && facts.mount.is_some();
         // The first time in any case: the header has to be read, for beats.
         let wants = first || (!up && Instant::now() >= assemble_at);
-        if wants && lanes.bring_up(&decision) {
+        if wants && workers.bring_up(&decision) {
             first = false;
             assemble_at = Instant::now() + ASSEMBLE_AGAIN;
         }
-        lanes.hand_out(&decision, &facts, |step| mind.before(step, now()));
+        workers.hand_out(&decision, &facts, |step| agent.before(step, now()));
         let same = known
             .as_ref()
             .is_some_and(|known| same_arrays(known, &facts));
@@ -301,17 +301,17 @@ fn same_arrays(one: &Facts, other: &Facts) -> bool {
 }
 
 /// Patrols when it is time, as long as both legs are in sync.
-fn start_patrol(options: &Options, mind: &Arc<Mind>, stop: &Stop) -> thread::JoinHandle<()> {
-    let (mind, stop) = (Arc::clone(mind), stop.clone());
+fn start_patrol(options: &Options, agent: &Arc<AgentState>, stop: &Stop) -> thread::JoinHandle<()> {
+    let (agent, stop) = (Arc::clone(agent), stop.clone());
     let (every, rate) = (options.patrol_every.as_secs(), options.patrol_rate);
     thread::spawn(move || {
         while !stop.pause(PATROL_LOOK.min(Duration::from_secs(every.max(1)))) {
-            let mut record = mind.patrol();
+            let mut record = agent.patrol();
             let due = record.position > 0
                 || record
                     .last_finished
                     .is_none_or(|last| now() >= last + every);
-            let Some(mirror) = mind.healthy_mirror().filter(|_| due) else {
+            let Some(mirror) = agent.healthy_mirror().filter(|_| due) else {
                 continue;
             };
             match BlockDevice::open(&mirror) {
@@ -321,8 +321,8 @@ fn start_patrol(options: &Options, mind: &Arc<Mind>, stop: &Stop) -> thread::Joi
                     &mut record,
                     &Escort {
                         stop: &stop,
-                        may_read: &|| mind.healthy_mirror().as_ref() == Some(&mirror),
-                        save: &|record| mind.patrolled(record),
+                        may_read: &|| agent.healthy_mirror().as_ref() == Some(&mirror),
+                        save: &|record| agent.patrolled(record),
                         now: &now,
                     },
                 ),
@@ -339,17 +339,17 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
     let state = StateFolder::new(&options.state_dir, &volume);
     state.save("record", &options.record())?;
     let root = PathBuf::from("/");
-    let mind = Arc::new(Mind::new(&options.spec, state, &root));
-    let hands = Hands::new(options.spec.clone(), &root, &options.state_dir);
-    let hands = Arc::new(hands.having_seen(mind.mirror()));
+    let agent = Arc::new(AgentState::new(&options.spec, state, &root));
+    let disk = SuperDisk::new(options.spec.clone(), &root, &options.state_dir);
+    let disk = Arc::new(disk.with_known_mirror(agent.mirror()));
     // What an agent that was killed has frozen is thawed.
-    let _snapshots = Snapshots::new(Arc::clone(&hands), Arc::clone(&mind), options.limits());
+    let _snapshots = Snapshots::new(Arc::clone(&disk), Arc::clone(&agent), options.limits());
     let failed = |error: &dyn std::error::Error| AgentError::Round(chain(error));
-    let first = hands.look().map_err(|error| failed(&error))?;
+    let first = disk.look().map_err(|error| failed(&error))?;
     // A super-disk that lost its durable leg is frozen first of all: everything else asks disks.
-    let decision = mind.decide(&options.limits(), &first, now());
+    let decision = agent.decide(&options.limits(), &first, now());
     if !matches!(decision.condition, Condition::DurableLost { .. }) {
-        match hands.bring_up().map_err(|error| failed(&error))? {
+        match disk.bring_up().map_err(|error| failed(&error))? {
             Up::Done => {}
             Up::WithoutFastLeg(why) => say(&format!("serving without the fast leg: {why}")),
             Up::Refused(refusal) => {
@@ -360,13 +360,13 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
     }
     let mut before = Vec::new();
     for _ in 0..TURNS {
-        let facts = hands.look().map_err(|error| failed(&error))?;
-        let decision = mind.decide(&options.limits(), &facts, now());
+        let facts = disk.look().map_err(|error| failed(&error))?;
+        let decision = agent.decide(&options.limits(), &facts, now());
         if decision.steps.is_empty() || decision.steps == before {
             if matches!(decision.condition, Condition::Healthy) {
-                hands.beat(&facts).map_err(|error| failed(&error))?;
+                disk.beat(&facts).map_err(|error| failed(&error))?;
             }
-            let report = http::Source::report(&*mind);
+            let report = http::Source::report(&*agent);
             print!(
                 "{}",
                 report
@@ -377,9 +377,9 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
         }
         for step in &decision.steps {
             say(&step.to_string());
-            mind.before(step, now());
-            hands.step(step, &facts).map_err(|error| failed(&error))?;
-            mind.learn(lanes::Outcome::done(step, &facts), now());
+            agent.before(step, now());
+            disk.step(step, &facts).map_err(|error| failed(&error))?;
+            agent.learn(workers::Outcome::done(step, &facts), now());
         }
         before = decision.steps;
     }
@@ -390,14 +390,14 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
 pub fn look_at(options: &Options) -> Result<Report, AgentError> {
     let state = StateFolder::new(&options.state_dir, options.spec.volume.as_str());
     let root = PathBuf::from("/");
-    let mind = Mind::new(&options.spec, state, &root);
-    let hands = Hands::new(options.spec.clone(), &root, &options.state_dir);
-    let hands = hands.having_seen(mind.mirror());
-    let facts = hands
+    let agent = AgentState::new(&options.spec, state, &root);
+    let disk = SuperDisk::new(options.spec.clone(), &root, &options.state_dir);
+    let disk = disk.with_known_mirror(agent.mirror());
+    let facts = disk
         .look()
         .map_err(|error| AgentError::Round(chain(&error)))?;
-    let decision = decide(&options.limits(), &facts, &mind.memory(), now());
-    Ok(mind.report_of(&facts, &decision, now()))
+    let decision = decide(&options.limits(), &facts, &agent.memory(), now());
+    Ok(agent.report_of(&facts, &decision, now()))
 }
 
 /// Takes the super-disk down, whichever process assembled it.
@@ -410,11 +410,11 @@ pub fn take_down(spec: &Spec, state_dir: &Path, time: Duration) -> Result<(), Ag
 pub fn take_down_claimed(spec: &Spec, state_dir: &Path, time: Duration) -> Result<(), AgentError> {
     let root = PathBuf::from("/");
     let state = StateFolder::new(state_dir, spec.volume.as_str());
-    let mind = Mind::new(spec, state, &root);
-    let hands = Hands::new(spec.clone(), &root, state_dir).having_seen(mind.mirror());
-    hands.learn();
-    let standing = Standing::new(&hands, &mind, Instant::now() + time);
-    teardown(&spec.mount, &standing)?;
-    mind.is_down();
+    let agent = AgentState::new(spec, state, &root);
+    let disk = SuperDisk::new(spec.clone(), &root, state_dir).with_known_mirror(agent.mirror());
+    disk.learn();
+    let host = AgentHost::new(&disk, &agent, Instant::now() + time);
+    teardown(&spec.mount, &host)?;
+    agent.is_down();
     Ok(())
 }

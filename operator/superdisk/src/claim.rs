@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// Which volume.
     pub volume: String,
     /// The pod that it was assembled for; `None` when that was not given.
     pub pod: Option<String>,

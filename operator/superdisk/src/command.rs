@@ -66,9 +66,7 @@ impl Program {
 /// A program and its arguments: what is done, and what is shown of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Which program.
     pub program: Program,
-    /// Its arguments.
     pub arguments: Vec<String>,
 }
 
@@ -110,7 +108,6 @@ pub enum CommandError {
     TimedOut {
         /// Which command.
         line: Line,
-        /// Its time.
         time: Duration,
     },
 }

@@ -26,7 +26,6 @@ use crate::{snapshot::SnapshotId, spec::VolumeUid, superblock::Uuid};
 /// What a leg remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Which volume.
     pub volume: VolumeUid,
     /// Whether it is in use, and whether it was ever formatted.
     pub state: State,

@@ -27,7 +27,6 @@ impl Blank {
         (unused && blank && new).then(|| disk.identity.clone().map(Self))?
     }
 
-    /// Which device.
     #[must_use]
     pub fn device(&self) -> &Identity {
         &self.0
@@ -141,7 +140,6 @@ impl Disposable {
         (local && other && nobodys && device.uses.is_empty()).then_some(Self(identity))
     }
 
-    /// Which device.
     #[must_use]
     pub fn device(&self) -> &Identity {
         &self.0
@@ -225,7 +223,6 @@ impl Overruled {
         (ours && whole && same).then(|| inventory.durable.identity.clone().map(Self))?
     }
 
-    /// Which device.
     #[must_use]
     pub fn device(&self) -> &Identity {
         &self.0

@@ -30,7 +30,6 @@ pub trait Node {
 /// What became of one record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reaped {
-    /// Which volume.
     pub volume: String,
     /// What became of it.
     pub outcome: Outcome,

@@ -19,7 +19,6 @@ pub struct Spec {
     pub volume: VolumeUid,
     /// Where the filesystem is mounted.
     pub mount: PathBuf,
-    /// Which filesystem it is.
     pub filesystem: FilesystemKind,
     /// What its network disk was copied from, where its owner says that it is a copy.
     pub copy_of: Option<CopyOf>,
@@ -62,9 +61,7 @@ impl Default for Policy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FilesystemKind {
-    /// XFS.
     Xfs,
-    /// ext4.
     Ext4,
 }
 

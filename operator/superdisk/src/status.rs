@@ -26,7 +26,6 @@ use crate::{
 pub struct Report {
     /// When it was true, seconds since 1970.
     pub at: Seconds,
-    /// Which volume.
     pub volume: String,
     /// Where it belongs.
     pub target: PathBuf,
@@ -67,11 +66,9 @@ pub struct RefusalReport {
 /// What a report is made of besides facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// Which volume.
     pub volume: String,
     /// Where it belongs.
     pub target: PathBuf,
-    /// Of patrols.
     pub patrol: patrol::Record,
     /// Of the last attempt to assemble.
     pub refusal: Option<RefusalReport>,

@@ -18,8 +18,8 @@ use crate::heal::{durable_loss, facts::Facts};
 /// Between two attempts to unmount what is in use.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
-/// What can be done to a running super-disk to end it.
-pub trait Ground {
+/// The machine on which a super-disk runs: what can be done there to end it.
+pub trait Host {
     /// What still runs.
     fn look(&self) -> Result<Facts, String>;
     /// Whether we froze the filesystem.
@@ -40,7 +40,6 @@ pub trait Ground {
     fn pause(&self, at_most: Duration) -> bool;
 }
 
-/// What is next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Let writes go on.
@@ -54,7 +53,6 @@ pub enum Next {
         /// Whether the lineage says that it ended in order: not while the durable leg misses writes.
         clean: bool,
     },
-    /// Stop the stripe.
     StopStripe {
         /// Its name.
         array: String,
@@ -101,11 +99,11 @@ pub enum TeardownError {
 }
 
 /// Does what is next until nothing is.
-pub fn teardown(target: &Path, ground: &dyn Ground) -> Result<(), TeardownError> {
+pub fn teardown(target: &Path, host: &dyn Host) -> Result<(), TeardownError> {
     // Said once each: the turns are many while something holds on.
     let mut said = String::new();
     loop {
-        let (attempt, outcome) = turn(target, ground);
+        let (attempt, outcome) = turn(target, host);
         let why = match outcome {
             Ok(Turn::Over) => return Ok(()),
             Ok(Turn::Progress) => continue,
@@ -113,10 +111,10 @@ pub fn teardown(target: &Path, ground: &dyn Ground) -> Result<(), TeardownError>
         };
         let sentence = format!("{attempt} failed: {why}");
         if sentence != said {
-            ground.say(&sentence);
+            host.say(&sentence);
             said = sentence;
         }
-        if ground.pause(BUSY_PAUSE) {
+        if host.pause(BUSY_PAUSE) {
             return Err(TeardownError::OutOfTime { attempt, why });
         }
     }
@@ -127,48 +125,45 @@ enum Turn {
     Over,
 }
 
-fn turn(target: &Path, ground: &dyn Ground) -> (&'static str, Result<Turn, String>) {
-    let facts = match ground.look() {
+fn turn(target: &Path, host: &dyn Host) -> (&'static str, Result<Turn, String>) {
+    let facts = match host.look() {
         Ok(facts) => facts,
         Err(why) => return ("looking at the arrays", Err(why)),
     };
-    match next(&facts, ground.is_frozen()) {
-        Next::Thaw => ("thawing", ground.thaw().map(|()| Turn::Progress)),
-        Next::Unmount => (
-            "unmounting",
-            unmount(target, ground).map(|()| Turn::Progress),
-        ),
+    match next(&facts, host.is_frozen()) {
+        Next::Thaw => ("thawing", host.thaw().map(|()| Turn::Progress)),
+        Next::Unmount => ("unmounting", unmount(target, host).map(|()| Turn::Progress)),
         Next::StopMirror { array, clean } => {
             // A header that cannot be written costs a full copy at the next start: no reason to stay.
             let marked = if clean {
-                ground.mark_clean(&facts)
+                host.mark_clean(&facts)
             } else {
                 Ok(())
             };
             if let Err(why) = marked {
-                ground.say(&format!("writing the lineage failed: {why}"));
+                host.say(&format!("writing the lineage failed: {why}"));
             }
-            let stopped = ground.stop(&array);
+            let stopped = host.stop(&array);
             ("stopping the mirror", stopped.map(|()| Turn::Progress))
         }
         Next::StopStripe { array } => {
-            let stopped = ground.stop(&array);
+            let stopped = host.stop(&array);
             ("stopping the stripe", stopped.map(|()| Turn::Progress))
         }
         Next::Done => ("looking", Ok(Turn::Over)),
     }
 }
 
-fn unmount(target: &Path, ground: &dyn Ground) -> Result<(), String> {
-    let Err(error) = ground.unmount(target) else {
-        ground.say(&format!("unmounted {}", target.display()));
+fn unmount(target: &Path, host: &dyn Host) -> Result<(), String> {
+    let Err(error) = host.unmount(target) else {
+        host.say(&format!("unmounted {}", target.display()));
         return Ok(());
     };
     let busy = rustix::io::Errno::BUSY.raw_os_error();
     if error.raw_os_error() != Some(busy) {
         return Err(error.to_string());
     }
-    let users = ground.users(target);
+    let users = host.users(target);
     if users.is_empty() {
         return Err("it is in use, by a process that cannot be seen from here".to_owned());
     }
@@ -214,7 +209,7 @@ mod tests {
         }
     }
 
-    impl Ground for World {
+    impl Host for World {
         fn look(&self) -> Result<Facts, String> {
             Ok(self.facts.borrow().clone())
         }

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Namespaces that are worked on at once.
-const HANDS: usize = 16;
+const AT_ONCE: usize = 16;
 /// Interval of the checks that no event triggers.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -43,7 +43,7 @@ impl Crowd {
     pub(crate) async fn new(first: World, count: usize) -> Self {
         let more: Vec<World> = stream::iter(1..count)
             .map(|_| first.another())
-            .buffer_unordered(HANDS)
+            .buffer_unordered(AT_ONCE)
             .collect()
             .await;
         let worlds = std::iter::once(first).chain(more).map(|mut world| {
@@ -69,13 +69,13 @@ impl Crowd {
         let began = Instant::now();
         let make = async {
             stream::iter(self.worlds.values())
-                .for_each_concurrent(HANDS, async |place| {
+                .for_each_concurrent(AT_ONCE, async |place| {
                     place.world.create(&cluster(2)).await.unwrap();
                 })
                 .await;
         };
-        let hands = Semaphore::new(HANDS);
-        let work = join_all(self.worlds.values().map(|place| place.work(&hands)));
+        let permits = Semaphore::new(AT_ONCE);
+        let work = join_all(self.worlds.values().map(|place| place.work(&permits)));
         tokio::select! {
             // Dropping the watch loses nothing: every cluster is up.
             _ = async { tokio::join!(make, work) } => {}
@@ -141,9 +141,9 @@ fn at_rest(cluster: &ReadStateCluster) -> bool {
 
 impl Place {
     /// Until the cluster is up.
-    async fn work(&self, hands: &Semaphore) {
+    async fn work(&self, permits: &Semaphore) {
         while !self.up.load(Ordering::SeqCst) {
-            let hand = hands.acquire().await.unwrap();
+            let permit = permits.acquire().await.unwrap();
             let sets = self.world.api::<StatefulSet>();
             for set in sets.list(&ListParams::default()).await.unwrap() {
                 let seen = set.status.as_ref().and_then(|s| s.observed_generation);
@@ -153,7 +153,7 @@ impl Place {
             }
             self.world.finish_jobs().await;
             self.world.fleet.act().await;
-            drop(hand);
+            drop(permit);
             // Looked at again in any case.
             let _ = tokio::time::timeout(LOOK, self.changed.notified()).await;
         }

@@ -20,8 +20,11 @@
 mod layout;
 pub mod v2;
 
-use crate::Id;
+use std::marker::PhantomData;
+
 use layout::Layout;
+
+use crate::Id;
 
 /// The media type of requests and answers.
 pub const MEDIA_TYPE: &str = "application/vnd.readstates.batch";
@@ -187,33 +190,62 @@ impl Record {
     }
 }
 
-/// A request whose frame is sound.
-#[derive(Debug, Clone, Copy)]
-pub struct BatchRequest<'a> {
-    records: &'a [RawRecord],
+/// What a record of a request is in one version of the frames.
+pub trait RequestRecord: Sized {
+    /// Splits the frame of a request of this version into its records.
+    ///
+    /// # Errors
+    /// When it is none.
+    fn split(frame: &[u8]) -> Result<&[RawRecord], FrameError>;
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// When it makes no sense.
+    fn read(bytes: &RawRecord) -> Result<Self, BadRecord>;
 }
 
-impl<'a> BatchRequest<'a> {
+impl RequestRecord for Record {
+    fn split(frame: &[u8]) -> Result<&[RawRecord], FrameError> {
+        Ok(REQUEST.body_of(frame)?.as_chunks().0)
+    }
+
+    fn read(bytes: &RawRecord) -> Result<Self, BadRecord> {
+        Self::from_bytes(bytes)
+    }
+}
+
+/// A request whose frame is sound, with records of this type.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a, R> {
+    raw: &'a [RawRecord],
+    record: PhantomData<R>,
+}
+
+/// A request of version 1.
+pub type BatchRequest<'a> = Request<'a, Record>;
+
+impl<'a, R: RequestRecord> Request<'a, R> {
     /// Splits a frame into its records.
     ///
     /// # Errors
     /// When it is none.
     pub fn parse(frame: &'a [u8]) -> Result<Self, FrameError> {
-        let body = REQUEST.body_of(frame)?;
         Ok(Self {
-            records: body.as_chunks().0,
+            raw: R::split(frame)?,
+            record: PhantomData,
         })
     }
 
     /// The records as they are on the wire; at least one.
     #[must_use]
     pub fn raw(&self) -> &'a [RawRecord] {
-        self.records
+        self.raw
     }
 
     /// The records, in order.
-    pub fn records(&self) -> impl ExactSizeIterator<Item = Result<Record, BadRecord>> + use<'a> {
-        self.records.iter().map(Record::from_bytes)
+    pub fn records(&self) -> impl ExactSizeIterator<Item = Result<R, BadRecord>> + use<'a, R> {
+        self.raw.iter().map(R::read)
     }
 }
 

@@ -184,7 +184,7 @@ fn records_of_version_2_are_the_frames_of_the_vectors() {
         let frame = bytes(item);
         let entries: Vec<Entry> = items(item, "records").iter().map(entry).collect();
         let read = v2::Request::parse(&frame).unwrap();
-        let read: Result<Vec<Entry>, _> = read.entries().collect();
+        let read: Result<Vec<Entry>, _> = read.records().collect();
         assert_eq!(read.unwrap(), entries, "{}", item["name"]);
         let written = v2::encode_request(entries.iter().map(Entry::to_bytes));
         assert_eq!(written, frame, "{}", item["name"]);
@@ -195,7 +195,7 @@ fn records_of_version_2_are_the_frames_of_the_vectors() {
     }
     for item in items(&document, "bad_records") {
         let frame = bytes(item);
-        let mut entries = v2::Request::parse(&frame).unwrap().entries();
+        let mut entries = v2::Request::parse(&frame).unwrap().records();
         assert!(entries.next().unwrap().is_err(), "{}", item["name"]);
     }
 }

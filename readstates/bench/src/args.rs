@@ -1,4 +1,8 @@
 //! Flags of `readstates bench`, and the help that explains them.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts: what stands in brackets may be left out"
+)]
 
 use std::{path::PathBuf, time::Duration};
 

@@ -65,18 +65,18 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         drive::fill(&load, routes(&targets, true), FILL_BATCH, 1)?;
     }
     let plan = drive::plan(&load, &service, check);
-    let source = |lane, lanes| -> Box<dyn Source> {
+    let source = |thread, threads| -> Box<dyn Source> {
         let (users, first_user) = load.keys.users();
-        let lane_of = (lane, lanes);
+        let thread_of = (thread, threads);
         match check {
             true => Box::new(Ledger::new(
                 users,
                 first_user,
                 load.now,
                 service.per_request,
-                lane_of,
+                thread_of,
             )),
-            false => Box::new(drive::mixed(&load, service.per_request, lane, lanes)),
+            false => Box::new(drive::mixed(&load, service.per_request, thread, threads)),
         }
     };
     let started = std::time::SystemTime::now();

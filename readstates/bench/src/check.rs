@@ -102,8 +102,8 @@ pub struct Ledger {
     users: u64,
     first_user: u64,
     first_channel: u64,
-    lane: u64,
-    lanes: u64,
+    thread: u64,
+    threads: u64,
     messages: Messages,
     per_request: usize,
     channels: Vec<Channel>,
@@ -115,22 +115,22 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An empty ledger of thread `lane` of `lanes`. Channels have ids from `now` on, as messages do.
+    /// An empty ledger of thread `thread` of `threads`. Channels have ids from `now` on, as messages do.
     #[must_use]
     pub fn new(
         users: u64,
         first_user: u64,
         now: u64,
         per_request: usize,
-        (lane, lanes): (u64, u64),
+        (thread, threads): (u64, u64),
     ) -> Self {
         Self {
             users,
             first_user,
             first_channel: now << 22,
-            lane,
-            lanes,
-            messages: Messages::new(now, lane, lanes),
+            thread,
+            threads,
+            messages: Messages::new(now, thread, threads),
             per_request,
             channels: Vec::new(),
             to_open: 0,
@@ -141,14 +141,14 @@ impl Ledger {
 
     /// User and id of the n-th channel of this thread: one of either sort for each user, then a second, and so on.
     fn place(&self, index: usize) -> (u64, u64) {
-        let number = index as u64 * self.lanes + self.lane;
+        let number = index as u64 * self.threads + self.thread;
         let user = self.first_user + number / 2 % self.users;
         (user, self.first_channel + number)
     }
 
     fn index(&self, channel: u64) -> Option<usize> {
         let number = channel.checked_sub(self.first_channel)?;
-        usize::try_from(number / self.lanes).ok()
+        usize::try_from(number / self.threads).ok()
     }
 
     fn fresh(&mut self) -> Operation {
@@ -159,10 +159,10 @@ impl Ledger {
         };
         let index = idle.unwrap_or_else(|| {
             if self.to_open == 0 {
-                self.to_open = (2 * self.users).div_ceil(self.lanes);
+                self.to_open = (2 * self.users).div_ceil(self.threads);
             }
             self.to_open -= 1;
-            let number = self.channels.len() as u64 * self.lanes + self.lane;
+            let number = self.channels.len() as u64 * self.threads + self.thread;
             self.channels.push(Channel {
                 counting: number.is_multiple_of(2),
                 sent: Vec::new(),

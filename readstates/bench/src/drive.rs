@@ -24,7 +24,6 @@ use crate::{
     windows::histogram,
 };
 
-/// Connections that fill.
 const FILL_CONNECTIONS: usize = 8;
 /// Sent late by more than this though a connection was free, latencies are the generator's own.
 const LATE_MILLIS: f64 = 1.0;
@@ -52,8 +51,8 @@ pub struct Service {
 /// See [`BenchError`].
 pub fn drive(load: &Load, args: &LoadArgs, service: &Service) -> Result<Report, BenchError> {
     let plan = plan(load, service, false);
-    let source = |lane, lanes| -> Box<dyn Source> {
-        Box::new(mixed(load, service.per_request, lane, lanes))
+    let source = |thread, threads| -> Box<dyn Source> {
+        Box::new(mixed(load, service.per_request, thread, threads))
     };
     let started = SystemTime::now();
     let watched = Watched {
@@ -86,14 +85,14 @@ pub(crate) fn run_watched(
     Ok(ran)
 }
 
-pub(crate) fn mixed(load: &Load, per_request: usize, lane: u64, lanes: u64) -> Mixed {
+pub(crate) fn mixed(load: &Load, per_request: usize, thread: u64, threads: u64) -> Mixed {
     Mixed {
         keys: load.keys.clone(),
         mix: load.mix,
         // A second run on the same users does not repeat the draws of the first.
-        random: Random::new(load.seed.wrapping_add(load.now), lane),
+        random: Random::new(load.seed.wrapping_add(load.now), thread),
         // Filling has taken ids of the milliseconds before.
-        messages: Messages::new(load.now, lane, lanes),
+        messages: Messages::new(load.now, thread, threads),
         per_request,
     }
 }
@@ -122,14 +121,14 @@ pub fn fill(
     };
     // An hour before the run's own: room for 10^10 ids.
     let before = load.now.saturating_sub(3_600_000).max(1);
-    let source = |lane, lanes| -> Box<dyn Source> {
-        let messages = Messages::new(before, lane, lanes);
+    let source = |thread, threads| -> Box<dyn Source> {
+        let messages = Messages::new(before, thread, threads);
         Box::new(Fill::new(
             load.keys.clone(),
             messages,
             per_request,
-            lane,
-            lanes,
+            thread,
+            threads,
         ))
     };
     let ran = run(&plan, source, |_| ()).map_err(BenchError::Run)?;

@@ -45,8 +45,8 @@ pub struct Random(u64);
 impl Random {
     /// The numbers of this seed and thread.
     #[must_use]
-    pub fn new(seed: u64, lane: u64) -> Self {
-        Self(mix64(mix64(seed) ^ lane))
+    pub fn new(seed: u64, thread: u64) -> Self {
+        Self(mix64(mix64(seed) ^ thread))
     }
 
     /// Any number.
@@ -238,8 +238,8 @@ mod tests {
 
     #[test]
     fn the_same_seed_draws_the_same_and_another_does_not() {
-        let first = |seed, lane| {
-            let mut random = Random::new(seed, lane);
+        let first = |seed, thread| {
+            let mut random = Random::new(seed, thread);
             Keys::new(1000, 20, Distribution::Uniform, seed).draw(&mut random)
         };
         assert_eq!(first(1, 0), first(1, 0));

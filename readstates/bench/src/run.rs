@@ -60,11 +60,11 @@ pub(crate) fn run(
     let start = Instant::now();
     let (sender, windows) = mpsc::channel();
     let handles: Vec<_> = (0..plan.threads)
-        .map(|lane| {
+        .map(|thread| {
             let task = task(
                 plan,
-                lane,
-                source(lane as u64, plan.threads as u64),
+                thread,
+                source(thread as u64, plan.threads as u64),
                 sender.clone(),
             );
             thread::spawn(move || Worker::run(task, start))
@@ -87,7 +87,7 @@ pub(crate) fn run(
 
 fn task(
     plan: &Plan,
-    lane: usize,
+    thread: usize,
     source: Box<dyn Source>,
     windows: Sender<(usize, Window)>,
 ) -> Task {
@@ -98,15 +98,15 @@ fn task(
     };
     let all = plan.routes.iter().cycle().take(plan.connections);
     Task {
-        routes: all.skip(lane).step_by(plan.threads).cloned().collect(),
+        routes: all.skip(thread).step_by(plan.threads).cloned().collect(),
         depth: plan.depth,
-        schedule: Schedule::new(plan.pace, end, lane as u64, plan.threads as u64),
+        schedule: Schedule::new(plan.pace, end, thread as u64, plan.threads as u64),
         warmup: nanos(plan.warmup),
         timeout: nanos(plan.timeout),
         insist: plan.insist,
         source,
         windows,
-        lane,
+        thread,
     }
 }
 

@@ -36,20 +36,20 @@ pub enum Next {
 pub struct Schedule {
     pace: Pace,
     end: Nanos,
-    lane: u64,
-    lanes: u64,
+    thread: u64,
+    threads: u64,
     taken: u64,
 }
 
 impl Schedule {
-    /// The arrivals of thread `lane` of `lanes`, until `end`.
+    /// The arrivals of thread `thread` of `threads`, until `end`.
     #[must_use]
-    pub fn new(pace: Pace, end: Nanos, lane: u64, lanes: u64) -> Self {
+    pub fn new(pace: Pace, end: Nanos, thread: u64, threads: u64) -> Self {
         Self {
             pace,
             end,
-            lane,
-            lanes,
+            thread,
+            threads,
             taken: 0,
         }
     }
@@ -60,7 +60,7 @@ impl Schedule {
         let at = match self.pace {
             // Exact to the nanosecond for 100 days: a float holds integers up to 2^53.
             Pace::Rate(rate) => {
-                let arrivals_before = (self.taken * self.lanes + self.lane) as f64;
+                let arrivals_before = (self.taken * self.threads + self.thread) as f64;
                 (arrivals_before * SECOND as f64 / rate) as Nanos
             }
             Pace::Saturate => now,
@@ -122,9 +122,9 @@ mod tests {
     #[test]
     fn threads_share_the_rate_and_miss_or_double_no_arrival() {
         let mut shared: Vec<Nanos> = (0..3)
-            .flat_map(|lane| {
+            .flat_map(|thread| {
                 arrivals(
-                    &mut Schedule::new(Pace::Rate(700.0), SECOND, lane, 3),
+                    &mut Schedule::new(Pace::Rate(700.0), SECOND, thread, 3),
                     SECOND,
                 )
             })

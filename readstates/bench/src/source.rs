@@ -34,12 +34,12 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Ids from the snowflake of `now`, in milliseconds since 2015, every `lanes`-th for each thread.
+    /// Ids from the snowflake of `now`, in milliseconds since 2015, every `threads`-th for each thread.
     #[must_use]
-    pub fn new(now: u64, lane: u64, lanes: u64) -> Self {
+    pub fn new(now: u64, thread: u64, threads: u64) -> Self {
         Self {
-            next: (now << 22) + lane,
-            step: lanes,
+            next: (now << 22) + thread,
+            step: threads,
         }
     }
 
@@ -83,7 +83,7 @@ impl Source for Mixed {
     fn answered(&mut self, _operations: &[Operation], _answers: &[Answer]) {}
 }
 
-/// Every channel of every user once: a thread takes every `lanes`-th request of them.
+/// Every channel of every user once: a thread takes every `threads`-th request of them.
 #[derive(Debug)]
 pub struct Fill {
     keys: Keys,
@@ -95,16 +95,22 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// What thread `lane` of `lanes` fills in.
+    /// What thread `thread` of `threads` fills in.
     #[must_use]
-    pub fn new(keys: Keys, messages: Messages, per_request: usize, lane: u64, lanes: u64) -> Self {
+    pub fn new(
+        keys: Keys,
+        messages: Messages,
+        per_request: usize,
+        thread: u64,
+        threads: u64,
+    ) -> Self {
         let per_request = per_request as u64;
         Self {
             keys,
             messages,
             per_request,
-            next: lane * per_request,
-            step: lanes * per_request,
+            next: thread * per_request,
+            step: threads * per_request,
             again: Vec::new(),
         }
     }
@@ -155,8 +161,8 @@ mod tests {
     fn filling_names_every_channel_once_and_what_failed_again() {
         let keys = Keys::new(5, 3, Distribution::Uniform, 1);
         let mut filled = BTreeSet::new();
-        for lane in 0..2 {
-            let mut fill = Fill::new(keys.clone(), Messages::new(1, lane, 2), 4, lane, 2);
+        for thread in 0..2 {
+            let mut fill = Fill::new(keys.clone(), Messages::new(1, thread, 2), 4, thread, 2);
             let mut failed = false;
             let mut operations = Vec::new();
             while fill.next(&mut operations) {

@@ -62,7 +62,7 @@ pub(crate) struct Task {
     /// Where finished windows go.
     pub(crate) windows: Sender<(usize, Window)>,
     /// The thread's number.
-    pub(crate) lane: usize,
+    pub(crate) thread: usize,
 }
 
 /// How a thread fared.
@@ -186,7 +186,7 @@ impl Worker {
         };
         for window in self.windows.close(until) {
             // The receiver may have gone.
-            let _ = self.task.windows.send((self.task.lane, window));
+            let _ = self.task.windows.send((self.task.thread, window));
         }
     }
 
@@ -403,9 +403,9 @@ impl Worker {
             self.settle();
         }
         let busy = clock_gettime(ClockId::ThreadCPUTime);
-        let lane = self.task.lane;
+        let thread = self.task.thread;
         for window in self.windows.finish(now.min(end)) {
-            let _ = self.task.windows.send((lane, window));
+            let _ = self.task.windows.send((thread, window));
         }
         Done {
             source: self.task.source,

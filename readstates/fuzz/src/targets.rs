@@ -99,8 +99,8 @@ fn do_step(room: &mut Vec<u8>, step: &[u8; 6]) {
         _ if more & 8 == 0 => return take_over(room),
         _ => Operation::DeleteUser,
     };
-    let started = u64::from(more) << 43;
-    apply(room, &operation, started).expect("far from the most states");
+    let first_version = u64::from(more) << 43;
+    apply(room, &operation, first_version).expect("far from the most states");
 }
 
 fn read_all(block: BlockRef<'_>) {
@@ -163,7 +163,7 @@ fn first_version(data: &[u8], request: BatchRequest<'_>) {
 }
 
 fn second_version(data: &[u8], request: v2::Request<'_>) {
-    let entries = request.entries();
+    let entries = request.records();
     assert!((1..=MAX_RECORDS).contains(&entries.len()));
     let again = entries.zip(request.raw()).map(|(entry, raw)| {
         let written = entry.map_or(*raw, |entry| entry.to_bytes());

@@ -9,7 +9,6 @@ use aws_lc_rs::digest;
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use x509_parser::{extensions::GeneralName, prelude::X509Certificate};
 
-/// Bytes of a mark.
 const MARK_BYTES: usize = 8;
 
 /// The first eight bytes of a certificate's SHA-256: names it in status, logs and metrics.

@@ -167,7 +167,7 @@ impl Book {
         entries.iter().enumerate().filter_map(of).collect()
     }
 
-    /// Takes what another lane wrote. Lanes never write on one page.
+    /// Takes what another worker wrote. Workers never write on one page.
     pub fn take(&mut self, other: Self) {
         self.pages.extend(other.pages);
         self.found_meanwhile.extend(other.found_meanwhile);

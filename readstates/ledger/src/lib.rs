@@ -5,13 +5,13 @@
 //! for each mention, which says how often it was counted. The books know nothing of time, networks or members.
 //!
 //! ```text
-//!          lanes (one task each, one operation at a time)
+//!          workers (one task each, one operation at a time)
 //! clients ──▶ mention, acknowledge, batch, send again, read ──▶ Book ──▶ audit(what is found) ──▶ Finding…
 //! smart, stale, dumb      │                                                     ▲
 //!                         └─▶ Tallies: latency by phase, errors by kind      cache, database
 //! ```
 //!
-//! Every lane has users of its own, and all of them share one hot user, in channels of their own.
+//! Every worker has users of its own, and all of them share one hot user, in channels of their own.
 //!
 //! [`History`] is the other way to look: everything that is asked of some users by several clients at once, and whether
 //! there is an order of it.
@@ -20,15 +20,15 @@
 mod book;
 mod historian;
 mod history;
-mod lane;
 mod load;
 mod tally;
 mod verdict;
+mod worker;
 
 pub use book::{AMOUNTS, Audit, Book, Call, Fate, Finding, Found, What};
 pub use historian::{Historians, Orders};
 pub use history::{Action, Answer, Event, History, Order};
-pub use lane::Kind;
 pub use load::{Load, Plan, Told};
 pub use tally::{Operation, Phase, Tallies};
 pub use verdict::{Excuse, Verdict};
+pub use worker::Kind;

@@ -1,4 +1,4 @@
-//! The lanes together: started, told what goes on around them, stopped, and compared.
+//! The workers together: started, told what goes on around them, stopped, and compared.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,22 +14,22 @@ use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
     book::{Audit, Book, Found},
-    lane::{Kind, Lane, Shared},
     tally::{Phase, Tallies},
+    worker::{Kind, Shared, Worker},
 };
 
 /// How much load, and of whom.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Tasks that send one operation at a time.
-    pub lanes: u64,
-    /// Users that each lane mentions together.
-    pub users_per_lane: u64,
-    /// Between two operations of a lane.
+    pub workers: u64,
+    /// Users that each worker mentions together.
+    pub users_per_worker: u64,
+    /// Between two operations of a worker.
     pub pace: Duration,
     /// Same seed, same operations (but not at the same moments).
     pub seed: u64,
-    /// The hot user; the others follow it, 2^24 for each lane. None of them may have been used before.
+    /// The hot user; the others follow it, 2^24 for each worker. None of them may have been used before.
     pub first_user: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct Plan {
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
-    lanes: JoinSet<(Kind, Book)>,
+    workers: JoinSet<(Kind, Book)>,
 }
 
 /// What a load did and was told.
@@ -49,12 +49,12 @@ pub struct Told {
     pub tallies: Tallies,
     /// How long it went on.
     pub took: Duration,
-    /// How many lanes there were of each kind.
+    /// How many workers there were of each kind.
     pub kinds: BTreeMap<Kind, u64>,
 }
 
 impl Load {
-    /// Starts the lanes, on these clients in turn.
+    /// Starts the workers, on these clients in turn.
     #[must_use]
     pub fn start(plan: &Plan, clients: &[(Kind, Client)]) -> Self {
         let shared = Arc::new(Shared {
@@ -63,13 +63,13 @@ impl Load {
             over: AtomicBool::new(false),
             versions: Mutex::new(HashMap::new()),
         });
-        let mut lanes = JoinSet::new();
-        for (number, (kind, client)) in (0..plan.lanes).zip(clients.iter().cycle()) {
-            let lane = Lane::new(number, client.clone(), Arc::clone(&shared), plan);
+        let mut workers = JoinSet::new();
+        for (number, (kind, client)) in (0..plan.workers).zip(clients.iter().cycle()) {
+            let worker = Worker::new(number, client.clone(), Arc::clone(&shared), plan);
             let kind = *kind;
-            lanes.spawn(async move { (kind, lane.run().await) });
+            workers.spawn(async move { (kind, worker.run().await) });
         }
-        Self { shared, lanes }
+        Self { shared, workers }
     }
 
     /// Says what is going on around the load from now on.
@@ -92,17 +92,17 @@ impl Load {
     /// Ends the load: every operation under way gets its answer first.
     ///
     /// # Errors
-    /// When a lane did not complete: a fault in the ledger.
+    /// When a worker did not complete: a fault in the ledger.
     pub async fn stop(mut self) -> Result<Told, tokio::task::JoinError> {
         self.shared.over.store(true, Ordering::Relaxed);
         let (mut book, mut kinds) = (Book::default(), BTreeMap::new());
-        while let Some(ended) = self.lanes.join_next().await {
-            let (kind, lane) = ended?;
+        while let Some(ended) = self.workers.join_next().await {
+            let (kind, worker) = ended?;
             *kinds.entry(kind).or_default() += 1;
-            book.take(lane);
+            book.take(worker);
         }
         let took = self.shared.began.elapsed();
-        // The lanes were the only others that had it.
+        // The workers were the only others that had it.
         let tallies = Arc::into_inner(self.shared).map(|shared| shared.tallies);
         Ok(Told {
             book,

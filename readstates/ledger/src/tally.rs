@@ -28,12 +28,12 @@ impl Phase {
     pub const ALL: [Self; 3] = [Self::Before, Self::During, Self::After];
 }
 
-/// What a lane does.
+/// What a worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// One acknowledgement.
     Ack,
-    /// A mention of all users of the lane.
+    /// A mention of all users of the worker.
     Mention,
     /// The same operations as records of one batch.
     Batch,

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use crate::{
     book::{Audit, Call, Finding, What},
     historian::Orders,
-    lane::Kind,
     load::Told,
     tally::{Errors, Phase},
+    worker::Kind,
 };
 
 /// The quantiles of the table.
@@ -99,7 +99,7 @@ impl fmt::Display for Verdict {
         let seconds = self.took.as_secs();
         writeln!(
             f,
-            "{} operations acknowledged in {seconds} s, lanes {:?}",
+            "{} operations acknowledged in {seconds} s, workers {:?}",
             self.acknowledged(),
             self.kinds
         )?;

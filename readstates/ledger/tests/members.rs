@@ -23,8 +23,8 @@ use readstates_client::{Client, Config, Routing};
 use readstates_ledger::{Excuse, Found, Kind, Load, Phase, Plan, Told, Verdict, What};
 
 const PLAN: Plan = Plan {
-    lanes: 12,
-    users_per_lane: 5,
+    workers: 12,
+    users_per_worker: 5,
     pace: Duration::from_millis(2),
     seed: 1,
     first_user: 1 << 40,

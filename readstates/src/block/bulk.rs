@@ -19,18 +19,18 @@ const FEW: usize = 8;
 pub fn apply_all(
     room: &mut impl Room,
     operations: &[Operation],
-    started: u64,
+    first_version: u64,
     mut tell: impl FnMut(Outcome),
 ) -> Result<(), TooManyReadStates> {
     let Some(new) = new_channels(room.bytes(), operations) else {
         for operation in operations {
-            tell(apply(room, operation, started)?);
+            tell(apply(room, operation, first_version)?);
         }
         return Ok(());
     };
     let mut prepared = false;
     for operation in operations {
-        let outcome = apply(room, operation, started)?;
+        let outcome = apply(room, operation, first_version)?;
         tell(outcome);
         // Only now it is known what the version is, and that no era begins until the end.
         if !prepared && outcome == Outcome::Applied {

@@ -35,9 +35,9 @@ fn reshape(room: &mut impl Room, change: impl FnOnce(&mut Shape)) {
 }
 
 /// Counts the version up for a change.
-pub(super) fn count_up(room: &mut impl Room, started: u64) {
+pub(super) fn count_up(room: &mut impl Room, first_version: u64) {
     let block = BlockRef::trusted(room.bytes());
-    let (version, next) = (block.version(), block.next_version(started));
+    let (version, next) = (block.version(), block.next_version(first_version));
     let offset = next - layout::base(room.bytes());
     if next > version.saturating_add(1) || offset > u64::from(u32::MAX) {
         open_era(room, next);

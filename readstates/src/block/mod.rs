@@ -120,14 +120,14 @@ impl State {
 }
 
 /// Makes a block that was taken over this process's own, as a change would, without changing anything
-/// else: the version jumps. Returns whether that was needed. `started` is the first version of the
+/// else: the version jumps. Returns whether that was needed. `first_version` is the first version of the
 /// slot's term.
-pub fn renew(room: &mut impl Room, started: u64) -> bool {
+pub fn renew(room: &mut impl Room, first_version: u64) -> bool {
     let shape = layout::Shape::of(room.bytes());
     // For a user never seen there is no write of another owner.
     let needed = shape.taken_over && layout::version(room.bytes()) > 0;
     if needed {
-        edit::count_up(room, started);
+        edit::count_up(room, first_version);
     }
     needed
 }

@@ -104,7 +104,7 @@ impl Operation {
     }
 }
 
-/// Applies one operation; `started` is the first version of the slot's term, see
+/// Applies one operation; `first_version` is the first version of the slot's term, see
 /// [`super::take_over`].
 ///
 /// # Errors
@@ -112,14 +112,14 @@ impl Operation {
 pub fn apply(
     room: &mut impl Room,
     operation: &Operation,
-    started: u64,
+    first_version: u64,
 ) -> Result<Outcome, TooManyReadStates> {
     match *operation {
         Operation::Ack {
             channel,
             message,
             visit,
-        } => change(room, channel, started, |state, counted| {
+        } => change(room, channel, first_version, |state, counted| {
             state.ack(counted, message, visit)
         }),
         Operation::Manual {
@@ -127,21 +127,23 @@ pub fn apply(
             message,
             mention_count,
             visit,
-        } => change(room, channel, started, |state, counted| {
+        } => change(room, channel, first_version, |state, counted| {
             state.manual(counted, message, mention_count, visit)
         }),
         Operation::AckPins { channel, millis } => {
-            change(room, channel, started, |state, _| state.ack_pins(millis))
+            change(room, channel, first_version, |state, _| {
+                state.ack_pins(millis)
+            })
         }
         Operation::Mention {
             channel,
             message,
             count,
-        } => change(room, channel, started, |state, counted| {
+        } => change(room, channel, first_version, |state, counted| {
             state.mention(counted, Mention { message, count })
         }),
-        Operation::Delete { channel } => Ok(delete(room, channel, started)),
-        Operation::DeleteUser => Ok(delete_user(room, started)),
+        Operation::Delete { channel } => Ok(delete(room, channel, first_version)),
+        Operation::DeleteUser => Ok(delete_user(room, first_version)),
     }
 }
 
@@ -149,7 +151,7 @@ pub fn apply(
 fn change(
     room: &mut impl Room,
     channel: u64,
-    started: u64,
+    first_version: u64,
     change: impl FnOnce(&mut State, &mut Counted) -> Outcome,
 ) -> Result<Outcome, TooManyReadStates> {
     let block = BlockRef::trusted(room.bytes());
@@ -165,7 +167,7 @@ fn change(
     if found.is_err() && block.len() >= MAX_READ_STATES {
         return Err(TooManyReadStates);
     }
-    edit::count_up(room, started);
+    edit::count_up(room, first_version);
     let place = found.unwrap_or_else(|place| {
         edit::insert(room, place, channel);
         place
@@ -174,22 +176,22 @@ fn change(
     Ok(Outcome::Applied)
 }
 
-fn delete(room: &mut impl Room, channel: u64, started: u64) -> Outcome {
+fn delete(room: &mut impl Room, channel: u64, first_version: u64) -> Outcome {
     let Ok(place) = BlockRef::trusted(room.bytes()).place(channel) else {
         return Outcome::Ignored;
     };
     edit::remove(room, place);
-    edit::count_up(room, started);
+    edit::count_up(room, first_version);
     edit::remember_deletion(room, channel);
     Outcome::Applied
 }
 
-fn delete_user(room: &mut impl Room, started: u64) -> Outcome {
+fn delete_user(room: &mut impl Room, first_version: u64) -> Outcome {
     let block = BlockRef::trusted(room.bytes());
     if block.is_empty() && since::deletions(block.bytes()).next().is_none() {
         return Outcome::Ignored;
     }
-    edit::count_up(room, started);
+    edit::count_up(room, first_version);
     edit::erase(room);
     Outcome::Applied
 }

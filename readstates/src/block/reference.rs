@@ -13,7 +13,7 @@ use super::*;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
     Apply(Operation),
-    /// Another process, which started then, takes over from the database or from a hand-off.
+    /// Another process, whose versions begin there, takes over from the database or from a hand-off.
     TakeOver(u64),
     /// The same process reads what it wrote.
     Repack,
@@ -121,7 +121,7 @@ pub(crate) struct NaiveUser {
     pub(crate) version: u64,
     pub(crate) states: BTreeMap<u64, NaiveState>,
     pub(crate) history: History,
-    /// When the process that takes over started.
+    /// The first version of the process that takes over.
     taken_over: Option<u64>,
 }
 
@@ -219,8 +219,8 @@ impl NaiveUser {
         outcome
     }
 
-    pub(crate) fn take_over(&mut self, started: u64) {
-        self.taken_over = Some(started);
+    pub(crate) fn take_over(&mut self, first_version: u64) {
+        self.taken_over = Some(first_version);
     }
 
     fn deleted(&mut self, channel: u64) {
@@ -246,8 +246,8 @@ impl NaiveUser {
         if changed {
             let before = self.version;
             self.version += 1;
-            if let Some(started) = self.taken_over.take() {
-                self.version = before.max(started) + 65_536;
+            if let Some(first_version) = self.taken_over.take() {
+                self.version = before.max(first_version) + 65_536;
                 let History {
                     floor,
                     gap,

@@ -39,7 +39,7 @@ fn repacked(block: &[u8]) -> Vec<u8> {
 struct Pair {
     block: Vec<u8>,
     naive: NaiveUser,
-    started: u64,
+    first_version: u64,
     take_overs: usize,
 }
 
@@ -54,13 +54,13 @@ impl Pair {
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
         match *step {
             Step::Apply(operation) => {
-                let outcome = apply(&mut self.block, &operation, self.started);
+                let outcome = apply(&mut self.block, &operation, self.first_version);
                 prop_assert_eq!(outcome, Ok(self.naive.apply(&operation)));
             }
-            Step::TakeOver(started) => {
+            Step::TakeOver(first_version) => {
                 take_over(&mut self.block);
-                self.naive.take_over(started);
-                self.started = started;
+                self.naive.take_over(first_version);
+                self.first_version = first_version;
                 self.take_overs += 1;
             }
             Step::Repack => self.block = repacked(&self.block),
@@ -113,8 +113,8 @@ proptest! {
         rounds in proptest::collection::vec((operations(8), 0_u64..1 << 51), 5..12),
     ) {
         let mut pair = Pair::new();
-        for (operations, started) in rounds {
-            pair.step(&Step::TakeOver(started))?;
+        for (operations, first_version) in rounds {
+            pair.step(&Step::TakeOver(first_version))?;
             for operation in operations {
                 pair.step(&Step::Apply(operation))?;
             }
@@ -240,7 +240,7 @@ proptest! {
     fn acks_that_come_together_mean_what_they_mean_one_by_one(
         past in steps(60),
         acks in proptest::collection::vec((1_u64..60, 0_u64..9), 0..80),
-        started in 0_u64..1 << 51,
+        first_version in 0_u64..1 << 51,
     ) {
         let mut pair = Pair::new();
         for step in &past {
@@ -252,10 +252,10 @@ proptest! {
         let acks: Vec<Operation> = acks.iter().map(ack).collect();
         let (mut one_by_one, mut together) = (pair.block.clone(), pair.block);
         let mut told = Vec::new();
-        apply_all(&mut together, &acks, started, |outcome| told.push(outcome)).unwrap();
+        apply_all(&mut together, &acks, first_version, |outcome| told.push(outcome)).unwrap();
         let outcomes: Vec<Outcome> = acks
             .iter()
-            .map(|ack| apply(&mut one_by_one, ack, started).unwrap())
+            .map(|ack| apply(&mut one_by_one, ack, first_version).unwrap())
             .collect();
         prop_assert_eq!(outcomes, told);
         prop_assert_eq!(one_by_one, together);

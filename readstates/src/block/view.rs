@@ -58,12 +58,15 @@ impl<'a> BlockRef<'a> {
         self.len().max(1) as u64
     }
 
-    /// The version after the next change; `started` is the first version of the slot's term, see
+    /// The version after the next change; `first_version` is the first version of the slot's term, see
     /// [`super::take_over`].
     #[must_use]
-    pub fn next_version(self, started: u64) -> u64 {
+    pub fn next_version(self, first_version: u64) -> u64 {
         match Shape::of(self.bytes).taken_over {
-            true => self.version().max(started).saturating_add(VERSION_GAP),
+            true => self
+                .version()
+                .max(first_version)
+                .saturating_add(VERSION_GAP),
             false => self.version().saturating_add(1),
         }
     }

@@ -1,7 +1,7 @@
 //! The dirty users of a stripe: since when each is dirty, when it is due, and how its writes went.
 //!
 //! Only dirty users are in here, so that a clean one takes no more than its block and a record. A user
-//! who becomes dirty is entered in three places, none of which is searched for that: the [`Roll`], and
+//! who becomes dirty is entered in three places, none of which is searched for that: the [`DirtyUsers`], and
 //! the ends of two [`Order`]s.
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //! ```
 
 mod order;
-mod roll;
+mod users;
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use std::{
 };
 
 use order::Order;
-use roll::Roll;
+use users::DirtyUsers;
 
 use super::table::Hash;
 
@@ -102,7 +102,7 @@ pub(super) enum Left {
 /// The dirty users of a stripe.
 #[derive(Debug, Default)]
 pub(super) struct DirtySet {
-    users: Roll,
+    users: DirtyUsers,
     /// Waiting users, by when they are due.
     due: Order,
     /// Those of them whose last write failed: they go behind the others.
@@ -305,12 +305,12 @@ impl DirtySet {
 }
 
 /// Whether a user waits, and is due then.
-fn is_due(users: &Roll, at: Moment, user: u64) -> bool {
+fn is_due(users: &DirtyUsers, at: Moment, user: u64) -> bool {
     let dirty = users.get(user, Hash::of(user));
     dirty.is_some_and(|dirty| matches!(dirty.stage, Stage::Waiting { due } if due == at))
 }
 
-fn is_dirty_since(users: &Roll, since: Moment, user: u64) -> bool {
+fn is_dirty_since(users: &DirtyUsers, since: Moment, user: u64) -> bool {
     let dirty = users.get(user, Hash::of(user));
     dirty.is_some_and(|dirty| dirty.since == since)
 }

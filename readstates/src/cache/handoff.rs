@@ -137,18 +137,18 @@ impl Cache {
     /// Drops what is in memory of the slots that are retired now, and lets others work in between.
     /// One caller at a time.
     pub async fn sweep(&self) {
-        let doomed = self.doomed();
-        let full = |slot: &Slot| doomed.contains(*slot) && self.users_of(*slot) > 0;
+        let retired = self.retired();
+        let full = |slot: &Slot| retired.contains(*slot) && self.users_of(*slot) > 0;
         if Slot::all().any(|slot| full(&slot)) {
             for part in 0..PARTS {
-                self.sweep_part(&doomed, part);
+                self.sweep_part(&retired, part);
                 if part % STRIPES == 0 {
                     tokio::task::yield_now().await;
                 }
             }
         }
-        self.forget_changed(&doomed);
-        self.absolve(&doomed);
+        self.forget_changed(&retired);
+        self.revive_all(&retired);
     }
 }
 

@@ -73,14 +73,13 @@ struct State {
     /// Whether changes of its users are noted for the hand-off that sends them away.
     tracked: AtomicBool,
     /// Whether what is in memory of it is to be dropped.
-    doomed: AtomicBool,
+    retired: AtomicBool,
     /// Whether the store has shown a block of a later epoch.
     regressed: AtomicBool,
     /// Whether no more of its users are loaded.
     paused: AtomicBool,
 }
 
-/// All slots.
 #[derive(Debug)]
 pub(super) struct Slots {
     all: Box<[State]>,
@@ -96,7 +95,7 @@ impl Slots {
             next: AtomicI64::new(started_micros.saturating_add(1)),
             users: AtomicU32::new(0),
             tracked: AtomicBool::new(false),
-            doomed: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
             regressed: AtomicBool::new(false),
             paused: AtomicBool::new(false),
         };
@@ -273,33 +272,33 @@ impl Cache {
     }
 
     /// Says that what is in memory of a closed slot is to be dropped, by [`Cache::sweep`].
-    pub fn doom(&self, slot: Slot) {
+    pub fn retire(&self, slot: Slot) {
         let state = self.shared.slots.at(slot);
-        state.doomed.store(true, Ordering::Release);
+        state.retired.store(true, Ordering::Release);
     }
 
     /// Says that there is nothing of a slot to be dropped.
-    pub fn pardon(&self, slot: Slot) {
+    pub fn revive(&self, slot: Slot) {
         let state = self.shared.slots.at(slot);
-        state.doomed.store(false, Ordering::Release);
+        state.retired.store(false, Ordering::Release);
     }
 
     /// Whether something of a slot is still to be dropped.
     #[must_use]
-    pub fn is_doomed(&self, slot: Slot) -> bool {
-        self.shared.slots.at(slot).doomed.load(Ordering::Acquire)
+    pub fn is_retired(&self, slot: Slot) -> bool {
+        self.shared.slots.at(slot).retired.load(Ordering::Acquire)
     }
 
     /// The slots of which something is to be dropped.
     #[must_use]
-    pub fn doomed(&self) -> SlotSet {
-        Slot::all().filter(|&slot| self.is_doomed(slot)).collect()
+    pub fn retired(&self) -> SlotSet {
+        Slot::all().filter(|&slot| self.is_retired(slot)).collect()
     }
 
     /// Says that nothing of these slots is left to be dropped.
-    pub(super) fn absolve(&self, slots: &SlotSet) {
+    pub(super) fn revive_all(&self, slots: &SlotSet) {
         let all = Slot::all().filter(|&slot| slots.contains(slot));
-        all.for_each(|slot| self.pardon(slot));
+        all.for_each(|slot| self.revive(slot));
     }
 
     /// How many users of a slot are in memory.

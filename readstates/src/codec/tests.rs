@@ -13,8 +13,8 @@ use crate::block::{
 const WRITER: u64 = 0x0123_4567_89ab_cdef;
 const CHANNEL: u64 = 81_384_788_765_712_384;
 const MESSAGE: u64 = 1_175_928_847_299_117_063;
-/// When the first process started.
-const STARTED: u64 = 1_767_225_600_000_000;
+/// The first version of the first process.
+const FIRST_VERSION: u64 = 1_767_225_600_000_000;
 
 fn ack(channel: u64, message: u64) -> Operation {
     Operation::Ack {
@@ -41,8 +41,8 @@ fn block(processes: &[&[Operation]]) -> Vec<u8> {
     for (number, operations) in processes.iter().enumerate() {
         take_over(&mut block);
         for operation in *operations {
-            let started = STARTED + number as u64 * 1_000_000_000;
-            apply(&mut block, operation, started).unwrap();
+            let first_version = FIRST_VERSION + number as u64 * 1_000_000_000;
+            apply(&mut block, operation, first_version).unwrap();
         }
     }
     block

@@ -1,4 +1,8 @@
 //! Parses the command line and the environment into values that need no more checks.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts: what stands in brackets may be left out"
+)]
 
 mod access;
 mod backup;

@@ -1,7 +1,7 @@
 //! Operations of many users in one call: a fan-out, a batch.
 //!
 //! Users who are cached are served first and at once, without a task and without an allocation of
-//! their own. The others board one after the other, as many at a time as the loader's window has room
+//! their own. The others join one after the other, as many at a time as the loader's window has room
 //! for: what waits for that is in the caller's memory alone. Operations of one user keep their order:
 //! once one of them has to wait, so do those after it.
 
@@ -14,7 +14,7 @@ use crate::{
     block::Outcome,
     cache::{Refused, Single, Touch},
     clock,
-    load::{Company, Item, LoadError, Outcomes},
+    load::{Group, Item, LoadError, Outcomes},
     mixed::BuildMixed,
 };
 
@@ -114,7 +114,7 @@ impl Engine {
     ) {
         self.metrics.misses.increment(cold.len() as u64);
         let deadline = Instant::now() + self.loader.patience(touch);
-        let (company, mut outcomes) = Company::new();
+        let (group, mut outcomes) = Group::new();
         let window = self.loader.window(touch);
         let (mut left, mut under_way) = (cold.iter(), 0);
         loop {
@@ -124,9 +124,9 @@ impl Engine {
                     operation,
                     touch,
                     place,
-                    company: Some(Arc::clone(&company)),
+                    group: Some(Arc::clone(&group)),
                 };
-                self.loader.board(user, touch, Box::new(item));
+                self.loader.join(user, touch, Box::new(item));
                 under_way += 1;
             }
             if under_way == 0 {
@@ -138,14 +138,14 @@ impl Engine {
                     results[place as usize] = outcome;
                     under_way -= 1;
                 }
-                // The channel does not end: `company` holds a sender.
+                // The channel does not end: `group` holds a sender.
                 Ok(None) | Err(_) => break,
             }
         }
         for &place in left {
             results[place as usize] = Err(LoadError::TooManyLoads.into());
         }
-        company.leave();
+        group.leave();
         self.settle(operations, cold, &mut outcomes, results);
     }
 

@@ -150,7 +150,7 @@ impl Engine {
         let loading = self.loader.loading();
         let metrics = &self.metrics;
         metrics.loading_users.set(loading.users as f64);
-        metrics.loading_operations.set(loading.passengers as f64);
+        metrics.loading_operations.set(loading.waiters as f64);
         metrics.loading_bytes.set(loading.bytes as f64);
         let as_gauge = |away: bool| if away { 1.0 } else { 0.0 };
         metrics.loads_away.set(as_gauge(self.loader.is_away()));
@@ -176,7 +176,7 @@ impl Engine {
         }
         self.metrics.misses.increment(1);
         self.loader
-            .ride(user, Touch::Online, |answer| Reader { view, answer })
+            .wait_for(user, Touch::Online, |answer| Reader { view, answer })
             .await
     }
 
@@ -213,7 +213,7 @@ impl Engine {
         }
         self.metrics.misses.increment(1);
         self.loader
-            .ride(user, touch, |answer| Changer {
+            .wait_for(user, touch, |answer| Changer {
                 precondition,
                 operations: operations.into(),
                 touch,

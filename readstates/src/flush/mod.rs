@@ -1,7 +1,7 @@
 //! Write-behind: brings what is dirty to the store, one write per user at a time.
 //!
 //! One task looks, several times a second, for users whose time has come, and has as many writes under
-//! way as the [`Pace`] allows, of which [`Places`] keeps account. While the [`Circuits`] say that the store or
+//! way as the [`Pace`] allows, of which `Places` keeps account. While the [`Circuits`] say that the store or
 //! a part of it is away, that is asked by one write at a time. A write that fails leaves
 //! the user dirty; the cache says when to try again. Nothing here is lost when the task is slow: what
 //! is dirty stays in the cache.

@@ -1,4 +1,4 @@
-//! One connection's patience: clients that are slow hold neither memory nor a place for ever.
+//! Timeouts of one connection: clients that are slow hold neither memory nor a place for ever.
 //!
 //! Comes in: the bytes of a socket on their way to and from hyper. Goes out: the same bytes, or
 //! `TimedOut`, which ends the connection.
@@ -75,9 +75,9 @@ impl Phase {
     }
 }
 
-/// A socket with patience.
+/// A socket whose reads and writes time out.
 #[derive(Debug)]
-pub(super) struct Patient<S> {
+pub(super) struct TimedSocket<S> {
     socket: S,
     phase: Arc<Phase>,
     idle_timeout: Duration,
@@ -92,7 +92,7 @@ pub(super) struct Patient<S> {
 /// One timer, made when it is first needed.
 type Timer = Option<Pin<Box<Sleep>>>;
 
-impl<S> Patient<S> {
+impl<S> TimedSocket<S> {
     pub(super) fn new(socket: S, phase: Arc<Phase>, limits: &Limits) -> Self {
         Self {
             socket,
@@ -178,7 +178,7 @@ fn timed_out(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedSocket<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -198,7 +198,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedSocket<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -102,7 +102,6 @@ impl Json {
     }
 }
 
-/// One read state.
 pub(super) fn read_state(state: &State) -> Vec<u8> {
     let mut json = Json::with_room(STATE_BYTES);
     json.state(state);

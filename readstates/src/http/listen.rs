@@ -18,7 +18,7 @@ use super::{
     App,
     access::Peer,
     answer,
-    connection::{Patient, Phase},
+    connection::{Phase, TimedSocket},
     connections::Open,
     crowd::{Crowd, Place},
     route::Port,
@@ -260,7 +260,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     mut closed: watch::Receiver<bool>,
 ) {
     let peer = Arc::new(peer);
-    let socket = Patient::new(socket, Arc::clone(&phase), &app.gates.limits);
+    let socket = TimedSocket::new(socket, Arc::clone(&phase), &app.gates.limits);
     let max_header_bytes = app.gates.limits.max_header_bytes;
     let idle = Arc::clone(&phase);
     let service = service_fn(move |request: Request<Incoming>| {
@@ -273,7 +273,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         }
     });
     let connection = http1::Builder::new()
-        // `Patient` times the head, and more than the head.
+        // `TimedSocket` times the head, and more than the head.
         .header_read_timeout(None)
         .max_header_size(max_header_bytes)
         .max_buf_size(BUFFER_BYTES.max(max_header_bytes))

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! There is no framework between hyper and the handlers: a request is a match over the operations of
-//! [`route`], so that what it costs is what is written here.
+//! `route`, so that what it costs is what is written here.
 
 mod access;
 mod admin;

@@ -16,7 +16,6 @@ const DAMAGED: &str = ".damaged";
 pub(super) trait Medium: Send + 'static {
     /// Makes a segment, which is there for good when this returns.
     fn create(&mut self, number: u64) -> io::Result<Box<dyn Log>>;
-    /// Removes one.
     fn remove(&mut self, number: u64) -> io::Result<()>;
     /// Bytes that the disk has left, if that is known.
     fn free(&self) -> Option<u64>;
@@ -30,7 +29,6 @@ pub(super) trait Log: Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// The folder.
 #[derive(Debug, Clone)]
 pub(super) struct Folder {
     path: PathBuf,

@@ -1,19 +1,19 @@
 //! The journal: changes are on the disk before they are acknowledged.
 //!
 //! Blocks are written behind, up to an interval later; that is cheap, because many changes of a user are one write.
-//! The journal keeps the changes of that time: each is appended to a lane of its stripe, while the stripe's lock is
-//! held anyway, so those of a user keep their order. One thread takes all lanes together, appends them to a file as
+//! The journal keeps the changes of that time: each is appended to a buffer of its stripe, while the stripe's lock is
+//! held anyway, so those of a user keep their order. One thread takes all buffers together, appends them to a file as
 //! one frame, syncs that, and so releases everybody who waits. While a sync is under way the next frame gathers:
 //! no timer, and the more there is to do, the more changes share a sync.
 //!
 //! ```text
-//!  change ─▶ lane ─┐
-//!  change ─▶ lane ─┼─▶ frame ─▶ file ─▶ sync ─▶ acknowledged
-//!  change ─▶ lane ─┘                                  │
+//!  change ─▶ buffer ─┐
+//!  change ─▶ buffer ─┼─▶ frame ─▶ file ─▶ sync ─▶ acknowledged
+//!  change ─▶ buffer ─┘                                  │
 //!     └────▶ cache ─▶ store, behind ─▶ file is removed, once everything in it is in the store
 //! ```
 //!
-//! A start does again what the store lacks ([`recover`]), so a killed process and a machine without power lose
+//! A start does again what the store lacks (`recover`), so a killed process and a machine without power lose
 //! nothing that was acknowledged. While the disk takes no more, changes are refused, and what waits is written as
 //! soon as it can be; a change whose sync does not come in time has an unknown outcome.
 
@@ -85,7 +85,7 @@ pub(crate) struct Ticket(u64);
 
 /// The changes of one stripe that the thread has not taken.
 #[derive(Debug, Default)]
-struct Lane {
+struct Buffer {
     gathered: Mutex<Gathered>,
     /// The round that takes the last change so far.
     last: AtomicU64,
@@ -94,7 +94,7 @@ struct Lane {
 #[derive(Debug, Default)]
 struct Gathered {
     records: Vec<u8>,
-    /// The last round that took the lane.
+    /// The last round that took the buffer.
     taken: u64,
 }
 
@@ -110,11 +110,11 @@ struct Closed {
 /// The journal of one process.
 #[derive(Debug)]
 pub struct Journal {
-    lanes: Box<[Lane]>,
+    buffers: Box<[Buffer]>,
     /// The last round that is on the disk.
     synced: AtomicU64,
     landed: Notify,
-    /// Bytes in the lanes.
+    /// Bytes in the buffers.
     pending: AtomicUsize,
     /// The disk does not take the frame that is its turn.
     failing: AtomicBool,
@@ -191,8 +191,8 @@ impl Journal {
         counts: Counts,
     ) -> io::Result<Arc<Self>> {
         let journal = Arc::new(Self {
-            lanes: (0..crate::cache::STRIPES)
-                .map(|_| Lane::default())
+            buffers: (0..crate::cache::STRIPES)
+                .map(|_| Buffer::default())
                 .collect(),
             synced: AtomicU64::new(0),
             landed: Notify::new(),
@@ -226,12 +226,12 @@ impl Journal {
 
     /// Takes a change that was applied, while the lock of its stripe is held.
     pub(crate) fn append(&self, stripe: usize, entry: &Entry<'_>) {
-        let lane = &self.lanes[stripe];
-        let mut gathered = lane.gathered.lock();
+        let buffer = &self.buffers[stripe];
+        let mut gathered = buffer.gathered.lock();
         let before = gathered.records.len();
         entry.encode(&mut gathered.records);
         let added = gathered.records.len() - before;
-        lane.last.store(gathered.taken + 1, Ordering::Release);
+        buffer.last.store(gathered.taken + 1, Ordering::Release);
         // Before anybody can take it: never more is taken than was added.
         self.pending.fetch_add(added, Ordering::SeqCst);
     }
@@ -245,7 +245,7 @@ impl Journal {
 
     /// What has to be reached before the changes of this stripe so far are on the disk.
     pub(crate) fn ticket(&self, stripe: usize) -> Ticket {
-        Ticket(self.lanes[stripe].last.load(Ordering::Acquire))
+        Ticket(self.buffers[stripe].last.load(Ordering::Acquire))
     }
 
     /// Whether everything before a ticket is on the disk.
@@ -338,10 +338,10 @@ impl Journal {
         }
     }
 
-    /// Takes what is in the lanes, in this round.
+    /// Takes what is in the buffers, in this round.
     fn take(&self, round: u64, records: &mut Vec<u8>) {
-        for lane in &self.lanes {
-            let mut gathered = lane.gathered.lock();
+        for buffer in &self.buffers {
+            let mut gathered = buffer.gathered.lock();
             records.extend_from_slice(&gathered.records);
             gathered.records.clear();
             gathered.records.shrink_to(MOST_KEPT);
@@ -364,7 +364,7 @@ impl Journal {
     }
 }
 
-/// Bytes of memory that an empty lane keeps.
+/// Bytes of memory that an empty buffer keeps.
 const MOST_KEPT: usize = 64 << 10;
 
 /// The folder of the journal of an embedded store.

@@ -54,7 +54,6 @@ const OTHERS: u32 = 2;
 /// A change that was applied, as [`super::Journal::append`] takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
-    /// The user.
     pub(crate) user: u64,
     /// The first version of the slot's term.
     pub(crate) first_version: u64,

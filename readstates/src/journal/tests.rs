@@ -487,7 +487,7 @@ async fn world_of(store: &MemoryStore) -> World {
     }
 }
 
-/// A change that comes while the lanes are being taken waits for a round that comes, whichever takes it.
+/// A change that comes while the buffers are being taken waits for a round that comes, whichever takes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn whoever_waits_is_released_however_changes_and_rounds_meet() {
     let world = Arc::new(world());

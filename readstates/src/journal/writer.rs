@@ -103,7 +103,7 @@ impl Writer {
         }
     }
 
-    /// Writes what is in the lanes, however long that takes: only an end gives up.
+    /// Writes what is in the buffers, however long that takes: only an end gives up.
     fn write_round(&mut self) {
         self.records.clear();
         self.round += 1;

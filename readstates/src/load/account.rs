@@ -8,9 +8,9 @@ use std::sync::{
 /// What one class of waiters holds of what it may hold.
 #[derive(Debug)]
 pub(super) struct Account {
-    most_passengers: usize,
+    most_waiters: usize,
     most_bytes: usize,
-    passengers: AtomicUsize,
+    waiters: AtomicUsize,
     bytes: AtomicUsize,
 }
 
@@ -22,38 +22,38 @@ pub(super) struct Ticket {
 }
 
 impl Account {
-    pub(super) fn new(most_passengers: usize, most_bytes: usize) -> Arc<Self> {
+    pub(super) fn new(most_waiters: usize, most_bytes: usize) -> Arc<Self> {
         Arc::new(Self {
-            most_passengers,
+            most_waiters,
             most_bytes,
-            passengers: AtomicUsize::new(0),
+            waiters: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
         })
     }
 
     /// A ticket for this many bytes, if there is room.
     pub(super) fn ticket(self: &Arc<Self>, bytes: usize) -> Option<Ticket> {
-        let passengers = self.passengers.fetch_add(1, Ordering::Relaxed);
+        let waiters = self.waiters.fetch_add(1, Ordering::Relaxed);
         let held = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         // Dropped, and with it given back, where it was too much.
         let ticket = Ticket {
             account: Arc::clone(self),
             bytes,
         };
-        let fits = passengers < self.most_passengers && held + bytes <= self.most_bytes;
+        let fits = waiters < self.most_waiters && held + bytes <= self.most_bytes;
         fits.then_some(ticket)
     }
 
     /// (waiters, bytes) held now.
     pub(super) fn held(&self) -> (usize, usize) {
         let Self {
-            most_passengers: _,
+            most_waiters: _,
             most_bytes: _,
-            passengers,
+            waiters,
             bytes,
         } = self;
         (
-            passengers.load(Ordering::Relaxed),
+            waiters.load(Ordering::Relaxed),
             bytes.load(Ordering::Relaxed),
         )
     }
@@ -61,7 +61,7 @@ impl Account {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.account.passengers.fetch_sub(1, Ordering::Relaxed);
+        self.account.waiters.fetch_sub(1, Ordering::Relaxed);
         self.account.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passengers_and_bytes_are_both_bounded_and_given_back() {
+    fn waiters_and_bytes_are_both_bounded_and_given_back() {
         let account = Account::new(3, 100);
         let first = account.ticket(60).unwrap();
         assert!(account.ticket(41).is_none(), "too many bytes");

@@ -13,7 +13,7 @@ use futures::future::{Either, select};
 use readstates_ring::Stamp;
 use tokio::time::sleep;
 
-use super::{Class, LoadError, Loader, Passenger, account::Ticket};
+use super::{Class, LoadError, Loader, Waiter, account::Ticket};
 use crate::{
     cache::{Term, Touch},
     clock,
@@ -35,7 +35,7 @@ pub(super) struct Flight {
     waits_as: Option<Touch>,
     operations: usize,
     /// In the order in which they came; no more operations than `super::MOST_PER_USER`.
-    passengers: Vec<(Box<dyn Passenger>, Ticket)>,
+    waiters: Vec<(Box<dyn Waiter>, Ticket)>,
 }
 
 impl Flight {
@@ -58,14 +58,14 @@ impl Flight {
         self.waits_as = Some(touch);
     }
 
-    pub(super) fn board(&mut self, passenger: Box<dyn Passenger>, ticket: Ticket) {
-        self.operations += passenger.operations();
-        self.passengers.push((passenger, ticket));
+    pub(super) fn join(&mut self, waiter: Box<dyn Waiter>, ticket: Ticket) {
+        self.operations += waiter.operations();
+        self.waiters.push((waiter, ticket));
     }
 
     pub(super) fn refuse(self, why: LoadError) {
-        for (passenger, _ticket) in self.passengers {
-            passenger.refuse(why);
+        for (waiter, _ticket) in self.waiters {
+            waiter.refuse(why);
         }
     }
 }
@@ -211,12 +211,12 @@ impl Loader {
             let mut flights = self.flights(user);
             let mut flight = flights.remove(&user).unwrap_or_default();
             self.cache.land(user, block, term, now, |landed| {
-                for (passenger, _ticket) in flight.passengers.drain(..) {
-                    if passenger.gone() {
+                for (waiter, _ticket) in flight.waiters.drain(..) {
+                    if waiter.gone() {
                         // Nothing is begun; a caller that has just left may still be told so.
-                        passenger.refuse(LoadError::StoreAway);
+                        waiter.refuse(LoadError::StoreAway);
                     } else {
-                        passenger.land(landed, &self.metrics);
+                        waiter.land(landed, &self.metrics);
                     }
                 }
             });

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!            ┌ no flight: into the line of its class ─▶ (a place at the store) ─▶ load ┐
-//! board ─────┤                                                                         ├─▶ land / refuse
+//! join ──────┤                                                                         ├─▶ land / refuse
 //!            └ a flight: behind those who came before ─────────────────────────────────┘
 //! ```
 //!
@@ -23,7 +23,7 @@
 mod account;
 mod flight;
 mod line;
-mod passenger;
+mod waiter;
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -35,9 +35,9 @@ use account::Account;
 use flight::Flight;
 use line::{Entered, Line};
 use parking_lot::{Mutex, MutexGuard};
-pub(crate) use passenger::{Answer, Changer, Company, Item, Outcomes, Passenger, Reader};
 use readstates_ring::Slot;
 use tokio::sync::{Notify, oneshot};
+pub(crate) use waiter::{Answer, Changer, Group, Item, Outcomes, Reader, Waiter};
 
 use crate::{
     cache::{Cache, SlotSet, Touch},
@@ -57,7 +57,7 @@ pub(crate) struct Limits {
     /// Users who wait for a place at the store.
     pub(crate) waiting: usize,
     /// What waits for users to land.
-    pub(crate) passengers: usize,
+    pub(crate) waiters: usize,
     /// Its bytes, about.
     pub(crate) bytes: usize,
     /// How long a caller waits.
@@ -67,14 +67,14 @@ pub(crate) struct Limits {
 const ONLINE: Limits = Limits {
     at_once_per_shard: 128,
     waiting: 4096,
-    passengers: 1 << 16,
+    waiters: 1 << 16,
     bytes: 32 << 20,
     patience: Duration::from_secs(3),
 };
 const MENTION: Limits = Limits {
     at_once_per_shard: 32,
     waiting: 1 << 15,
-    passengers: 1 << 16,
+    waiters: 1 << 16,
     bytes: 16 << 20,
     patience: Duration::from_secs(15),
 };
@@ -134,7 +134,7 @@ pub struct Loading {
     /// Users who are being loaded, or wait for it.
     pub users: usize,
     /// What waits for them.
-    pub passengers: usize,
+    pub waiters: usize,
     /// Its bytes, about.
     pub bytes: usize,
 }
@@ -144,7 +144,7 @@ impl Class {
         Self {
             limits,
             line: Mutex::default(),
-            account: Account::new(limits.passengers, limits.bytes),
+            account: Account::new(limits.waiters, limits.bytes),
         }
     }
 }
@@ -189,7 +189,7 @@ impl Loader {
     }
 
     fn flights(&self, user: u64) -> MutexGuard<'_, HashMap<u64, Flight>> {
-        self.flights[passenger::lock_of(user, FLIGHT_LOCKS)].lock()
+        self.flights[waiter::lock_of(user, FLIGHT_LOCKS)].lock()
     }
 
     fn at_once(&self, touch: Touch) -> usize {
@@ -206,7 +206,7 @@ impl Loader {
         let (online, mention) = (self.online.account.held(), self.mention.account.held());
         Loading {
             users,
-            passengers: online.0 + mention.0,
+            waiters: online.0 + mention.0,
             bytes: online.1 + mention.1,
         }
     }
@@ -242,14 +242,14 @@ impl Loader {
     ///
     /// # Errors
     /// When the user cannot be loaded, or not now, or not in time: then nothing changed.
-    pub(crate) async fn ride<T, P: Passenger + 'static>(
+    pub(crate) async fn wait_for<T, P: Waiter + 'static>(
         self: &Arc<Self>,
         user: u64,
         touch: Touch,
-        passenger: impl FnOnce(Answer<T>) -> P,
+        waiter: impl FnOnce(Answer<T>) -> P,
     ) -> Result<T, NotDone> {
         let (answer, mut waiting) = oneshot::channel();
-        self.board(user, touch, Box::new(passenger(answer)));
+        self.join(user, touch, Box::new(waiter(answer)));
         match tokio::time::timeout(self.patience(touch), &mut waiting).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(NotDone::Unknown),
@@ -285,56 +285,56 @@ impl Loader {
 
     /// Takes a waiter on: into the user's flight, which is made where there is none. One whose user
     /// has landed meanwhile does its work at once; one that cannot be taken on is refused at once.
-    pub(crate) fn board(self: &Arc<Self>, user: u64, touch: Touch, passenger: Box<dyn Passenger>) {
-        let Some(ticket) = self.class(touch).account.ticket(passenger.bytes()) else {
-            return self.refuse(passenger, LoadError::TooManyLoads);
+    pub(crate) fn join(self: &Arc<Self>, user: u64, touch: Touch, waiter: Box<dyn Waiter>) {
+        let Some(ticket) = self.class(touch).account.ticket(waiter.bytes()) else {
+            return self.refuse(waiter, LoadError::TooManyLoads);
         };
         let mut flights = self.flights(user);
         match flights.entry(user) {
             Entry::Occupied(mut flight) => {
                 let flight = flight.get_mut();
-                match self.join(flight, user, touch, passenger.operations()) {
+                match self.admit(flight, user, touch, waiter.operations()) {
                     Ok(()) => {
                         self.metrics.coalesced_loads.increment(1);
-                        flight.board(passenger, ticket);
+                        flight.join(waiter, ticket);
                     }
-                    Err(why) => self.refuse(passenger, why),
+                    Err(why) => self.refuse(waiter, why),
                 }
             }
             Entry::Vacant(place) => {
                 // A user that landed before this lock was taken is cached by now.
-                let Some(passenger) = self.land_now(user, passenger) else {
+                let Some(waiter) = self.land_now(user, waiter) else {
                     return;
                 };
                 if self.cache.is_paused(user) {
-                    return self.refuse(passenger, LoadError::Moved);
+                    return self.refuse(waiter, LoadError::Moved);
                 }
                 match self.schedule(user, touch) {
-                    Ok(()) => place.insert(Flight::new(touch)).board(passenger, ticket),
-                    Err(why) => self.refuse(passenger, why),
+                    Ok(()) => place.insert(Flight::new(touch)).join(waiter, ticket),
+                    Err(why) => self.refuse(waiter, why),
                 }
             }
         }
     }
 
-    fn refuse(&self, passenger: Box<dyn Passenger>, why: LoadError) {
+    fn refuse(&self, waiter: Box<dyn Waiter>, why: LoadError) {
         self.metrics.load_refusals.increment(1);
-        passenger.refuse(why);
+        waiter.refuse(why);
     }
 
     /// Lets a waiter work on a user who is cached; gives it back when the user is not.
-    fn land_now(&self, user: u64, passenger: Box<dyn Passenger>) -> Option<Box<dyn Passenger>> {
-        let mut waiting = Some(passenger);
+    fn land_now(&self, user: u64, waiter: Box<dyn Waiter>) -> Option<Box<dyn Waiter>> {
+        let mut waiting = Some(waiter);
         self.cache.visit(user, clock::now(), |landed| {
-            if let Some(passenger) = waiting.take() {
-                passenger.land(landed, &self.metrics);
+            if let Some(waiter) = waiting.take() {
+                waiter.land(landed, &self.metrics);
             }
         });
         waiting
     }
 
     /// Whether a flight takes this many operations more; a client takes it into its own line.
-    fn join(
+    fn admit(
         self: &Arc<Self>,
         flight: &mut Flight,
         user: u64,

@@ -82,7 +82,7 @@ impl Ownership {
             // An owner that the ring in the store names may have handed its slots on since.
             return may_take;
         }
-        let (asked, litter) = {
+        let (asked, forgettable) = {
             let watch = self.watch.lock();
             let dead = |incarnation| watch.is_dead(incarnation, asked_at);
             let asked = to_take(&table, &watch.live(asked_at), self.me.incarnation(), dead);
@@ -101,7 +101,7 @@ impl Ownership {
         } else if may_take {
             self.mint_anew().await;
         }
-        for incarnation in litter {
+        for incarnation in forgettable {
             // It is tried again with the next look.
             drop(self.store.forget(incarnation).await);
         }
@@ -152,7 +152,7 @@ impl Ownership {
 
     async fn keep_clean(self: Arc<Self>) {
         loop {
-            self.slots.litter.notified().await;
+            self.slots.garbage.notified().await;
             self.slots.sweep().await;
         }
     }

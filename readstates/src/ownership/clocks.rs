@@ -35,7 +35,6 @@ pub(super) enum Verdict {
 pub(super) struct Others {
     /// Live members.
     pub(super) members: Vec<i64>,
-    /// The store.
     pub(super) store: Option<i64>,
     /// Whether there are live members that tell their time and were not compared with yet.
     pub(super) unheard: bool,

@@ -2,9 +2,9 @@
 //!
 //! | kind | body | answer |
 //! |---|---|---|
-//! | 1 offer | JSON: [`Offer`] | JSON: [`Slots`], those that are taken in |
+//! | 1 offer | JSON: `Offer` | JSON: `Slots`, those that are taken in |
 //! | 2 part | header, blocks | empty |
-//! | 3 last part | header, blocks, digest of the blocks of all parts | JSON: [`Slots`], those that are here, complete |
+//! | 3 last part | header, blocks, digest of the blocks of all parts | JSON: `Slots`, those that are here, complete |
 //! | 4 hint | number u64, little endian: the ring in the store has come so far, the sender says | number u64: the ring that is known here, 0 while taken slots are not served; the release before answers nothing |
 //!
 //! A header, little endian: origin u64, transfer u64, number of the part u32, count of blocks u32. A
@@ -37,7 +37,6 @@ const TAKEN_OVER: u8 = 2;
 pub(super) struct Offer {
     /// The process that sends.
     pub(super) origin: u64,
-    /// Which of its transfers.
     pub(super) transfer: u64,
     /// Slots, with the epochs at which the origin owns them.
     pub(super) slots: Vec<(u16, i64)>,

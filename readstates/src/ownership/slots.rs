@@ -30,7 +30,7 @@ pub(super) struct Slots {
     /// One sweep at a time.
     sweeping: Turn<()>,
     /// There is something to be swept.
-    pub(super) litter: Notify,
+    pub(super) garbage: Notify,
 }
 
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Slots {
                 held: SlotSet::default(),
             }),
             sweeping: Turn::new(()),
-            litter: Notify::new(),
+            garbage: Notify::new(),
         }
     }
 
@@ -128,17 +128,17 @@ impl Slots {
             }
             Action::Serve { epoch, warm } => {
                 inner.leave_transfers(slot);
-                if warm && !cache.is_doomed(slot) {
+                if warm && !cache.is_retired(slot) {
                     self.open(slot, epoch);
                 } else if cache.users_of(slot) == 0 {
-                    cache.pardon(slot);
+                    cache.revive(slot);
                     self.open(slot, epoch);
                 } else {
                     self.gate.close(slot, false);
                     cache.close(slot);
-                    cache.doom(slot);
+                    cache.retire(slot);
                     inner.opening.push((slot, epoch));
-                    self.litter.notify_one();
+                    self.garbage.notify_one();
                 }
             }
             Action::Agree { warm } => {
@@ -146,8 +146,8 @@ impl Slots {
                 self.gate.close(slot, false);
                 if !warm {
                     cache.close(slot);
-                    cache.doom(slot);
-                    self.litter.notify_one();
+                    cache.retire(slot);
+                    self.garbage.notify_one();
                 }
             }
             Action::Release { .. } if mutant::drops(Rule::R6) => {
@@ -158,13 +158,13 @@ impl Slots {
             Action::Release { .. } => {
                 self.gate.close(slot, false);
                 cache.close(slot);
-                cache.doom(slot);
-                self.litter.notify_one();
+                cache.retire(slot);
+                self.garbage.notify_one();
             }
             Action::DropReceived => {
                 inner.leave_transfers(slot);
-                cache.doom(slot);
-                self.litter.notify_one();
+                cache.retire(slot);
+                self.garbage.notify_one();
             }
             Action::Stream { .. }
             | Action::SendLastPart { .. }
@@ -196,10 +196,10 @@ impl Slots {
             if !ours {
                 continue;
             }
-            if self.engine.cache().is_doomed(slot) {
+            if self.engine.cache().is_retired(slot) {
                 // It was given away and taken again meanwhile.
                 inner.opening.push((slot, epoch));
-                self.litter.notify_one();
+                self.garbage.notify_one();
             } else {
                 self.open(slot, epoch);
             }

@@ -213,7 +213,6 @@ async fn work(process: &Process, job: Job) -> Result<Seen, NotDone> {
         .await
 }
 
-/// A client.
 pub(crate) struct Client {
     world: Arc<World>,
     number: u64,

@@ -108,7 +108,6 @@ impl Life {
     }
 }
 
-/// A process.
 pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) life: Arc<Life>,

@@ -7,6 +7,7 @@
 //! sync and every file that was acknowledged, but for those that a person gave up by `resolve`, and those whose only copy
 //! the walk itself has destroyed.
 
+mod command;
 mod draw;
 mod report;
 mod run;

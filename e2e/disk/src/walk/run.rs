@@ -1,6 +1,6 @@
 //! One walk on a real kernel.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use rand::{SeedableRng as _, rngs::StdRng};
 
 use super::{
@@ -19,8 +19,6 @@ use crate::{
 
 const OTHER: &str = "other";
 const DURABLE_SIZE: u64 = 256 * MIB;
-/// Files of 1 MiB in one batch.
-const BATCH: usize = 2;
 /// How often both volumes are asked for at the end: one may have to wait for a decision about the other.
 const LAST_TRIES: usize = 3;
 /// As udev's rules do it, device by device.
@@ -45,15 +43,15 @@ pub fn walk(seed: u64, steps: usize) -> Result<Report> {
     Ok(walk.report)
 }
 
-struct Walk {
+pub(super) struct Walk {
     rng: StdRng,
     rack: Rack,
     vm: Option<Vm>,
-    superdisks: [Superdisk; 2],
-    state: State,
-    truths: [Truth<Files>; 2],
+    pub(super) superdisks: [Superdisk; 2],
+    pub(super) state: State,
+    pub(super) truths: [Truth<Files>; 2],
     path: Vec<Step>,
-    report: Report,
+    pub(super) report: Report,
 }
 
 impl Walk {
@@ -183,7 +181,7 @@ impl Walk {
         Ok(())
     }
 
-    fn machine(&self) -> Result<&Vm> {
+    pub(super) fn machine(&self) -> Result<&Vm> {
         self.vm.as_ref().context("the machine is off")
     }
 
@@ -202,116 +200,6 @@ impl Walk {
         for truth in &mut self.truths {
             truth.local_damaged();
         }
-    }
-
-    /// Asks the program; what it ends with is judged: done, refused without a change, or failed while a disk is sick.
-    fn ask(&mut self, volume: Volume, command: &str, more: &str) -> Result<Answer> {
-        let vm = self.machine()?;
-        let superdisk = &self.superdisks[volume.index()];
-        // Other writes would be taken for the program's.
-        let is_quiet = crate::superdisk::arrays(vm)?.is_empty();
-        let written = || -> u64 { vm.drives.iter().map(|(_, disk)| disk.bytes_written()).sum() };
-        let before = written();
-        let answer = superdisk.ask(vm, command, more)?;
-        let changed = written() - before;
-        let said = match answer.status {
-            0 => Answer::Done,
-            3 => Answer::Refused(code_of(&answer.stderr)?),
-            1 => Answer::Failed,
-            _ => bail!("{answer}"),
-        };
-        match &said {
-            Answer::Refused(code) if is_quiet => ensure!(
-                changed == 0,
-                "{code}: {changed} bytes were written before it refused"
-            ),
-            Answer::Failed => ensure!(
-                self.state.is_sick() || self.state.volume(volume).is_hurt,
-                "failed though every disk is well: {answer}"
-            ),
-            Answer::Done | Answer::Refused(_) => {}
-        }
-        self.report.answered(&match &said {
-            Answer::Done => format!("{command}: done"),
-            Answer::Failed => format!("{command}: failed"),
-            Answer::Refused(code) => format!("{command}: {code}"),
-        });
-        Ok(said)
-    }
-
-    fn assemble(&mut self, volume: Volume) -> Result<()> {
-        let was_mounted = self.state.volume(volume).is_mounted;
-        let durable_fails = self.state.volume(volume).durable_fails;
-        let answer = self.ask(volume, "assemble", "")?;
-        let state = self.state.volume_mut(volume);
-        state.is_ahead = answer == Answer::Refused("E_SSD_AHEAD".to_owned());
-        if answer != Answer::Done {
-            return Ok(());
-        }
-        ensure!(
-            was_mounted || !durable_fails,
-            "{volume} is served without its network disk"
-        );
-        state.is_mounted = true;
-        if was_mounted {
-            return Ok(());
-        }
-        let is_sick = self.state.is_sick();
-        self.state.volume_mut(volume).is_hurt = is_sick;
-        self.has_everything(volume)
-            .with_context(|| format!("{volume} was assembled"))?;
-        self.truths[volume.index()].is_served();
-        Ok(())
-    }
-
-    /// Every file that must be there is, as far as the disks let it be read.
-    fn has_everything(&self, volume: Volume) -> Result<()> {
-        let (vm, superdisk) = (self.machine()?, &self.superdisks[volume.index()]);
-        for files in self.truths[volume.index()].must_be_there() {
-            superdisk.has(vm, files)?;
-        }
-        Ok(())
-    }
-
-    fn tear_down(&mut self, volume: Volume) -> Result<()> {
-        if self.ask(volume, "teardown", "")? == Answer::Done {
-            self.state.volume_mut(volume).is_mounted = false;
-        }
-        Ok(())
-    }
-
-    fn round(&mut self, volume: Volume) -> Result<()> {
-        self.ask(volume, "agent", "--once")?;
-        let split = self.truths[volume.index()].is_split();
-        self.state.volume_mut(volume).may_be_frozen |= split;
-        Ok(())
-    }
-
-    fn write(&mut self, volume: Volume) -> Result<()> {
-        let superdisk = &self.superdisks[volume.index()];
-        self.report.written += 1;
-        let prefix = format!("file{}", self.report.written);
-        match superdisk.write(self.machine()?, &prefix, BATCH) {
-            Ok(files) => self.truths[volume.index()].wrote(files),
-            Err(error) if !self.state.volume(volume).is_hurt => {
-                return Err(error.context(format!("{volume} takes no writes")));
-            }
-            Err(_) => self.report.answered("write: failed"),
-        }
-        Ok(())
-    }
-
-    fn resolve(&mut self, volume: Volume, keep: Keep) -> Result<()> {
-        let more = format!("--keep {}", keep.word());
-        if self.ask(volume, "resolve", &more)? == Answer::Done {
-            self.state.volume_mut(volume).is_ahead = false;
-            let truth = &mut self.truths[volume.index()];
-            match keep {
-                Keep::Durable => truth.kept_durable(),
-                Keep::Fast => truth.is_served(),
-            }
-        }
-        Ok(())
     }
 
     /// All disks are mended and the machine is started again: both volumes are there, whole.
@@ -367,20 +255,4 @@ impl Walk {
         }
         Ok(())
     }
-}
-
-/// How the program ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
-    Done,
-    /// With a code.
-    Refused(String),
-    Failed,
-}
-
-/// The first word of what a refusal says.
-fn code_of(stderr: &str) -> Result<String> {
-    let code = stderr.split_whitespace().next().unwrap_or_default();
-    ensure!(code.starts_with("E_"), "refused without a code: {stderr}");
-    Ok(code.to_owned())
 }

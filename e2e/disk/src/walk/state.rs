@@ -2,7 +2,6 @@
 
 use super::step::{LOCALS, Step, Volume};
 
-/// Of one volume.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VolumeState {
     pub(super) is_mounted: bool,

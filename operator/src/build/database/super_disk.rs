@@ -168,8 +168,8 @@ pub(super) fn containers(
     }
     assemble.extend(["--decision", &entry()].map(str::to_owned));
     let listen = format!("0.0.0.0:{}", ports::DISK);
-    let mut minding = arguments(cluster, disk, "agent");
-    minding.extend(["--listen", &listen].map(str::to_owned));
+    let mut agent = arguments(cluster, disk, "agent");
+    agent.extend(["--listen", &listen].map(str::to_owned));
     let patience = |failures| pod::Patience {
         period_seconds: 5,
         failures,
@@ -184,7 +184,7 @@ pub(super) fn containers(
         identify(cluster, disk),
         putting_together(cluster, disk, assemble),
         Container {
-            args: Some(minding),
+            args: Some(agent),
             env: Some(environment()),
             // The first sidecar: starts before the others, ends after them.
             restart_policy: Some("Always".to_owned()),

@@ -13,7 +13,6 @@ const COMING_BACK: Duration = Duration::from_mins(5);
 
 /// Why a node may not be rebuilt now.
 enum NotReady {
-    /// What to wait for.
     Wait(String),
     /// What only a person can decide.
     Lost(String),

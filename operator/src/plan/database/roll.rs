@@ -14,7 +14,7 @@ use crate::{
     validate::Rack,
 };
 
-pub(super) struct Roll {
+pub(super) struct Rollout {
     pub(super) template: Template,
     /// The request that its pods are restarted for.
     pub(super) restarted: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct Roll {
     pub(super) waiting: Option<DatabaseWait>,
 }
 
-impl Roll {
+impl Rollout {
     /// The rack as it is.
     fn held(seen: &StatefulSetSeen, complete: bool, waiting: Option<DatabaseWait>) -> Self {
         Self {
@@ -43,10 +43,10 @@ pub(super) fn decide(
     rack: &Rack,
     seen: &StatefulSetSeen,
     turns: &mut Turns,
-) -> Roll {
+) -> Rollout {
     if sight.cluster.lacks_certificates() {
         // What pods would be given is not known: they stay as they are.
-        return Roll::held(seen, false, None);
+        return Rollout::held(seen, false, None);
     }
     if as_wanted(sight, rack, seen) {
         return go_on(sight, nodes, (rack, seen), turns, Template::Wanted);
@@ -74,14 +74,14 @@ fn begin(
     rack: &Rack,
     seen: &StatefulSetSeen,
     turns: &mut Turns,
-) -> Roll {
+) -> Rollout {
     let top = (seen.replicas - 1).max(0);
     let next = sight.name(rack, top);
     let rolling = |why| DatabaseWait::Rolling {
         pod: next.clone(),
         why,
     };
-    let started = |partition| Roll {
+    let started = |partition| Rollout {
         template: Template::Wanted,
         restarted: request(sight, seen),
         partition,
@@ -92,7 +92,7 @@ fn begin(
         Ok(()) if turns.all_before => match restart_waits(sight, &next) {
             Some(waits) => {
                 turns.waits.get_or_insert(waits);
-                Roll::held(seen, true, None)
+                Rollout::held(seen, true, None)
             }
             None => {
                 turns.taken = true;
@@ -101,14 +101,14 @@ fn begin(
         },
         Ok(()) => {
             let why = "an earlier rack is not ready".to_owned();
-            Roll::held(seen, false, Some(rolling(Some(why))))
+            Rollout::held(seen, false, Some(rolling(Some(why))))
         }
         Err(why) => match only_broken(sight, nodes, rack) {
             Some((ordinal, _)) => {
                 turns.taken = true;
                 started(ordinal.min(top))
             }
-            None => Roll::held(seen, false, Some(rolling(Some(why)))),
+            None => Rollout::held(seen, false, Some(rolling(Some(why)))),
         },
     }
 }
@@ -120,8 +120,8 @@ fn go_on(
     (rack, seen): (&Rack, &StatefulSetSeen),
     turns: &mut Turns,
     template: Template,
-) -> Roll {
-    let stay = |partition, waiting: Option<DatabaseWait>| Roll {
+) -> Rollout {
+    let stay = |partition, waiting: Option<DatabaseWait>| Rollout {
         template,
         restarted: seen.restarted().cloned(),
         partition,
@@ -144,7 +144,7 @@ fn go_on(
         let resting = stay(rest(seen), None);
         // A request changes the template, which no pod may get before its turn.
         return if seen.revised && seen.partition >= seen.replicas {
-            Roll {
+            Rollout {
                 restarted: request(sight, seen),
                 ..resting
             }

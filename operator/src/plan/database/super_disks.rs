@@ -39,7 +39,6 @@ pub struct VolumeEntry {
 /// A decision about one super-disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// UID of its pod.
     pub pod_uid: String,
     /// `durable` or `fast`.
     pub leg: &'static str,

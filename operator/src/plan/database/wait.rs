@@ -23,14 +23,12 @@ pub enum DatabaseWait {
     },
     /// A node to become a member.
     Joining {
-        /// Its pod.
         pod: String,
         /// How far it is.
         progress: String,
     },
     /// A node to take the place that it had before its disk was lost.
     Replacing {
-        /// Its pod.
         pod: String,
         /// Host ID of the lost node.
         host_id: String,
@@ -39,37 +37,31 @@ pub enum DatabaseWait {
     },
     /// A node to leave.
     Leaving {
-        /// Its pod.
         pod: String,
-        /// Its host ID.
         host_id: String,
         /// How far it is.
         progress: String,
     },
     /// A node to drop what others have taken over.
     CleaningUp {
-        /// Its pod.
         pod: String,
         /// How far it is.
         progress: String,
     },
     /// The data of a node to be compared with that of the others.
     Repairing {
-        /// Its pod.
         pod: String,
         /// How far it is.
         progress: String,
     },
     /// A reason why a node may not join to pass.
     JoinRefused {
-        /// Its pod.
         pod: String,
         /// Everything that speaks against it.
         reasons: Vec<String>,
     },
     /// A reason why a node may not leave to pass.
     Refused {
-        /// Its pod.
         pod: String,
         /// Everything that speaks against it.
         reasons: Vec<String>,
@@ -96,7 +88,6 @@ pub enum DatabaseWait {
     FormerClaim {
         /// The pod that a new node would have.
         pod: String,
-        /// The claim.
         claim: String,
     },
 }
@@ -225,7 +216,6 @@ impl fmt::Display for DatabaseWait {
 pub enum DatabaseTrouble {
     /// A node could not leave, again and again.
     DecommissionFailed {
-        /// Its pod.
         pod: String,
         /// How often it was told to.
         attempts: i32,
@@ -234,14 +224,12 @@ pub enum DatabaseTrouble {
     },
     /// A node could not join, or not take its old place, again and again.
     JoinFailed {
-        /// Its pod.
         pod: String,
         /// How often it tried.
         attempts: i32,
     },
     /// A node could not drop what others have taken over, again and again.
     CleanupFailed {
-        /// Its pod.
         pod: String,
         /// How often it was told to.
         attempts: i32,
@@ -250,7 +238,6 @@ pub enum DatabaseTrouble {
     },
     /// The data of a node could not be compared with that of the others, again and again.
     RepairFailed {
-        /// Its pod.
         pod: String,
         /// How often it was told to.
         attempts: i32,
@@ -259,16 +246,13 @@ pub enum DatabaseTrouble {
     },
     /// A node that was to leave has lost what it was to give away.
     LeaverLost {
-        /// Its pod.
         pod: String,
-        /// Its host ID.
         host_id: String,
         /// What has happened to it.
         words: String,
     },
     /// A disk is not what it was, and nothing that could be done about it is safe.
     DiskLost {
-        /// The pod.
         pod: String,
         /// What was found and what to do.
         words: String,
@@ -288,10 +272,7 @@ pub enum DatabaseTrouble {
         error: String,
     },
     /// The API server does not let the operator delete the volume of a node that has left.
-    ReclaimForbidden {
-        /// Its claim.
-        claim: String,
-    },
+    ReclaimForbidden { claim: String },
 }
 
 impl DatabaseTrouble {

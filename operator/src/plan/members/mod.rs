@@ -63,9 +63,7 @@ impl CachePlan {
 /// A pod to act on: this one, and no other of its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
     /// Its address, if it has one.
     pub ip: Option<String>,

@@ -72,12 +72,10 @@ pub enum Action {
     StartStripe {
         /// Name to start it under.
         array: String,
-        /// The devices.
         devices: Vec<Identity>,
     },
     /// Erases the header of a stripe: it would speak for what is copied over it.
     ForgetLineage {
-        /// The stripe.
         stripe: Idle,
         /// Where the two slots lie, in bytes.
         region: u64,
@@ -121,14 +119,12 @@ pub enum Action {
     /// Reads all that the fast leg would give to the durable leg: what cannot be read is found before the durable leg
     /// is touched.
     ReadThrough {
-        /// The stripe.
         stripe: Idle,
         /// What is read.
         through: Through,
     },
     /// Starts the mirror from the fast leg alone: only when its owner has decided that the fast leg counts.
     StartMirrorFromFast {
-        /// The stripe.
         stripe: String,
         /// Name to start it under.
         array: String,
@@ -175,7 +171,6 @@ pub enum Action {
     WriteMostly {
         /// The mirror.
         array: String,
-        /// The member.
         member: String,
         /// Which of both.
         on: bool,
@@ -192,18 +187,15 @@ pub enum Action {
     Format {
         mirror: Unformatted,
         kind: FilesystemKind,
-        /// Its label.
         label: String,
         /// How many local devices the stripe has, where the filesystem shall know.
         width: Option<usize>,
     },
     /// Changes a setting of an array.
     Set {
-        /// The array.
         array: String,
         /// The setting.
         knob: Knob,
-        /// Its value.
         value: u64,
     },
     /// Lets the mirror use more of its legs.
@@ -219,7 +211,6 @@ pub enum Action {
         array: String,
         /// Where it is mounted.
         at: PathBuf,
-        /// Which filesystem.
         kind: FilesystemKind,
     },
     /// Mounts the filesystem.
@@ -227,7 +218,6 @@ pub enum Action {
         /// The mirror.
         array: String,
         at: PathBuf,
-        /// Which filesystem.
         kind: FilesystemKind,
     },
 }
@@ -250,7 +240,6 @@ pub enum Leg {
     Fast {
         /// Its name.
         array: String,
-        /// UUID of the stripe.
         stripe: Uuid,
     },
 }

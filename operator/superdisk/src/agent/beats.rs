@@ -1,8 +1,8 @@
 //! The lineage header of a running super-disk: read once, counted on every few seconds, written to both legs.
 //!
 //! ```text
-//!   work lane   wait for the node ──▶ plan, which writes headers ──▶ read them again
-//!   beat lane   ─── beat ─── beat ───────────── (none) ───────────────── beat ───▶
+//!   step worker   wait for the node ──▶ plan, which writes headers ──▶ read them again
+//!   beat worker   ─── beat ─── beat ───────────── (none) ───────────────── beat ───▶
 //! ```
 //!
 //! A beat between two headers of a plan could put the older one in the newer one's place. So there is no beat while a

@@ -55,7 +55,6 @@ fn converse(stream: &TcpStream, source: &dyn Source) -> io::Result<()> {
     stream.flush()
 }
 
-/// One answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     status: &'static str,

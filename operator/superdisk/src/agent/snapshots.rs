@@ -17,7 +17,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{hands::Hands, http::Source, mind::Mind, now, say, socket, stop::Stop};
+use super::{disk::SuperDisk, http::Source, now, say, socket, state::AgentState, stop::Stop};
 use crate::{
     assemble::chain,
     execute::retry,
@@ -49,8 +49,8 @@ pub struct Kept {
 /// The snapshots of one super-disk.
 #[derive(Debug)]
 pub struct Snapshots {
-    hands: Arc<Hands>,
-    mind: Arc<Mind>,
+    disk: Arc<SuperDisk>,
+    agent: Arc<AgentState>,
     limits: Limits,
     began: Instant,
     machine: Mutex<Machine>,
@@ -61,26 +61,26 @@ pub struct Snapshots {
 impl Snapshots {
     /// Goes on from where an agent before this one was: what it had frozen is thawed, unless the red line holds it.
     #[must_use]
-    pub fn new(hands: Arc<Hands>, mind: Arc<Mind>, limits: Limits) -> Arc<Self> {
-        let kept = mind.snapshots();
+    pub fn new(disk: Arc<SuperDisk>, agent: Arc<AgentState>, limits: Limits) -> Arc<Self> {
+        let kept = agent.snapshots();
         let last = kept.frozen.clone().or(kept.last);
         let snapshots = Self {
-            hands,
-            mind,
+            disk,
+            agent,
             limits,
             began: Instant::now(),
             machine: Mutex::new(Machine::after(last)),
             request: Mutex::new(()),
         };
-        if snapshots.mind.memory().frozen {
-            snapshots.hands.freezer().hold_red_line();
+        if snapshots.agent.memory().frozen {
+            snapshots.disk.freezer().hold_red_line();
         }
         if let Some(held) = kept.frozen {
             say(&format!(
                 "the snapshot {} is over: its agent ended before it",
                 held.id
             ));
-            snapshots.hands.freezer().take_over();
+            snapshots.disk.freezer().take_over();
             snapshots.thaw();
         }
         Arc::new(snapshots)
@@ -126,14 +126,14 @@ impl Snapshots {
     fn act(self: &Arc<Self>, action: Action) -> Option<Event> {
         let failed = |error: &dyn std::error::Error| Event::Failed { why: chain(error) };
         match action {
-            Action::Mark(id) => Some(match self.hands.look() {
-                Ok(facts) => match self.hands.mark(&id, &facts) {
+            Action::Mark(id) => Some(match self.disk.look() {
+                Ok(facts) => match self.disk.mark(&id, &facts) {
                     Ok(generation) => Event::Marked { generation },
                     Err(error) => failed(&error),
                 },
                 Err(error) => failed(&error),
             }),
-            Action::Sync => Some(match self.hands.sync() {
+            Action::Sync => Some(match self.disk.sync() {
                 Ok(()) => Event::Synced {
                     obstacle: self.obstacle(),
                 },
@@ -147,14 +147,14 @@ impl Snapshots {
                     lost,
                 };
                 // Before it is done: an agent that is killed in it leaves a filesystem that the next one thaws.
-                self.mind.keep_snapshots(Some(held), self.last());
-                Some(match self.hands.freezer().freeze_for_snapshot(LONGEST) {
+                self.agent.keep_snapshots(Some(held), self.last());
+                Some(match self.disk.freezer().freeze_for_snapshot(LONGEST) {
                     Ok(()) => Event::Froze,
                     Err(error) => failed(&error),
                 })
             }
             Action::Probe => Some(
-                match (self.facts(), self.hands.freezer().is_still_frozen(PROBE)) {
+                match (self.facts(), self.disk.freezer().is_still_frozen(PROBE)) {
                     (Ok(facts), Ok(still)) => Event::Probed {
                         still: still && facts.mirror.is_some() && !is_lost(&facts),
                     },
@@ -181,7 +181,7 @@ impl Snapshots {
                 None
             }
             Action::HandOver => {
-                self.hands.freezer().hold_red_line();
+                self.disk.freezer().hold_red_line();
                 None
             }
             Action::Answer(_) => None,
@@ -189,7 +189,7 @@ impl Snapshots {
     }
 
     fn facts(&self) -> Result<Facts, String> {
-        self.hands.look().map_err(|error| chain(&error))
+        self.disk.look().map_err(|error| chain(&error))
     }
 
     /// The generation after the snapshot; a beat makes up for it where that fails.
@@ -197,7 +197,7 @@ impl Snapshots {
         let done = match self.facts() {
             // A header that is on the local disks alone would speak for a durable leg that has it not.
             Ok(facts) if facts.mirror.is_none() || is_lost(&facts) => Ok(()),
-            Ok(facts) => self.hands.unmark(&facts).map_err(|error| chain(&error)),
+            Ok(facts) => self.disk.unmark(&facts).map_err(|error| chain(&error)),
             Err(why) => Err(why),
         };
         if let Err(why) = done {
@@ -210,10 +210,10 @@ impl Snapshots {
     fn thaw(&self) {
         // The main thread may not have noticed yet.
         if self.facts().is_ok_and(|facts| is_lost(&facts)) {
-            self.hands.freezer().hold_red_line();
+            self.disk.freezer().hold_red_line();
         }
-        match retry(THAW, || self.hands.freezer().thaw_snapshot()) {
-            Ok(()) => self.mind.keep_snapshots(None, self.last()),
+        match retry(THAW, || self.disk.freezer().thaw_snapshot()) {
+            Ok(()) => self.agent.keep_snapshots(None, self.last()),
             Err(error) => say(&format!(
                 "failed to thaw: {}; run `fsfreeze --unfreeze` on the filesystem",
                 chain(&error)
@@ -232,13 +232,13 @@ impl Snapshots {
                 ));
             }
         };
-        let memory = self.mind.memory();
+        let memory = self.agent.memory();
         let decision = decide(&self.limits, &facts, &memory, now());
         let known = Known {
             red_line: memory.frozen,
-            lineage: self.hands.generation().is_some(),
-            planning: self.hands.is_planning(),
-            stopping: self.mind.is_stopping(),
+            lineage: self.disk.generation().is_some(),
+            planning: self.disk.is_planning(),
+            stopping: self.agent.is_stopping(),
         };
         obstacle(&facts, &decision, known)
     }

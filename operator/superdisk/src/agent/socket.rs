@@ -2,7 +2,7 @@
 //! line of JSON.
 //!
 //! It is for programs of the same user on this node, which is root: nobody else may open it, and nobody else is
-//! listened to. At most [`MOST`] at a time are, and each has to say what it wants within [`PATIENCE`].
+//! listened to. At most `MOST` at a time are, and each has to say what it wants within `PATIENCE`.
 
 use std::{
     fs::{self, Permissions},

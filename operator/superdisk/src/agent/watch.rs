@@ -53,7 +53,6 @@ impl Waker {
         let _ = (&self.0).write(&[1]);
     }
 
-    /// Another one.
     pub fn another(&self) -> io::Result<Self> {
         Ok(Self(self.0.try_clone()?))
     }
@@ -96,7 +95,6 @@ impl Watch {
         self.files = files.into_iter().flatten().filter_map(read).collect();
     }
 
-    /// Sleeps.
     pub fn sleep(&mut self, at_most: Duration) -> io::Result<Woken> {
         let timeout = Timespec::try_from(at_most).map_err(io::Error::other)?;
         let mut waiting = vec![

@@ -124,9 +124,7 @@ impl Leg {
 pub struct Flags {
     /// `faulty`: md gave it up.
     pub faulty: bool,
-    /// `in_sync`.
     pub in_sync: bool,
-    /// `write_mostly`.
     pub write_mostly: bool,
     /// `write_error`: a write failed; ranges in the bad-block log are not written again until it is cleared.
     pub write_error: bool,

@@ -52,7 +52,6 @@ pub struct Memory {
 pub struct Attempt {
     /// When it began.
     pub at: Seconds,
-    /// Which kind.
     pub kind: AttemptKind,
 }
 

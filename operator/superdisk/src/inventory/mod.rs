@@ -24,7 +24,6 @@ use crate::{
 pub struct Inventory {
     /// The running kernel.
     pub kernel: Kernel,
-    /// This boot.
     pub boot: Uuid,
     /// Random, drawn for this inventory, so that plans need no randomness of their own.
     pub random: Uuid,
@@ -105,7 +104,6 @@ pub struct Identity {
     pub path: PathBuf,
     /// Kernel name.
     pub name: String,
-    /// Device number.
     pub number: DeviceNumber,
     /// Capacity.
     pub bytes: u64,
@@ -157,7 +155,6 @@ pub struct Content {
 pub enum Data {
     /// Its first and its last MiB are zeros.
     Blank,
-    /// A filesystem.
     Filesystem(Filesystem),
     /// Something else.
     Other(Signature),
@@ -166,7 +163,6 @@ pub enum Data {
 /// What the local devices hold together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fast {
-    /// UUID of the stripe.
     pub stripe: Uuid,
     /// What is inside, read through the devices: the stripe need not run.
     pub inside: Content,
@@ -175,7 +171,6 @@ pub struct Fast {
 /// A fast leg as its devices tell of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegFound {
-    /// UUID of the stripe.
     pub stripe: Uuid,
     /// Its name, which is made of its volume's.
     pub name: String,
@@ -200,7 +195,6 @@ impl LegFound {
 pub struct Array {
     /// Kernel name, such as `md127`.
     pub name: String,
-    /// Device number.
     pub number: DeviceNumber,
     /// `raid0`, `raid1`, or what else it says; empty while it is inactive.
     pub level: String,
@@ -341,7 +335,6 @@ pub struct Twin {
     pub lineage: Seen<Header>,
 }
 
-/// A mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// What is mounted.

@@ -8,7 +8,6 @@ pub const BITMAP_BYTES: usize = 256;
 /// The header of a write-intent bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bitmap {
-    /// The array.
     pub array: Uuid,
     /// Events of the array when the bitmap was last written.
     pub events: u64,

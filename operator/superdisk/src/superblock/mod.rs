@@ -62,7 +62,6 @@ impl Serialize for Uuid {
 /// What one member says about its array and about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// The array.
     pub array: Uuid,
     /// Its name with the homehost, such as `any:sd1-…`.
     pub name: String,
@@ -84,7 +83,6 @@ pub struct Superblock {
     pub recovery_offset: Option<u64>,
     /// This member's index in `roles`.
     pub device: u32,
-    /// This member.
     pub member: Uuid,
     /// Read from this member only when no other can be.
     pub write_mostly: bool,

@@ -68,9 +68,7 @@ fn ext4(head: &[u8]) -> Option<Filesystem> {
 /// Something that is not ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signature {
-    /// A filesystem.
     Filesystem(FilesystemKind),
-    /// A btrfs.
     Btrfs,
     /// Swap space.
     Swap,

@@ -27,7 +27,10 @@ mod row;
 
 pub use row::{ROW_BYTES, Row, StateNumbers, encode_answer, parse_answer};
 
-use super::{BadRecord, FrameError, HEADER_BYTES, RECORD_BYTES, RawRecord, Record, layout::Layout};
+use super::{
+    BadRecord, FrameError, HEADER_BYTES, RECORD_BYTES, RawRecord, Record, RequestRecord,
+    layout::Layout,
+};
 use crate::Id;
 
 pub(super) const REQUEST: Layout = Layout {
@@ -106,33 +109,16 @@ impl Entry {
     }
 }
 
-/// A request of version 2 whose frame is sound.
-#[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
-    records: &'a [RawRecord],
-}
+/// A request of version 2.
+pub type Request<'a> = super::Request<'a, Entry>;
 
-impl<'a> Request<'a> {
-    /// Splits a frame into its records.
-    ///
-    /// # Errors
-    /// When it is none.
-    pub fn parse(frame: &'a [u8]) -> Result<Self, FrameError> {
-        let body = REQUEST.body_of(frame)?;
-        Ok(Self {
-            records: body.as_chunks().0,
-        })
+impl RequestRecord for Entry {
+    fn split(frame: &[u8]) -> Result<&[RawRecord], FrameError> {
+        Ok(REQUEST.body_of(frame)?.as_chunks().0)
     }
 
-    /// The records as they are on the wire; at least one.
-    #[must_use]
-    pub fn raw(&self) -> &'a [RawRecord] {
-        self.records
-    }
-
-    /// The records, in order.
-    pub fn entries(&self) -> impl ExactSizeIterator<Item = Result<Entry, BadRecord>> + use<'a> {
-        self.records.iter().map(Entry::from_bytes)
+    fn read(bytes: &RawRecord) -> Result<Self, BadRecord> {
+        Self::from_bytes(bytes)
     }
 }
 

@@ -89,17 +89,17 @@ async fn run(flags: &Flags) -> Result<(), Box<dyn Error>> {
 /// Writes every row once.
 async fn fill(statements: &Arc<Statements>, load: &Load) -> Result<(), Box<dyn Error>> {
     let mut all = JoinSet::new();
-    for lane in 0..FILLERS {
+    for worker in 0..FILLERS {
         let (statements, keys) = (Arc::clone(statements), load.keys.clone());
         all.spawn(async move {
-            for pair in (lane..keys.pairs()).step_by(FILLERS as usize) {
+            for pair in (worker..keys.pairs()).step_by(FILLERS as usize) {
                 statements.write(keys.pair(pair), 1).await?;
             }
             Ok::<(), statements::CqlError>(())
         });
     }
-    while let Some(lane) = all.join_next().await {
-        lane?.map_err(|error| error.to_string())?;
+    while let Some(worker) = all.join_next().await {
+        worker?.map_err(|error| error.to_string())?;
     }
     Ok(())
 }
@@ -114,21 +114,21 @@ async fn measure(
     let windows: Vec<Window> = (0..seconds).map(Window::new).collect();
     let booked = Arc::new(Mutex::new(windows));
     let start = Instant::now();
-    let mut lanes = JoinSet::new();
-    for lane in 0..load.connections as u64 {
-        let lane = Lane {
+    let mut workers = JoinSet::new();
+    for number in 0..load.connections as u64 {
+        let worker = Worker {
             statements: Arc::clone(statements),
             way: flags.way,
             load: load.clone(),
-            lane,
+            number,
             start,
             booked: Arc::clone(&booked),
         };
-        lanes.spawn(lane.work());
+        workers.spawn(worker.work());
     }
     let samples = sample(&flags.load.process, start + load.warmup, seconds).await;
-    while let Some(lane) = lanes.join_next().await {
-        lane?;
+    while let Some(worker) = workers.join_next().await {
+        worker?;
     }
     let windows = std::mem::take(&mut *booked.lock().unwrap_or_else(PoisonError::into_inner));
     let mut total = Window::new(0);
@@ -154,28 +154,28 @@ async fn sample(processes: &[u32], first: Instant, seconds: u64) -> Vec<Option<S
 }
 
 /// Operations one after another.
-struct Lane {
+struct Worker {
     statements: Arc<Statements>,
     way: Way,
     load: Load,
-    lane: u64,
+    number: u64,
     start: Instant,
     booked: Arc<Mutex<Vec<Window>>>,
 }
 
-impl Lane {
+impl Worker {
     fn now(&self) -> Nanos {
         self.start.elapsed().as_nanos() as Nanos
     }
 
     async fn work(self) {
         let load = &self.load;
-        let lanes = load.connections as u64;
+        let workers = load.connections as u64;
         let warmup = load.warmup.as_nanos() as Nanos;
         let end = warmup + load.duration.as_nanos() as Nanos;
-        let mut schedule = Schedule::new(load.pace, end, self.lane, lanes);
-        let mut random = Random::new(load.seed.wrapping_add(load.now), self.lane);
-        let mut messages = Messages::new(load.now, self.lane, lanes);
+        let mut schedule = Schedule::new(load.pace, end, self.number, workers);
+        let mut random = Random::new(load.seed.wrapping_add(load.now), self.number);
+        let mut messages = Messages::new(load.now, self.number, workers);
         loop {
             let due = match schedule.next(self.now()) {
                 Next::Due(due) => due,

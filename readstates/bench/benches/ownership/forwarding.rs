@@ -102,16 +102,16 @@ async fn round(way: Way, at_once: usize) -> Result<(f64, f64), Box<dyn Error>> {
     let server = tokio::spawn(serve(listener, way));
     let clients = way.clients()?;
     let run = async |requests: usize| {
-        let lanes = (0..at_once).map(|lane| {
-            let client = clients[lane % clients.len()].clone();
-            let lane = lane_of(client, address, requests / at_once);
+        let workers = (0..at_once).map(|worker| {
+            let client = clients[worker % clients.len()].clone();
+            let worker = send_all(client, address, requests / at_once);
             async move {
-                tokio::spawn(lane)
+                tokio::spawn(worker)
                     .await
                     .map_err(|error| error.to_string())?
             }
         });
-        try_join_all(lanes).await
+        try_join_all(workers).await
     };
     // The connections are made.
     run(at_once * 10).await?;
@@ -123,7 +123,7 @@ async fn round(way: Way, at_once: usize) -> Result<(f64, f64), Box<dyn Error>> {
     Ok((done / took.as_secs_f64(), spent / done))
 }
 
-async fn lane_of(
+async fn send_all(
     client: reqwest::Client,
     address: SocketAddr,
     requests: usize,

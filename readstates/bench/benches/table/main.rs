@@ -182,11 +182,11 @@ async fn run(flags: Flags) -> Result<(), CqlError> {
     let (began, before) = (Instant::now(), cpu()?);
     let until = began + Duration::from_secs(flags.seconds);
     let numbers = Arc::new(AtomicU64::new(0));
-    let mut lanes = JoinSet::new();
+    let mut workers = JoinSet::new();
     for _ in 0..AT_ONCE {
         let (statements, numbers) = (Arc::clone(&statements), Arc::clone(&numbers));
         let (phase, users) = (flags.phase, flags.users);
-        lanes.spawn(async move {
+        workers.spawn(async move {
             let mut latency = histogram();
             loop {
                 let number = numbers.fetch_add(1, Ordering::Relaxed);
@@ -209,8 +209,8 @@ async fn run(flags: Flags) -> Result<(), CqlError> {
         });
     }
     let mut latency: Histogram<u64> = histogram();
-    while let Some(lane) = lanes.join_next().await {
-        latency.add(lane??)?;
+    while let Some(worker) = workers.join_next().await {
+        latency.add(worker??)?;
     }
     let (took, busy) = (began.elapsed().as_secs_f64(), cpu()? - before);
     let operations = latency.len();

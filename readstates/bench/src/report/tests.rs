@@ -1,5 +1,10 @@
 use super::*;
-use crate::{answer::Answer, schedule::SECOND};
+use crate::{
+    answer::Answer,
+    process::{CPU_SECONDS, RESIDENT_BYTES},
+    schedule::SECOND,
+    steal::STOLEN_MILLIS,
+};
 
 /// Ten seconds of 1 ms, of which the named ones took 5 ms while a counter ran.
 pub(crate) fn report(slow: &[u64]) -> Report {

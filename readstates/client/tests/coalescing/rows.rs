@@ -42,7 +42,7 @@ pub(crate) fn well(entry: Entry) -> Row {
 /// The records of a request, if it is a frame of version 2.
 pub(crate) fn entries(asked: &Asked) -> Option<Vec<Entry>> {
     let request = v2::Request::parse(&asked.body).ok()?;
-    request.entries().map(Result::ok).collect()
+    request.records().map(Result::ok).collect()
 }
 
 pub(crate) fn rows(entries: &[Entry], row: impl Fn(Entry) -> Row) -> Reply {

@@ -4,7 +4,7 @@
 //! One slot, one user, three members, two operations. Messages arrive late, twice, in any order or
 //! never; a swap is carried out late or never, and its answer may be lost; writes land in the database
 //! late or never, with or without an answer; processes crash and return with no memory; leases run
-//! out; two operators may be at work. What must hold is in [`World::check`].
+//! out; two operators may be at work. What must hold is in `World::check`.
 //!
 //! The search is breadth first, so that the first violation it finds is among the shortest. It stops
 //! at the first violation, when there is nothing left to see, or at a number of states.

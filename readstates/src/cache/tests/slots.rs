@@ -126,7 +126,7 @@ fn what_changes_while_a_slot_is_sent_is_sent_again() {
 }
 
 #[tokio::test]
-async fn what_is_doomed_goes_dirty_or_not_and_nothing_else() {
+async fn what_is_retired_goes_dirty_or_not_and_nothing_else() {
     let now = Instant::now();
     let (users, slot) = users(30);
     let cache = cache(1000);
@@ -141,9 +141,9 @@ async fn what_is_doomed_goes_dirty_or_not_and_nothing_else() {
     let flights = cache.begin_flushes(now + INTERVAL * 2, 100);
     assert_eq!(flights.len(), 31);
     cache.close(slot);
-    cache.doom(slot);
+    cache.retire(slot);
     cache.sweep().await;
-    assert!(!cache.is_doomed(slot));
+    assert!(!cache.is_retired(slot));
     let totals = cache.totals();
     assert_eq!((totals.users, totals.dirty_users), (1, 1));
     assert_eq!(cache.users_of(slot), 0);

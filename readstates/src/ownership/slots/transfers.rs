@@ -66,7 +66,7 @@ impl Slots {
             return Vec::new();
         }
         let receives = |&&(slot, epoch): &&(Slot, Epoch)| {
-            inner.receives(slot, origin, epoch) && !self.engine.cache().is_doomed(slot)
+            inner.receives(slot, origin, epoch) && !self.engine.cache().is_retired(slot)
         };
         let slots: Vec<(Slot, Epoch)> = slots.iter().filter(receives).copied().collect();
         if slots.is_empty() {
@@ -213,10 +213,10 @@ impl Slots {
                 State::Ready { .. }
                 | State::Owner { .. }
                 | State::Sealed { .. }
-                | State::Taking { .. } => !cache.is_doomed(slot) && cache.users_of(slot) > 0,
+                | State::Taking { .. } => !cache.is_retired(slot) && cache.users_of(slot) > 0,
             };
             confirmed += usize::from(received);
-            cache.doom(slot);
+            cache.retire(slot);
         }
         confirmed
     }

@@ -63,7 +63,6 @@ pub(super) enum FileError {
     Redb(#[from] Arc<redb::Error>),
 }
 
-/// The file.
 pub(super) struct File {
     folder: PathBuf,
     path: PathBuf,

@@ -220,7 +220,7 @@ proptest! {
     fn what_was_asked_is_read(entries in prop::collection::vec(any_entry(), 1..50)) {
         let frame = frame(&entries);
         let read: Result<Vec<Entry>, BadRecord> =
-            Request::parse(&frame).unwrap().entries().collect();
+            Request::parse(&frame).unwrap().records().collect();
         prop_assert_eq!(read, Ok(entries));
     }
 
@@ -246,7 +246,7 @@ proptest! {
         }
         let bytes = [head, &count.to_le_bytes(), &[0; 4], &rest].concat();
         if let Ok(AnyRequest::V2(request)) = AnyRequest::parse(&bytes) {
-            for (entry, raw) in request.entries().zip(request.raw()) {
+            for (entry, raw) in request.records().zip(request.raw()) {
                 if let Ok(entry) = entry {
                     prop_assert_eq!(entry.to_bytes(), *raw);
                 }

@@ -1,12 +1,13 @@
 //! Taking one step: what a member's shell, the network, the ring and the database do.
 
-use super::{
-    Answer, Asked, Block, Cell, Member, Message, NOW, Step, What, World, Write, reborn, succession,
-};
+mod action;
+mod excuse;
+mod ring;
+
+use super::{Answer, Asked, Block, Cell, Message, NOW, Step, What, World, Write, reborn};
 use crate::{
-    Epoch, SlotConfig, Stamp, Succession, fence,
+    Stamp, fence,
     handoff::{Action, Event, SlotAtMember, State},
-    mutant::{self, Rule},
 };
 
 impl World {
@@ -259,110 +260,6 @@ impl World {
         }
     }
 
-    fn swap(&mut self, asked: usize, answered: bool) {
-        let asked = self.swaps.remove(asked);
-        let (by, succession) = (asked.by, succession(&asked));
-        let now = self.mints_from(&asked);
-        if let Ok(next) = self.ring.swap(asked.expected, asked.owner, succession, now) {
-            self.left.swaps -= 1;
-            if by.is_none() {
-                self.excuse_silent_owner();
-            }
-            self.put(next, by.is_none_or(|by| by == asked.owner));
-        }
-        if let Some(by) = by.and_then(|by| self.place(by)) {
-            if answered {
-                self.hear(by, Event::SwapAnswered(self.ring));
-            } else {
-                self.hear(by, Event::SwapUnknown);
-            }
-        }
-    }
-
-    /// Excuses those of the operations that were lost from memory which may never reach the database.
-    fn excuse(&mut self, operations: u8) {
-        let above = |write: &&Write| Some(write.stamp) > self.database.stamp;
-        let pending = self.writes.iter().filter(above);
-        let surely = pending.fold(self.database.operations, |surely, write| {
-            surely & write.operations
-        });
-        self.excused |= self.acknowledged & operations & !surely;
-    }
-
-    /// Excuses what an owner holds that is taken for dead and lives: the database may have been away from it, too.
-    fn excuse_silent_owner(&mut self) {
-        if let Some(owner) = self.place(self.ring.owner()) {
-            let Member {
-                block, received, ..
-            } = self.members[owner];
-            self.excuse(block.map_or(0, |block| block.operations));
-            let received = received.flatten();
-            self.excuse(received.map_or(0, |block| block.operations) & self.copies_lost);
-        }
-    }
-
-    /// Excuses what living members without a lease hold: they may have served, and not have written everything.
-    fn excuse_cut_off(&mut self) {
-        for index in 0..self.members.len() {
-            let member = &self.members[index];
-            if member.alive && !member.lease && member.slot.flushes().is_some() {
-                self.excuse(member.block.map_or(0, |block| block.operations));
-            }
-        }
-    }
-
-    /// The time to mint from: above every epoch that the dead have said or that the member which asks has asked for.
-    fn mints_from(&self, asked: &Asked) -> i64 {
-        let is_taken = asked.by.is_none_or(|by| by == asked.owner);
-        if !is_taken || mutant::drops(Rule::R17) {
-            return NOW;
-        }
-        let of_the_dead = self.words_of_the_dead(asked.owner).map(|(_, epoch)| epoch);
-        // Time stands still: what it asked for another was one above what it had.
-        let own =
-            (asked.by.is_some() && asked.taken_over).then(|| Epoch::mint(Some(asked.expected), 0));
-        let highest = of_the_dead.chain(own).max();
-        let above = highest.map(|highest| Stamp::new(Epoch::mint(Some(highest), 0), 0));
-        above.map_or(NOW, |above| above.as_database().max(NOW))
-    }
-
-    /// The swap was never carried out: the member that asked reads the ring until it answers, and asks again.
-    fn lose(&mut self, asked: Asked) {
-        if let Some(by) = asked.by.and_then(|by| self.place(by)) {
-            self.hear(by, Event::SwapUnknown);
-            self.notice_lapse(by);
-            self.hear(by, Event::SwapAnswered(self.ring));
-        }
-    }
-
-    fn put(&mut self, ring: SlotConfig, is_taken: bool) {
-        let was = (self.ring, self.line, self.lines);
-        if self.left.restores > 0 && !self.past.contains(&was) {
-            self.past.push(was);
-        }
-        self.ring = ring;
-        if is_taken {
-            self.line = self.next_line;
-            self.lines |= 1 << self.line;
-            self.next_line += 1;
-        }
-    }
-
-    /// The ring is what it was. No swap that was asked before is carried out after it.
-    fn restore(&mut self, past: usize) {
-        self.left.restores -= 1;
-        self.restored = true;
-        // The ring may have named a destination that has the only copy, and may name another now.
-        self.excuse(self.copies_lost);
-        (self.ring, self.line, self.lines) = self.past[past];
-        if self.left.restores == 0 {
-            self.past.clear();
-        }
-        for asked in std::mem::take(&mut self.swaps) {
-            self.lose(asked);
-        }
-    }
-
     fn notice_lapse(&mut self, index: usize) {
         if !self.members[index].lease {
             self.hear(index, Event::LeaseLost);
@@ -445,109 +342,6 @@ impl World {
             member.seq += 1;
         }
         self.carry_out_all(index, actions);
-    }
-
-    fn carry_out_all(&mut self, index: usize, actions: Vec<Action>) {
-        for action in actions {
-            self.carry_out(index, action);
-        }
-    }
-
-    fn carry_out(&mut self, index: usize, action: Action) {
-        let me = self.members[index].me;
-        let block = self.members[index].block;
-        let member = &mut self.members[index];
-        match action {
-            Action::Stream { destination } => {
-                let epoch = member.slot.config().epoch();
-                self.send(me, destination, epoch, What::Offer(block));
-            }
-            Action::SendLastPart { destination, epoch } => {
-                self.send(me, destination, epoch, What::LastPart(block));
-            }
-            Action::Confirm { origin, epoch } => self.send(me, origin, epoch, What::Confirm),
-            Action::Swap {
-                expected,
-                owner,
-                how,
-            } => {
-                let asked = Asked {
-                    by: Some(me),
-                    expected,
-                    owner,
-                    taken_over: how == Succession::TakenOver,
-                };
-                insert(&mut self.swaps, asked);
-            }
-            Action::Serve { warm, .. } | Action::Agree { warm } => {
-                member.loading = None;
-                let received = member.received.take();
-                if !warm {
-                    let dropped = block.filter(|_| member.unserved);
-                    (member.block, member.writing) = (None, None);
-                    member.unserved = false;
-                    self.excuse(dropped.map_or(0, |block| block.operations) & self.copies_lost);
-                } else if let Some(received) = received {
-                    // Whether what was on its way got there is for the new owner to make sure.
-                    (member.block, member.writing) = (received, None);
-                    member.unserved = true;
-                }
-                let member = &mut self.members[index];
-                if let Action::Serve { epoch, .. } = action {
-                    member.term = Some(epoch);
-                    member.unserved = false;
-                }
-            }
-            Action::Release { .. } => {
-                if let Some(block) = block.filter(|block| block.dirty)
-                    && !member.lease
-                {
-                    self.excuse(block.operations);
-                }
-                let member = &mut self.members[index];
-                if mutant::drops(Rule::R6)
-                    && let Some(block) = block.filter(|block| block.dirty)
-                {
-                    let write = Write {
-                        by: me,
-                        stamp: Stamp::new(member.slot.config().epoch(), 9),
-                        operations: block.operations,
-                        version: block.version,
-                    };
-                    insert(&mut self.writes, write);
-                }
-                let member = &mut self.members[index];
-                let dropped = block.filter(|_| member.unserved);
-                (member.block, member.writing, member.loading) = (None, None, None);
-                member.unserved = false;
-                self.excuse(dropped.map_or(0, |block| block.operations) & self.copies_lost);
-            }
-            Action::DropReceived => {
-                let dropped = member.received.take().flatten();
-                self.excuse(dropped.map_or(0, |block| block.operations) & self.copies_lost);
-            }
-            // Reads of the ring, and answers to members that are behind, are steps of their own; what
-            // waits while a slot is sealed counts as not arrived yet.
-            Action::Seal | Action::AskRing | Action::Keep { .. } | Action::Refuse { .. } => {}
-        }
-    }
-
-    fn send(
-        &mut self,
-        from: crate::Incarnation,
-        to: crate::Incarnation,
-        epoch: crate::Epoch,
-        what: What,
-    ) {
-        insert(
-            &mut self.messages,
-            Message {
-                to,
-                from,
-                epoch,
-                what,
-            },
-        );
     }
 }
 

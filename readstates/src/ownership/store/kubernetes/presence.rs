@@ -25,7 +25,6 @@ use crate::ownership::store::{Presence, in_order};
 const RING: &str = "readstates.dev/ring";
 /// The process.
 const INCARNATION: &str = "readstates.dev/incarnation";
-/// The presence.
 const PRESENCE: &str = "readstates.dev/presence";
 
 /// How often a Lease that is not as it was left is looked at again.

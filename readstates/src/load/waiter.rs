@@ -28,7 +28,7 @@ pub(crate) type Outcomes<T> = mpsc::UnboundedReceiver<(u32, Result<T, NotDone>)>
 const OVERHEAD: usize = 128;
 
 /// Something that waits for a user to land.
-pub(crate) trait Passenger: Send {
+pub(crate) trait Waiter: Send {
     /// How many operations it brings; at least 1.
     fn operations(&self) -> usize {
         1
@@ -53,7 +53,7 @@ pub(crate) struct Reader<V, T> {
     pub(crate) answer: Answer<T>,
 }
 
-impl<T: Send, V: Fn(BlockRef<'_>) -> T + Send> Passenger for Reader<V, T> {
+impl<T: Send, V: Fn(BlockRef<'_>) -> T + Send> Waiter for Reader<V, T> {
     fn bytes(&self) -> usize {
         size_of::<Self>() + size_of::<T>() + OVERHEAD
     }
@@ -83,7 +83,7 @@ pub(crate) struct Changer<V, T> {
     pub(crate) answer: Answer<T>,
 }
 
-impl<T: Send, V: Fn(BlockRef<'_>, &[Outcome]) -> T + Send> Passenger for Changer<V, T> {
+impl<T: Send, V: Fn(BlockRef<'_>, &[Outcome]) -> T + Send> Waiter for Changer<V, T> {
     fn operations(&self) -> usize {
         self.operations.len().max(1)
     }
@@ -113,20 +113,20 @@ impl<T: Send, V: Fn(BlockRef<'_>, &[Outcome]) -> T + Send> Passenger for Changer
 }
 
 /// Shared by operations that came together: where their outcomes go, and whether the caller still waits.
-pub(crate) struct Company<T> {
+pub(crate) struct Group<T> {
     outcomes: mpsc::UnboundedSender<(u32, Result<T, NotDone>)>,
     left: AtomicBool,
 }
 
-impl<T> Company<T> {
+impl<T> Group<T> {
     pub(crate) fn new() -> (Arc<Self>, Outcomes<T>) {
         let (sender, outcomes) = mpsc::unbounded_channel();
         let left = AtomicBool::new(false);
-        let company = Self {
+        let group = Self {
             outcomes: sender,
             left,
         };
-        (Arc::new(company), outcomes)
+        (Arc::new(group), outcomes)
     }
 
     /// From now on nothing is begun. What is at work still tells its outcome: the channel stays open until
@@ -146,24 +146,24 @@ pub(crate) struct Item<O: Single> {
     pub(crate) touch: Touch,
     pub(crate) place: u32,
     /// Taken when it is answered.
-    pub(crate) company: Option<Arc<Company<O::Seen>>>,
+    pub(crate) group: Option<Arc<Group<O::Seen>>>,
 }
 
 impl<O: Single> Item<O> {
     fn tell(&mut self, outcome: Result<O::Seen, NotDone>) {
-        if let Some(company) = self.company.take() {
-            let _ = company.outcomes.send((self.place, outcome));
+        if let Some(group) = self.group.take() {
+            let _ = group.outcomes.send((self.place, outcome));
         }
     }
 }
 
-impl<O: Single> Passenger for Item<O> {
+impl<O: Single> Waiter for Item<O> {
     fn bytes(&self) -> usize {
         size_of::<Self>() + OVERHEAD
     }
 
     fn gone(&self) -> bool {
-        self.company.as_ref().is_none_or(|company| company.gone())
+        self.group.as_ref().is_none_or(|group| group.gone())
     }
 
     fn land(mut self: Box<Self>, landed: &mut Landed<'_>, metrics: &Metrics) {
@@ -210,7 +210,7 @@ mod tests {
     /// An item is at work when its caller gives up: its outcome is still told.
     #[test]
     fn what_is_at_work_when_nobody_waits_any_more_still_says_what_became_of_it() {
-        let (company, mut outcomes) = Company::new();
+        let (group, mut outcomes) = Group::new();
         let item = |place| {
             Box::new(Item {
                 operation: Operation::Mention {
@@ -220,12 +220,12 @@ mod tests {
                 },
                 touch: Touch::Mention,
                 place,
-                company: Some(Arc::clone(&company)),
+                group: Some(Arc::clone(&group)),
             })
         };
         let (at_work, next) = (item(0), item(1));
         assert!(!at_work.gone());
-        company.leave();
+        group.leave();
         assert!(next.gone());
         at_work.refuse(LoadError::Unreadable);
         let told = outcomes.try_recv().unwrap();
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn items_of_a_call_that_was_given_up_begin_nothing() {
-        let (company, outcomes) = Company::<Outcome>::new();
+        let (group, outcomes) = Group::<Outcome>::new();
         drop(outcomes);
-        assert!(company.gone());
+        assert!(group.gone());
     }
 }

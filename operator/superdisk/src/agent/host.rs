@@ -1,4 +1,4 @@
-//! The real ground of a [`teardown`](crate::teardown): this node, a deadline, and what the agent remembers.
+//! The real host of a [`teardown`](crate::teardown): this node, a deadline, and what the agent remembers.
 
 use std::{
     io,
@@ -6,48 +6,48 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{hands::Hands, mind::Mind, stop::Stop};
+use super::{disk::SuperDisk, state::AgentState, stop::Stop};
 use crate::{
     assemble::chain,
     heal::facts::Facts,
-    teardown::{Ground, users},
+    teardown::{Host, users},
 };
 
 /// A super-disk of this node, to be taken down by a deadline.
 #[derive(Debug)]
-pub struct Standing<'a> {
-    hands: &'a Hands,
-    mind: &'a Mind,
+pub struct AgentHost<'a> {
+    disk: &'a SuperDisk,
+    agent: &'a AgentState,
     deadline: Instant,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> AgentHost<'a> {
     /// To be down by `deadline`.
     #[must_use]
-    pub fn new(hands: &'a Hands, mind: &'a Mind, deadline: Instant) -> Self {
+    pub fn new(disk: &'a SuperDisk, agent: &'a AgentState, deadline: Instant) -> Self {
         Self {
-            hands,
-            mind,
+            disk,
+            agent,
             deadline,
         }
     }
 }
 
-impl Ground for Standing<'_> {
+impl Host for AgentHost<'_> {
     fn look(&self) -> Result<Facts, String> {
-        self.hands.look_closely().map_err(|error| chain(&error))
+        self.disk.look_closely().map_err(|error| chain(&error))
     }
 
     fn is_frozen(&self) -> bool {
         // By a snapshot: its agent may have been killed before it could thaw.
-        self.mind.memory().frozen || self.mind.snapshots().frozen.is_some()
+        self.agent.memory().frozen || self.agent.snapshots().frozen.is_some()
     }
 
     fn thaw(&self) -> Result<(), String> {
-        let thawed = self.hands.freezer().thaw();
+        let thawed = self.disk.freezer().thaw();
         let thawed = thawed.map_err(|error| format!("failed to thaw: {}", chain(&error)));
         // Thawed by hand meanwhile, or never frozen: either way the unmount tells.
-        self.mind.thawed();
+        self.agent.thawed();
         thawed
     }
 
@@ -70,11 +70,11 @@ impl Ground for Standing<'_> {
     }
 
     fn mark_clean(&self, facts: &Facts) -> Result<(), String> {
-        self.hands.mark_clean(facts).map_err(|error| chain(&error))
+        self.disk.mark_clean(facts).map_err(|error| chain(&error))
     }
 
     fn stop(&self, array: &str) -> Result<(), String> {
-        self.hands.stop(array).map_err(|error| chain(&error))
+        self.disk.stop(array).map_err(|error| chain(&error))
     }
 
     fn say(&self, sentence: &str) {

@@ -1,4 +1,4 @@
-//! One lane: one operation after another, on users of its own and on the one that all share.
+//! One worker: one operation after another, on users of its own and on the one that all share.
 
 use std::{
     collections::HashMap,
@@ -33,14 +33,14 @@ pub enum Kind {
     Dumb,
 }
 
-/// After so many channels a lane takes new users: users who were never seen are loaded differently, and no user
+/// After so many channels a worker takes new users: users who were never seen are loaded differently, and no user
 /// gets more read states than a user has.
 const CHANNELS_PER_USER: u64 = 48;
-/// How often an operation without an outcome is sent again before the lane goes on to the next: further mentions
+/// How often an operation without an outcome is sent again before the worker goes on to the next: further mentions
 /// would make the service forget which ones it has counted.
 const SENT_AGAIN: u32 = 5;
 
-/// What lanes share.
+/// What workers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) began: Instant,
@@ -50,22 +50,21 @@ pub(crate) struct Shared {
     pub(crate) versions: Mutex<HashMap<u64, (u64, Call)>>,
 }
 
-/// One lane.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct Worker {
     pub(crate) number: u64,
     pub(crate) client: Client,
     pub(crate) shared: Arc<Shared>,
     pub(crate) pace: Duration,
     pub(crate) random: StdRng,
     pub(crate) book: Book,
-    /// The user of all lanes.
+    /// The user of all workers.
     hot: u64,
-    /// The first user of this lane that was never used, and how many it uses at a time.
+    /// The first user of this worker that was never used, and how many it uses at a time.
     next_user: u64,
     users_at_once: u64,
     users: Vec<u64>,
-    /// The channel of mentions for the own users, for the hot user; each lane counts its own up.
+    /// The channel of mentions for the own users, for the hot user; each worker counts its own up.
     own: Channel,
     of_hot: Channel,
     /// Message ids grow.
@@ -79,17 +78,17 @@ struct Channel {
     mentions: usize,
 }
 
-impl Lane {
+impl Worker {
     pub(crate) fn new(
         number: u64,
         client: Client,
         shared: Arc<Shared>,
         plan: &crate::Plan,
     ) -> Self {
-        // No other lane has these users and channels: each lane has a block of ids.
+        // No other worker has these users and channels: each worker has a block of ids.
         let block = |index: u64| plan.first_user + (index + 1) * (1 << 24);
         let channels = (number + 1) << 32;
-        let mut lane = Self {
+        let mut worker = Self {
             number,
             client,
             shared,
@@ -98,7 +97,7 @@ impl Lane {
             book: Book::default(),
             hot: plan.first_user,
             next_user: block(number),
-            users_at_once: plan.users_per_lane.max(1),
+            users_at_once: plan.users_per_worker.max(1),
             users: Vec::new(),
             own: Channel {
                 id: channels + 1,
@@ -110,8 +109,8 @@ impl Lane {
             },
             message: 1,
         };
-        lane.take_new_users();
-        lane
+        worker.take_new_users();
+        worker
     }
 
     /// Works until the load is over; gives the book.
@@ -132,13 +131,13 @@ impl Lane {
         self.book
     }
 
-    /// The channel in which a user of this lane acknowledges.
+    /// The channel in which a user of this worker acknowledges.
     fn acks(&self) -> u64 {
         (self.number + 1) << 32
     }
 
     fn any_user(&mut self) -> u64 {
-        // The hot user is as busy as all others of its lane together.
+        // The hot user is as busy as all others of its worker together.
         if self.random.random_bool(0.5) {
             return self.hot;
         }
@@ -181,7 +180,7 @@ impl Lane {
         self.book.acked(user, channel, message, fate);
     }
 
-    /// The next mention of the lane's own users, as one request of either kind.
+    /// The next mention of the worker's own users, as one request of either kind.
     async fn mention_all(&mut self, as_batch: bool) {
         let Channel {
             id: channel,

@@ -1,7 +1,7 @@
-//! Three lanes for what may hang: one that stops writes, one that counts on in the headers, and one for everything
+//! Three workers for what may hang: one that stops writes, one that counts on in the headers, and one for everything
 //! else, so that a disk that hangs, or a plan that waits for its turn on the node, keeps none of the others from going.
 //!
-//! At most one thing is under way in each. What failed, or changed nothing, is tried again after a pause; what
+//! At most one job is under way in each. What failed, or changed nothing, is tried again after a pause; what
 //! succeeded is gone on from at once.
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    hands::{Hands, Up},
+    disk::{SuperDisk, Up},
     watch::Waker,
 };
 use crate::{
@@ -28,7 +28,6 @@ const BEAT: Duration = Duration::from_secs(10);
 /// What was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tried {
-    /// A step.
     Step {
         step: Step,
         /// Bad sectors of the fast leg when it was decided.
@@ -79,8 +78,8 @@ enum Job {
     Beat(Facts),
 }
 
-/// One lane: a thread that does one job at a time.
-struct Lane {
+/// One worker: a thread that does one job at a time.
+struct Worker {
     jobs: mpsc::SyncSender<Job>,
     busy: bool,
     /// No new job before that.
@@ -88,56 +87,56 @@ struct Lane {
     last: Vec<Step>,
 }
 
-/// Which lane.
+/// Which worker.
 #[derive(Clone, Copy)]
 enum Which {
     Freeze,
     Beat,
-    Work,
+    Steps,
 }
 
-/// Which lane an outcome is from, and whether the lane is free again.
+/// The worker that an outcome is from, and whether it is free again.
 struct Message {
-    lane: Which,
+    worker: Which,
     outcome: Option<Outcome>,
 }
 
-/// All of them.
-pub struct Lanes {
-    freeze: Lane,
-    beat: Lane,
-    work: Lane,
+/// All workers of an agent.
+pub struct Workers {
+    freeze: Worker,
+    beat: Worker,
+    steps: Worker,
     beat_at: Instant,
     messages: mpsc::Receiver<Message>,
 }
 
-impl std::fmt::Debug for Lanes {
+impl std::fmt::Debug for Workers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lanes").finish_non_exhaustive()
+        f.debug_struct("Workers").finish_non_exhaustive()
     }
 }
 
-impl Lanes {
+impl Workers {
     /// Starts their threads. They end with the process: what hangs in a disk cannot be ended otherwise.
     #[must_use]
-    pub fn start(hands: Arc<Hands>, waker: Waker) -> Self {
+    pub fn start(disk: Arc<SuperDisk>, waker: Waker) -> Self {
         let (sender, messages) = mpsc::channel();
         let waker = Arc::new(waker);
-        let lane = |lane| {
+        let worker = |worker| {
             let (jobs, todo) = mpsc::sync_channel(1);
-            let (hands, sender, waker) = (Arc::clone(&hands), sender.clone(), Arc::clone(&waker));
+            let (disk, sender, waker) = (Arc::clone(&disk), sender.clone(), Arc::clone(&waker));
             thread::spawn(move || {
                 for job in todo {
                     let tell = |outcome| {
                         // The receiver is gone at the end.
-                        let _ = sender.send(Message { lane, outcome });
+                        let _ = sender.send(Message { worker, outcome });
                     };
-                    do_job(&hands, job, &|outcome| tell(Some(outcome)));
+                    do_job(&disk, job, &|outcome| tell(Some(outcome)));
                     tell(None);
                     waker.wake();
                 }
             });
-            Lane {
+            Worker {
                 jobs,
                 busy: false,
                 not_before: Instant::now(),
@@ -145,9 +144,9 @@ impl Lanes {
             }
         };
         Self {
-            freeze: lane(Which::Freeze),
-            beat: lane(Which::Beat),
-            work: lane(Which::Work),
+            freeze: worker(Which::Freeze),
+            beat: worker(Which::Beat),
+            steps: worker(Which::Steps),
             beat_at: Instant::now(),
             messages,
         }
@@ -162,30 +161,30 @@ impl Lanes {
         outcomes
     }
 
-    fn take(&mut self, Message { lane, outcome }: Message, outcomes: &mut Vec<Outcome>) {
-        let lane = match lane {
+    fn take(&mut self, Message { worker, outcome }: Message, outcomes: &mut Vec<Outcome>) {
+        let worker = match worker {
             Which::Freeze => &mut self.freeze,
             Which::Beat => &mut self.beat,
-            Which::Work => &mut self.work,
+            Which::Steps => &mut self.steps,
         };
         match outcome {
-            None => lane.busy = false,
+            None => worker.busy = false,
             Some(outcome) => {
                 if outcome.error.is_some() {
-                    lane.not_before = Instant::now() + PAUSE;
+                    worker.not_before = Instant::now() + PAUSE;
                 }
                 outcomes.push(outcome);
             }
         }
     }
 
-    /// Begins to bring the super-disk up; false when the lane is taken, or there is a reason not to.
+    /// Begins to bring the super-disk up; false when the worker is busy, or there is a reason not to.
     pub fn bring_up(&mut self, decision: &Decision) -> bool {
         let lost = matches!(decision.condition, Condition::DurableLost { .. });
-        !lost && self.work.begin(Job::BringUp)
+        !lost && self.steps.begin(Job::BringUp)
     }
 
-    /// Hands out what was decided, as far as the lanes are free. `before` is called for each step first.
+    /// Hands out what was decided, as far as the workers are free. `before` is called for each step first.
     pub fn hand_out(&mut self, decision: &Decision, facts: &Facts, before: impl Fn(&Step)) {
         let (freeze, work): (Vec<Step>, Vec<Step>) = decision
             .steps
@@ -193,7 +192,7 @@ impl Lanes {
             .cloned()
             .partition(|step| *step == Step::Freeze);
         self.freeze.begin_steps(freeze, facts, &before);
-        self.work.begin_steps(work, facts, &before);
+        self.steps.begin_steps(work, facts, &before);
         let lasts = match decision.condition {
             Condition::Healthy | Condition::Rebuilding | Condition::FastLost { .. } => true,
             Condition::NotAssembled | Condition::DurableLost { .. } | Condition::WrongWay => false,
@@ -205,7 +204,7 @@ impl Lanes {
 
     /// Waits until no job is under way, at most until `deadline`; the outcomes are dropped.
     pub fn end(&mut self, deadline: Instant) {
-        while self.freeze.busy || self.beat.busy || self.work.busy {
+        while self.freeze.busy || self.beat.busy || self.steps.busy {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.messages.recv_timeout(left / 2) {
                 Ok(message) => self.take(message, &mut Vec::new()),
@@ -215,7 +214,7 @@ impl Lanes {
     }
 }
 
-impl Lane {
+impl Worker {
     fn begin(&mut self, job: Job) -> bool {
         if self.busy || Instant::now() < self.not_before {
             return false;
@@ -242,12 +241,12 @@ impl Lane {
     }
 }
 
-fn do_job(hands: &Hands, job: Job, tell: &dyn Fn(Outcome)) {
+fn do_job(disk: &SuperDisk, job: Job, tell: &dyn Fn(Outcome)) {
     match job {
         Job::Steps(steps, facts) => {
             for step in steps {
                 super::say(&step.to_string());
-                let error = hands.step(&step, &facts).err();
+                let error = disk.step(&step, &facts).err();
                 let failed = error.is_some();
                 tell(Outcome {
                     error: error.map(|error| chain(&error)),
@@ -259,7 +258,7 @@ fn do_job(hands: &Hands, job: Job, tell: &dyn Fn(Outcome)) {
             }
         }
         Job::BringUp => {
-            let (error, refusal) = match hands.bring_up() {
+            let (error, refusal) = match disk.bring_up() {
                 Ok(Up::Done) => (None, None),
                 Ok(Up::WithoutFastLeg(why)) => {
                     (Some(format!("serving without the fast leg: {why}")), None)
@@ -274,7 +273,7 @@ fn do_job(hands: &Hands, job: Job, tell: &dyn Fn(Outcome)) {
             });
         }
         Job::Beat(facts) => {
-            let error = match hands.beat(&facts) {
+            let error = match disk.beat(&facts) {
                 Ok(true) => None,
                 // The plan writes headers.
                 Ok(false) => return,

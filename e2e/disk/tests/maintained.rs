@@ -1,4 +1,4 @@
-//! The agent minds a running super-disk: it heals, patrols, takes down; and what it leaves behind when it is
+//! The agent maintains a running super-disk: it heals, patrols, takes down; and what it leaves behind when it is
 //! killed.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const POD: &str = "0b2c8a6e-pod";
 
 /// A super-disk in sync, files on it, and the agent beside it.
-fn minded(name: &str, more: &str) -> Result<(Rack, Superdisk, Vm, Files)> {
+fn maintained(name: &str, more: &str) -> Result<(Rack, Superdisk, Vm, Files)> {
     let mut rack = Rack::new(name)?;
     let superdisk = Superdisk::default();
     let vm = rack.boot()?;
@@ -40,7 +40,7 @@ fn answers(path: &str) -> String {
 
 #[test]
 fn the_network_disk_lost_while_running_stops_the_writes() -> Result<()> {
-    let (mut rack, superdisk, vm, files) = minded("pd-lost", "")?;
+    let (mut rack, superdisk, vm, files) = maintained("pd-lost", "")?;
     rack.durable().fail(true);
     // The failure shows only when something is written.
     let _write = vm.begin(
@@ -65,7 +65,7 @@ fn the_network_disk_lost_while_running_stops_the_writes() -> Result<()> {
 
 #[test]
 fn a_local_disk_pulled_while_running_costs_speed_and_its_successor_is_filled() -> Result<()> {
-    let (rack, superdisk, vm, files) = minded("pulled", "")?;
+    let (rack, superdisk, vm, files) = maintained("pulled", "")?;
     vm.unplug(&local(1))?;
     vm.run("by-id")?;
     let more = superdisk.write(&vm, "more", 4)?;
@@ -83,7 +83,7 @@ fn a_local_disk_pulled_while_running_costs_speed_and_its_successor_is_filled() -
 
 #[test]
 fn a_killed_agent_leaves_a_super_disk_that_the_next_one_minds_or_reap_ends() -> Result<()> {
-    let (_rack, superdisk, vm, files) = minded("reap", "")?;
+    let (_rack, superdisk, vm, files) = maintained("reap", "")?;
     vm.run("kill -9 $(cat /run/agent.pid); sleep 1")?;
     superdisk.has(&vm, &files)?;
     start_agent(&superdisk, &vm, "")?;
@@ -104,7 +104,7 @@ fn a_killed_agent_leaves_a_super_disk_that_the_next_one_minds_or_reap_ends() -> 
 
 #[test]
 fn a_terminated_agent_takes_everything_down() -> Result<()> {
-    let (mut rack, superdisk, vm, files) = minded("terminated", "")?;
+    let (mut rack, superdisk, vm, files) = maintained("terminated", "")?;
     vm.run("kill -TERM $(cat /run/agent.pid)")?;
     vm.until("! ls /sys/block | grep -q ^md", 60 * SECOND)?;
     vm.power_off()?;
@@ -115,7 +115,7 @@ fn a_terminated_agent_takes_everything_down() -> Result<()> {
 
 #[test]
 fn the_patrol_heals_what_nobody_reads() -> Result<()> {
-    let (rack, superdisk, vm, files) = minded("patrol", "--patrol-every 1s")?;
+    let (rack, superdisk, vm, files) = maintained("patrol", "--patrol-every 1s")?;
     let mut lost = 0;
     for slot in 0..2 {
         // Below the filesystem's first file somewhere: all that the patrol reads is mirrored.

@@ -12,7 +12,7 @@ const ROOM_FACTOR: usize = 4;
 const LEAST_ROOM: usize = 64;
 
 #[derive(Debug, Default)]
-pub(super) struct Roll {
+pub(super) struct DirtyUsers {
     entries: Vec<Entry>,
     /// Made with the first entry.
     tables: Box<[HashTable<At>]>,
@@ -38,7 +38,7 @@ impl At {
     }
 }
 
-impl Roll {
+impl DirtyUsers {
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -134,25 +134,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_roll_is_a_map(steps in proptest::collection::vec((1_u64..300, any::<bool>()), 0..2000)) {
-            let (mut roll, mut map) = (Roll::default(), BTreeMap::new());
+        fn dirty_users_are_a_map(steps in proptest::collection::vec((1_u64..300, any::<bool>()), 0..2000)) {
+            let (mut users, mut map) = (DirtyUsers::default(), BTreeMap::new());
             for (number, (user, enters)) in (0..).zip(steps) {
                 if enters {
-                    roll.insert(user, Hash::of(user), dirty(number));
+                    users.insert(user, Hash::of(user), dirty(number));
                     map.insert(user, number);
                 } else {
-                    roll.remove(user, Hash::of(user));
+                    users.remove(user, Hash::of(user));
                     map.remove(&user);
                 }
-                prop_assert_eq!(roll.len(), map.len());
+                prop_assert_eq!(users.len(), map.len());
             }
             for user in 1..300 {
-                let found = roll.get(user, Hash::of(user)).map(|dirty| dirty.written_version);
+                let found = users.get(user, Hash::of(user)).map(|dirty| dirty.written_version);
                 prop_assert_eq!(found, map.get(&user).copied());
             }
-            let mut users: Vec<u64> = roll.users().collect();
-            users.sort_unstable();
-            prop_assert!(users.iter().eq(map.keys()));
+            let mut listed: Vec<u64> = users.users().collect();
+            listed.sort_unstable();
+            prop_assert!(listed.iter().eq(map.keys()));
         }
     }
 }

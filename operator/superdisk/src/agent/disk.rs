@@ -1,4 +1,4 @@
-//! Carries out decisions: one method for each kind of step, which looks up what it needs again.
+//! One super-disk as the agent acts on it: a method for each kind of step, which looks up what it needs again.
 //!
 //! Whatever accesses a disk may hang as long as the disk does. So these methods run on threads of their own, and the
 //! thread that observes and decides calls none of them.
@@ -32,16 +32,16 @@ use crate::{
     sysfs::FileSystem,
 };
 
-/// A thing that was tried did not succeed.
+/// An attempt to change a super-disk that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to {attempt}")]
-pub struct HandError {
+pub struct DiskError {
     /// What was tried.
     pub attempt: String,
     pub source: Box<dyn Error + Send + Sync>,
 }
 
-impl HandError {
+impl DiskError {
     fn new(attempt: impl ToString, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self {
             attempt: attempt.to_string(),
@@ -61,9 +61,9 @@ pub enum Up {
     Refused(Refusal),
 }
 
-/// Acts on one super-disk.
+/// A super-disk and what is needed to act on it.
 #[derive(Debug)]
-pub struct Hands {
+pub struct SuperDisk {
     spec: Spec,
     root: PathBuf,
     state_dir: PathBuf,
@@ -75,7 +75,7 @@ pub struct Hands {
     known: Mutex<Option<String>>,
 }
 
-impl Hands {
+impl SuperDisk {
     /// For this super-disk, on the node under `root`.
     #[must_use]
     pub fn new(spec: Spec, root: &Path, state_dir: &Path) -> Self {
@@ -91,9 +91,9 @@ impl Hands {
         }
     }
 
-    /// Believes that the mirror had this name.
+    /// Takes over the name under which an agent before this one saw the mirror.
     #[must_use]
-    pub fn having_seen(self, mirror: Option<String>) -> Self {
+    pub fn with_known_mirror(self, mirror: Option<String>) -> Self {
         Self {
             known: Mutex::new(mirror),
             ..self
@@ -160,14 +160,14 @@ impl Hands {
     }
 
     /// Does one step about `mirror` and, where it has one, the stripe.
-    pub fn step(&self, step: &Step, facts: &Facts) -> Result<(), HandError> {
+    pub fn step(&self, step: &Step, facts: &Facts) -> Result<(), DiskError> {
         let mirror = facts.mirror.as_ref();
-        let mirror = mirror.ok_or_else(|| HandError::new(step, "no mirror runs"))?;
+        let mirror = mirror.ok_or_else(|| DiskError::new(step, "no mirror runs"))?;
         let fast = mirror.fast.as_ref().map(|leg| leg.device.clone());
         match step {
             Step::Freeze => {
                 let frozen = self.freezer.freeze_for_red_line();
-                frozen.map_err(|error| HandError::new(step, error))
+                frozen.map_err(|error| DiskError::new(step, error))
             }
             Step::FailFastLeg => self.act(Action::Fail {
                 array: mirror.name.clone(),
@@ -225,7 +225,7 @@ impl Hands {
     }
 
     /// Brings it up from whatever state it is in.
-    pub fn bring_up(&self) -> Result<Up, HandError> {
+    pub fn bring_up(&self) -> Result<Up, DiskError> {
         self.plan(&"assemble", Tried::default())
     }
 
@@ -236,42 +236,42 @@ impl Hands {
     }
 
     /// Writes to the legs what is in memory.
-    pub fn sync(&self) -> Result<(), HandError> {
+    pub fn sync(&self) -> Result<(), DiskError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&self.spec.mount, flags, Mode::empty());
         let synced = folder.and_then(rustix::fs::syncfs);
         synced.map_err(|error| {
             let mount = self.spec.mount.display();
-            HandError::new(format!("write what is in memory to {mount}"), error)
+            DiskError::new(format!("write what is in memory to {mount}"), error)
         })
     }
 
     /// Stops an array that nothing is mounted from.
-    pub fn stop(&self, array: &str) -> Result<(), HandError> {
+    pub fn stop(&self, array: &str) -> Result<(), DiskError> {
         self.act(Action::Stop {
             array: array.to_owned(),
             because: "the super-disk ends",
         })
     }
 
-    fn act(&self, action: Action) -> Result<(), HandError> {
+    fn act(&self, action: Action) -> Result<(), DiskError> {
         let mut executor = Executor::new(&self.spec, &self.root, &Devices, None);
         let done = executor.execute(&action);
         done.map(drop)
-            .map_err(|error| HandError::new(action, error))
+            .map_err(|error| DiskError::new(action, error))
     }
 
-    fn fast_leg(&self, step: &Step, tried: Tried) -> Result<(), HandError> {
+    fn fast_leg(&self, step: &Step, tried: Tried) -> Result<(), DiskError> {
         match self.plan(step, tried)? {
             Up::Done => Ok(()),
-            Up::WithoutFastLeg(why) => Err(HandError::new(step, why)),
-            Up::Refused(refusal) => Err(HandError::new(step, refusal.to_string())),
+            Up::WithoutFastLeg(why) => Err(DiskError::new(step, why)),
+            Up::Refused(refusal) => Err(DiskError::new(step, refusal.to_string())),
         }
     }
 
     /// Lets the planner do what it finds left to do, then reads the header again.
-    fn plan(&self, attempt: &dyn fmt::Display, tried: Tried) -> Result<Up, HandError> {
-        let failed = |error: AssembleError| HandError::new(attempt.to_string(), error);
+    fn plan(&self, attempt: &dyn fmt::Display, tried: Tried) -> Result<Up, DiskError> {
+        let failed = |error: AssembleError| DiskError::new(attempt.to_string(), error);
         let mut executor = Executor::new(&self.spec, &self.root, &Devices, None);
         let mut log = |line: &str| super::say(line);
         let (spec, root) = (&self.spec, &self.root);
@@ -296,7 +296,7 @@ impl Hands {
         })
     }
 
-    fn set(&self, step: &Step, mirror: &Mirror, knob: Knob) -> Result<(), HandError> {
+    fn set(&self, step: &Step, mirror: &Mirror, knob: Knob) -> Result<(), DiskError> {
         let name = |leg: &Option<crate::heal::facts::Leg>| {
             leg.as_ref()
                 .map(|leg| leg.device.clone())
@@ -309,19 +309,19 @@ impl Hands {
         self.write(step, mirror, &[(&file, &knob.value())])
     }
 
-    fn write(&self, step: &Step, mirror: &Mirror, files: &[(&str, &str)]) -> Result<(), HandError> {
+    fn write(&self, step: &Step, mirror: &Mirror, files: &[(&str, &str)]) -> Result<(), DiskError> {
         let folder = self.root.join("sys/block").join(&mirror.name);
         for (file, value) in files {
             fs::write(folder.join(file), value).map_err(|error| {
-                HandError::new(step, format!("{file} does not take {value}: {error}"))
+                DiskError::new(step, format!("{file} does not take {value}: {error}"))
             })?;
         }
         Ok(())
     }
 }
 
-fn named(step: &Step, name: Option<String>) -> Result<String, HandError> {
-    name.ok_or_else(|| HandError::new(step, "it is not there any more"))
+fn named(step: &Step, name: Option<String>) -> Result<String, DiskError> {
+    name.ok_or_else(|| DiskError::new(step, "it is not there any more"))
 }
 
 #[cfg(test)]
@@ -329,17 +329,17 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{agent::mind::tests::spec, heal::tests::healthy};
+    use crate::{agent::state::tests::spec, heal::tests::healthy};
 
     /// A folder that takes what is written to the mirror.
-    pub(super) fn node() -> (TempDir, Hands) {
+    pub(super) fn node() -> (TempDir, SuperDisk) {
         let root = TempDir::new().unwrap();
         let md = root.path().join("sys/block/md101/md");
         for folder in ["dev-sdb", "dev-md100", "bitmap"] {
             fs::create_dir_all(md.join(folder)).unwrap();
         }
-        let hands = Hands::new(spec(), root.path(), &root.path().join("state"));
-        (root, hands)
+        let disk = SuperDisk::new(spec(), root.path(), &root.path().join("state"));
+        (root, disk)
     }
 
     fn written(root: &TempDir, file: &str) -> String {
@@ -348,22 +348,22 @@ mod tests {
 
     #[test]
     fn a_part_is_compared_between_its_bounds_and_the_bounds_go_with_it() {
-        let (root, hands) = node();
+        let (root, disk) = node();
         let facts = healthy();
         let part = Step::StartCheck {
             from: 4096,
             to: Some(8192),
         };
-        hands.step(&part, &facts).unwrap();
+        disk.step(&part, &facts).unwrap();
         let bounds = || ["sync_min", "sync_max", "sync_action"].map(|file| written(&root, file));
         assert_eq!(bounds(), ["4096", "8192", "check"]);
-        hands.step(&Step::EndCheckWindow, &facts).unwrap();
+        disk.step(&Step::EndCheckWindow, &facts).unwrap();
         assert_eq!(bounds(), ["0", "max", "idle"]);
     }
 
     #[test]
     fn flags_are_set_on_the_leg_that_is_meant() {
-        let (root, hands) = node();
+        let (root, disk) = node();
         let facts = healthy();
         for (step, file, value) in [
             (Step::ClearWriteError, "dev-md100/state", "-write_error"),
@@ -379,17 +379,17 @@ mod tests {
             ),
             (Step::Set(Knob::NoBacklog), "bitmap/backlog", "0"),
         ] {
-            hands.step(&step, &facts).unwrap();
+            disk.step(&step, &facts).unwrap();
             assert_eq!(written(&root, file), value, "{step}");
         }
     }
 
     #[test]
     fn a_step_without_what_it_is_about_says_so() {
-        let (_root, hands) = node();
+        let (_root, disk) = node();
         let mut facts = healthy();
         facts.mirror.as_mut().unwrap().fast = None;
-        let error = hands.step(&Step::ClearWriteError, &facts).unwrap_err();
+        let error = disk.step(&Step::ClearWriteError, &facts).unwrap_err();
         assert_eq!(
             chain(&error),
             "failed to let bad sectors of the fast leg be tried again: it is not there any more"

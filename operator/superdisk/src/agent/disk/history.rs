@@ -2,7 +2,7 @@
 
 use std::{error::Error, sync::atomic::Ordering};
 
-use super::{HandError, Hands};
+use super::{DiskError, SuperDisk};
 use crate::{
     agent::beats::Headers,
     heal::facts::Facts,
@@ -11,7 +11,7 @@ use crate::{
     snapshot::SnapshotId,
 };
 
-impl Hands {
+impl SuperDisk {
     /// Whether a plan is under way, which writes headers itself.
     #[must_use]
     pub fn is_planning(&self) -> bool {
@@ -19,9 +19,9 @@ impl Hands {
     }
 
     /// Writes the header of a snapshot to the durable leg, then to the fast leg; its generation.
-    pub fn mark(&self, id: &SnapshotId, facts: &Facts) -> Result<u64, HandError> {
+    pub fn mark(&self, id: &SnapshotId, facts: &Facts) -> Result<u64, DiskError> {
         let failed = |error: Box<dyn Error + Send + Sync>| {
-            HandError::new(format!("write the header of the snapshot {id}"), error)
+            DiskError::new(format!("write the header of the snapshot {id}"), error)
         };
         let Some(_beats) = self.beats.once_free() else {
             return Err(failed(
@@ -40,7 +40,7 @@ impl Hands {
     }
 
     /// Lets the next header begin the generation after the snapshot, and writes it unless a plan writes headers now.
-    pub fn unmark(&self, facts: &Facts) -> Result<(), HandError> {
+    pub fn unmark(&self, facts: &Facts) -> Result<(), DiskError> {
         self.marked.store(false, Ordering::SeqCst);
         let Some(_beats) = self.beats.once_free() else {
             return Ok(());
@@ -58,7 +58,7 @@ impl Hands {
     }
 
     /// Writes the next header to the legs; false when a plan was under way, which writes headers itself.
-    pub fn beat(&self, facts: &Facts) -> Result<bool, HandError> {
+    pub fn beat(&self, facts: &Facts) -> Result<bool, DiskError> {
         let Some(_beats) = self.beats.unless_planning() else {
             return Ok(false);
         };
@@ -66,16 +66,16 @@ impl Hands {
         Ok(true)
     }
 
-    fn write_next(&self, facts: &Facts) -> Result<(), HandError> {
+    fn write_next(&self, facts: &Facts) -> Result<(), DiskError> {
         let next = |header: &Header| self.next(header);
         let written = self
             .beats
             .write(&self.root, facts, next, &|| self.headers());
-        written.map_err(|error| HandError::new("write the lineage", error))
+        written.map_err(|error| DiskError::new("write the lineage", error))
     }
 
     /// Writes that all is well; what else is written after that begins a new generation.
-    pub fn mark_clean(&self, facts: &Facts) -> Result<(), HandError> {
+    pub fn mark_clean(&self, facts: &Facts) -> Result<(), DiskError> {
         self.marked.store(false, Ordering::SeqCst);
         let clean = |header: &Header| Header {
             state: State::Clean,
@@ -84,7 +84,7 @@ impl Hands {
         let written = self
             .beats
             .write(&self.root, facts, clean, &|| self.headers());
-        written.map_err(|error| HandError::new("write the clean lineage", error))
+        written.map_err(|error| DiskError::new("write the clean lineage", error))
     }
 
     /// Generation of the newest header, once it was read.
@@ -107,13 +107,13 @@ impl Hands {
 
 #[cfg(test)]
 mod tests {
-    use crate::{agent::hands::tests::node, assemble::chain, heal::tests::healthy};
+    use crate::{agent::disk::tests::node, assemble::chain, heal::tests::healthy};
 
     #[test]
     fn without_a_header_that_was_read_a_beat_fails() {
-        let (_root, hands) = node();
-        let error = hands.beat(&healthy()).unwrap_err();
+        let (_root, disk) = node();
+        let error = disk.beat(&healthy()).unwrap_err();
         assert!(chain(&error).contains("could not be read"), "{error}");
-        assert_eq!(hands.generation(), None);
+        assert_eq!(disk.generation(), None);
     }
 }

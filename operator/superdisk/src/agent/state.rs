@@ -1,19 +1,20 @@
 //! The agent's state, shared by its threads: memory that outlives it in the state folder, the newest report, and when
 //! it last looked.
 
+mod kept;
+
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use serde::{Deserialize, Serialize};
+use kept::{Files, Kept};
 
 use super::{
     http::Source,
-    lanes::{Outcome, Tried},
     say, snapshots,
+    workers::{Outcome, Tried},
 };
 use crate::{
     claim::StateFolder,
@@ -34,11 +35,10 @@ const STUCK: Duration = Duration::from_secs(60);
 
 /// Everything the agent knows.
 #[derive(Debug)]
-pub struct Mind {
+pub struct AgentState {
     volume: String,
     target: PathBuf,
-    boot: String,
-    state: StateFolder,
+    files: Files,
     inner: Mutex<Inner>,
 }
 
@@ -52,38 +52,17 @@ struct Inner {
     said: String,
 }
 
-/// What is kept in the state folder.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Kept {
-    /// The boot in which it was written: a freeze does not outlast one.
-    boot: String,
-    memory: Memory,
-    refusal: Option<RefusalReport>,
-    last_error: Option<String>,
-    generation: Option<u64>,
-    /// Name of the mirror in this boot.
-    mirror: Option<String>,
-}
-
-impl Mind {
+impl AgentState {
     /// Remembers what an agent before this one knew.
     #[must_use]
     pub fn new(spec: &Spec, state: StateFolder, root: &Path) -> Self {
-        let boot = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"));
-        let boot = boot.unwrap_or_default().trim().to_owned();
-        let mut kept: Kept = state.load("memory").unwrap_or_default();
-        if kept.boot != boot {
-            kept.boot.clone_from(&boot);
-            kept.memory.frozen = false;
-            kept.memory.check.window = None;
-            kept.mirror = None;
-        }
+        let files = Files::new(state, root);
+        let mut kept = files.load();
         // No beat was written while no agent ran.
         kept.memory.last_beat = None;
         let inner = Inner {
             kept,
-            patrol: state.load("patrol").unwrap_or_default(),
+            patrol: files.patrol(),
             report: None,
             looked: Instant::now(),
             stopping: false,
@@ -92,8 +71,7 @@ impl Mind {
         Self {
             volume: spec.volume.to_string(),
             target: spec.mount.clone(),
-            boot,
-            state,
+            files,
             inner: Mutex::new(inner),
         }
     }
@@ -122,7 +100,7 @@ impl Mind {
         let before = inner.kept.memory.clone();
         inner.kept.memory.observe(facts, now);
         if before != inner.kept.memory {
-            self.keep(&inner);
+            self.files.save(&inner.kept);
         }
         decide(limits, facts, &inner.kept.memory, now)
     }
@@ -133,7 +111,7 @@ impl Mind {
         let before = inner.kept.memory.clone();
         inner.kept.memory.before(step, now);
         if before != inner.kept.memory {
-            self.keep(&inner);
+            self.files.save(&inner.kept);
         }
     }
 
@@ -164,14 +142,14 @@ impl Mind {
         if let Some(refusal) = refusal {
             say(&refusal.to_string());
         }
-        self.keep(&inner);
+        self.files.save(&inner.kept);
     }
 
     /// The filesystem takes writes again.
     pub fn thawed(&self) {
         let mut inner = self.inner();
         inner.kept.memory.frozen = false;
-        self.keep(&inner);
+        self.files.save(&inner.kept);
         drop(inner);
         let snapshots::Kept {
             boot: _,
@@ -186,23 +164,12 @@ impl Mind {
     /// What an agent before this one, or this one, has kept of snapshots.
     #[must_use]
     pub fn snapshots(&self) -> snapshots::Kept {
-        let kept: snapshots::Kept = self.state.load("snapshot").unwrap_or_default();
-        snapshots::Kept {
-            frozen: kept.frozen.filter(|_| kept.boot == self.boot),
-            ..kept
-        }
+        self.files.snapshots()
     }
 
     /// Keeps which snapshot holds the filesystem, and which one was before it.
     pub fn keep_snapshots(&self, frozen: Option<Past>, last: Option<Past>) {
-        let kept = snapshots::Kept {
-            boot: self.boot.clone(),
-            frozen,
-            last,
-        };
-        if let Err(error) = self.state.save("snapshot", &kept) {
-            say(&crate::assemble::chain(&error));
-        }
+        self.files.save_snapshots(frozen, last);
     }
 
     /// Lets the probes and the page of metrics know.
@@ -220,7 +187,7 @@ impl Mind {
             let mirror = facts.mirror.as_ref().map(|mirror| mirror.name.clone());
             inner.kept.mirror = mirror.or_else(|| before.1.clone());
             if before != (inner.kept.generation, inner.kept.mirror.clone()) {
-                self.keep(&inner);
+                self.files.save(&inner.kept);
             }
         }
         let new = self.report_of(facts, decision, now);
@@ -269,7 +236,7 @@ impl Mind {
         let mut inner = self.inner();
         inner.kept.mirror = None;
         inner.kept.memory.check.window = None;
-        self.keep(&inner);
+        self.files.save(&inner.kept);
     }
 
     /// From now on nothing is ready.
@@ -286,9 +253,7 @@ impl Mind {
     /// Keeps how far the patrol is.
     pub fn patrolled(&self, record: &patrol::Record) {
         self.inner().patrol = record.clone();
-        if let Err(error) = self.state.save("patrol", record) {
-            say(&crate::assemble::chain(&error));
-        }
+        self.files.save_patrol(record);
     }
 
     /// The mirror's node, while both legs are in sync.
@@ -299,16 +264,6 @@ impl Mind {
         let mirror = report.facts.as_ref()?.mirror.as_ref()?;
         let healthy = report.mounted && matches!(report.condition, Condition::Healthy);
         healthy.then(|| Path::new("/dev").join(&mirror.name))
-    }
-
-    fn keep(&self, inner: &Inner) {
-        let kept = Kept {
-            boot: self.boot.clone(),
-            ..inner.kept.clone()
-        };
-        if let Err(error) = self.state.save("memory", &kept) {
-            say(&crate::assemble::chain(&error));
-        }
     }
 }
 
@@ -324,7 +279,7 @@ fn told(refusal: &Refusal) -> RefusalReport {
     }
 }
 
-impl Source for Mind {
+impl Source for AgentState {
     fn report(&self) -> Option<Report> {
         self.inner().report.clone()
     }
@@ -341,6 +296,8 @@ impl Source for Mind {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::fs;
+
     use super::*;
     use crate::{
         heal::tests::{LIMITS, NOW, healthy},
@@ -363,8 +320,8 @@ pub(super) mod tests {
         }
     }
 
-    fn mind(root: &Path) -> Mind {
-        Mind::new(&spec(), StateFolder::new(&root.join("state"), "vol"), root)
+    fn agent(root: &Path) -> AgentState {
+        AgentState::new(&spec(), StateFolder::new(&root.join("state"), "vol"), root)
     }
 
     fn boot(root: &Path, id: &str) {
@@ -377,10 +334,10 @@ pub(super) mod tests {
     fn a_freeze_is_remembered_by_the_next_agent_but_not_over_a_boot() {
         let root = tempfile::tempdir().unwrap();
         boot(root.path(), "one\n");
-        mind(root.path()).learn(Outcome::done(&Step::Freeze, &healthy()), NOW);
-        assert!(mind(root.path()).memory().frozen);
+        agent(root.path()).learn(Outcome::done(&Step::Freeze, &healthy()), NOW);
+        assert!(agent(root.path()).memory().frozen);
         boot(root.path(), "two\n");
-        assert!(!mind(root.path()).memory().frozen);
+        assert!(!agent(root.path()).memory().frozen);
     }
 
     #[test]
@@ -392,33 +349,33 @@ pub(super) mod tests {
             generation: 7,
             lost: Some(Loss::AgentEnded),
         };
-        mind(root.path()).keep_snapshots(Some(held.clone()), None);
-        assert_eq!(mind(root.path()).snapshots().frozen, Some(held.clone()));
+        agent(root.path()).keep_snapshots(Some(held.clone()), None);
+        assert_eq!(agent(root.path()).snapshots().frozen, Some(held.clone()));
         boot(root.path(), "two\n");
-        assert_eq!(mind(root.path()).snapshots().frozen, None);
+        assert_eq!(agent(root.path()).snapshots().frozen, None);
         boot(root.path(), "one\n");
-        mind(root.path()).thawed();
-        let kept = mind(root.path()).snapshots();
+        agent(root.path()).thawed();
+        let kept = agent(root.path()).snapshots();
         assert_eq!((kept.frozen, kept.last), (None, Some(held)));
     }
 
     #[test]
     fn an_attempt_counts_even_when_the_agent_dies_in_it() {
         let root = tempfile::tempdir().unwrap();
-        mind(root.path()).before(&Step::RebuildFastLeg, NOW);
-        assert_eq!(mind(root.path()).memory().attempts.len(), 1);
+        agent(root.path()).before(&Step::RebuildFastLeg, NOW);
+        assert_eq!(agent(root.path()).memory().attempts.len(), 1);
     }
 
     #[test]
     fn a_refusal_is_told_until_a_mirror_runs() {
         let root = tempfile::tempdir().unwrap();
-        let mind = mind(root.path());
+        let agent = agent(root.path());
         let refused = Refusal {
             code: Code::SsdAhead,
             message: "The fast leg is ahead".to_owned(),
             next_step: "Run `superdisk resolve`".to_owned(),
         };
-        mind.learn(
+        agent.learn(
             Outcome {
                 tried: Tried::BringUp,
                 error: None,
@@ -427,9 +384,9 @@ pub(super) mod tests {
             NOW,
         );
         let shown = |facts: &Facts| {
-            let decision = mind.decide(&LIMITS, facts, NOW);
-            mind.publish(facts, &decision, Some(3), NOW);
-            let report = mind.report().unwrap();
+            let decision = agent.decide(&LIMITS, facts, NOW);
+            agent.publish(facts, &decision, Some(3), NOW);
+            let report = agent.report().unwrap();
             (
                 report.refusal.map(|refusal| refusal.code),
                 report.generation,
@@ -448,12 +405,12 @@ pub(super) mod tests {
     #[test]
     fn a_patrol_is_sent_only_where_both_legs_are_in_sync() {
         let root = tempfile::tempdir().unwrap();
-        let mind = mind(root.path());
-        assert_eq!(mind.healthy_mirror(), None);
+        let agent = agent(root.path());
+        assert_eq!(agent.healthy_mirror(), None);
         let publish = |facts: &Facts| {
-            let decision = mind.decide(&LIMITS, facts, NOW);
-            mind.publish(facts, &decision, None, NOW);
-            mind.healthy_mirror()
+            let decision = agent.decide(&LIMITS, facts, NOW);
+            agent.publish(facts, &decision, None, NOW);
+            agent.healthy_mirror()
         };
         assert_eq!(publish(&healthy()), Some("/dev/md101".into()));
         let mut degraded = healthy();
