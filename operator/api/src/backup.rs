@@ -390,7 +390,7 @@ pub struct ReadStateBackupStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
 
-    /// `Waiting`, `Running`, `Complete`, `Failed` or `Refused`. The last three are final, except for `Refused`.
+    /// `Waiting`, `Running`, `Complete`, `Failed` or `Refused`. `Complete` and `Failed` are final.
     #[serde(default)]
     pub phase: BackupPhase,
 
