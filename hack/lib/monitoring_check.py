@@ -28,6 +28,7 @@ def metrics():
         names |= {name + part for part in ("_bucket", "_sum", "_count")} if kind == "histogram" else {name}
     for source, prefix in (
         ("operator/src/gauges.rs", "readstates_"),
+        ("operator/src/backups/gauges.rs", "readstates_"),
         ("operator/src/telemetry.rs", "readstates_operator_"),
         ("operator/src/agent/metrics.rs", "readstates_"),
         ("operator/superdisk/src/metrics.rs", "superdisk_"),

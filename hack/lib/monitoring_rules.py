@@ -118,6 +118,7 @@ def operator():
         f"readstates_cluster_ring_number{{{OF_OPERATOR}}}": steady(7),
         f"readstates_cluster_repair_age_seconds{{{OF_OPERATOR}}}": growing(60),
         f"readstates_cluster_repair_failures{{{OF_OPERATOR}}}": steady(0),
+        'readstates_backup_degraded{namespace="talk",name="nightly",cluster="chat"}': steady(0),
         'readstates_operator_certificate_expiry_timestamp_seconds{cluster="chat.talk",role="member"}': now(40 * DAY),
         'readstates_operator_reconcile_errors_total{error="read"}': growing(0),
         "readstates_operator_unreadable_clusters_total": growing(0),
@@ -200,6 +201,11 @@ CASES = {
         [],
     ),
     "ReadstatesRepairFails": (2, {f"readstates_cluster_repair_failures{{{OF_OPERATOR}}}": steady(3)}, []),
+    "ReadstatesBackupFails": (
+        16,
+        {'readstates_backup_degraded{namespace="talk",name="nightly",cluster="chat"}': steady(1)},
+        [],
+    ),
     "ReadstatesSlotsWithoutOwner": (5, {f"readstates_slots_owned{{{B}}}": steady(500)}, []),
     "ReadstatesLeaseLapsed": (6, {f"readstates_lease_lapses_total{{{B}}}": "0x4 1x400"}, []),
     "ReadstatesRingStoreFails": (

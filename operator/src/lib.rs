@@ -13,6 +13,7 @@ pub mod agent;
 pub mod agents;
 pub mod apply;
 pub mod backoff;
+pub mod backups;
 pub mod build;
 pub mod cert_manager;
 mod certificates;

@@ -6,7 +6,10 @@
 use std::{fmt::Debug, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use futures::{Stream, StreamExt, TryStreamExt, future::join_all};
+use futures::{
+    Stream, StreamExt, TryStreamExt,
+    future::{join, join_all},
+};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -38,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agents::HttpAgents,
     backoff::Failures,
+    backups::{self, Schedules},
     cli::RunArgs,
     connections::Connections,
     context::{Context, Images},
@@ -89,12 +93,13 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     stop_on_signals(&stop)?;
 
-    let clusters = Clusters::default();
+    let (clusters, schedules) = (Clusters::default(), Schedules::default());
     let server = server::serve(
         args.listen,
         ready.clone(),
         metrics,
         clusters.clone(),
+        schedules.clone(),
         stop.clone(),
     );
     let lead = async {
@@ -112,7 +117,8 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         tracing::info!(identity, "leading");
         telemetry::leading(true);
         let ctx = Arc::new(context(&client, &args, &identity, &namespace)?);
-        let ended = lead(&ctx, &clusters, &args.watch_namespaces, &election, &stop).await;
+        let known = (&clusters, &schedules);
+        let ended = lead(&ctx, known, &args.watch_namespaces, &election, &stop).await;
         telemetry::leading(false);
         ended
     };
@@ -136,7 +142,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
 /// Reconciles while the Lease is held.
 async fn lead(
     ctx: &Arc<Context>,
-    clusters: &Clusters,
+    (clusters, schedules): (&Clusters, &Schedules),
     namespaces: &[String],
     election: &Election,
     stop: &CancellationToken,
@@ -145,11 +151,10 @@ async fn lead(
         [] => vec![None],
         some => some.iter().map(|n| Some(n.as_str())).collect(),
     };
-    let controllers = join_all(
-        namespaces
-            .into_iter()
-            .map(|n| controller(ctx, clusters, n, stop.clone())),
-    );
+    let controllers = join_all(namespaces.into_iter().map(|n| {
+        let backups = backups::controllers(ctx, schedules, n, stop.clone());
+        join(controller(ctx, clusters, n, stop.clone()), backups)
+    }));
     // When the Lease is lost the controllers are dropped where they are: another operator leads now, and every write is
     // either done or not. The same holds for the task that takes rights back.
     tokio::select! {

@@ -15,7 +15,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::gauges::Clusters;
+use crate::{backups::Schedules, gauges::Clusters};
 
 /// Whether the process can do its work: it has reached the API server, as leader or as follower.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +41,7 @@ pub async fn serve(
     ready: Ready,
     metrics: PrometheusHandle,
     clusters: Clusters,
+    schedules: Schedules,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address)
@@ -51,7 +52,10 @@ pub async fn serve(
         .route("/readyz", get(readyz).with_state(ready))
         .route(
             "/metrics",
-            get(async move || metrics.render() + &clusters.render(Timestamp::now())),
+            get(async move || {
+                let now = Timestamp::now();
+                metrics.render() + &clusters.render(now) + &schedules.render(now)
+            }),
         );
     axum::serve(listener, app)
         .with_graceful_shutdown(stop.cancelled_owned())

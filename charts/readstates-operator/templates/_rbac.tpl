@@ -12,9 +12,16 @@ pods it deletes hold nothing any more; each by its UID.
 - apiGroups: [readstates.dev]
   resources: [readstateclusters/status]
   verbs: [get, patch]
+# Backups: read, and their status is written. What they own are Jobs and CronJobs.
+- apiGroups: [readstates.dev]
+  resources: [readstatebackups, readstatebackupschedules]
+  verbs: [get, list, watch]
+- apiGroups: [readstates.dev]
+  resources: [readstatebackups/status, readstatebackupschedules/status]
+  verbs: [get, patch]
 # Children may block the deletion of their owner where the cluster enforces this permission.
 - apiGroups: [readstates.dev]
-  resources: [readstateclusters/finalizers]
+  resources: [readstateclusters/finalizers, readstatebackups/finalizers, readstatebackupschedules/finalizers]
   verbs: [update]
 # Rings are made empty, and from then on written by cache pods. These and the leases are also what it
 # gives cache pods a Role for: nobody can give more than they have.
@@ -40,9 +47,10 @@ pods it deletes hold nothing any more; each by its UID.
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch]
-# A schema Job is immutable: another wish is another Job, and the old one is deleted.
+# A schema Job is immutable: another wish is another Job, and the old one is deleted. CronJobs make backups; the one that
+# verifies them is deleted when a schedule no longer asks for it.
 - apiGroups: [batch]
-  resources: [jobs]
+  resources: [jobs, cronjobs]
   verbs: [get, list, watch, create, patch, delete]
 # Looked at. Database pods are deleted only where one does not come up and a newer spec would cure it, cache pods when
 # they hold nothing and are to be replaced.

@@ -97,7 +97,13 @@ async fn uninstalling_leaves_service_running_and_nothing_that_hangs() -> Result<
         let namespace = ["delete", "namespace", name, "--wait", "--timeout=120s"];
         world.kubectl(&namespace).await?.success()?;
     }
-    for kind in ["readstateclusters", "readstaterings"] {
+    let kinds = [
+        "readstatebackups",
+        "readstatebackupschedules",
+        "readstateclusters",
+        "readstaterings",
+    ];
+    for kind in kinds {
         let name = format!("crd/{kind}.readstates.dev");
         world
             .kubectl(&["delete", "--wait", "--timeout=60s", &name])

@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Metav1Condition, Time};
 
-/// The conditions of a `ReadStateCluster`.
+/// The conditions of a `ReadStateCluster`; the last two, and `Degraded`, those of backups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionType {
     /// Every slot is served by a cache pod.
@@ -36,6 +36,10 @@ pub enum ConditionType {
     CertificatesExpiring,
     /// Nothing is running, as the spec requires. Present only while `spec.stopped` is set.
     Stopped,
+    /// The backup was made.
+    Complete,
+    /// Backups are made at the times of the schedule.
+    Scheduled,
 }
 
 /// Three-valued: what was not observed is unknown.
@@ -226,6 +230,28 @@ pub enum Reason {
     CallersOnly,
     /// A caller's credentials are missing or cannot be used, and that caller is refused; the message says which.
     CallerRefused,
+    /// There is no `ReadStateCluster` of this name in the namespace.
+    ClusterNotFound,
+    /// The `ReadStateCluster` has no database that could be backed up at the moment; the message says why.
+    ClusterNotReady,
+    /// The database cannot be backed up by a Job: it is embedded in a cache pod.
+    BackupUnsupported,
+    /// The backup is being made.
+    BackupRunning,
+    /// The backup was made.
+    BackupComplete,
+    /// The last backup failed; the message has the program's last words.
+    BackupFailed,
+    /// The last verification of a backup failed; the message has the program's last words.
+    VerifyFailed,
+    /// The last backup was made, but old ones could not be deleted; the message has the program's last words.
+    PruneFailed,
+    /// The last good backup is older than `spec.maxAge`.
+    BackupOverdue,
+    /// Backups are made at the times of the schedule.
+    Scheduled,
+    /// `spec.suspend` is set.
+    Suspended,
 }
 
 /// A condition before its conversion to the Kubernetes type.
@@ -305,6 +331,8 @@ impl ConditionType {
             Self::ApiOpen => "ApiOpen",
             Self::CertificatesExpiring => "CertificatesExpiring",
             Self::Stopped => "Stopped",
+            Self::Complete => "Complete",
+            Self::Scheduled => "Scheduled",
         }
     }
 }
@@ -418,6 +446,17 @@ impl Reason {
             Self::NoAccessConfigured => "NoAccessConfigured",
             Self::CallersOnly => "CallersOnly",
             Self::CallerRefused => "CallerRefused",
+            Self::ClusterNotFound => "ClusterNotFound",
+            Self::ClusterNotReady => "ClusterNotReady",
+            Self::BackupUnsupported => "BackupUnsupported",
+            Self::BackupRunning => "BackupRunning",
+            Self::BackupComplete => "BackupComplete",
+            Self::BackupFailed => "BackupFailed",
+            Self::VerifyFailed => "VerifyFailed",
+            Self::PruneFailed => "PruneFailed",
+            Self::BackupOverdue => "BackupOverdue",
+            Self::Scheduled => "Scheduled",
+            Self::Suspended => "Suspended",
         }
     }
 }

@@ -3,7 +3,11 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
-use crate::{cluster::ReadStateCluster, ring::ReadStateRing};
+use crate::{
+    backup::{ReadStateBackup, ReadStateBackupSchedule},
+    cluster::ReadStateCluster,
+    ring::ReadStateRing,
+};
 
 /// One definition and the name of the file it is kept in.
 #[derive(Clone, Debug)]
@@ -25,6 +29,14 @@ pub fn crd_files() -> Vec<CrdFile> {
         CrdFile {
             name: "readstaterings.yaml",
             crd: ReadStateRing::crd(),
+        },
+        CrdFile {
+            name: "readstatebackups.yaml",
+            crd: ReadStateBackup::crd(),
+        },
+        CrdFile {
+            name: "readstatebackupschedules.yaml",
+            crd: ReadStateBackupSchedule::crd(),
         },
     ]
 }

@@ -8,6 +8,10 @@ pub const CLUSTER: &str = "readstates.dev/cluster";
 pub const RACK: &str = "readstates.dev/rack";
 /// Component of a cluster that an object belongs to: see [`Component`].
 pub const COMPONENT: &str = "app.kubernetes.io/component";
+/// On what makes a backup: the `ReadStateBackup`.
+pub const BACKUP: &str = "readstates.dev/backup";
+/// On what makes backups at given times: the `ReadStateBackupSchedule`.
+pub const BACKUP_SCHEDULE: &str = "readstates.dev/backup-schedule";
 /// The zone of a node, and from Kubernetes 1.35 on of the pods on it.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// What an object is a part of.
@@ -93,6 +97,8 @@ pub enum Component {
     Database,
     /// The Job that creates keyspace and table.
     Schema,
+    /// The Jobs that make, verify and prune backups.
+    Backup,
 }
 
 impl Component {
@@ -103,6 +109,7 @@ impl Component {
             Self::Cache => "cache",
             Self::Database => "database",
             Self::Schema => "schema",
+            Self::Backup => "backup",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The custom resources of Readstates, and the names that go with them.
 //!
-//! What is here: the types of `ReadStateCluster` and `ReadStateRing` (their schemas, defaults and CEL
+//! What is here: the types of `ReadStateCluster`, `ReadStateRing`, `ReadStateBackup` and `ReadStateBackupSchedule` (their schemas, defaults and CEL
 //! rules become `crds/*.yaml`), the conditions and reasons that a status may carry, and the
 //! labels on everything the operator makes. What is not: any decision about them, any IO, any clock.
 
@@ -14,6 +14,7 @@ pub mod conditions;
 pub mod labels;
 
 mod access;
+mod backup;
 mod cluster;
 mod crds;
 mod database;
@@ -27,6 +28,12 @@ mod super_disk;
 mod tls;
 
 pub use access::{AccessSpec, CallerSpec, ClientCaSource, ServiceAccountRef, TokenSecretRef, Verb};
+pub use backup::{
+    BackupMade, BackupPhase, BackupRetention, BackupStorage, BackupVerified, BackupsPruned,
+    DEFAULT_ENCRYPTION_KEY, EncryptionKeyRef, ReadStateBackup, ReadStateBackupSchedule,
+    ReadStateBackupScheduleSpec, ReadStateBackupScheduleStatus, ReadStateBackupSpec,
+    ReadStateBackupStatus, S3Storage, VolumeClaimStorage,
+};
 pub use cluster::{
     CacheSpec, Durability, FlushMode, PullPolicy, ReadStateCluster, ReadStateClusterSpec,
 };

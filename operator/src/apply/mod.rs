@@ -133,6 +133,7 @@ pub async fn apply(
         let blocked = match object {
             Object::Certificate(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::ConfigMap(o) => apply_one(client, known, id, o.as_ref()).await?,
+            Object::CronJob(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::Job(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::NetworkPolicy(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::PodDisruptionBudget(o) => apply_one(client, known, id, o.as_ref()).await?,

@@ -3,6 +3,7 @@
 
 mod access;
 mod api_tls;
+mod backup;
 mod cache;
 mod certificate;
 mod database;
@@ -24,7 +25,7 @@ mod token_review;
 
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
-    batch::v1::Job,
+    batch::v1::{CronJob, Job},
     core::v1::{ConfigMap, Secret, Service, ServiceAccount},
     networking::v1::NetworkPolicy,
     policy::v1::PodDisruptionBudget,
@@ -50,6 +51,10 @@ pub const IDENTITY: &str = "identity";
 
 pub(crate) use self::api_tls::scheme;
 pub use self::{
+    backup::{
+        ACCESS_KEY_ID, CREATE, PRUNE, SECRET_ACCESS_KEY, VERIFY, backup_cron_jobs, backup_job,
+        backup_network_policy,
+    },
     cache::{memory as cache_memory, memory_of, template_hash as cache_template_hash},
     database::{database_image, rack, template_hash, update_name},
     pod_monitor::pod_monitors,
@@ -69,7 +74,9 @@ pub enum Object {
     Certificate(Box<Certificate>),
     /// Settings of database members.
     ConfigMap(Box<ConfigMap>),
-    /// The schema Job.
+    /// Jobs at given times.
+    CronJob(Box<CronJob>),
+    /// The schema Job, or one that makes a backup.
     Job(Box<Job>),
     /// Allowed connections.
     NetworkPolicy(Box<NetworkPolicy>),
@@ -98,6 +105,7 @@ impl Object {
         let meta = match self {
             Self::Certificate(o) => o.meta(),
             Self::ConfigMap(o) => o.meta(),
+            Self::CronJob(o) => o.meta(),
             Self::Job(o) => o.meta(),
             Self::NetworkPolicy(o) => o.meta(),
             Self::PodDisruptionBudget(o) => o.meta(),
@@ -111,7 +119,7 @@ impl Object {
         };
         let label = meta.labels.as_ref().and_then(|l| l.get(COMPONENT));
         let is = |component: &Component| label.is_some_and(|l| l == component.as_str());
-        [Component::Database, Component::Schema]
+        [Component::Database, Component::Schema, Component::Backup]
             .into_iter()
             .find(is)
             .unwrap_or(Component::Cache)

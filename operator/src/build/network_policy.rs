@@ -8,12 +8,12 @@
 //! | cache | 7403: members | each other |
 //! | cache | 7404: probes and metrics | any pod of the Kubernetes cluster: it tells nothing about users |
 //! | database | 7000: between nodes | each other |
-//! | database | 9042, 19042: CQL | cache pods and the schema Job, `spec.database.clients` |
+//! | database | 9042, 19042: CQL | cache pods, the schema Job and Jobs of backups, `spec.database.clients` |
 //! | database | 7402: agent | the operator, from its own namespace |
 //! | database | 7405: probes | any pod of the Kubernetes cluster |
 //! | database | 9108: super-disk agent, where there are super-disks | anywhere |
 //! | database | 9180: metrics (`ScyllaDB`) | `spec.monitoring.metricsFrom` |
-//! | schema Job | none | none |
+//! | schema Job, Jobs of backups | none | none |
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,8 @@ pub(super) fn cache(cluster: &ValidatedCluster) -> NetworkPolicy {
 }
 
 pub(super) fn database(cluster: &ValidatedCluster, database: &Database) -> NetworkPolicy {
-    let ours = [Component::Cache, Component::Schema].map(|c| component(cluster, c));
+    let ours =
+        [Component::Cache, Component::Schema, Component::Backup].map(|c| component(cluster, c));
     let clients = [ours.to_vec(), database.clients.clone()].concat();
     let nodes = component(cluster, Component::Database);
     let mut ingress = vec![

@@ -39,7 +39,7 @@ pub(super) fn database(cluster: &ValidatedCluster, evictions: &Evictions) -> Pod
 fn unhealthy(component: Component) -> &'static str {
     match component {
         Component::Database => "IfHealthyBudget",
-        Component::Cache | Component::Schema => "AlwaysAllow",
+        Component::Cache | Component::Schema | Component::Backup => "AlwaysAllow",
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
 
 mod access;
 mod api_tls;
+mod backups;
 mod certificates;
 mod claims;
 mod database_pods;
@@ -62,6 +63,7 @@ fn name(object: &Object) -> String {
     match object {
         Object::Certificate(o) => format!("Certificate {}", o.name_any()),
         Object::ConfigMap(o) => format!("ConfigMap {}", o.name_any()),
+        Object::CronJob(o) => format!("CronJob {}", o.name_any()),
         Object::Job(o) => format!("Job {}", o.name_any()),
         Object::NetworkPolicy(o) => format!("NetworkPolicy {}", o.name_any()),
         Object::PodDisruptionBudget(o) => format!("PodDisruptionBudget {}", o.name_any()),
@@ -339,6 +341,7 @@ fn every_object_belongs_to_its_cluster_and_says_so() {
         let value = match &object {
             Object::Certificate(o) => serde_json::to_value(o),
             Object::ConfigMap(o) => serde_json::to_value(o),
+            Object::CronJob(o) => serde_json::to_value(o),
             Object::Job(o) => serde_json::to_value(o),
             Object::NetworkPolicy(o) => serde_json::to_value(o),
             Object::PodDisruptionBudget(o) => serde_json::to_value(o),

@@ -222,7 +222,7 @@ fn said_by_pods(pods: &[Pod], job_uid: &str) -> Option<String> {
 }
 
 /// The Job's pods, newest first.
-fn of_job<'a>(pods: &'a [Pod], job_uid: &str) -> Vec<&'a Pod> {
+pub(super) fn of_job<'a>(pods: &'a [Pod], job_uid: &str) -> Vec<&'a Pod> {
     let owned = |p: &&Pod| {
         p.owner_references()
             .iter()

@@ -5,6 +5,7 @@
 //! whatever created it: a pod that is not ours may still hold read states.
 
 mod access;
+mod backups;
 mod certificates;
 mod children;
 mod claims;
@@ -38,6 +39,10 @@ use readstates_operator_api::{
 
 pub use self::{
     access::{TokenProblem, Tokens},
+    backups::{
+        CronJobSeen, Run, Said, SourceSeen, Told, cron_job, owner as backup_owner,
+        runs as backup_runs, source as backup_source,
+    },
     certificates::CertificatesSeen,
     claims::{ClaimSeen, ClaimSize},
     client_ca::ClientCaSeen,
@@ -347,6 +352,8 @@ pub async fn observe(
     let pods = list_pods(&ctx.client, id).await?;
     let (schema_pods, others): (Vec<Pod>, Vec<Pod>) = pods
         .into_iter()
+        // A backup holds nothing of the cluster's: its pods are looked at by those who made it.
+        .filter(|p| !has_component(p, Component::Backup))
         .partition(|p| has_component(p, Component::Schema));
     let (cache_pods, database_pods): (Vec<Pod>, Vec<Pod>) = others
         .into_iter()

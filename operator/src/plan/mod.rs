@@ -7,6 +7,7 @@
 //! Each arrow waits; what it waits for is a value, [`WaitingOn`].
 
 mod access;
+mod backups;
 mod certificates;
 mod credentials;
 mod database;
@@ -23,6 +24,10 @@ use jiff::Timestamp;
 
 pub use self::{
     access::{Admitted, CallersStep, Proof, Refused},
+    backups::{
+        BackupResults, BackupStep, Obstacle, ScheduleSeen, backup_results, backup_source,
+        backup_step, overdue,
+    },
     credentials::SecretsToMake,
     database::{
         DatabaseTrouble, DatabaseWait, Evictions, Growth, Kept, Named, NodesStep, Order, RackStep,

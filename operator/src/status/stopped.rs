@@ -38,7 +38,9 @@ pub(super) fn tell(conditions: &mut Vec<Condition>, report: &Report<'_>) {
             | ConditionType::TakenOver
             | ConditionType::ApiOpen
             | ConditionType::CertificatesExpiring
-            | ConditionType::Stopped => false,
+            | ConditionType::Stopped
+            | ConditionType::Complete
+            | ConditionType::Scheduled => false,
         };
         if concerned && condition.status != True {
             condition.status = False;

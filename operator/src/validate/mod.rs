@@ -5,6 +5,7 @@
 //! fields and what is wrong with each.
 
 mod access;
+mod backup;
 mod duration;
 mod extras;
 mod identity;
@@ -28,6 +29,10 @@ use readstates_operator_api::{
 
 pub use self::{
     access::{Access, Caller},
+    backup::{
+        BackupOwner, BackupPlace, BackupsAt, Retention, ValidatedSchedule, validate_backup,
+        validate_schedule,
+    },
     identity::Identity,
     maintenance::Maintenance,
     quantity::Amount,

@@ -11,6 +11,7 @@
 mod access;
 mod adopt;
 mod agents;
+mod backups;
 mod callers;
 mod capacity;
 mod certificates;

@@ -123,6 +123,11 @@ impl World {
         self
     }
 
+    /// The operator at work.
+    pub(crate) fn context(&self) -> &Context {
+        &self.ctx
+    }
+
     /// A client with the rights of this user.
     pub(crate) fn user(&self, name: &str) -> Client {
         acting_as(&self.config, name)

@@ -12,9 +12,11 @@ use readstates_ring::Stamp;
 use super::{
     BackupError, BackupId, Progress, Repository,
     chunk::{Chunk, Chunker, Cut},
+    list,
     manifest::{ChunkEntry, FORMAT, Manifest},
     marker::{Marker, Work},
     progress::size,
+    report::CreateReport,
 };
 use crate::store::Scan;
 
@@ -34,6 +36,21 @@ pub(super) struct Created {
     /// Chunks that were not there before, and the bytes of their objects.
     pub(super) new_chunks: usize,
     pub(super) new_bytes: u64,
+}
+
+impl Created {
+    pub(super) fn report(&self) -> CreateReport {
+        let Self {
+            manifest,
+            new_chunks,
+            new_bytes,
+        } = self;
+        CreateReport {
+            backup: list::of(manifest),
+            new_chunks: *new_chunks,
+            new_stored_bytes: *new_bytes,
+        }
+    }
 }
 
 impl fmt::Display for Created {

@@ -137,6 +137,14 @@ pub enum BackupError {
         /// The first of them.
         first: Vec<String>,
     },
+    /// The work is done, and the report cannot be written.
+    #[error("everything was done, but --report: failed to write {file:?}")]
+    Report {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
     /// Manifests cannot be read.
     #[error("{unreadable} backups cannot be read: the list says why")]
     Unreadable {
@@ -190,6 +198,7 @@ impl BackupError {
             | Self::Store(_)
             | Self::Random
             | Self::Packing(_)
+            | Self::Report { .. }
             | Self::Suspended => 1,
         }
     }

@@ -29,7 +29,7 @@ pub(super) async fn run(repository: &Repository) -> Result<Vec<Listed>, BackupEr
     for id in repository.backups().await? {
         let (begun, manifest) = (id.begun().to_string(), repository.manifest_of(&id).await);
         listed.push(match manifest {
-            Ok(manifest) => of(&manifest, begun),
+            Ok(manifest) => of(&manifest),
             Err(error) => Listed {
                 id,
                 begun,
@@ -46,10 +46,10 @@ pub(super) async fn run(repository: &Repository) -> Result<Vec<Listed>, BackupEr
     Ok(listed)
 }
 
-fn of(manifest: &Manifest, begun: String) -> Listed {
+pub(super) fn of(manifest: &Manifest) -> Listed {
     Listed {
         id: manifest.id.clone(),
-        begun,
+        begun: manifest.id.begun().to_string(),
         finished: Some(manifest.finished.to_string()),
         source: manifest.source.clone(),
         users: manifest.users,

@@ -23,6 +23,7 @@ mod marker;
 mod place;
 mod progress;
 mod prune;
+mod report;
 mod repository;
 mod restore;
 mod seal;
@@ -78,6 +79,7 @@ async fn create(args: BackupCreateArgs) -> Result<(), BackupError> {
         place,
         cql,
         parallel,
+        report,
     } = args;
     let source = stores::open(&store, cql.login()?).await?;
     let repository = open(place, true)?;
@@ -88,7 +90,7 @@ async fn create(args: BackupCreateArgs) -> Result<(), BackupError> {
     };
     let created = create::run(&repository, &*source.scan, &plan, &Progress::start()).await?;
     println!("{created}");
-    Ok(())
+    report::write(&report, &created.report())
 }
 
 async fn list(args: BackupListArgs) -> Result<(), BackupError> {
@@ -114,12 +116,17 @@ async fn list(args: BackupListArgs) -> Result<(), BackupError> {
 }
 
 async fn verify(args: BackupVerifyArgs) -> Result<(), BackupError> {
-    let BackupVerifyArgs { place, backup } = args;
+    let BackupVerifyArgs {
+        place,
+        backup,
+        report,
+    } = args;
     let repository = open(place, false)?;
     let manifest = repository.manifest(&backup).await?;
-    let report = verify::run(&repository, &manifest, &Progress::start()).await?;
-    println!("{report}");
-    report.damage.result()
+    let verified = verify::run(&repository, &manifest, &Progress::start()).await?;
+    println!("{verified}");
+    verified.damage.result()?;
+    report::write(&report, &verified.report())
 }
 
 async fn restore(args: BackupRestoreArgs) -> Result<(), BackupError> {
@@ -156,6 +163,7 @@ async fn prune(args: BackupPruneArgs) -> Result<(), BackupError> {
         keep_days,
         grace,
         dry_run,
+        report,
     } = args;
     let repository = open(place, false)?;
     let rule = prune::Rule {
@@ -165,5 +173,5 @@ async fn prune(args: BackupPruneArgs) -> Result<(), BackupError> {
     };
     let pruned = prune::run(&repository, &rule, dry_run).await?;
     println!("{pruned}");
-    Ok(())
+    report::write(&report, &pruned.report())
 }

@@ -11,6 +11,7 @@ use super::{
     BackupError, BackupId, Repository,
     marker::{Marker, Work},
     progress::size,
+    report::PruneReport,
     repository::Listed,
 };
 
@@ -39,6 +40,25 @@ pub(super) struct Pruned {
     pub(super) chunks: usize,
     bytes: u64,
     dry_run: bool,
+}
+
+impl Pruned {
+    pub(super) fn report(&self) -> PruneReport {
+        let Self {
+            backups,
+            kept,
+            chunks,
+            bytes,
+            dry_run,
+        } = self;
+        PruneReport {
+            dry_run: *dry_run,
+            deleted_backups: backups.len(),
+            deleted_chunks: *chunks,
+            deleted_stored_bytes: *bytes,
+            kept_backups: *kept,
+        }
+    }
 }
 
 impl fmt::Display for Pruned {

@@ -10,6 +10,7 @@ use super::{
     chunk::{Record, records},
     error::Damage,
     manifest::{ChunkEntry, Manifest},
+    report::VerifyReport,
 };
 use crate::{codec, store::chain};
 
@@ -31,6 +32,24 @@ pub(super) struct Seen {
     pub(super) users: u64,
     pub(super) bytes: u64,
     pub(super) highest: Option<Stamp>,
+}
+
+impl Report {
+    /// For programs, of a backup that is sound.
+    pub(super) fn report(&self) -> VerifyReport<'_> {
+        let Self {
+            id,
+            chunks,
+            seen,
+            damage: _,
+        } = self;
+        VerifyReport {
+            id,
+            users: seen.users,
+            chunks: *chunks,
+            bytes: seen.bytes,
+        }
+    }
 }
 
 impl fmt::Display for Report {

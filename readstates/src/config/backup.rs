@@ -58,6 +58,15 @@ pub struct PlaceArgs {
     pub encryption_key_file: Option<PathBuf>,
 }
 
+/// A result for programs.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Write the result to this file as well, as JSON, once everything is done. Nothing is written when it fails. In a
+    /// Kubernetes pod, /dev/termination-log makes it the termination message of the container.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
+
 /// Flags of `readstates backup create`.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -78,6 +87,10 @@ pub struct BackupCreateArgs {
     /// up to 64 MiB of memory.
     #[arg(long, default_value = "4", value_name = "N")]
     pub parallel: NonZeroUsize,
+
+    /// The result for programs.
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 /// Flags of `readstates backup list`.
@@ -104,6 +117,10 @@ pub struct BackupVerifyArgs {
     /// Where it is.
     #[command(flatten)]
     pub place: PlaceArgs,
+
+    /// The result for programs.
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 /// Flags of `readstates backup restore`.
@@ -169,6 +186,10 @@ pub struct BackupPruneArgs {
     /// Say what would be deleted, and delete nothing.
     #[arg(long)]
     pub dry_run: bool,
+
+    /// The result for programs.
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 const EXAMPLES: &str = "\

@@ -18,7 +18,7 @@ mod user;
 pub use access::CallerArgs;
 pub use backup::{
     BackupArgs, BackupCommand, BackupCreateArgs, BackupListArgs, BackupPruneArgs,
-    BackupRestoreArgs, BackupVerifyArgs, PlaceArgs,
+    BackupRestoreArgs, BackupVerifyArgs, PlaceArgs, ReportArgs,
 };
 pub use cli::{CertificatesArgs, Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs, TokenArgs};
 pub use limits::Limits;

@@ -143,6 +143,50 @@ async fn what_was_backed_up_is_listed_verified_and_restored() {
     done(with(&["verify"], &[&place, &key]));
 }
 
+#[tokio::test]
+async fn a_program_reads_what_was_done_in_a_file_that_is_not_there_when_it_failed() {
+    let world = world().await;
+    let file = world.path("report");
+    let report = ["--report", file.to_str().unwrap()];
+    let place = ["--backups", world.backups.as_str()];
+    let said = |first: &[&str]| -> Value {
+        done(&[first, &place, &report].concat());
+        let text = fs::read_to_string(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let create = ["create", "--store", world.store.as_str()];
+    let first = said(&create);
+    assert_eq!(first["users"], 300);
+    assert_eq!(first["source"], world.store);
+    assert_eq!(first["new_stored_bytes"], first["stored_bytes"]);
+    let second = said(&create);
+    assert_eq!(
+        (&second["new_chunks"], &second["new_stored_bytes"]),
+        (&0.into(), &0.into())
+    );
+    assert!(second["finished"].as_str() > first["finished"].as_str());
+
+    let verified = said(&["verify"]);
+    assert_eq!(verified["id"], second["id"]);
+    assert_eq!(verified["bytes"], second["bytes"]);
+    let prune = ["prune", "--keep-last", "1", "--grace", "0s"];
+    let pruned = said(&[&prune[..], &["--dry-run"]].concat());
+    assert_eq!(
+        (&pruned["dry_run"], &pruned["deleted_backups"]),
+        (&true.into(), &1.into())
+    );
+    assert_eq!(said(&prune)["kept_backups"], 1);
+
+    let elsewhere = world.path("elsewhere").display().to_string();
+    let verify = ["verify", "--backups", &elsewhere];
+    refused(&[&verify[..], &report].concat(), 1, "there is no folder");
+    assert!(!file.exists());
+    let nowhere = ["--report", "/nowhere/report"];
+    let words = "everything was done, but --report: failed to write";
+    refused(&[&create[..], &place, &nowhere].concat(), 1, words);
+}
+
 /// Into a CQL database and out of it again, of which no user is lost and none changed.
 #[tokio::test]
 async fn a_backup_goes_from_one_kind_of_store_to_another_and_back() {

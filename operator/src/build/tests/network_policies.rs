@@ -38,7 +38,7 @@ fn tcp(port: u16) -> Value {
 }
 
 #[test]
-fn only_the_operator_reaches_an_agent_only_nodes_each_other_and_only_cache_and_schema_speak_cql() {
+fn only_the_operator_reaches_an_agent_only_nodes_each_other_and_only_ours_speak_cql() {
     let spec = policy(&cluster(CASSANDRA), "chat-db");
     assert_eq!(spec["podSelector"], pods_of("database"));
     assert_eq!(
@@ -47,7 +47,10 @@ fn only_the_operator_reaches_an_agent_only_nodes_each_other_and_only_cache_and_s
             { "ports": [tcp(7000)], "from": [{ "podSelector": pods_of("database") }] },
             {
                 "ports": [tcp(9042), tcp(19042)],
-                "from": [{ "podSelector": pods_of("cache") }, { "podSelector": pods_of("schema") }],
+                "from": [
+                    { "podSelector": pods_of("cache") }, { "podSelector": pods_of("schema") },
+                    { "podSelector": pods_of("backup") },
+                ],
             },
             { "ports": [tcp(7402)], "from": [operators()] },
             { "ports": [tcp(7405)], "from": [{ "namespaceSelector": {} }] },
@@ -56,7 +59,7 @@ fn only_the_operator_reaches_an_agent_only_nodes_each_other_and_only_cache_and_s
     let backup = json!({ "podSelector": { "matchLabels": { "app": "backup" } } });
     let spec = CASSANDRA.replace("  engine:", &format!("  clients: [{backup}]\n  engine:"));
     let spec = policy(&cluster(&spec), "chat-db");
-    assert_eq!(spec["ingress"][1]["from"][2], backup);
+    assert_eq!(spec["ingress"][1]["from"][3], backup);
 }
 
 #[test]

@@ -1,0 +1,491 @@
+//! `ReadStateBackup` and `ReadStateBackupSchedule`: copies of a cluster's database in a bucket or on a volume.
+
+use k8s_openapi::{
+    api::core::v1::LocalObjectReference,
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The key that holds the encryption key in a Secret, when none is given.
+pub const DEFAULT_ENCRYPTION_KEY: &str = "backup.key";
+
+/// One backup of the database of a `ReadStateCluster`, made by a Job as soon as the cluster has a database. Deleting it
+/// deletes the Job, also one that is running; what is in the bucket or on the volume stays.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "readstates.dev",
+    version = "v1alpha1",
+    kind = "ReadStateBackup",
+    plural = "readstatebackups",
+    shortname = "rsb",
+    category = "readstates",
+    namespaced,
+    status = "ReadStateBackupStatus",
+    derive = "PartialEq",
+    doc = "One backup of the database of a ReadStateCluster. Deleting it deletes the Job that makes it, and \
+           nothing in the bucket or on the volume.",
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".spec.cluster",
+        description = "The ReadStateCluster."
+    ),
+    printcolumn(
+        name = "Phase",
+        type_ = "string",
+        json_path = ".status.phase",
+        description = "Waiting, Running, Complete, Failed, or Refused."
+    ),
+    printcolumn(
+        name = "Backup",
+        type_ = "string",
+        json_path = ".status.backup.id",
+        description = "Id of the backup, as `readstates backup list` prints it."
+    ),
+    printcolumn(
+        name = "Users",
+        type_ = "integer",
+        json_path = ".status.backup.users",
+        description = "Users in the backup."
+    ),
+    printcolumn(
+        name = "Finished",
+        type_ = "date",
+        json_path = ".status.backup.finished",
+        description = "When it was complete."
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Stored",
+        type_ = "integer",
+        json_path = ".status.backup.storedBytes",
+        priority = "1",
+        description = "Bytes of all its objects. Backups in one place share most of them."
+    ),
+    printcolumn(
+        name = "New",
+        type_ = "integer",
+        json_path = ".status.backup.newStoredBytes",
+        priority = "1",
+        description = "Bytes of the objects that no earlier backup had."
+    ),
+    printcolumn(
+        name = "Detail",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Complete\")].message",
+        priority = "1",
+        description = "What is waited for, or what went wrong."
+    ),
+    validation = Rule::new(
+        "size(self.metadata.name) <= 50 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')"
+    ).message(
+        "metadata.name must be at most 50 characters of a-z, 0-9 and '-', begin with a letter and not end with '-': \
+         the name of the Job is derived from it"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self == oldSelf")
+        .message("a ReadStateBackup cannot change: it is one backup. Create another one")
+        .reason(Reason::FieldValueForbidden)
+)]
+pub struct ReadStateBackupSpec {
+    /// Name of the `ReadStateCluster` in this namespace whose database is backed up.
+    #[schemars(length(min = 1, max = 40))]
+    pub cluster: String,
+
+    /// Where the backup goes.
+    pub storage: BackupStorage,
+}
+
+/// Backups of the database of a `ReadStateCluster` at given times, by a CronJob: they are made also while the operator
+/// is away, never two at once, and one that was missed by at most six hours is made late. Deleting it deletes the
+/// CronJobs and their Jobs; what is in the bucket or on the volume stays.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "readstates.dev",
+    version = "v1alpha1",
+    kind = "ReadStateBackupSchedule",
+    plural = "readstatebackupschedules",
+    shortname = "rsbs",
+    category = "readstates",
+    namespaced,
+    status = "ReadStateBackupScheduleStatus",
+    derive = "PartialEq",
+    doc = "Backups of the database of a ReadStateCluster at given times. Deleting it deletes the CronJobs that make \
+           them, and nothing in the bucket or on the volume.",
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".spec.cluster",
+        description = "The ReadStateCluster."
+    ),
+    printcolumn(
+        name = "Schedule",
+        type_ = "string",
+        json_path = ".spec.schedule",
+        description = "When backups are made."
+    ),
+    printcolumn(
+        name = "Scheduled",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Scheduled\")].status",
+        description = "Whether backups are made at these times."
+    ),
+    printcolumn(
+        name = "Last-Backup",
+        type_ = "date",
+        json_path = ".status.lastBackup.finished",
+        description = "When the last good backup was complete."
+    ),
+    printcolumn(
+        name = "Users",
+        type_ = "integer",
+        json_path = ".status.lastBackup.users",
+        description = "Users in the last good backup."
+    ),
+    printcolumn(
+        name = "Verified",
+        type_ = "date",
+        json_path = ".status.lastVerified.finished",
+        description = "When a backup was last read and found sound."
+    ),
+    printcolumn(
+        name = "Degraded",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Degraded\")].reason",
+        description = "AsExpected, or what is wrong."
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Detail",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Degraded\")].message",
+        priority = "1",
+        description = "What is wrong, in words."
+    ),
+    validation = Rule::new(
+        "size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')"
+    ).message(
+        "metadata.name must be at most 40 characters of a-z, 0-9 and '-', begin with a letter and not end with '-': \
+         the names of CronJobs are derived from it"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.cluster == oldSelf.cluster")
+        .message("cluster cannot change: backups of two clusters must not be in one place. Create another schedule")
+        .field_path(".cluster")
+        .reason(Reason::FieldValueForbidden)
+)]
+pub struct ReadStateBackupScheduleSpec {
+    /// Name of the `ReadStateCluster` in this namespace whose database is backed up. Cannot be changed.
+    #[schemars(length(min = 1, max = 40))]
+    pub cluster: String,
+
+    /// When backups are made: minute, hour, day of the month, month and day of the week, as in a CronJob: `0 3 * * *`;
+    /// or `@daily`, `@hourly`, `@weekly`, `@monthly`.
+    #[schemars(
+        length(min = 1, max = 100),
+        regex(
+            pattern = r"^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[^@= ]+( +[^= ]+){4})$"
+        )
+    )]
+    pub schedule: String,
+
+    /// Time zone of `schedule` and `verifySchedule`, such as `Europe/Berlin`. Default: `Etc/UTC`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 64),
+        regex(pattern = r"^[A-Za-z][A-Za-z0-9_+/-]*$")
+    )]
+    pub time_zone: Option<String>,
+
+    /// While true, no backup is begun, verified or pruned; one that is running is completed. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub suspend: bool,
+
+    /// Where the backups go. Use one place for each cluster: `retention` counts everything that is there.
+    pub storage: BackupStorage,
+
+    /// Which backups are kept; others are deleted after each backup that succeeds. Default: all are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<BackupRetention>,
+
+    /// When the latest backup is read from the first byte to the last, and every checksum, block and count is checked;
+    /// in the form of `schedule`. Choose a time at which no backup is being made. Default: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 100),
+        regex(
+            pattern = r"^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[^@= ]+( +[^= ]+){4})$"
+        )
+    )]
+    pub verify_schedule: Option<String>,
+
+    /// Age of the last good backup, from 5m to 400d, from which the condition Degraded says BackupOverdue: `26h` for
+    /// daily backups. Default: its age is only measured (readstates_backup_age_seconds).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 16),
+        regex(pattern = r"^([0-9]{1,3}d|([0-9]{1,4}(h|m))+)$")
+    )]
+    pub max_age: Option<String>,
+}
+
+/// Where backups are: in a bucket (`s3`), or in a folder of a volume (`volumeClaim`).
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.s3) != has(self.volumeClaim)")
+        .message("exactly one of s3 and volumeClaim must be set")
+)]
+pub struct BackupStorage {
+    /// A bucket of S3, or of a store with the same protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3: Option<S3Storage>,
+
+    /// A volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_claim: Option<VolumeClaimStorage>,
+
+    /// Secret with the 32 random bytes by which backups are encrypted before they leave the pod. All backups in one
+    /// place have the same key, and without it they cannot be read: keep a copy outside of this Kubernetes cluster.
+    /// Default: backups are not encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption_key_secret_ref: Option<EncryptionKeyRef>,
+}
+
+/// A bucket. The Job needs the rights to list, get, put and delete objects.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.credentialsSecretRef) || !has(self.serviceAccountName)")
+        .message("at most one of credentialsSecretRef and serviceAccountName may be set")
+)]
+pub struct S3Storage {
+    /// The bucket, and what the names of objects in it begin with: `s3://bucket/chat`.
+    #[schemars(
+        length(max = 512),
+        regex(pattern = r"^s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._=-]+)*/?$")
+    )]
+    pub url: String,
+
+    /// Region of the bucket. Default: `us-east-1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9-]+$"))]
+    pub region: Option<String>,
+
+    /// URL of a store that is not Amazon's, such as `https://minio.example:9000`. With http:// everything but what
+    /// is encrypted is readable on the network. Default: Amazon's, for the region.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 512),
+        regex(pattern = r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]*)?$")
+    )]
+    pub endpoint: Option<String>,
+
+    /// Secret with the keys `accessKeyId` and `secretAccessKey`. Default: what the role of the ServiceAccount or of the
+    /// machine gives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(
+        validation = Rule::new("self.name != ''").message("credentialsSecretRef.name must not be empty")
+    )]
+    pub credentials_secret_ref: Option<LocalObjectReference>,
+
+    /// ServiceAccount of this namespace that the cloud gives a role with access to the bucket. Its token for the
+    /// Kubernetes API is not mounted. Default: `default`, without a token either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    )]
+    pub service_account_name: Option<String>,
+}
+
+/// A folder of a volume. It should not share its disk, or the room that it stands in, with the database.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeClaimStorage {
+    /// Name of the PersistentVolumeClaim in this namespace.
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    )]
+    pub claim_name: String,
+
+    /// Folder below the root of the volume, created when it is missing. Default: the root itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 256),
+        regex(pattern = r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")
+    )]
+    pub path: Option<String>,
+}
+
+/// A key for encryption.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct EncryptionKeyRef {
+    /// Name of the Secret in this namespace.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+
+    /// Key of the Secret whose value is the 32 bytes. Default: `backup.key`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$")
+    )]
+    pub key: Option<String>,
+}
+
+/// Which backups are kept: those that either rule keeps.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.keepLast) || has(self.keepDays)")
+        .message("at least one of keepLast and keepDays must be set")
+)]
+pub struct BackupRetention {
+    /// So many backups, the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub keep_last: Option<i32>,
+
+    /// All backups of the last so many days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 36_500))]
+    pub keep_days: Option<i32>,
+}
+
+/// How far a backup is.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackupPhase {
+    /// Something is missing that it needs.
+    #[default]
+    Waiting,
+    /// Its Job is at work.
+    Running,
+    /// It is there.
+    Complete,
+    /// Its Job gave up.
+    Failed,
+    /// It cannot be made as the spec wants it.
+    Refused,
+}
+
+/// The state of a backup that the operator last observed.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ReadStateBackupStatus {
+    /// Generation of the spec that this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// `Complete`, and `Degraded`, which says what a person has to do.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
+    pub conditions: Vec<Condition>,
+
+    /// `Waiting`, `Running`, `Complete`, `Failed` or `Refused`. `Complete` and `Failed` are final.
+    #[serde(default)]
+    pub phase: BackupPhase,
+
+    /// The Job that makes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+
+    /// The backup, once it is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<BackupMade>,
+}
+
+/// A backup that was made. Only `finished` is known when its pod was deleted before the operator could read what it
+/// reported: `readstates backup list` shows the rest.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct BackupMade {
+    /// When it was complete.
+    pub finished: Time,
+
+    /// Id of the backup, as `readstates backup list` prints it and `readstates backup restore` takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+
+    /// Users in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<i64>,
+
+    /// Bytes of all rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<i64>,
+
+    /// Bytes of all its objects. Backups in one place share most of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_bytes: Option<i64>,
+
+    /// Bytes of the objects that no earlier backup had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_stored_bytes: Option<i64>,
+}
+
+/// The state of a schedule that the operator last observed.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ReadStateBackupScheduleStatus {
+    /// Generation of the spec that this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// `Scheduled`, and `Degraded`, which says what a person has to do.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
+    pub conditions: Vec<Condition>,
+
+    /// The last backup that succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_backup: Option<BackupMade>,
+
+    /// The last verification that found a backup sound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_verified: Option<BackupVerified>,
+
+    /// The last time that backups were pruned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_pruned: Option<BackupsPruned>,
+}
+
+/// A backup that was found sound.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct BackupVerified {
+    /// When.
+    pub finished: Time,
+
+    /// Id of the backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+
+    /// Users that were read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<i64>,
+}
+
+/// Old backups that were deleted.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct BackupsPruned {
+    /// When.
+    pub finished: Time,
+
+    /// How many backups were deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted: Option<i64>,
+
+    /// How many are left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<i64>,
+}

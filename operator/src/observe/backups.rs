@@ -1,0 +1,419 @@
+//! What a backup needs and what became of its Jobs. In: names. Out: plain values. Reads Secrets of the place only for
+//! whether they have what is needed.
+
+use std::fmt::Debug;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        batch::v1::{CronJob, Job},
+        core::v1::{ContainerStateTerminated, Pod},
+    },
+};
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
+use readstates_operator_api::ReadStateCluster;
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::{
+    CertificatesSeen, JobOutcome, SecretSeen, certificates, children,
+    credentials::{self, Content},
+};
+use crate::{
+    build::{ACCESS_KEY_ID, SECRET_ACCESS_KEY},
+    error::Error,
+    validate::{BackupOwner, BackupPlace, BackupsAt, Identity},
+    words::last_telling_line,
+};
+
+/// Length of a key for encryption.
+const KEY_BYTES: usize = 32;
+/// Letters of a program's last words that fit into a condition.
+const LONGEST_WORDS: usize = 600;
+
+/// What a backup needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SourceSeen {
+    /// The cluster; none: there is none of this name.
+    pub cluster: Option<ReadStateCluster>,
+    /// The Secret with the login of its database, where it has one.
+    pub login: Option<SecretSeen>,
+    /// The Secret with the certificates for CQL, where the spec wants them.
+    pub certificates: Option<CertificatesSeen>,
+    /// What is wrong with each Secret of the place.
+    pub lacking: Vec<String>,
+}
+
+/// A Job of a backup or of a schedule, and what its containers reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Its name.
+    pub job: String,
+    /// When it was created.
+    pub begun: Timestamp,
+    /// How it went.
+    pub outcome: JobOutcome,
+    /// When it succeeded, if it did.
+    pub finished: Option<Timestamp>,
+    /// What its containers left, by their names; each of the newest pod in which that one ended.
+    pub said: Vec<(String, Said)>,
+}
+
+impl Run {
+    /// What the container of this name left.
+    #[must_use]
+    pub fn said(&self, container: &str) -> Option<&Said> {
+        let mut all = self.said.iter();
+        all.find(|(name, _)| name == container)
+            .map(|(_, said)| said)
+    }
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It did its work; none: what it reported cannot be read.
+    Done(Option<Told>),
+    /// It failed, with these last words.
+    Failed(String),
+}
+
+/// What `readstates backup` reports: of each command a part.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Told {
+    /// Id of the backup.
+    pub id: Option<String>,
+    /// When it was complete.
+    pub finished: Option<Timestamp>,
+    /// Users in it.
+    pub users: Option<i64>,
+    /// Bytes of its rows.
+    pub bytes: Option<i64>,
+    /// Bytes of its objects.
+    pub stored_bytes: Option<i64>,
+    /// Bytes of those that no earlier backup had.
+    pub new_stored_bytes: Option<i64>,
+    /// Backups that were deleted.
+    pub deleted_backups: Option<i64>,
+    /// Backups that are left.
+    pub kept_backups: Option<i64>,
+}
+
+/// A CronJob of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CronJobSeen {
+    /// Its UID, by which its Jobs are known.
+    pub uid: String,
+    /// Whether it begins no Jobs.
+    pub suspended: bool,
+}
+
+/// An object of a kind that is reconciled, as it is now; `None` when it is gone.
+///
+/// # Errors
+/// When the API server cannot be read.
+pub async fn owner<K>(client: &Client, namespace: &str, name: &str) -> Result<Option<K>, Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    api.get_opt(name).await.map_err(|source| Error::Read {
+        what: format!("{} {name}", K::kind(&())),
+        source,
+    })
+}
+
+/// Reads what a backup of this cluster, at this place, needs.
+///
+/// # Errors
+/// When the API server cannot be read.
+pub async fn source(
+    client: &Client,
+    owner: &BackupOwner,
+    cluster: &str,
+    place: &BackupPlace,
+) -> Result<SourceSeen, Error> {
+    let clusters: Api<ReadStateCluster> = Api::namespaced(client.clone(), &owner.id.namespace);
+    let found = clusters.get_opt(cluster).await;
+    let cluster = found.map_err(|source| Error::Read {
+        what: format!("ReadStateCluster {cluster}"),
+        source,
+    })?;
+    let mut seen = SourceSeen::default();
+    if let Some(cluster) = &cluster {
+        let (id, spec) = (Identity::of(cluster)?, &cluster.spec.database);
+        seen.login = credentials::observe(client, &id, spec).await?.login;
+        seen.certificates = certificates::observe(client, &id, spec).await?;
+    }
+    seen.cluster = cluster;
+    seen.lacking = lacking(client, owner, place).await?;
+    Ok(seen)
+}
+
+async fn lacking(
+    client: &Client,
+    owner: &BackupOwner,
+    place: &BackupPlace,
+) -> Result<Vec<String>, Error> {
+    let BackupPlace { at, encryption } = place;
+    let mut lacking = Vec::new();
+    if let BackupsAt::Bucket {
+        credentials: Some(name),
+        ..
+    } = at
+    {
+        let content = credentials::read(client, &owner.id, name).await?;
+        lacking.extend(lacks(name, content.as_ref()));
+    }
+    if let Some((name, key)) = encryption {
+        let content = credentials::read(client, &owner.id, name).await?;
+        lacking.extend(no_key(name, key, content.as_ref()));
+    }
+    Ok(lacking)
+}
+
+/// What a Secret with the credentials of a bucket lacks.
+fn lacks(name: &str, content: Option<&Content>) -> Option<String> {
+    let Some(content) = content else {
+        return Some(format!("Secret {name} does not exist"));
+    };
+    let is_there = |key: &&str| content.get(*key).is_some_and(|value| !value.0.is_empty());
+    let missing: Vec<_> = [ACCESS_KEY_ID, SECRET_ACCESS_KEY]
+        .into_iter()
+        .filter(|key| !is_there(key))
+        .collect();
+    let missing = (!missing.is_empty()).then(|| missing.join(" and no "));
+    missing.map(|keys| format!("Secret {name} has no {keys}"))
+}
+
+/// What is wrong with a key for encryption.
+fn no_key(name: &str, key: &str, content: Option<&Content>) -> Option<String> {
+    let Some(content) = content else {
+        return Some(format!("Secret {name} does not exist"));
+    };
+    let Some(value) = content.get(key) else {
+        return Some(format!("Secret {name} has no {key}"));
+    };
+    let bytes = value.0.len();
+    (bytes != KEY_BYTES).then(|| {
+        format!(
+            "{key} of Secret {name} has {bytes} bytes and not {KEY_BYTES}: make it with `head -c {KEY_BYTES} \
+             /dev/urandom > {key}` and `kubectl create secret generic {name} --from-file={key}`"
+        )
+    })
+}
+
+/// A CronJob of this name that belongs to the schedule.
+///
+/// # Errors
+/// When the API server cannot be read.
+pub async fn cron_job(
+    client: &Client,
+    owner: &BackupOwner,
+    name: &str,
+) -> Result<Option<CronJobSeen>, Error> {
+    let api: Api<CronJob> = Api::namespaced(client.clone(), &owner.id.namespace);
+    let found = api.get_opt(name).await.map_err(|source| Error::Read {
+        what: format!("CronJob {name}"),
+        source,
+    })?;
+    let ours = found.filter(|cron_job| owner.id.owns(&cron_job.metadata));
+    Ok(ours.and_then(|cron_job| {
+        let suspended = cron_job.spec.suspend;
+        Some(CronJobSeen {
+            uid: cron_job.uid()?,
+            suspended: suspended.unwrap_or_default(),
+        })
+    }))
+}
+
+/// The Jobs of a backup or schedule with the UID of what controls each, newest first.
+///
+/// # Errors
+/// When the API server cannot be read.
+pub async fn runs(client: &Client, owner: &BackupOwner) -> Result<Vec<(String, Run)>, Error> {
+    let jobs: Api<Job> = Api::namespaced(client.clone(), &owner.id.namespace);
+    let ours = ListParams::default().labels(&owner.selector_text());
+    let failed = |source| Error::Read {
+        what: format!("the Jobs of {}", owner.id.name),
+        source,
+    };
+    let found = jobs.list(&ours).await.map_err(failed)?;
+    if found.items.is_empty() {
+        return Ok(Vec::new());
+    }
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &owner.id.namespace);
+    let pods = pods.list(&ours).await.map_err(failed)?.items;
+    let mut runs: Vec<_> = found
+        .items
+        .iter()
+        .filter_map(|job| Some((controller(job)?, run(job, &pods)?)))
+        .collect();
+    runs.sort_by_key(|(_, run)| std::cmp::Reverse(run.begun));
+    Ok(runs)
+}
+
+fn controller(job: &Job) -> Option<String> {
+    let mut owners = job.owner_references().iter();
+    let owner = owners.find(|owner| owner.controller == Some(true))?;
+    Some(owner.uid.clone())
+}
+
+fn run(job: &Job, pods: &[Pod]) -> Option<Run> {
+    let seen = children::job(job, pods)?;
+    let mut said: Vec<(String, Said)> = Vec::new();
+    for pod in children::of_job(pods, &seen.uid) {
+        let status = pod.status.as_ref();
+        let first = status.and_then(|s| s.init_container_statuses.as_deref());
+        let main = status.and_then(|s| s.container_statuses.as_deref());
+        for container in first.into_iter().chain(main).flatten() {
+            let ended = container.state.as_ref().and_then(|s| s.terminated.as_ref());
+            let is_new = said.iter().all(|(name, _)| *name != container.name);
+            if let Some(ended) = ended.filter(|_| is_new) {
+                said.push((container.name.clone(), heard(ended)));
+            }
+        }
+    }
+    Some(Run {
+        job: job.name_any(),
+        begun: job.creation_timestamp().map(|t| t.0).unwrap_or_default(),
+        outcome: seen.outcome,
+        finished: job
+            .status
+            .as_ref()
+            .and_then(|s| s.completion_time.as_ref())
+            .map(|t| t.0),
+        said,
+    })
+}
+
+fn heard(ended: &ContainerStateTerminated) -> Said {
+    let text = ended.message.as_deref().unwrap_or_default();
+    if ended.exit_code == 0 {
+        return Said::Done(serde_json::from_str(text).ok());
+    }
+    let words = match last_telling_line(text) {
+        Some(line) => line.chars().take(LONGEST_WORDS).collect(),
+        None => {
+            let reason = ended.reason.as_deref().unwrap_or("it said nothing");
+            format!("exit code {}: {reason}", ended.exit_code)
+        }
+    };
+    Said::Failed(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+    use serde_json::json;
+
+    use super::*;
+
+    fn secret(entries: &[(&str, &[u8])]) -> Content {
+        let entry = |(key, value): &(&str, &[u8])| ((*key).to_owned(), ByteString(value.to_vec()));
+        entries.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn a_secret_of_the_bucket_is_named_with_what_it_lacks() {
+        let said = |content: Option<Content>| lacks("bucket", content.as_ref());
+        assert_eq!(said(None).unwrap(), "Secret bucket does not exist");
+        let half = secret(&[(ACCESS_KEY_ID, b"id"), (SECRET_ACCESS_KEY, b"")]);
+        assert_eq!(
+            said(Some(half)).unwrap(),
+            "Secret bucket has no secretAccessKey"
+        );
+        let whole = secret(&[(ACCESS_KEY_ID, b"id"), (SECRET_ACCESS_KEY, b"key")]);
+        assert_eq!(said(Some(whole)), None);
+    }
+
+    #[test]
+    fn a_key_that_cannot_encrypt_is_told_before_a_job_fails_of_it() {
+        let said = |content: Option<Content>| no_key("keys", "k", content.as_ref());
+        assert_eq!(said(None).unwrap(), "Secret keys does not exist");
+        assert_eq!(said(Some(secret(&[]))).unwrap(), "Secret keys has no k");
+        let short = said(Some(secret(&[("k", b"password")]))).unwrap();
+        assert!(
+            short.starts_with("k of Secret keys has 8 bytes and not 32"),
+            "{short}"
+        );
+        assert_eq!(said(Some(secret(&[("k", &[7; 32])]))), None);
+    }
+
+    /// The container statuses of a pod of Job `j`: name, exit code, message.
+    fn pod(made: &str, first: &[(&str, i32, &str)], main: &[(&str, i32, &str)]) -> Pod {
+        let statuses = |all: &[(&str, i32, &str)]| -> Vec<_> {
+            let status = |(name, code, message): &(&str, i32, &str)| {
+                json!({
+                    "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                    "state": { "terminated": { "exitCode": code, "message": message } },
+                })
+            };
+            all.iter().map(status).collect()
+        };
+        let pod = json!({
+            "metadata": {
+                "name": made, "creationTimestamp": made,
+                "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-of-j" }],
+            },
+            "status": { "initContainerStatuses": statuses(first), "containerStatuses": statuses(main) },
+        });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn of_several_attempts_the_newest_words_of_each_container_count() {
+        let job = json!({
+            "metadata": { "name": "j", "uid": "uid-of-j", "creationTimestamp": "2026-01-01T00:00:00Z" },
+            "status": { "conditions": [{ "type": "Failed", "status": "True", "message": "too many attempts" }] },
+        });
+        let job: Job = serde_json::from_value(job).unwrap();
+        let report = r#"{"id":"20260101T000000.000Z-00000001","users":7,"chunks":1,"stored_bytes":9,
+            "finished":"2026-01-01T00:00:05Z"}"#;
+        let pods = [
+            pod(
+                "2026-01-01T00:00:01Z",
+                &[("create", 1, "no host answers")],
+                &[],
+            ),
+            pod(
+                "2026-01-01T00:00:02Z",
+                &[("create", 0, report)],
+                &[("prune", 3, "busy\n\n")],
+            ),
+        ];
+        let run = run(&job, &pods).unwrap();
+        let told = Told {
+            id: Some("20260101T000000.000Z-00000001".to_owned()),
+            finished: Some("2026-01-01T00:00:05Z".parse().unwrap()),
+            users: Some(7),
+            stored_bytes: Some(9),
+            ..Told::default()
+        };
+        assert_eq!(run.said("create"), Some(&Said::Done(Some(told))));
+        assert_eq!(run.said("prune"), Some(&Said::Failed("busy".to_owned())));
+        assert_eq!(run.said("verify"), None);
+        assert!(matches!(run.outcome, JobOutcome::Failed { .. }));
+    }
+
+    #[test]
+    fn a_container_without_words_is_told_by_its_exit_code() {
+        let killed = ContainerStateTerminated {
+            exit_code: 137,
+            reason: Some("OOMKilled".to_owned()),
+            ..ContainerStateTerminated::default()
+        };
+        assert_eq!(
+            heard(&killed),
+            Said::Failed("exit code 137: OOMKilled".to_owned())
+        );
+        let odd = ContainerStateTerminated {
+            message: Some("no JSON".to_owned()),
+            ..ContainerStateTerminated::default()
+        };
+        assert_eq!(heard(&odd), Said::Done(None));
+    }
+}

@@ -1,0 +1,407 @@
+//! Backups and their schedules as values. In: their specs. Out: what can be carried out, or each field that is wrong.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Resource, ResourceExt};
+use readstates_operator_api::{
+    BackupRetention, BackupStorage, DEFAULT_ENCRYPTION_KEY, EncryptionKeyRef,
+    ReadStateBackupScheduleSpec, ReadStateBackupSpec, S3Storage, VolumeClaimStorage, labels,
+};
+
+use super::{Checker, Identity, InvalidSpec, duration};
+use crate::error::Error;
+
+/// Times are in this zone when the spec names none.
+const DEFAULT_TIME_ZONE: &str = "Etc/UTC";
+/// Bounds of the age from which a backup is too old.
+const AGES: (Duration, Duration) = (Duration::from_mins(5), Duration::from_hours(400 * 24));
+
+/// A `ReadStateBackup` or `ReadStateBackupSchedule`, as the owner of objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupOwner {
+    /// Its name, namespace and UID.
+    pub id: Identity,
+    /// Its kind.
+    pub kind: String,
+    /// The label of its pods; the value is its name.
+    pub label: &'static str,
+}
+
+impl BackupOwner {
+    /// Reads it from an object of the API server. `label`: the one of its pods.
+    ///
+    /// # Errors
+    /// When the object was never stored.
+    pub fn of<K: Resource<DynamicType = ()>>(
+        object: &K,
+        label: &'static str,
+    ) -> Result<Self, Error> {
+        let need = |value: Option<String>, field| value.ok_or(Error::Nameless { field });
+        Ok(Self {
+            id: Identity {
+                namespace: need(object.namespace(), "namespace")?,
+                name: object.name_any(),
+                uid: need(object.uid(), "uid")?,
+                generation: object.meta().generation.unwrap_or_default(),
+                adopts: false,
+            },
+            kind: K::kind(&()).into_owned(),
+            label,
+        })
+    }
+
+    /// Makes a child go when it goes.
+    #[must_use]
+    pub fn owner_reference(&self) -> OwnerReference {
+        OwnerReference {
+            kind: self.kind.clone(),
+            ..self.id.owner_reference()
+        }
+    }
+
+    /// Selects its Jobs and pods.
+    #[must_use]
+    pub fn selector_text(&self) -> String {
+        let (backup, name) = (labels::Component::Backup, &self.id.name);
+        format!("{}={backup},{}={name}", labels::COMPONENT, self.label)
+    }
+
+    /// Job and NetworkPolicy of a backup.
+    #[must_use]
+    pub fn job(&self) -> String {
+        format!("{}-backup", self.id.name)
+    }
+
+    /// CronJob that makes backups.
+    #[must_use]
+    pub fn create(&self) -> String {
+        format!("{}-create", self.id.name)
+    }
+
+    /// CronJob that verifies them.
+    #[must_use]
+    pub fn verify(&self) -> String {
+        format!("{}-verify", self.id.name)
+    }
+
+    /// NetworkPolicy of a schedule.
+    #[must_use]
+    pub fn policy(&self) -> String {
+        format!("{}-backups", self.id.name)
+    }
+}
+
+/// Where backups are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupPlace {
+    /// The bucket or the volume.
+    pub at: BackupsAt,
+    /// Secret and its key with the encryption key; none: nothing is encrypted.
+    pub encryption: Option<(String, String)>,
+}
+
+/// A bucket or a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackupsAt {
+    /// A bucket.
+    Bucket {
+        /// `s3://bucket/prefix`.
+        url: String,
+        /// Its region; none: the default one.
+        region: Option<String>,
+        /// The store; none: Amazon's.
+        endpoint: Option<String>,
+        /// Secret with the credentials; none: a role gives them.
+        credentials: Option<String>,
+        /// ServiceAccount that has the role; none: the default one.
+        account: Option<String>,
+    },
+    /// A volume.
+    Volume {
+        /// Its claim.
+        claim: String,
+        /// Folder below its root; none: the root.
+        path: Option<String>,
+    },
+}
+
+/// A schedule that can be carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValidatedSchedule {
+    /// The `ReadStateCluster`.
+    pub cluster: String,
+    /// Where backups go.
+    pub place: BackupPlace,
+    /// When they are made, as a CronJob takes it.
+    pub schedule: String,
+    /// In which time zone that is.
+    pub time_zone: String,
+    /// Whether nothing is begun.
+    pub suspend: bool,
+    /// What is kept; none: everything.
+    pub retention: Option<Retention>,
+    /// When the latest one is verified; none: never.
+    pub verify: Option<String>,
+    /// The age from which the last good one is too old.
+    pub max_age: Option<Duration>,
+}
+
+/// What is kept; at least one of the two is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// So many.
+    pub last: Option<i32>,
+    /// All of the last so many days.
+    pub days: Option<i32>,
+}
+
+/// Parses where a backup goes.
+///
+/// # Errors
+/// Every problem found, each with its field.
+pub fn validate_backup(spec: &ReadStateBackupSpec) -> Result<BackupPlace, InvalidSpec> {
+    let ReadStateBackupSpec {
+        cluster: _,
+        storage,
+    } = spec;
+    let mut check = Checker::default();
+    let place = check.place(storage);
+    check.done(place)
+}
+
+/// Parses a schedule.
+///
+/// # Errors
+/// Every problem found, each with its field.
+pub fn validate_schedule(
+    spec: &ReadStateBackupScheduleSpec,
+) -> Result<ValidatedSchedule, InvalidSpec> {
+    let ReadStateBackupScheduleSpec {
+        cluster,
+        schedule,
+        time_zone,
+        suspend,
+        storage,
+        retention,
+        verify_schedule,
+        max_age,
+    } = spec;
+    let mut check = Checker::default();
+    check.times("spec.schedule", Some(schedule));
+    check.times("spec.verifySchedule", verify_schedule.as_ref());
+    let place = check.place(storage);
+    let retention = retention.as_ref().map(|r| check.retention(r));
+    let max_age = max_age.as_ref().and_then(|text| {
+        let age = duration::within(text, AGES);
+        if age.is_none() {
+            let words = format!("{text:?} is not a duration from 5m to 400d");
+            check.wrong("spec.maxAge", words);
+        }
+        age
+    });
+    let valid = place.map(|place| ValidatedSchedule {
+        cluster: cluster.clone(),
+        place,
+        schedule: schedule.clone(),
+        time_zone: time_zone
+            .clone()
+            .unwrap_or_else(|| DEFAULT_TIME_ZONE.to_owned()),
+        suspend: *suspend,
+        retention,
+        verify: verify_schedule.clone(),
+        max_age,
+    });
+    check.done(valid)
+}
+
+impl Checker {
+    fn done<T>(self, value: Option<T>) -> Result<T, InvalidSpec> {
+        let Self { problems } = self;
+        match value {
+            Some(value) if problems.is_empty() => Ok(value),
+            Some(_) | None => Err(InvalidSpec { problems }),
+        }
+    }
+
+    /// Five fields or a word: what the numbers in them mean, the API server checks when it is given the CronJob.
+    fn times(&mut self, field: &str, text: Option<&String>) {
+        let Some(text) = text else {
+            return;
+        };
+        let fields = text.split_whitespace().count();
+        let is_word = text.starts_with('@') && fields == 1;
+        if !is_word && fields != 5 {
+            let words = format!("{text:?} is no schedule of five fields, such as `0 3 * * *`");
+            self.wrong(field, words);
+        }
+    }
+
+    fn place(&mut self, storage: &BackupStorage) -> Option<BackupPlace> {
+        let BackupStorage {
+            s3,
+            volume_claim,
+            encryption_key_secret_ref,
+        } = storage;
+        let at = match (s3, volume_claim) {
+            (Some(s3), None) => self.bucket(s3),
+            (None, Some(VolumeClaimStorage { claim_name, path })) => {
+                let parts = path.iter().flat_map(|path| path.split('/'));
+                if parts
+                    .clone()
+                    .any(|part| part.starts_with('.') || part.is_empty())
+                {
+                    self.wrong(
+                        "spec.storage.volumeClaim.path",
+                        "must be folders below the root, such as chat/daily",
+                    );
+                }
+                Some(BackupsAt::Volume {
+                    claim: claim_name.clone(),
+                    path: path.clone(),
+                })
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                self.wrong(
+                    "spec.storage",
+                    "exactly one of s3 and volumeClaim must be set",
+                );
+                None
+            }
+        }?;
+        let encryption = encryption_key_secret_ref.as_ref();
+        Some(BackupPlace {
+            at,
+            encryption: encryption.map(|EncryptionKeyRef { name, key }| {
+                let key = key.as_deref().unwrap_or(DEFAULT_ENCRYPTION_KEY);
+                (name.clone(), key.to_owned())
+            }),
+        })
+    }
+
+    fn bucket(&mut self, s3: &S3Storage) -> Option<BackupsAt> {
+        let S3Storage {
+            url,
+            region,
+            endpoint,
+            credentials_secret_ref,
+            service_account_name,
+        } = s3;
+        let bucket = url.strip_prefix("s3://").unwrap_or_default();
+        if bucket.is_empty() || bucket.starts_with('/') {
+            let words = format!("{url:?} is no bucket, such as s3://backups/chat");
+            self.wrong("spec.storage.s3.url", words);
+        }
+        let has_scheme = |url: &String| url.starts_with("https://") || url.starts_with("http://");
+        if endpoint.as_ref().is_some_and(|url| !has_scheme(url)) {
+            self.wrong(
+                "spec.storage.s3.endpoint",
+                "must begin with https:// or http://",
+            );
+        }
+        if credentials_secret_ref.is_some() && service_account_name.is_some() {
+            self.wrong(
+                "spec.storage.s3",
+                "at most one of credentialsSecretRef and serviceAccountName may be set",
+            );
+        }
+        Some(BackupsAt::Bucket {
+            url: url.clone(),
+            region: region.clone(),
+            endpoint: endpoint.clone(),
+            credentials: credentials_secret_ref.as_ref().map(|r| r.name.clone()),
+            account: service_account_name.clone(),
+        })
+    }
+
+    fn retention(&mut self, spec: &BackupRetention) -> Retention {
+        let BackupRetention {
+            keep_last,
+            keep_days,
+        } = *spec;
+        let named = [("keepLast", keep_last), ("keepDays", keep_days)];
+        for (field, number) in named {
+            if number.is_some_and(|number| number < 1) {
+                self.wrong(format!("spec.retention.{field}"), "must be at least 1");
+            }
+        }
+        if keep_last.is_none() && keep_days.is_none() {
+            self.wrong(
+                "spec.retention",
+                "at least one of keepLast and keepDays must be set",
+            );
+        }
+        Retention {
+            last: keep_last,
+            days: keep_days,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn schedule(change: Value) -> Result<ValidatedSchedule, String> {
+        let mut spec = json!({
+            "cluster": "chat", "schedule": "0 3 * * *",
+            "storage": { "volumeClaim": { "claimName": "backups" } },
+        });
+        for (key, value) in change.as_object().unwrap() {
+            spec[key] = value.clone();
+        }
+        let spec = serde_json::from_value(spec).unwrap();
+        validate_schedule(&spec).map_err(|invalid| invalid.to_string())
+    }
+
+    #[test]
+    fn a_schedule_says_when_in_which_zone_and_what_is_kept() {
+        let valid = schedule(json!({
+            "retention": { "keepLast": 7, "keepDays": 14 }, "maxAge": "26h",
+            "verifySchedule": "@weekly", "timeZone": "Europe/Berlin",
+        }));
+        let valid = valid.unwrap();
+        assert_eq!(valid.time_zone, "Europe/Berlin");
+        assert_eq!(valid.max_age, Some(Duration::from_hours(26)));
+        let kept = Retention {
+            last: Some(7),
+            days: Some(14),
+        };
+        assert_eq!(valid.retention, Some(kept));
+        let plain = schedule(json!({})).unwrap();
+        assert_eq!(
+            (plain.time_zone.as_str(), plain.retention),
+            ("Etc/UTC", None)
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_its_field() {
+        let s3 = |s3: Value| json!({ "storage": { "s3": s3 } });
+        for (change, field) in [
+            (json!({ "schedule": "3 o'clock" }), "spec.schedule"),
+            (json!({ "verifySchedule": "weekly" }), "spec.verifySchedule"),
+            (json!({ "maxAge": "1m" }), "spec.maxAge"),
+            (json!({ "retention": {} }), "spec.retention"),
+            (
+                json!({ "retention": { "keepLast": 0 } }),
+                "spec.retention.keepLast",
+            ),
+            (json!({ "storage": {} }), "spec.storage"),
+            (s3(json!({ "url": "s3:///x" })), "spec.storage.s3.url"),
+            (
+                s3(json!({ "url": "s3://b", "endpoint": "minio" })),
+                "spec.storage.s3.endpoint",
+            ),
+            (
+                json!({ "storage": { "volumeClaim": { "claimName": "b", "path": "../x" } } }),
+                "spec.storage.volumeClaim.path",
+            ),
+        ] {
+            let said = schedule(change).unwrap_err();
+            assert!(said.starts_with(&format!("{field}: ")), "{said}");
+        }
+    }
+}

@@ -1,0 +1,813 @@
+//! Backups and their schedules as a user has them: made, told, failed, suspended, in the way of nothing. What Job and
+//! CronJob controllers do is done by these tests.
+
+use std::time::Duration;
+
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        batch::v1::{CronJob, Job},
+        core::v1::{Pod, Secret},
+        networking::v1::NetworkPolicy,
+    },
+};
+use kube::{
+    Resource, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    core::PartialObjectMetaExt,
+};
+use readstates_operator::{
+    backups::{Schedules, controllers, reconcile_backup, reconcile_schedule},
+    context::Context,
+    error::Error,
+};
+use readstates_operator_api::{
+    BackupPhase, ReadStateBackup, ReadStateBackupSchedule, ReadStateBackupScheduleStatus,
+    ReadStateBackupStatus, ReadStateCluster,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    chat::{names, running},
+    gate::Gate,
+    policy::with_the_charts_rights,
+    world::{World, with_world},
+};
+
+const REPORT: &str = r#"{"id":"20260101T000000.000Z-00000001","begun":"2026-01-01T00:00:00Z",
+    "finished":"2026-01-01T00:00:05Z","source":"cql://chat-db/readstates","users":7,"chunks":1,"bytes":100,
+    "stored_bytes":90,"new_chunks":1,"new_stored_bytes":90}"#;
+
+fn volume() -> Value {
+    json!({ "volumeClaim": { "claimName": "backups" } })
+}
+
+fn backup(storage: Value) -> Value {
+    json!({
+        "apiVersion": "readstates.dev/v1alpha1", "kind": "ReadStateBackup",
+        "metadata": { "name": "before-upgrade" }, "spec": { "cluster": "chat", "storage": storage },
+    })
+}
+
+fn schedule(spec: Value) -> Value {
+    let mut schedule = json!({
+        "apiVersion": "readstates.dev/v1alpha1", "kind": "ReadStateBackupSchedule",
+        "metadata": { "name": "nightly" },
+        "spec": { "cluster": "chat", "schedule": "0 3 * * *", "storage": volume() },
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        schedule["spec"][key] = value.clone();
+    }
+    schedule
+}
+
+impl World {
+    /// Creates an object from its JSON.
+    async fn make<K>(&self, object: Value) -> Result<K, String>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::Serialize
+            + DeserializeOwned,
+    {
+        let object: K = serde_json::from_value(object).unwrap();
+        let made = self
+            .api::<K>()
+            .create(&PostParams::default(), &object)
+            .await;
+        made.map_err(|error| error.to_string())
+    }
+
+    async fn change<K>(&self, name: &str, patch: Value) -> Result<K, String>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned,
+    {
+        let params = PatchParams::default();
+        let patched = self
+            .api::<K>()
+            .patch(name, &params, &Patch::Merge(patch))
+            .await;
+        patched.map_err(|error| error.to_string())
+    }
+
+    /// One reconcile of the backup; its status after it.
+    async fn backup(&self) -> ReadStateBackupStatus {
+        self.backup_by(self.context()).await.unwrap();
+        let backup: ReadStateBackup = self.get("before-upgrade").await;
+        backup.status.unwrap()
+    }
+
+    async fn backup_by(&self, ctx: &Context) -> Result<(), Error> {
+        let known = self.get::<ReadStateBackup>("before-upgrade").await.metadata;
+        let known = known.into_response_partial();
+        reconcile_backup(ctx, &known).await.map(|_| ())
+    }
+
+    /// One reconcile of the schedule; its status after it.
+    async fn schedule(&self) -> ReadStateBackupScheduleStatus {
+        self.schedule_by(self.context()).await.unwrap();
+        let schedule: ReadStateBackupSchedule = self.get("nightly").await;
+        schedule.status.unwrap()
+    }
+
+    async fn schedule_by(&self, ctx: &Context) -> Result<(), Error> {
+        let known = self
+            .get::<ReadStateBackupSchedule>("nightly")
+            .await
+            .metadata;
+        let known = known.into_response_partial();
+        let reconciled = reconcile_schedule(ctx, &Schedules::default(), &known).await;
+        reconciled.map(|_| ())
+    }
+
+    /// The pod of a Job ends: containers, first those that run before the others, by name, exit code and message.
+    async fn pod_ends(&self, job: &Job, first: &[Ended<'_>], main: &[Ended<'_>]) {
+        let spec = job.spec.as_ref().unwrap();
+        let labels = &spec.template.metadata.as_ref().unwrap().labels;
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {
+                "generateName": format!("{}-", job.name_any()), "labels": labels,
+                "ownerReferences": [{
+                    "apiVersion": "batch/v1", "kind": "Job", "name": job.name_any(), "uid": job.uid(),
+                    "controller": true,
+                }],
+            },
+            "spec": spec.template.spec,
+        }))
+        .unwrap();
+        let pods = self.api::<Pod>();
+        let made = pods.create(&PostParams::default(), &pod).await.unwrap();
+        let statuses = |all: &[Ended<'_>]| -> Vec<Value> {
+            let status = |(name, code, message): &Ended<'_>| {
+                json!({
+                    "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                    "state": { "terminated": { "exitCode": code, "message": message } },
+                })
+            };
+            all.iter().map(status).collect()
+        };
+        let status = json!({ "status": {
+            "initContainerStatuses": statuses(first), "containerStatuses": statuses(main),
+        } });
+        let patch = Patch::Merge(status);
+        let name = made.name_any();
+        pods.patch_status(&name, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+
+    /// What the CronJob controller does when it is time.
+    async fn it_is_time(&self, cron_job: &str, job: &str) -> Job {
+        let cron_job: CronJob = self.get(cron_job).await;
+        let owner = cron_job.controller_owner_ref(&()).unwrap();
+        let template = cron_job.spec.job_template;
+        let mut metadata = template.metadata.unwrap();
+        metadata.name = Some(job.to_owned());
+        metadata.owner_references = Some(vec![owner]);
+        let job = Job {
+            metadata,
+            spec: template.spec,
+            status: None,
+        };
+        let jobs = self.api::<Job>();
+        jobs.create(&PostParams::default(), &job).await.unwrap()
+    }
+}
+
+/// Name, exit code and termination message of a container.
+type Ended<'a> = (&'a str, i32, &'a str);
+
+fn said(
+    conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition],
+    type_: &str,
+) -> String {
+    let found = conditions.iter().find(|c| c.type_ == type_).unwrap();
+    format!("{} {}: {}", found.status, found.reason, found.message)
+}
+
+async fn secret(world: &World, name: &str, data: Value) {
+    let secret = json!({ "metadata": { "name": name }, "stringData": data });
+    world.make::<Secret>(secret).await.unwrap();
+}
+
+#[test]
+fn a_backup_is_made_by_a_job_and_told_as_the_program_reports_it() {
+    with_world(async |world| {
+        let world = with_the_charts_rights(world).await;
+        running(&world, 1).await;
+        world
+            .make::<ReadStateBackup>(backup(volume()))
+            .await
+            .unwrap();
+        let status = world.backup().await;
+        assert_eq!(status.phase, BackupPhase::Running);
+        let job: Job = world.get("before-upgrade-backup").await;
+        let policy: NetworkPolicy = world.get("before-upgrade-backup").await;
+        assert_eq!(policy.spec.unwrap().ingress, None);
+        // Another look makes no other Job, and the cluster takes the pod for none of its own.
+        world.pod_ends(&job, &[], &[("create", 0, REPORT)]).await;
+        assert_eq!(world.backup().await.phase, BackupPhase::Running);
+        assert_eq!(
+            world.reconcile("chat").await.status.unwrap().database,
+            "2/2"
+        );
+
+        world.finish_jobs().await;
+        let status = world.backup().await;
+        assert_eq!(status.phase, BackupPhase::Complete);
+        assert_eq!(
+            said(&status.conditions, "Complete"),
+            "True BackupComplete: backup 20260101T000000.000Z-00000001 has 7 users"
+        );
+        let made = status.backup.unwrap();
+        assert_eq!((made.users, made.stored_bytes), (Some(7), Some(90)));
+        assert_eq!(made.finished.0.to_string(), "2026-01-01T00:00:05Z");
+        // It is one backup: its Job is not made again.
+        let jobs = world.api::<Job>();
+        let now = DeleteParams::background();
+        jobs.delete("before-upgrade-backup", &now).await.unwrap();
+        assert_eq!(world.backup().await.phase, BackupPhase::Complete);
+        assert!(
+            !names::<Job>(&world)
+                .await
+                .contains(&"before-upgrade-backup".to_owned())
+        );
+    });
+}
+
+#[test]
+fn a_backup_that_fails_is_told_with_the_programs_last_words() {
+    with_world(async |world| {
+        running(&world, 1).await;
+        world
+            .make::<ReadStateBackup>(backup(volume()))
+            .await
+            .unwrap();
+        world.backup().await;
+        let job: Job = world.get("before-upgrade-backup").await;
+        let words =
+            "200 users, 1 MiB\nreadstates: failed to write chunks/AB: no space left on device\n";
+        world.pod_ends(&job, &[], &[("create", 1, words)]).await;
+        world
+            .fail_jobs("Job has reached the specified backoff limit")
+            .await;
+        let status = world.backup().await;
+        assert_eq!(status.phase, BackupPhase::Failed);
+        let told = said(&status.conditions, "Degraded");
+        assert!(
+            told.starts_with("True BackupFailed: Job before-upgrade-backup failed: readstates: "),
+            "{told}"
+        );
+        assert!(told.contains("no space left on device"), "{told}");
+    });
+}
+
+#[test]
+fn a_secret_that_is_missing_is_named_and_waited_for() {
+    with_world(async |world| {
+        running(&world, 1).await;
+        let storage = json!({
+            "s3": { "url": "s3://backups/chat", "credentialsSecretRef": { "name": "bucket" } },
+            "encryptionKeySecretRef": { "name": "keys" },
+        });
+        world
+            .make::<ReadStateBackup>(backup(storage))
+            .await
+            .unwrap();
+        let status = world.backup().await;
+        assert_eq!(status.phase, BackupPhase::Waiting);
+        assert_eq!(
+            said(&status.conditions, "Complete"),
+            "False SecretMissing: Secret bucket does not exist; Secret keys does not exist"
+        );
+        secret(
+            &world,
+            "bucket",
+            json!({ "accessKeyId": "id", "secretAccessKey": "key" }),
+        )
+        .await;
+        secret(&world, "keys", json!({ "backup.key": "short" })).await;
+        let told = said(&world.backup().await.conditions, "Complete");
+        assert!(
+            told.contains("backup.key of Secret keys has 5 bytes and not 32"),
+            "{told}"
+        );
+        assert!(
+            world
+                .api::<Job>()
+                .get_opt("before-upgrade-backup")
+                .await
+                .unwrap()
+                .is_none()
+        );
+
+        let key = json!({ "stringData": { "backup.key": "0123456789abcdef0123456789abcdef" } });
+        world.change::<Secret>("keys", key).await.unwrap();
+        assert_eq!(world.backup().await.phase, BackupPhase::Running);
+    });
+}
+
+#[test]
+fn a_backup_waits_for_its_cluster_and_an_embedded_store_is_refused_with_the_command() {
+    with_world(async |world| {
+        world
+            .make::<ReadStateBackup>(backup(volume()))
+            .await
+            .unwrap();
+        let told = said(&world.backup().await.conditions, "Complete");
+        assert!(told.starts_with("False ClusterNotFound: "), "{told}");
+        let mut embedded = crate::chat::cluster(1);
+        embedded["spec"]["database"] = json!({ "embedded": {} });
+        world.create(&embedded).await.unwrap();
+        let status = world.backup().await;
+        assert_eq!(status.phase, BackupPhase::Refused);
+        let told = said(&status.conditions, "Degraded");
+        assert!(told.starts_with("True BackupUnsupported: "), "{told}");
+        assert!(
+            told.contains("readstates backup create --store embedded:"),
+            "{told}"
+        );
+    });
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_at_the_door_by_its_field() {
+    with_world(async |world| {
+        for (storage, words) in [
+            (json!({}), "exactly one of s3 and volumeClaim must be set"),
+            (json!({ "s3": { "url": "backups" } }), "spec.storage.s3.url"),
+            (
+                json!({ "volumeClaim": { "claimName": "b", "path": "../x" } }),
+                "spec.storage.volumeClaim.path",
+            ),
+        ] {
+            let refused = world
+                .make::<ReadStateBackup>(backup(storage))
+                .await
+                .unwrap_err();
+            assert!(refused.contains(words), "{refused}");
+        }
+        for (spec, words) in [
+            (json!({ "schedule": "at three" }), "spec.schedule"),
+            (
+                json!({ "retention": {} }),
+                "at least one of keepLast and keepDays",
+            ),
+            (json!({ "maxAge": "soon" }), "spec.maxAge"),
+        ] {
+            let refused = world.make::<ReadStateBackupSchedule>(schedule(spec)).await;
+            let refused = refused.unwrap_err();
+            assert!(refused.contains(words), "{refused}");
+        }
+        world
+            .make::<ReadStateBackup>(backup(volume()))
+            .await
+            .unwrap();
+        let other = json!({ "spec": { "cluster": "other" } });
+        let refused = world
+            .change::<ReadStateBackup>("before-upgrade", other.clone())
+            .await;
+        assert!(refused.unwrap_err().contains("cannot change"));
+        let nightly = schedule(json!({}));
+        world
+            .make::<ReadStateBackupSchedule>(nightly)
+            .await
+            .unwrap();
+        let refused = world
+            .change::<ReadStateBackupSchedule>("nightly", other)
+            .await;
+        assert!(refused.unwrap_err().contains("cluster cannot change"));
+    });
+}
+
+#[test]
+fn a_schedule_makes_verifies_and_prunes_backups_and_is_suspended() {
+    with_world(async |world| {
+        let world = with_the_charts_rights(world).await;
+        running(&world, 1).await;
+        let spec = json!({ "retention": { "keepLast": 7 }, "verifySchedule": "@weekly" });
+        world
+            .make::<ReadStateBackupSchedule>(schedule(spec))
+            .await
+            .unwrap();
+        let status = world.schedule().await;
+        let told = said(&status.conditions, "Scheduled");
+        assert_eq!(told, "True Scheduled: CronJob nightly-create makes backups");
+        let cron_job: CronJob = world.get("nightly-create").await;
+        let spec = cron_job.spec;
+        assert_eq!(
+            (spec.schedule.as_str(), spec.suspend),
+            ("0 3 * * *", Some(false))
+        );
+        assert_eq!(spec.concurrency_policy.as_deref(), Some("Forbid"));
+        world.get::<NetworkPolicy>("nightly-backups").await;
+
+        let job = world.it_is_time("nightly-create", "nightly-create-1").await;
+        let pruned = r#"{"dry_run":false,"deleted_backups":1,"kept_backups":7}"#;
+        let first = [("create", 0, REPORT)];
+        world.pod_ends(&job, &first, &[("prune", 0, pruned)]).await;
+        let job = world.it_is_time("nightly-verify", "nightly-verify-1").await;
+        let sound = r#"{"id":"20260101T000000.000Z-00000001","users":7,"chunks":1,"bytes":100}"#;
+        world.pod_ends(&job, &[], &[("verify", 0, sound)]).await;
+        world.finish_jobs().await;
+        let status = world.schedule().await;
+        assert_eq!(status.last_backup.unwrap().users, Some(7));
+        assert_eq!(status.last_verified.unwrap().users, Some(7));
+        let pruned = status.last_pruned.unwrap();
+        assert_eq!((pruned.deleted, pruned.kept), (Some(1), Some(7)));
+        assert_eq!(
+            said(&status.conditions, "Degraded"),
+            "False AsExpected: nothing is wrong"
+        );
+
+        let change = json!({ "spec": { "suspend": true, "verifySchedule": null } });
+        world
+            .change::<ReadStateBackupSchedule>("nightly", change)
+            .await
+            .unwrap();
+        let status = world.schedule().await;
+        assert!(said(&status.conditions, "Scheduled").starts_with("False Suspended: "));
+        let cron_job: CronJob = world.get("nightly-create").await;
+        assert_eq!(cron_job.spec.suspend, Some(true));
+        assert_eq!(names::<CronJob>(&world).await, ["nightly-create"]);
+        let kept = world.schedule().await.last_verified;
+        assert_eq!(
+            kept.unwrap().users,
+            Some(7),
+            "what was found stays on record"
+        );
+    });
+}
+
+#[test]
+fn a_scheduled_backup_that_fails_or_prunes_nothing_is_told_until_one_succeeds() {
+    with_world(async |world| {
+        running(&world, 1).await;
+        let spec = json!({ "retention": { "keepDays": 14 } });
+        world
+            .make::<ReadStateBackupSchedule>(schedule(spec))
+            .await
+            .unwrap();
+        world.schedule().await;
+        let job = world.it_is_time("nightly-create", "nightly-create-1").await;
+        let busy = "readstates: running/create-x is at work on these backups";
+        let first = [("create", 0, REPORT)];
+        world.pod_ends(&job, &first, &[("prune", 3, busy)]).await;
+        world.fail_jobs("a container failed").await;
+        let status = world.schedule().await;
+        let told = said(&status.conditions, "Degraded");
+        assert!(
+            told.starts_with("True PruneFailed: ") && told.contains(busy),
+            "{told}"
+        );
+        assert_eq!(status.last_backup.unwrap().users, Some(7));
+
+        // Job times are whole seconds, and the newest Job counts.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        let job = world.it_is_time("nightly-create", "nightly-create-2").await;
+        let failed = [("create", 1, "readstates: no host answers")];
+        world.pod_ends(&job, &failed, &[]).await;
+        world.fail_jobs("a container failed").await;
+        let told = said(&world.schedule().await.conditions, "Degraded");
+        assert!(
+            told.starts_with("True BackupFailed: the last backup failed (Job nightly-create-2)"),
+            "{told}"
+        );
+
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        let job = world.it_is_time("nightly-create", "nightly-create-3").await;
+        let pruned = r#"{"deleted_backups":0,"kept_backups":2}"#;
+        world.pod_ends(&job, &first, &[("prune", 0, pruned)]).await;
+        world.finish_jobs().await;
+        let told = said(&world.schedule().await.conditions, "Degraded");
+        assert_eq!(told, "False AsExpected: nothing is wrong");
+    });
+}
+
+#[test]
+fn times_that_kubernetes_does_not_understand_are_told_and_change_nothing() {
+    with_world(async |world| {
+        running(&world, 1).await;
+        world
+            .make::<ReadStateBackupSchedule>(schedule(json!({})))
+            .await
+            .unwrap();
+        world.schedule().await;
+        for spec in [
+            json!({ "schedule": "61 3 * * *" }),
+            json!({ "timeZone": "Middle/Earth" }),
+        ] {
+            let back = json!({ "spec": { "schedule": "0 3 * * *", "timeZone": null } });
+            let change = json!({ "spec": spec });
+            world
+                .change::<ReadStateBackupSchedule>("nightly", change)
+                .await
+                .unwrap();
+            let status = world.schedule().await;
+            let told = said(&status.conditions, "Degraded");
+            assert!(
+                told.starts_with("True ApplyRejected: the API server refused CronJob"),
+                "{told}"
+            );
+            let cron_job: CronJob = world.get("nightly-create").await;
+            assert_eq!(cron_job.spec.schedule, "0 3 * * *");
+            world
+                .change::<ReadStateBackupSchedule>("nightly", back)
+                .await
+                .unwrap();
+        }
+        let status = world.schedule().await;
+        assert!(said(&status.conditions, "Scheduled").starts_with("True "));
+    });
+}
+
+#[test]
+fn a_cluster_that_stops_or_goes_begins_no_more_backups_and_ends_none() {
+    with_world(async |world| {
+        running(&world, 1).await;
+        world
+            .make::<ReadStateBackupSchedule>(schedule(json!({})))
+            .await
+            .unwrap();
+        world
+            .make::<ReadStateBackup>(backup(volume()))
+            .await
+            .unwrap();
+        world.schedule().await;
+        world.backup().await;
+        let suspended = async || {
+            let cron_job: CronJob = world.get("nightly-create").await;
+            cron_job.spec.suspend.unwrap()
+        };
+        let stopped = |stopped: bool| json!({ "spec": { "stopped": stopped } });
+        world
+            .change::<ReadStateCluster>("chat", stopped(true))
+            .await
+            .unwrap();
+        let told = said(&world.schedule().await.conditions, "Scheduled");
+        assert!(told.starts_with("False ClusterNotReady: "), "{told}");
+        assert!(suspended().await);
+        world
+            .change::<ReadStateCluster>("chat", stopped(false))
+            .await
+            .unwrap();
+        world.schedule().await;
+        assert!(!suspended().await);
+
+        // It is deleted while a backup is at work: what the Job comes to is told.
+        let free = json!({ "metadata": { "finalizers": null } });
+        world
+            .change::<ReadStateCluster>("chat", free)
+            .await
+            .unwrap();
+        let clusters = world.api::<ReadStateCluster>();
+        clusters
+            .delete("chat", &DeleteParams::default())
+            .await
+            .unwrap();
+        let told = said(&world.schedule().await.conditions, "Scheduled");
+        assert!(told.starts_with("False ClusterNotFound: "), "{told}");
+        assert!(suspended().await);
+        assert_eq!(world.backup().await.phase, BackupPhase::Running);
+        let job: Job = world.get("before-upgrade-backup").await;
+        world.pod_ends(&job, &[], &[("create", 0, REPORT)]).await;
+        world.finish_jobs().await;
+        assert_eq!(world.backup().await.phase, BackupPhase::Complete);
+    });
+}
+
+#[test]
+fn an_operator_that_dies_between_any_two_writes_makes_one_backup_and_one_schedule() {
+    with_world(async |world| {
+        running(&world, 1).await;
+        world
+            .make::<ReadStateBackup>(backup(volume()))
+            .await
+            .unwrap();
+        let spec = json!({ "verifySchedule": "@weekly" });
+        world
+            .make::<ReadStateBackupSchedule>(schedule(spec))
+            .await
+            .unwrap();
+        let gate = Gate::open_wide();
+        let operator = world.operator_behind(&gate);
+        let mut uids = std::collections::BTreeSet::new();
+        for ends in [false, true] {
+            for writes in 0..12 {
+                gate.allow(writes);
+                let backup = world.backup_by(&operator).await;
+                gate.allow(writes);
+                let schedule = world.schedule_by(&operator).await;
+                let job = world
+                    .api::<Job>()
+                    .get_opt("before-upgrade-backup")
+                    .await
+                    .unwrap();
+                uids.extend(job.and_then(|job| job.uid()));
+                if backup.is_ok() && schedule.is_ok() {
+                    break;
+                }
+            }
+            if !ends {
+                let job: Job = world.get("before-upgrade-backup").await;
+                world.pod_ends(&job, &[], &[("create", 0, REPORT)]).await;
+                world.finish_jobs().await;
+            }
+        }
+        assert_eq!(uids.len(), 1, "one Job was made, once");
+        let backup: ReadStateBackup = world.get("before-upgrade").await;
+        assert_eq!(backup.status.unwrap().phase, BackupPhase::Complete);
+        assert_eq!(
+            names::<CronJob>(&world).await,
+            ["nightly-create", "nightly-verify"]
+        );
+        let schedule: ReadStateBackupSchedule = world.get("nightly").await;
+        let status = schedule.status.unwrap();
+        assert!(said(&status.conditions, "Scheduled").starts_with("True "));
+    });
+}
+
+#[test]
+fn a_backup_holds_no_right_that_it_does_not_need() {
+    with_world(async |world| {
+        running(&world, 1).await;
+        world
+            .make::<ReadStateBackup>(backup(volume()))
+            .await
+            .unwrap();
+        world.backup().await;
+        let job: Job = world.get("before-upgrade-backup").await;
+        let pod = job.spec.unwrap().template.spec.unwrap();
+        assert_eq!(pod.automount_service_account_token, Some(false));
+        assert_eq!(pod.service_account_name.as_deref(), Some("default"));
+        let volumes = pod.volumes.unwrap();
+        let secrets = volumes
+            .iter()
+            .filter_map(|v| v.secret.as_ref()?.secret_name.clone());
+        assert_eq!(
+            secrets.collect::<Vec<_>>(),
+            ["chat-db-login"],
+            "no superuser, no identity"
+        );
+        // The whole of it passes the restricted pod security standard.
+        let namespace = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
+        let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> =
+            kube::Api::all(world.client.clone());
+        let params = PatchParams::default();
+        let patch = Patch::Merge(namespace);
+        namespaces
+            .patch(&world.namespace, &params, &patch)
+            .await
+            .unwrap();
+        let job: Job = world.get("before-upgrade-backup").await;
+        world.pod_ends(&job, &[], &[("create", 0, REPORT)]).await;
+        let pods = world.api::<Pod>();
+        let ours = ListParams::default().labels("app.kubernetes.io/component=backup");
+        assert_eq!(pods.list(&ours).await.unwrap().items.len(), 1);
+    });
+}
+
+#[test]
+fn a_job_of_that_name_that_is_somebody_elses_is_left_alone() {
+    with_world(async |world| {
+        running(&world, 1).await;
+        let theirs = json!({
+            "metadata": { "name": "before-upgrade-backup" },
+            "spec": { "template": { "spec": {
+                "restartPolicy": "Never", "containers": [{ "name": "theirs", "image": "theirs" }],
+            } } },
+        });
+        world.make::<Job>(theirs).await.unwrap();
+        world
+            .make::<ReadStateBackup>(backup(volume()))
+            .await
+            .unwrap();
+        let status = world.backup().await;
+        assert_eq!(status.phase, BackupPhase::Refused);
+        let told = said(&status.conditions, "Degraded");
+        assert!(
+            told.starts_with("True NameConflict: Job before-upgrade-backup exists already"),
+            "{told}"
+        );
+        let job: Job = world.get("before-upgrade-backup").await;
+        assert_eq!(
+            job.spec.unwrap().template.spec.unwrap().containers[0].name,
+            "theirs"
+        );
+    });
+}
+
+/// Waits until it is so.
+async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let patience = Duration::from_secs(60);
+    let looks = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let waited = tokio::time::timeout(patience, looks).await;
+    waited.unwrap_or_else(|_| panic!("{what}: not within {patience:?}"));
+}
+
+#[test]
+fn an_operator_at_work_makes_backups_by_itself_and_hears_of_their_jobs() {
+    with_world(async |world| {
+        running(&world, 1).await;
+        let operator = world.operator_behind(&Gate::open_wide());
+        let (schedules, never) = (Schedules::default(), CancellationToken::new());
+        let work = controllers(&operator, &schedules, Some(&world.namespace), never);
+        let user = async {
+            world
+                .make::<ReadStateBackup>(backup(volume()))
+                .await
+                .unwrap();
+            let nightly = schedule(json!({ "maxAge": "5m" }));
+            world
+                .make::<ReadStateBackupSchedule>(nightly)
+                .await
+                .unwrap();
+            until("a Job is made", async || {
+                let jobs = world.api::<Job>();
+                jobs.get_opt("before-upgrade-backup")
+                    .await
+                    .unwrap()
+                    .is_some()
+            })
+            .await;
+            until("a CronJob is made", async || {
+                let cron_jobs = world.api::<CronJob>();
+                cron_jobs.get_opt("nightly-create").await.unwrap().is_some()
+            })
+            .await;
+            let job: Job = world.get("before-upgrade-backup").await;
+            world.pod_ends(&job, &[], &[("create", 0, REPORT)]).await;
+            let job = world.it_is_time("nightly-create", "nightly-create-1").await;
+            world.pod_ends(&job, &[], &[("create", 0, REPORT)]).await;
+            world.finish_jobs().await;
+            until("both are told", async || {
+                let backup: ReadStateBackup = world.get("before-upgrade").await;
+                let schedule: ReadStateBackupSchedule = world.get("nightly").await;
+                let made = schedule.status.and_then(|status| status.last_backup);
+                made.is_some()
+                    && backup
+                        .status
+                        .is_some_and(|s| s.phase == BackupPhase::Complete)
+            })
+            .await;
+            // The report is of a backup of the first second of the year.
+            let schedule: ReadStateBackupSchedule = world.get("nightly").await;
+            let told = said(&schedule.status.unwrap().conditions, "Degraded");
+            assert!(told.starts_with("True BackupOverdue: "), "{told}");
+            let gauges = schedules.render(jiff::Timestamp::now());
+            assert!(
+                gauges.contains(r#"name="nightly",cluster="chat"} 1"#),
+                "{gauges}"
+            );
+            let all = world.api::<ReadStateBackupSchedule>();
+            all.delete("nightly", &DeleteParams::default())
+                .await
+                .unwrap();
+            until("a schedule that is gone has no gauges", async || {
+                !schedules.render(jiff::Timestamp::now()).contains("nightly")
+            })
+            .await;
+        };
+        tokio::select! {
+            () = work => panic!("it ended"),
+            () = user => {}
+        }
+    });
+}
+
+#[test]
+fn the_sample_is_what_the_api_server_takes() {
+    with_world(async |world| {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../hack/samples/backups.yaml");
+        let text = std::fs::read_to_string(path).unwrap();
+        let documents: Vec<Value> = serde_yaml_ng::Deserializer::from_str(&text)
+            .map(|document| serde::Deserialize::deserialize(document).unwrap())
+            .collect();
+        let [backup, schedule] = &documents[..] else {
+            panic!("{documents:?}");
+        };
+        let backup = world.make::<ReadStateBackup>(backup.clone()).await;
+        // What the types do not know would have been dropped.
+        assert_eq!(
+            serde_json::to_value(backup.unwrap().spec).unwrap(),
+            documents[0]["spec"]
+        );
+        let schedule = world
+            .make::<ReadStateBackupSchedule>(schedule.clone())
+            .await;
+        assert_eq!(
+            serde_json::to_value(schedule.unwrap().spec).unwrap(),
+            documents[1]["spec"]
+        );
+    });
+}
