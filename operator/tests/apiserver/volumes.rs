@@ -90,7 +90,7 @@ async fn some_rounds(world: &World) -> ReadStateCluster {
 fn a_larger_size_grows_every_volume_and_restarts_no_pod() {
     with_world(async |world| {
         let world = with_the_charts_rights(world).await;
-        up_on(&world, "grows", true).await;
+        Box::pin(up_on(&world, "grows", true)).await;
         let before = pods(&world).await;
 
         world.replace(sized("20Gi", "grows")).await.unwrap();
@@ -134,7 +134,7 @@ fn a_larger_size_grows_every_volume_and_restarts_no_pod() {
 #[test]
 fn a_volume_that_cannot_grow_is_told_and_stops_nothing() {
     with_world(async |world| {
-        up_on(&world, "stays", false).await;
+        Box::pin(up_on(&world, "stays", false)).await;
         let mut larger = sized("20Gi", "stays");
         world.replace(larger.clone()).await.unwrap();
         let chat = some_rounds(&world).await;
