@@ -85,7 +85,7 @@ struct Retry {
 impl File {
     /// Opens the file at `path`, and makes its tables.
     pub(super) fn open(path: &Path, open: Opener) -> Result<Self, DatabaseError> {
-        let database = open_with(&open)?;
+        let database = open_with(path, &open)?;
         Ok(Self {
             folder: path.parent().unwrap_or(Path::new(".")).to_owned(),
             path: path.to_owned(),
@@ -178,7 +178,7 @@ impl File {
         }
         // Before it is opened again: a file is open once.
         drop(database.take());
-        let opened = open_with(&self.open);
+        let opened = open_with(&self.path, &self.open);
         // Also after a success: a file that fails again and again is not read all the time.
         retry.not_before = Some(Instant::now() + retry.wait);
         retry.wait = (retry.wait * 2).min(LAST_WAIT);
@@ -234,8 +234,9 @@ impl File {
     }
 }
 
-/// Opens the file, and makes the tables: so that reading never meets a database without them.
-fn open_with(open: &Opener) -> Result<Database, DatabaseError> {
+/// Opens the file as the disk has it, and makes the tables: so that reading never meets a database without them.
+fn open_with(path: &Path, open: &Opener) -> Result<Database, DatabaseError> {
+    forget_pages(path);
     let database = open()?;
     let has_tables = || -> Result<bool, redb::Error> {
         let transaction = database.begin_read()?;
@@ -259,6 +260,23 @@ fn open_with(open: &Opener) -> Result<Database, DatabaseError> {
     Ok(database)
 }
 
+/// Has the kernel read the file from its disk. After a write that the disk has refused, Linux keeps the page as if it had
+/// been written: whoever opens the file then, this process or the next, would read a commit that a power cut takes back,
+/// and build later ones on it.
+fn forget_pages(path: &Path) {
+    // It is not there yet, or opening it for good fails the same and says so.
+    let Ok(file) = fs::File::options().read(true).write(true).open(path) else {
+        return;
+    };
+    // Only what was written, or was refused, can be forgotten.
+    if let Err(error) = file.sync_all() {
+        tracing::warn!(?path, "the disk has refused what was written before; the file is read as the disk has it: {error}");
+    }
+    if let Err(error) = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed) {
+        tracing::warn!(?path, "failed to have the file read from its disk: {error}");
+    }
+}
+
 /// About how many bytes the rows take, from some of them.
 fn needed(database: &Database) -> Result<u64, redb::Error> {
     let table = database.begin_read()?.open_table(BLOCKS)?;
@@ -277,5 +295,37 @@ impl fmt::Debug for File {
         f.debug_struct("File")
             .field("path", &self.path)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSliceMut;
+
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+    use super::*;
+
+    #[test]
+    fn the_file_is_read_from_its_disk_and_not_from_what_the_kernel_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let file = fs::File::open(&path).unwrap();
+        let kept = || {
+            let mut page = [0; 4096];
+            let flags = ReadWriteFlags::NOWAIT;
+            preadv2(&file, &mut [IoSliceMut::new(&mut page)], 1 << 19, flags)
+        };
+        match kept() {
+            Ok(read) => assert_eq!(read, 4096),
+            Err(Errno::OPNOTSUPP) => return println!("this file system does not say what is kept"),
+            Err(error) => panic!("{error}"),
+        }
+        forget_pages(&path);
+        assert_eq!(kept(), Err(Errno::AGAIN));
+        assert_eq!(fs::read(&path).unwrap(), vec![7; 1 << 20]);
+        // One that is not there is none to be read.
+        forget_pages(&folder.path().join("another"));
     }
 }
