@@ -270,7 +270,10 @@ fn forget_pages(path: &Path) {
     };
     // Only what was written, or was refused, can be forgotten.
     if let Err(error) = file.sync_all() {
-        tracing::warn!(?path, "the disk has refused what was written before; the file is read as the disk has it: {error}");
+        tracing::warn!(
+            ?path,
+            "the disk has refused what was written before; the file is read as the disk has it: {error}"
+        );
     }
     if let Err(error) = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed) {
         tracing::warn!(?path, "failed to have the file read from its disk: {error}");
