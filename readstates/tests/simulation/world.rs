@@ -507,12 +507,11 @@ impl World {
     pub(crate) fn is_excused(&self, finding: &Finding) -> bool {
         let lost_at =
             |user, channel| self.state(|state| state.losses.get(&(user, channel)).copied());
+        // A version that was told although nothing was changed is in memory alone, too.
         let any = || {
             self.state(|state| {
-                state
-                    .losses
-                    .iter()
-                    .any(|(&(user, _), _)| user == finding.user)
+                let states = state.losses.keys().any(|&(user, _)| user == finding.user);
+                states || state.lost_versions.contains(&finding.user)
             })
         };
         match finding.what {
