@@ -158,7 +158,8 @@ async fn what_was_flushed_survives_a_kill() {
     let flush = format!("{}/admin/v1/flush", first.admin);
     let answer = client.post(flush).send().await.unwrap();
     let flushed: Value = answer.json().await.unwrap();
-    assert_eq!(flushed["flushed_users"], 50);
+    // Some may have been written before: as soon as the pace allowed.
+    assert_eq!(flushed["failed_users"], 0);
     first.child.kill().unwrap();
     first.child.wait().unwrap();
 
