@@ -161,7 +161,7 @@ async fn backups_are_made_verified_and_pruned_by_jobs_and_outlive_their_resource
     let verified = serde_json::to_value(status.last_verified)?;
     ensure!(verified["id"] == json!(third.id), "{verified}");
 
-    // The resources go, and what they have made stays: another one stores next to nothing anew.
+    // Backups outlive their resources: the next one stores almost nothing new.
     for kind in ["readstatebackup", "readstatebackupschedule"] {
         cluster
             .kubectl(&["delete", "--wait", "--all", kind])

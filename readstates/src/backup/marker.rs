@@ -86,7 +86,7 @@ impl<'a> Marker<'a> {
         self.renew_after(RENEW_EVERY).await
     }
 
-    /// Writes the mark again: when it returns, nobody has taken this process for dead since it began.
+    /// Renews the mark. When it returns, no other process took this one for dead since it began.
     pub(super) async fn confirm(&self) -> Result<(), BackupError> {
         self.renew_after(Duration::ZERO).await
     }
@@ -99,7 +99,7 @@ impl<'a> Marker<'a> {
         }
         if silent >= least {
             let now = Instant::now();
-            // Whoever does the other work deletes the mark of a dead process first. It must not come back by a write.
+            // A process that takes this one for dead deletes its mark first. A renewal must not bring it back.
             if self.repository.written(&self.name).await?.is_none() {
                 return Err(BackupError::Suspended);
             }

@@ -215,7 +215,7 @@ impl Journal {
             .name("journal-writer".into())
             .spawn(move || {
                 writer.run();
-                // The folder is free for another process before anybody hears of it.
+                // The lock of the folder is released before a caller learns that the journal has stopped.
                 drop(writer);
                 drop::<oneshot::Sender<()>>(over);
             })?;
