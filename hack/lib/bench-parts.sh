@@ -99,6 +99,7 @@ weigh_with_store() {
     STORE_FOLDER=$folder/embedded
     weigh_server ours-embedded "$count" >"$to/memory-$count-ours-embedded.json"
     start_cassandra_process "$folder/cassandra"
+    make_keyspace memory >&2
     weigh_server ours-cassandra "$count" >"$to/memory-$count-ours-cassandra.json"
     stop_cassandra_process
     rm -rf "$folder"

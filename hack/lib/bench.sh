@@ -72,7 +72,7 @@ start_server() {
         start_member "$log" --store "embedded:$STORE_FOLDER" --durability interval --capacity-states "$states"
         ;;
     ours-journal) start_member "$log" --store "embedded:$STORE_FOLDER" --durability journal --capacity-states "$states" ;;
-    ours-cassandra) start_member "$log" --store "cql://127.0.0.1:$CASSANDRA_PORT/bench_memory" --capacity-states "$states" ;;
+    ours-cassandra) start_member "$log" --store "$(keyspace memory)" --capacity-states "$states" ;;
     ours-token)
         BENCH_FLAGS+=(--token-file "$SECRETS/token")
         start_member "$log" --store memory --capacity-states "$states" --access "$SECRETS/access.yaml"
@@ -90,6 +90,10 @@ start_server() {
         --listen "127.0.0.1:$BENCH_PORT" --layout flat --capacity-states "$states" ;;
     esac
 }
+
+# keyspace NAME: a store on the Cassandra that runs; make_keyspace makes its table.
+keyspace() { echo "cql://127.0.0.1:$CASSANDRA_PORT/bench_$1"; }
+make_keyspace() { "$(readstates_program)" schema --store "$(keyspace "$1")" --replication datacenter1=1; }
 
 # What servers with callers and TLS are given, and those who put load on them.
 SECRETS=
