@@ -99,6 +99,7 @@ weigh_with_store() {
     STORE_FOLDER=$folder/embedded
     weigh_server ours-embedded "$count" >"$to/memory-$count-ours-embedded.json"
     start_cassandra_process "$folder/cassandra"
+    make_keyspace memory >&2
     weigh_server ours-cassandra "$count" >"$to/memory-$count-ours-cassandra.json"
     stop_cassandra_process
     rm -rf "$folder"
@@ -172,6 +173,51 @@ measure_throughput() {
     rm -rf "$SECRETS"
 }
 
+# Everybody connects at once: while all are in memory, and to members that were just started.
+measure_ready() {
+    local folder name three=(chat-0 chat-1 chat-2)
+    folder=$(mktemp -d -p "$to")
+    # shellcheck disable=SC2064 # the folder is known now
+    trap "stop_ring_members; stop_cassandra_process; rm -rf '$folder'" EXIT
+    start_cassandra_process "$folder/cassandra"
+    make_keyspace ready
+    start_three "$folder"
+    "$(generator)" --url "$(urls "${three[@]}")" --users "$users" --channels "$channels" --fill --rate 100 --duration 1s
+    for name in "${three[@]}"; do WATCH_PORT=$(watch_port "$(ring_port "$name")") everything_is_written; done
+    connect_all ready-10-warm
+    connect_all ready-11-warm-rows --rows
+    start_three_anew "$folder"
+    connect_all ready-12-cold
+    start_three_anew "$folder"
+    connect_all ready-13-cold-rows --rows
+    stop_ring_members
+    stop_cassandra_process
+    rm -rf "$folder"
+    trap - EXIT
+}
+
+# start_three FOLDER: a ring of three on the Cassandra that runs.
+start_three() {
+    local name
+    for name in chat-0 chat-1 chat-2; do start_ring_member "$name" "$1" "$(keyspace ready)"; done
+    rebalance "$1"
+}
+
+# Nothing is dirty: nothing is lost with the processes, and the next have another ring.
+start_three_anew() {
+    stop_ring_members
+    rm -rf "$1/ring"
+    start_three "$1"
+}
+
+# connect_all FILE FLAG…
+connect_all() {
+    local file=$1
+    shift
+    run "$file" "$(generator)" --url "$(urls chat-0 chat-1 chat-2)" --users "$users" --channels "$channels" \
+        --connect --connections 1000 --timeout 60s --process "$(IFS=, && echo "${RING_MEMBERS[*]}")" "$@"
+}
+
 measure_durability() {
     local folder name number round sync
     # Beside the report: on a disk, and not in the memory of a tmpfs.
@@ -240,6 +286,8 @@ saturate_server() {
     watched "throughput-$((number + 1))-$name-batch-64" --batch 64 --connections 8 "${flags[@]}"
     watched "throughput-$((number + 2))-$name-mixed" --mix "$MIXED" "${flags[@]}"
     watched "throughput-$((number + 3))-$name-ready" --mix read=1 "${flags[@]}"
+    # Only ours have them.
+    [ "$name" != ours ] || watched "throughput-$((number + 6))-$name-ready-rows" --mix read=1 --rows "${flags[@]}"
 }
 
 watched() {
@@ -390,7 +438,7 @@ measure_scaling() {
     for name in "${three[@]}"; do start_ring_member "$name" "$folder"; done
     rebalance "$folder"
     # A second of load that nobody keeps: first every state is written once.
-    "$(readstates_program)" bench --url "$(urls "${three[@]}")" --users "$users" --fill --rate "$SCALING_RATE" --duration 1s
+    "$(generator)" --url "$(urls "${three[@]}")" --users "$users" --fill --rate "$SCALING_RATE" --duration 1s
     load_ring scaling-10-three-members "${three[@]}"
     during start_fourth "$folder" load_ring scaling-11-three-to-four "${three[@]}"
     load_ring scaling-12-four-members "${three[@]}" chat-3
@@ -402,7 +450,7 @@ measure_scaling() {
 load_ring() {
     local file=$1
     shift
-    run "$file" "$(readstates_program)" bench --url "$(urls "$@")" --rate "$SCALING_RATE" --mix "$MIXED" \
+    run "$file" "$(generator)" --url "$(urls "$@")" --rate "$SCALING_RATE" --mix "$MIXED" \
         --warmup 2s --duration "${scaling_seconds}s" --metrics "$(watch_urls "$@")"
 }
 

@@ -34,13 +34,14 @@ fi
 BENCH_PROFILE=release
 
 readstates_program() { echo "$CARGO_TARGET_DIR/$BENCH_PROFILE/readstates"; }
+generator() { echo "$CARGO_TARGET_DIR/$BENCH_PROFILE/readstates-bench"; }
 go_servers() { echo "$CARGO_TARGET_DIR/bench-go"; }
 
 compile_benchmarks() {
     claim_target_folder
     cd "$ROOT" || return
     # Of the whole workspace, as the programs of the images are: what these share is built once.
-    cargo build --release --locked --workspace --bin readstates
+    cargo build --release --locked --workspace --bin readstates --bin readstates-bench
     cargo bench --locked --package readstates-bench --no-run
     compile_go_servers
 }
@@ -71,7 +72,7 @@ start_server() {
         start_member "$log" --store "embedded:$STORE_FOLDER" --durability interval --capacity-states "$states"
         ;;
     ours-journal) start_member "$log" --store "embedded:$STORE_FOLDER" --durability journal --capacity-states "$states" ;;
-    ours-cassandra) start_member "$log" --store "cql://127.0.0.1:$CASSANDRA_PORT/bench_memory" --capacity-states "$states" ;;
+    ours-cassandra) start_member "$log" --store "$(keyspace memory)" --capacity-states "$states" ;;
     ours-token)
         BENCH_FLAGS+=(--token-file "$SECRETS/token")
         start_member "$log" --store memory --capacity-states "$states" --access "$SECRETS/access.yaml"
@@ -89,6 +90,10 @@ start_server() {
         --listen "127.0.0.1:$BENCH_PORT" --layout flat --capacity-states "$states" ;;
     esac
 }
+
+# keyspace NAME: a store on the Cassandra that runs; make_keyspace makes its table.
+keyspace() { echo "cql://127.0.0.1:$CASSANDRA_PORT/bench_$1"; }
+make_keyspace() { "$(readstates_program)" schema --store "$(keyspace "$1")" --replication datacenter1=1; }
 
 # What servers with callers and TLS are given, and those who put load on them.
 SECRETS=
@@ -167,12 +172,12 @@ declare -A RING_MEMBERS=()
 # Each listens on five ports in a row.
 ring_port() { echo $((BENCH_PORT + 10 + 5 * ${1##*-})); }
 
-# start_ring_member NAME FOLDER: with a store of its own in memory, and room for everything.
+# start_ring_member NAME FOLDER [STORE]: with room for everything; without a STORE with one of its own in memory.
 start_ring_member() {
-    local name=$1 folder=$2 port
+    local name=$1 folder=$2 store=${3:-memory} port
     port=$(ring_port "$name")
     "$(readstates_program)" serve --listen "127.0.0.1:$port" --admin-listen "127.0.0.1:$((port + 1))" \
-        --ring "file:$folder/ring" --member "$name" --store memory --capacity-states 20000000 >"$folder/$name.log" 2>&1 &
+        --ring "file:$folder/ring" --member "$name" --store "$store" --capacity-states 20000000 >"$folder/$name.log" 2>&1 &
     RING_MEMBERS[$name]=$!
     until_ready "${RING_MEMBERS[$name]}" "$(watch_port "$port")" "$folder/$name.log"
 }
@@ -204,7 +209,7 @@ watch_urls() {
 }
 
 # bench FLAG…: our generator against that member.
-bench() { taskset --cpu-list "$LOAD_PROCESSORS" "$(readstates_program)" bench "${BENCH_FLAGS[@]}" "$@"; }
+bench() { taskset --cpu-list "$LOAD_PROCESSORS" "$(generator)" "${BENCH_FLAGS[@]}" "$@"; }
 
 now_and_commit() { echo "$(date --utc '+%Y-%m-%d %H:%M UTC'), commit $(git -C "$ROOT" rev-parse --short=12 HEAD)"; }
 

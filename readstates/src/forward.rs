@@ -26,8 +26,10 @@ pub(crate) const PART_TIMEOUT: Duration = Duration::from_secs(60);
 const IDLE_PER_PEER: usize = 64;
 
 /// Headers of the owner's answer that mean something to the client.
-const RESPONSE_HEADERS: [HeaderName; 5] = [
+const RESPONSE_HEADERS: [HeaderName; 7] = [
+    header::CONTENT_ENCODING,
     header::CONTENT_TYPE,
+    header::VARY,
     header::ETAG,
     header::LINK,
     header::RETRY_AFTER,

@@ -94,6 +94,14 @@ impl<L: Deref<Target = Limit>> Permit<L> {
         }
         grown
     }
+
+    /// Gives back all but this many units; with as many or fewer, nothing.
+    pub fn shrink_to(&mut self, units: usize) {
+        if let Some(spare) = self.units.checked_sub(units) {
+            self.limit.used.fetch_sub(spare, Ordering::Relaxed);
+            self.units = units;
+        }
+    }
 }
 
 impl<L: Deref<Target = Limit>> Drop for Permit<L> {
@@ -133,6 +141,18 @@ mod tests {
     #[test]
     fn a_limit_of_zero_lets_nobody_in() {
         assert!(Permit::take(&Limit::new(0), 1).is_none());
+    }
+
+    #[test]
+    fn what_is_not_needed_is_given_back_once() {
+        let limit = Limit::new(10);
+        let mut permit = Permit::take(&limit, 7).unwrap();
+        permit.shrink_to(9);
+        assert_eq!(limit.used(), 7);
+        permit.shrink_to(3);
+        assert_eq!(limit.used(), 3);
+        drop(permit);
+        assert_eq!(limit.used(), 0);
     }
 
     #[test]

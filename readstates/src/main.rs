@@ -21,7 +21,6 @@ fn main() -> ExitCode {
         Command::Rebalance(args) => commands::balance(args),
         Command::User(args) => commands::user(args),
         Command::Backup(args) => commands::backup(args),
-        Command::Bench(args) => Ok(readstates_bench::main(&args)?),
         Command::Token(args) => token::print(args.of)
             .map(|printed| print!("{printed}"))
             .map_err(Into::into),

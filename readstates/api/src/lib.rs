@@ -1,6 +1,6 @@
 //! Wire types of the read-states service: what its HTTP bodies look like.
 //!
-//! Comes in and goes out: JSON, and the frames of [`batch`]. Ids and versions are decimal strings in
+//! Comes in and goes out: JSON, the frames of [`batch`] and [`rows`]. Ids and versions are decimal strings in
 //! the JSON the service sends; ids may be strings or integers in what it accepts, and are never 0.
 //! Members that a request body does not have are refused. Never here: IO, HTTP, or what an operation
 //! does.
@@ -11,9 +11,11 @@ pub mod batch;
 pub mod headers;
 mod id;
 mod mentions;
+mod pin;
 mod problem;
 mod read_state;
 mod ring;
+pub mod rows;
 mod whole;
 
 pub use id::{Id, IdError, Version};

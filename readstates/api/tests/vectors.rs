@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use readstates_api::{
-    Id, Version,
+    Id, ReadStates, Version,
     batch::{
         BatchEncoder, BatchRequest, Record, RecordOperation, RecordOutcome, encode_answer,
         parse_answer,
         v2::{self, Entry, Row, StateNumbers},
     },
+    rows,
 };
 use readstates_ring::{HASH_NAME, SLOTS, Slot};
 use serde_json::Value;
@@ -212,5 +213,24 @@ fn answers_of_version_2_are_the_frames_of_the_vectors() {
     for item in items(&document, "refused_answers") {
         let refused = v2::parse_answer(&bytes(item));
         assert!(refused.is_err(), "{}", item["name"]);
+    }
+}
+
+#[test]
+fn read_states_in_binary_are_those_of_the_vectors() {
+    let document = vectors("rows.json");
+    assert_eq!(text(&document, "media_type"), rows::MEDIA_TYPE);
+    for item in items(&document, "answers") {
+        let states: ReadStates = serde_json::from_value(item["body"].clone()).unwrap();
+        assert_eq!(rows::encode(&states), bytes(item), "{}", item["name"]);
+        assert_eq!(
+            rows::parse(&bytes(item)).unwrap(),
+            states,
+            "{}",
+            item["name"]
+        );
+    }
+    for item in items(&document, "refused_answers") {
+        assert!(rows::parse(&bytes(item)).is_err(), "{}", item["name"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Flags of `readstates bench`, and the help that explains them.
+//! Flags of `readstates-bench`, and the help that explains them.
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "help texts: what stands in brackets may be left out"
@@ -102,7 +102,7 @@ pub enum Output {
     Csv,
 }
 
-/// Flags of `readstates bench`.
+/// Flags of `readstates-bench`.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct BenchArgs {
@@ -138,6 +138,15 @@ pub struct BenchArgs {
     )]
     pub batch: Option<usize>,
 
+    /// Get states in binary instead of JSON.
+    #[arg(long)]
+    pub rows: bool,
+
+    /// Every user connects once: read all states of each, as fast as they are answered on all connections, and again what
+    /// was refused, until every user has an answer.
+    #[arg(long, conflicts_with_all = ["mix", "rate", "duration", "warmup", "batch", "check"])]
+    pub connect: bool,
+
     /// Check that nothing is lost or counted twice: send acknowledgements and mentions to channels used only by this
     /// run, repeat them until they are answered, and read them at the end. A mention adds 4^k, so that the sum shows
     /// which one was lost or counted twice. Exits with status 1 if any was.
@@ -153,20 +162,22 @@ pub struct BenchArgs {
 const EXAMPLES: &str = "\
 Examples:
   A thousand acknowledgements per second for ten seconds, to a member on this machine:
-    readstates bench
+    readstates-bench
   Its capacity: 50 connections, each waiting for its answer:
-    readstates bench --saturate
+    readstates-bench --saturate
   Its tail latency at half of that, for ten minutes, with the member's metrics:
-    readstates bench --rate 30000 --duration 10m --metrics http://127.0.0.1:7404 --plot tail.svg
+    readstates-bench --rate 30000 --duration 10m --metrics http://127.0.0.1:7404 --plot tail.svg
   A service with callers, over TLS:
-    readstates bench --url https://chat:7400 --token-file token --ca-file ca.crt
+    readstates-bench --url https://chat:7400 --token-file token --ca-file ca.crt
   Mostly acknowledgements, in batches of 64:
-    readstates bench --batch 64 --mix ack=9,mention=1 --rate 200000
+    readstates-bench --batch 64 --mix ack=9,mention=1 --rate 200000
   Clients that connect and get their 20 states, of ten million:
-    readstates bench --fill --users 500000 --mix read=1 --rate 5000
+    readstates-bench --fill --users 500000 --mix read=1 --rate 5000
+  All 500,000 of them at once, over a thousand connections:
+    readstates-bench --fill --users 500000 --connect --connections 1000
   A Service in a cluster, while its pods come and go, with proof at the end:
     kubectl port-forward service/chat 7400 &
-    readstates bench --check --rate 500 --duration 5m
+    readstates-bench --check --rate 500 --duration 5m
 
 Latency is per request, from the time it was due to its last byte; a batch is one request. A refused
 request is counted by its status and not timed. A request without an answer is timed until its timeout.";

@@ -1,4 +1,4 @@
-//! `readstates bench`, from its flags to its report.
+//! `readstates-bench`, from its flags to its report.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     report::Report,
     secure::Head,
     settle,
-    source::Source,
+    source::{Source, Sweep},
 };
 
 /// Operations of a request that fills: few requests, each far below what a member takes.
@@ -52,31 +52,38 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         load,
         targets,
         batch,
+        rows,
+        connect,
         check,
         metrics,
     } = Bench::from_args(args)?;
     let service = Service {
         urls: args.url.join(", "),
-        routes: routes(&targets, batch.is_some()),
+        routes: routes(&targets, batch.is_some(), rows),
         depth: 1,
         per_request: batch.unwrap_or(1),
     };
     if load.fill {
-        drive::fill(&load, routes(&targets, true), FILL_BATCH, 1)?;
+        drive::fill(&load, routes(&targets, true, false), FILL_BATCH, 1)?;
     }
-    let plan = drive::plan(&load, &service, check);
+    let plan = match connect {
+        true => drive::sweep_plan(&load, service.routes.clone(), 1, "Connecting"),
+        false => drive::plan(&load, &service, check),
+    };
+    let connects = drive::sweep(Sweep::Connect, &load, load.now, 1);
     let source = |thread, threads| -> Box<dyn Source> {
         let (users, first_user) = load.keys.users();
         let thread_of = (thread, threads);
-        match check {
-            true => Box::new(Ledger::new(
+        match (connect, check) {
+            (true, _) => connects(thread, threads),
+            (false, true) => Box::new(Ledger::new(
                 users,
                 first_user,
                 load.now,
                 service.per_request,
                 thread_of,
             )),
-            false => Box::new(drive::mixed(&load, service.per_request, thread, threads)),
+            (false, false) => Box::new(drive::mixed(&load, service.per_request, thread, threads)),
         }
     };
     let started = std::time::SystemTime::now();
@@ -85,6 +92,9 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         processes: args.load.process.clone(),
     };
     let ran = drive::run_watched(&plan, source, watched)?;
+    if connect {
+        drive::complete(Sweep::Connect, &load, &ran)?;
+    }
     let found = match check {
         true => Some(settle::check(&ran, &targets)?),
         false => None,
@@ -92,6 +102,9 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
     let mut report = drive::report(&service, started, &plan, &args.load, &ran)?;
     if check {
         "checked".clone_into(&mut report.settings.mix);
+    }
+    if connect {
+        "every user connects once".clone_into(&mut report.settings.mix);
     }
     report.check = found;
     Ok(report)
@@ -106,11 +119,11 @@ fn members(targets: &[Target]) -> Vec<(SocketAddr, Target)> {
     targets.iter().flat_map(of).collect()
 }
 
-fn routes(targets: &[Target], batch: bool) -> Vec<Route> {
+fn routes(targets: &[Target], batch: bool, rows: bool) -> Vec<Route> {
     let mut routes = Vec::new();
     for target in targets {
         let head = Head::new(&target.host, target.token.as_ref());
-        let protocol = Arc::new(Http::new(head, batch));
+        let protocol = Arc::new(Http::new(head, batch).with_rows(rows));
         routes.extend(target.addresses.iter().map(|address| Route {
             address: *address,
             protocol: protocol.clone(),

@@ -243,7 +243,7 @@ impl Target {
     }
 }
 
-/// What `readstates bench` is to do.
+/// What `readstates-bench` is to do.
 #[derive(Debug, Clone)]
 pub struct Bench {
     /// What load.
@@ -252,6 +252,10 @@ pub struct Bench {
     pub targets: Vec<Target>,
     /// Operations per request; `None`: one, without a frame.
     pub batch: Option<usize>,
+    /// Whether states are read in binary.
+    pub rows: bool,
+    /// Whether every user connects once, in place of a load.
+    pub connect: bool,
     /// Whether everything is checked at the end.
     pub check: bool,
     /// Where to ask for /metrics.
@@ -283,6 +287,8 @@ impl Bench {
                 .map(|url| Target::resolve("--url", url, &callers))
                 .collect::<Result<_, _>>()?,
             batch: args.batch,
+            rows: args.rows,
+            connect: args.connect,
             check: args.check,
             metrics: args
                 .metrics

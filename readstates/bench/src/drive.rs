@@ -19,7 +19,7 @@ use crate::{
     report::{self, Evenness, Generator, Latency, Operations, Report, Settings, Stolen},
     run::{Plan, Ran, run},
     schedule::Pace,
-    source::{Fill, Messages, Mixed, Source},
+    source::{Messages, Mixed, Once, Source, Sweep},
     summary::Named,
     windows::histogram,
 };
@@ -108,8 +108,26 @@ pub fn fill(
     depth: usize,
 ) -> Result<(), BenchError> {
     let plan = Plan {
-        routes,
         connections: FILL_CONNECTIONS.max(load.threads),
+        ..sweep_plan(load, routes, depth, "Filling")
+    };
+    // An hour before the run's own: room for 10^10 ids.
+    let before = load.now.saturating_sub(3_600_000).max(1);
+    let source = sweep(Sweep::Fill, load, before, per_request);
+    let ran = run(&plan, source, |_| ()).map_err(BenchError::Run)?;
+    complete(Sweep::Fill, load, &ran)
+}
+
+/// How a sweep is run: as fast as it is answered, until everything is.
+pub(crate) fn sweep_plan(
+    load: &Load,
+    routes: Vec<Route>,
+    depth: usize,
+    title: &'static str,
+) -> Plan {
+    Plan {
+        routes,
+        connections: load.connections,
         threads: load.threads,
         depth,
         pace: Pace::Saturate,
@@ -117,26 +135,45 @@ pub fn fill(
         duration: None,
         timeout: load.timeout,
         insist: true,
-        title: "Filling",
-    };
-    // An hour before the run's own: room for 10^10 ids.
-    let before = load.now.saturating_sub(3_600_000).max(1);
-    let source = |thread, threads| -> Box<dyn Source> {
-        let messages = Messages::new(before, thread, threads);
-        Box::new(Fill::new(
-            load.keys.clone(),
+        title,
+    }
+}
+
+/// The sources of a sweep, with message ids from this millisecond on.
+pub(crate) fn sweep(
+    sweep: Sweep,
+    load: &Load,
+    from: u64,
+    per_request: usize,
+) -> impl Fn(u64, u64) -> Box<dyn Source> {
+    move |thread, threads| {
+        let messages = Messages::new(from, thread, threads);
+        let keys = load.keys.clone();
+        Box::new(Once::new(
+            sweep,
+            keys,
             messages,
             per_request,
             thread,
             threads,
         ))
-    };
-    let ran = run(&plan, source, |_| ()).map_err(BenchError::Run)?;
-    let (filled, wanted) = (ran.total.counts.succeeded(), load.keys.pairs());
-    match filled >= wanted {
+    }
+}
+
+/// Whether all of a sweep was done.
+///
+/// # Errors
+/// When it was not.
+pub(crate) fn complete(sweep: Sweep, load: &Load, ran: &Ran) -> Result<(), BenchError> {
+    let (done, wanted) = (ran.total.counts.succeeded(), sweep.operations(&load.keys));
+    match done >= wanted {
         true => Ok(()),
-        false => Err(BenchError::Fill {
-            filled,
+        false => Err(BenchError::Sweep {
+            what: match sweep {
+                Sweep::Fill => "acknowledgements",
+                Sweep::Connect => "reads",
+            },
+            done,
             wanted,
             failures: failures(&Operations::of(&ran.total.counts)),
         }),
@@ -190,9 +227,15 @@ pub(crate) fn report(
         });
     }
     let generator = generator(ran);
-    let measured = args.duration.as_secs_f64();
+    let took = ran.threads.iter().map(|thread| thread.took).max();
+    let measured = match plan.duration {
+        Some(duration) => duration,
+        // Until there was nothing more to send.
+        None => took.unwrap_or_default(),
+    };
+    let measured = measured.as_secs_f64();
     let report = Report {
-        title: title(service, args),
+        title: title(service, plan, args),
         started: humantime::format_rfc3339_seconds(started).to_string(),
         settings: settings(service, plan, args),
         seconds: measured,
@@ -212,7 +255,7 @@ pub(crate) fn report(
 
 fn settings(service: &Service, plan: &Plan, args: &LoadArgs) -> Settings {
     Settings {
-        rate: (!args.saturate).then_some(args.rate),
+        rate: (!args.saturate && plan.duration.is_some()).then_some(args.rate),
         connections: plan.connections,
         threads: plan.threads,
         depth: plan.depth,
@@ -225,14 +268,14 @@ fn settings(service: &Service, plan: &Plan, args: &LoadArgs) -> Settings {
     }
 }
 
-fn title(service: &Service, args: &LoadArgs) -> String {
+fn title(service: &Service, plan: &Plan, args: &LoadArgs) -> String {
     let Service {
         urls,
         routes: _,
         depth,
         per_request,
     } = service;
-    let pace = match args.saturate {
+    let pace = match args.saturate || plan.duration.is_none() {
         true => "as fast as answered".to_owned(),
         false => format!("{} operations/s", args.rate),
     };

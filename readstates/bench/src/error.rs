@@ -22,14 +22,14 @@ pub enum BenchError {
         urls: String,
     },
     /// Not every channel could be filled.
-    #[error(
-        "--fill: no operation succeeded for 30 s; {filled} of {wanted} states were filled ({failures})"
-    )]
-    Fill {
+    #[error("no operation succeeded for 30 s; {done} of {wanted} {what} were done ({failures})")]
+    Sweep {
+        /// Of what.
+        what: &'static str,
         /// What happened instead.
         failures: String,
         /// As many were.
-        filled: u64,
+        done: u64,
         /// As many were to be.
         wanted: u64,
     },

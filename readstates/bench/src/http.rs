@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use memchr::memmem;
-use readstates_api::batch;
+use readstates_api::{batch, rows};
 
 use crate::{
     answer::{Answer, Failure},
@@ -28,6 +28,7 @@ const LENGTH_DIGITS: usize = 10;
 pub(crate) struct Http {
     head: Head,
     batch: bool,
+    rows: bool,
 }
 
 impl Http {
@@ -35,7 +36,17 @@ impl Http {
     /// each request of one operation.
     #[must_use]
     pub(crate) fn new(head: Head, batch: bool) -> Self {
-        Self { head, batch }
+        Self {
+            head,
+            batch,
+            rows: false,
+        }
+    }
+
+    /// The same, with states in binary where this says so.
+    #[must_use]
+    pub(crate) fn with_rows(self, rows: bool) -> Self {
+        Self { rows, ..self }
     }
 
     fn post(&self, path: std::fmt::Arguments<'_>, kind: &str, output: &mut Vec<u8>) -> usize {
@@ -79,8 +90,12 @@ impl Http {
                 let head = &self.head;
                 let _ = write!(
                     output,
-                    "GET /v1/users/{user}/read-states HTTP/1.1\r\n{head}\r\n"
+                    "GET /v1/users/{user}/read-states HTTP/1.1\r\n{head}"
                 );
+                if self.rows {
+                    let _ = write!(output, "accept: {}\r\n", rows::MEDIA_TYPE);
+                }
+                output.extend_from_slice(b"\r\n");
             }
         }
     }
@@ -134,7 +149,10 @@ impl Protocol for Http {
             frame::decode(body, operations.len(), answers)?;
         } else {
             for operation in operations {
-                answers.push(answer(operation, body)?);
+                answers.push(match operation.kind {
+                    Kind::Read if self.rows => read_rows(body)?,
+                    Kind::Ack | Kind::Mention { .. } | Kind::Read => answer(operation, body)?,
+                });
             }
         }
         Ok(Read::Whole {
@@ -219,6 +237,15 @@ fn answer(operation: &Operation, body: &[u8]) -> Result<Answer, Unreadable> {
         }
         Kind::Read => Err(Unreadable),
     }
+}
+
+/// The header of rows, and their length; who asked for rows and got JSON measures something else.
+fn read_rows(body: &[u8]) -> Result<Answer, Unreadable> {
+    let states = body.get(8..12).and_then(|count| count.try_into().ok());
+    let states = u32::from_le_bytes(states.ok_or(Unreadable)?);
+    let length = rows::HEADER_BYTES + rows::ROW_BYTES * states as usize;
+    let whole = body.starts_with(b"RSL1") && body.len() == length;
+    whole.then_some(Answer::Read { states }).ok_or(Unreadable)
 }
 
 #[cfg(test)]
@@ -330,6 +357,34 @@ mod tests {
         ] {
             let (_, answers) = read(kind, &response("200 OK", &body)).unwrap();
             assert_eq!(answers, [expected], "{body}");
+        }
+    }
+
+    #[test]
+    fn rows_are_asked_for_and_nothing_else_is_taken_for_them() {
+        let http = http().with_rows(true);
+        let mut output = Vec::new();
+        http.write(&[operation(Kind::Read)], &mut output);
+        let request = String::from_utf8(output).unwrap();
+        assert!(request.ends_with("accept: application/vnd.readstates.rows\r\n\r\n"));
+        let state = r#"{"channel_id":"2","last_message_id":"3","mention_count":0,"flags":0,"last_viewed":0,"last_pin_timestamp":null,"version":"1"}"#;
+        let json = format!(
+            r#"{{"user_id":"1","version":"1","partial":false,"read_states":[{state},{}]}}"#,
+            state.replacen('2', "4", 1)
+        );
+        let states = rows::encode(&serde_json::from_str(&json).unwrap());
+        let whole = |body: &[u8]| {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+            [head.as_bytes(), body].concat()
+        };
+        let read = |body: &[u8]| {
+            let mut answers = Vec::new();
+            let read = http.read(&[operation(Kind::Read)], &whole(body), &mut answers);
+            read.map(|_| answers)
+        };
+        assert_eq!(read(&states), Ok(vec![Answer::Read { states: 2 }]));
+        for wrong in [json.as_bytes(), &states[..states.len() - 1], b""] {
+            assert_eq!(read(wrong), Err(Unreadable));
         }
     }
 

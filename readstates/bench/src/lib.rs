@@ -1,4 +1,4 @@
-//! Load generator and reports for a read-states service: `readstates bench`, and the basis of the benchmarks in
+//! Load generator and reports for a read-states service: `readstates-bench`, and the basis of the benchmarks in
 //! this crate's `benches` folder.
 //!
 //! ```text
@@ -42,6 +42,7 @@ pub mod secure;
 mod settle;
 pub mod source;
 pub mod steal;
+pub mod storm;
 pub mod summary;
 pub mod weight;
 pub mod windows;

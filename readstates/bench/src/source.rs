@@ -83,9 +83,44 @@ impl Source for Mixed {
     fn answered(&mut self, _operations: &[Operation], _answers: &[Answer]) {}
 }
 
-/// Every channel of every user once: a thread takes every `threads`-th request of them.
+/// What is done once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sweep {
+    /// Every channel of every user is acknowledged.
+    Fill,
+    /// Every user reads all states, like a client that connects.
+    Connect,
+}
+
+impl Sweep {
+    /// How many operations that is.
+    #[must_use]
+    pub fn operations(self, keys: &Keys) -> u64 {
+        match self {
+            Self::Fill => keys.pairs(),
+            Self::Connect => keys.users().0,
+        }
+    }
+
+    fn operation(self, number: u64, keys: &Keys, messages: &mut Messages) -> Operation {
+        let (kind, number) = match self {
+            Self::Fill => (Kind::Ack, number),
+            Self::Connect => (Kind::Read, number * keys.channels()),
+        };
+        let (user, channel) = keys.pair(number);
+        Operation {
+            kind,
+            user,
+            channel,
+            message: messages.id(),
+        }
+    }
+}
+
+/// All operations of a sweep once: a thread takes every `threads`-th request of them. What is refused is sent again.
 #[derive(Debug)]
-pub struct Fill {
+pub struct Once {
+    sweep: Sweep,
     keys: Keys,
     messages: Messages,
     per_request: u64,
@@ -94,10 +129,11 @@ pub struct Fill {
     again: Vec<Operation>,
 }
 
-impl Fill {
-    /// What thread `thread` of `threads` fills in.
+impl Once {
+    /// What thread `thread` of `threads` does.
     #[must_use]
     pub fn new(
+        sweep: Sweep,
         keys: Keys,
         messages: Messages,
         per_request: usize,
@@ -106,6 +142,7 @@ impl Fill {
     ) -> Self {
         let per_request = per_request as u64;
         Self {
+            sweep,
             keys,
             messages,
             per_request,
@@ -116,18 +153,14 @@ impl Fill {
     }
 }
 
-impl Source for Fill {
+impl Source for Once {
     fn next(&mut self, operations: &mut Vec<Operation>) -> bool {
-        if self.next < self.keys.pairs() {
-            let end = (self.next + self.per_request).min(self.keys.pairs());
+        let all = self.sweep.operations(&self.keys);
+        if self.next < all {
+            let end = (self.next + self.per_request).min(all);
             for number in self.next..end {
-                let (user, channel) = self.keys.pair(number);
-                operations.push(Operation {
-                    kind: Kind::Ack,
-                    user,
-                    channel,
-                    message: self.messages.id(),
-                });
+                let operation = self.sweep.operation(number, &self.keys, &mut self.messages);
+                operations.push(operation);
             }
             self.next += self.step;
             return true;
@@ -162,7 +195,8 @@ mod tests {
         let keys = Keys::new(5, 3, Distribution::Uniform, 1);
         let mut filled = BTreeSet::new();
         for thread in 0..2 {
-            let mut fill = Fill::new(keys.clone(), Messages::new(1, thread, 2), 4, thread, 2);
+            let messages = Messages::new(1, thread, 2);
+            let mut fill = Once::new(Sweep::Fill, keys.clone(), messages, 4, thread, 2);
             let mut failed = false;
             let mut operations = Vec::new();
             while fill.next(&mut operations) {
@@ -181,5 +215,24 @@ mod tests {
             assert!(!fill.owes());
         }
         assert_eq!(filled.len(), 15);
+    }
+
+    #[test]
+    fn everybody_connects_once() {
+        let keys = Keys::new(5, 3, Distribution::Uniform, 1);
+        let mut connected = BTreeSet::new();
+        for thread in 0..2 {
+            let messages = Messages::new(1, thread, 2);
+            let mut connect = Once::new(Sweep::Connect, keys.clone(), messages, 1, thread, 2);
+            let mut operations = Vec::new();
+            while connect.next(&mut operations) {
+                connect.answered(&operations, &[Answer::Read { states: 3 }]);
+                for operation in operations.drain(..) {
+                    assert_eq!(operation.kind, Kind::Read);
+                    assert!(connected.insert(operation.user));
+                }
+            }
+        }
+        assert_eq!(connected.len(), 5);
     }
 }

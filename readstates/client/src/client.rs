@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, header};
 use readstates_api::{
     AckAnswer, AckBulkAnswer, AckBulkRequest, AckRequest, DeleteAnswer, Id, MentionsRequest,
     PinsAckRequest, ProblemType, ReadState, ReadStates, Summary, Version,
     batch::{Record, RecordOutcome},
+    rows,
 };
 use serde::de::DeserializeOwned;
 use tokio_util::task::AbortOnDropHandle;
@@ -120,7 +121,7 @@ impl Client {
     /// When the service does not give them in time.
     pub async fn read_states(&self, user: Id) -> Result<ReadStates, Error> {
         let path = format!("/v1/users/{user}/read-states");
-        self.read(user, "read the states of a user", path).await
+        self.states(user, "read the states of a user", path).await
     }
 
     /// The read states of a user that changed after a version, and the channels that were deleted; all of
@@ -130,7 +131,7 @@ impl Client {
     /// When the service does not give them in time.
     pub async fn read_states_since(&self, user: Id, since: Version) -> Result<ReadStates, Error> {
         let path = format!("/v1/users/{user}/read-states?since={since}");
-        self.read(user, "read the changes of a user", path).await
+        self.states(user, "read the changes of a user", path).await
     }
 
     /// All read states of a user, unless the user's version is still this one (`None`).
@@ -145,13 +146,13 @@ impl Client {
         let path = format!("/v1/users/{user}/read-states");
         let request = Request {
             known: Some(known),
-            ..Request::plain("read the states of a user", Method::GET, path)
+            ..Request::states("read the states of a user", path)
         };
         let (answer, progress) = self.call(user, &request).await?;
         if answer.status == StatusCode::NOT_MODIFIED {
             return Ok(None);
         }
-        parsed(&answer, &progress).map(Some)
+        states(&answer, &progress).map(Some)
     }
 
     /// The read state of a user for one channel, if there is one.
@@ -296,7 +297,19 @@ impl Client {
         parsed(&answer, &progress)
     }
 
-    pub(crate) async fn read<T: DeserializeOwned>(
+    /// Read states, in binary where the member can.
+    pub(crate) async fn states(
+        &self,
+        user: Id,
+        operation: &'static str,
+        path: String,
+    ) -> Result<ReadStates, Error> {
+        let request = Request::states(operation, path);
+        let (answer, progress) = self.call(user, &request).await?;
+        states(&answer, &progress)
+    }
+
+    async fn read<T: DeserializeOwned>(
         &self,
         user: Id,
         operation: &'static str,
@@ -320,12 +333,23 @@ impl Client {
 
 /// The body of a 200. A malformed one leaves the outcome open.
 fn parsed<T: DeserializeOwned>(answer: &Answer, progress: &Progress) -> Result<T, Error> {
-    serde_json::from_slice(&answer.body).map_err(|_| {
-        let mut progress = progress.clone();
-        progress.outcome = Outcome::Unknown;
-        progress.error(Cause::Strange {
-            asked: "the service".into(),
-            status: answer.status.as_u16(),
-        })
+    serde_json::from_slice(&answer.body).map_err(|_| strange(answer, progress))
+}
+
+/// As the member has written them.
+fn states(answer: &Answer, progress: &Progress) -> Result<ReadStates, Error> {
+    let media_type = answer.headers.get(header::CONTENT_TYPE);
+    if media_type.is_some_and(|media_type| media_type == rows::MEDIA_TYPE) {
+        return rows::parse(&answer.body).map_err(|_| strange(answer, progress));
+    }
+    parsed(answer, progress)
+}
+
+fn strange(answer: &Answer, progress: &Progress) -> Error {
+    let mut progress = progress.clone();
+    progress.outcome = Outcome::Unknown;
+    progress.error(Cause::Strange {
+        asked: "the service".into(),
+        status: answer.status.as_u16(),
     })
 }

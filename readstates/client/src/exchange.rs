@@ -26,6 +26,9 @@ use crate::{
 /// How long a member that refused a frame of version 2 is sent none: it may be replaced by one that knows it.
 const FRAMES_AGAIN: Duration = Duration::from_secs(30);
 
+/// Binary rows; JSON from a member of an earlier release.
+const ROWS_OR_JSON: &str = "application/vnd.readstates.rows, application/json;q=0.5";
+
 /// Where requests go: a member, or what stands behind a seed.
 #[derive(Debug)]
 pub(crate) struct Destination {
@@ -77,6 +80,8 @@ pub(crate) struct Request {
     pub(crate) only_at: Option<Version>,
     /// Whether it may be sent again when its outcome is unknown.
     pub(crate) repeats: bool,
+    /// Whether its answer may be in binary: only of what asks for read states.
+    pub(crate) takes_rows: bool,
 }
 
 impl Request {
@@ -90,6 +95,15 @@ impl Request {
             known: None,
             only_at: None,
             repeats: true,
+            takes_rows: false,
+        }
+    }
+
+    /// A request for read states.
+    pub(crate) fn states(operation: &'static str, path: String) -> Self {
+        Self {
+            takes_rows: true,
+            ..Self::plain(operation, Method::GET, path)
         }
     }
 
@@ -201,6 +215,9 @@ impl Exchanges {
             .header(ours::TIMEOUT, millis(waits));
         if direct {
             building = building.header(ours::DIRECT, "1");
+        }
+        if request.takes_rows {
+            building = building.header(header::ACCEPT, ROWS_OR_JSON);
         }
         if let Some(known) = request.known {
             building = building.header(header::IF_NONE_MATCH, etag(known));

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use http::Method;
 use readstates_api::{Id, ReadStates, Version};
 
-use crate::{Client, Error, exchange::Request};
+use crate::{Client, Error};
 
 impl Client {
     /// The read states of a user after a channel, by channel: `limit` at most, and no more than 1000. The next page is
@@ -24,8 +23,8 @@ impl Client {
     ) -> Result<ReadStates, Error> {
         let after = after.map_or_else(String::new, |after| format!("&after={after}"));
         let path = format!("/v1/users/{user}/read-states?limit={limit}{after}");
-        let request = Request::plain("read a page of the states of a user", Method::GET, path);
-        self.parse(user, &request).await
+        self.states(user, "read a page of the states of a user", path)
+            .await
     }
 
     /// All read states of a user, asked for in pages of `limit`, so that no answer is large; as they were at the

@@ -3,6 +3,7 @@
 use readstates_api::{
     AckBulkRequest, AckRequest, MentionsRequest, PinsAckRequest, admin,
     batch::{AnyRequest, BatchEncoder, BatchRequest, MAX_RECORDS, RecordOperation, v2},
+    rows,
 };
 use readstates_identity::{Identity, Pems, details};
 use serde::{Serialize, de::DeserializeOwned};
@@ -132,8 +133,8 @@ fn read_all(block: BlockRef<'_>) {
     }
 }
 
-/// A batch frame of either version, or an answer of version 2: what is one holds as many records as it says, and good
-/// ones pack to the same bytes.
+/// A batch frame of either version, an answer of version 2, or read states as rows: what is one holds as many records as
+/// it says, and good ones pack to the same bytes.
 pub fn batch(data: &[u8]) -> bool {
     match AnyRequest::parse(data) {
         Ok(AnyRequest::V1(request)) => first_version(data, request),
@@ -175,10 +176,20 @@ fn second_version(data: &[u8], request: v2::Request<'_>) {
 
 fn answer(data: &[u8]) -> bool {
     let Ok(rows) = v2::parse_answer(data) else {
-        return false;
+        return states(data);
     };
     assert!((1..=MAX_RECORDS).contains(&rows.len()));
     assert_eq!(v2::encode_answer(&rows), data);
+    true
+}
+
+fn states(data: &[u8]) -> bool {
+    let Ok(states) = rows::parse(data) else {
+        return false;
+    };
+    assert!(states.partial || states.deleted.is_none());
+    assert!(!states.partial || states.next.is_none());
+    assert_eq!(rows::encode(&states), data);
     true
 }
 

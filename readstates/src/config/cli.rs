@@ -3,7 +3,6 @@
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
-use readstates_bench::BenchArgs;
 use readstates_identity::ClusterName;
 
 use super::{
@@ -51,8 +50,6 @@ pub enum Command {
     User(UserArgs),
     /// Copy all data of a store to a folder or a bucket, check such backups, and restore them.
     Backup(BackupArgs),
-    /// Put load on members, and measure or check the results.
-    Bench(Box<BenchArgs>),
     /// Create a token for a caller of the API, and print it with its hash for the access file.
     Token(TokenArgs),
     /// Create the certificates with which members and an operator outside of Kubernetes authenticate each other.

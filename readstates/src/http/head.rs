@@ -20,11 +20,12 @@ const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Headers of a request about one user that mean something to the user's owner.
-const FOR_THE_OWNER: [HeaderName; 4] = [
+const FOR_THE_OWNER: [HeaderName; 5] = [
     header::CONTENT_TYPE,
     header::IF_NONE_MATCH,
     header::IF_MATCH,
     header::ACCEPT,
+    header::ACCEPT_ENCODING,
 ];
 
 /// The longest id that is taken.

@@ -27,13 +27,16 @@ mod listen;
 mod mentions;
 mod openapi;
 mod owner;
+mod packing;
 mod pages;
 mod precondition;
 mod probes;
 mod problem;
 mod read_states;
 mod reply;
+mod representation;
 mod route;
+mod rows;
 mod selection;
 mod slow;
 mod snapshots;
@@ -54,6 +57,7 @@ use http::{HeaderName, Request, Response};
 use hyper::body::Incoming;
 pub(crate) use listen::{Entrance, listen};
 pub use openapi::{admin_document as admin_openapi_document, document as openapi_document};
+use packing::Packer;
 use pages::Page;
 use problem::Refusal;
 pub(crate) use problem::UNKNOWN;
@@ -98,6 +102,7 @@ pub struct App {
     /// TLS with clients; `None`: they speak plain HTTP.
     tls: Option<Arc<ApiTls>>,
     snapshots: Arc<Snapshots>,
+    packer: Arc<Packer>,
     metrics_page: Page,
     status_page: Page,
     slow: Slow,
@@ -122,8 +127,10 @@ impl App {
         closed: watch::Receiver<bool>,
     ) -> Self {
         let gates = Gates::new(limits);
+        let packer = Arc::new(Packer::new(Arc::clone(&gates.buffered)));
         Self {
-            snapshots: Snapshots::new(Arc::clone(&gates.buffered)),
+            snapshots: Snapshots::new(Arc::clone(&gates.buffered), Arc::clone(&packer)),
+            packer,
             metrics_page: Page::default(),
             status_page: Page::default(),
             gates,

@@ -196,6 +196,12 @@ pub(super) struct OfChannel {
 #[expect(dead_code, reason = "it only describes")]
 pub(super) struct BatchFrame(Vec<u8>);
 
+/// Read states in binary.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "it only describes")]
+pub(super) struct Rows(Vec<u8>);
+
 /// Refusals that every operation for the operator may answer.
 pub(super) struct AdminRefused;
 

@@ -11,10 +11,11 @@ use super::{
     changes,
     head::Head,
     json,
-    openapi::{OfChannel, OfUser, Refused},
+    openapi::{OfChannel, OfUser, Refused, Rows},
     owner::Target,
     problem::Refusal,
     reply::{self, Answer},
+    representation::Form,
     selection::{self, Selection},
     snapshots::Snapshot,
 };
@@ -31,7 +32,7 @@ const FEW_TO_COUNT: usize = 1000;
 
 /// A block as it was when it was asked for.
 enum Shown {
-    Json(Vec<u8>),
+    Small(Vec<u8>),
     Large(Arc<Snapshot>),
     /// There is no memory for a snapshot.
     Refused,
@@ -98,6 +99,9 @@ pub(super) async fn serve(app: &App, asks: Asks, asked: &Asked<'_>) -> Answer {
 /// service remembers. With `limit` or `after` the answer is a page, ordered by channel; if there are more, it has
 /// `next` and a `Link` to the next page. Pages may have different versions: to make them consistent, request the
 /// changes since the version of the first page.
+///
+/// A request whose `Accept` names `application/vnd.readstates.rows` is answered in binary, a quarter of the length: the
+/// layout is in the book. One whose `Accept-Encoding` names `zstd` is answered compressed if the answer has 1 KiB or more.
 #[utoipa::path(
     get, path = "/v1/users/{user}/read-states", operation_id = "listReadStates", tag = "read states",
     params(
@@ -109,7 +113,8 @@ pub(super) async fn serve(app: &App, asks: Asks, asked: &Asked<'_>) -> Answer {
         ("if-none-match" = Option<String>, Header, description = "The ETag of an earlier answer"),
     ),
     responses(
-        (status = 200, body = ReadStates, description = "The read states, by channel",
+        (status = 200, description = "The read states, by channel",
+         content((ReadStates = "application/json"), (Rows = "application/vnd.readstates.rows")),
          headers(("etag" = String, description = "The user's version, quoted"),
                  ("link" = String, description = "If there are more pages: the next one"))),
         (status = 304, description = "The user's version matches If-None-Match"),
@@ -124,6 +129,7 @@ async fn list(app: &App, asked: &Asked<'_>) -> Answer {
         Selection::Page(page) => return selection::page(app, asked, page).await,
     };
     let known = KnownTags::of(&asked.head.headers);
+    let form = Form::of(&asked.head.headers);
     // A user who is being loaded is shown later, and elsewhere: a view takes along what it needs.
     let snapshots = Arc::clone(&app.snapshots);
     let view = move |block: BlockRef<'_>| {
@@ -132,7 +138,8 @@ async fn list(app: &App, asked: &Asked<'_>) -> Answer {
             let counted = since.filter(|_| block.len() <= FEW_TO_COUNT);
             let states = json::shown(block, counted);
             if states <= FEW_STATES {
-                return Shown::Json(json::read_states(user, block, since, states));
+                let written = form.representation.read_states(user, block, since, states);
+                return Shown::Small(written);
             }
             let snapshot = snapshots.of(user, block);
             snapshot.map_or(Shown::Refused, Shown::Large)
@@ -142,8 +149,11 @@ async fn list(app: &App, asked: &Asked<'_>) -> Answer {
     };
     let (etag, states) = app.engine.read(user, view).await?;
     let mut response = match states {
-        Some(Shown::Json(json)) => reply::json(json),
-        Some(Shown::Large(snapshot)) => reply::shared_json(snapshot.json(since).await?),
+        Some(Shown::Small(body)) => form.short(body),
+        Some(Shown::Large(snapshot)) => {
+            let (body, coding) = snapshot.read_states(since, form).await?;
+            form.shared(body, coding)
+        }
         Some(Shown::Refused) => return Err(body::no_memory()),
         None => reply::empty(StatusCode::NOT_MODIFIED),
     };

@@ -26,7 +26,7 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    fn whole(bytes: Bytes) -> Self {
+    pub(super) fn whole(bytes: Bytes) -> Self {
         Self::Whole((!bytes.is_empty()).then_some(bytes))
     }
 }

@@ -2,16 +2,18 @@
 
 use std::{fmt, sync::Arc};
 
-use http::{HeaderValue, Response, StatusCode, header};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
 use readstates_api::{Id, MAX_PAGE, Problem, ProblemType};
 
 use super::{
     App,
     body::{self, KnownTags},
-    json,
+    packing::Counted,
     problem::Refusal,
     read_states::{Asked, FEW_STATES},
-    reply::{self, Answer, Body},
+    reply::{self, Answer},
+    representation::{Coding, Form, Representation},
 };
 use crate::{
     block::{BlockRef, State},
@@ -100,19 +102,28 @@ struct Taken {
 /// The states of a page, and where there are many their share of the memory for answers.
 struct Copied {
     states: Vec<State>,
-    _permit: Option<Permit<Arc<Limit>>>,
+    permit: Option<Permit<Arc<Limit>>>,
 }
 
 /// One page of the user's read states.
 pub(super) async fn page(app: &App, asked: &Asked<'_>, page: Page) -> Answer {
     let user = asked.target.user.get();
     let known = KnownTags::of(&asked.head.headers);
+    let form = Form::of(&asked.head.headers);
     let buffered = Arc::clone(&app.gates.buffered);
-    let view = move |block: BlockRef<'_>| page.of(block, &known, &buffered);
+    let view = move |block: BlockRef<'_>| page.of(block, &known, &buffered, form.representation);
     let taken = app.engine.read(user, view).await?;
     let etag = reply::etag(taken.version);
     let mut response = match taken.states {
-        Some(copied) => written(user, taken.version, &copied.states, taken.more, page),
+        Some(copied) => {
+            let next = copied.states.last().filter(|_| taken.more);
+            let next = next.map(|state| state.channel);
+            let mut response = copied.answer(app, user, taken.version, next, form).await?;
+            if let Some(link) = next.and_then(|next| page.link(user, next)) {
+                response.headers_mut().insert(header::LINK, link);
+            }
+            response
+        }
         None if taken.known => reply::empty(StatusCode::NOT_MODIFIED),
         None => return Err(body::no_memory()),
     };
@@ -121,7 +132,13 @@ pub(super) async fn page(app: &App, asked: &Asked<'_>, page: Page) -> Answer {
 }
 
 impl Page {
-    fn of(self, block: BlockRef<'_>, known: &KnownTags, buffered: &Arc<Limit>) -> Taken {
+    fn of(
+        self,
+        block: BlockRef<'_>,
+        known: &KnownTags,
+        buffered: &Arc<Limit>,
+        representation: Representation,
+    ) -> Taken {
         let version = block.version();
         let mut taken = Taken {
             version,
@@ -136,33 +153,52 @@ impl Page {
         let left = states.size_hint().1.unwrap_or(0);
         let count = left.min(usize::from(self.limit));
         taken.more = left > count;
-        // Before any of it is allocated: the states now, and their JSON when the user is not locked any more.
-        let bytes = json::most_bytes(count) + count * size_of::<State>();
+        // Before any of it is allocated: the states now, and their answer when the user is not locked any more.
+        let bytes = representation.most_bytes(count) + count * size_of::<State>();
         let permit = (count > FEW_STATES).then(|| Permit::take(Arc::clone(buffered), bytes));
         if let Some(None) = permit {
             return taken;
         }
         taken.states = Some(Copied {
             states: states.take(count).collect(),
-            _permit: permit.flatten(),
+            permit: permit.flatten(),
         });
         taken
     }
-}
 
-fn written(user: u64, version: u64, states: &[State], more: bool, page: Page) -> Response<Body> {
-    let next = states.last().filter(|_| more).map(|state| state.channel);
-    let mut response = reply::json(json::page(user, version, states, next));
-    if let Some(next) = next {
-        let limit = page.limit;
+    /// Where the next page is. Digits in a path: always a header's value.
+    fn link(self, user: u64, next: u64) -> Option<HeaderValue> {
+        let limit = self.limit;
         let link =
             format!("</v1/users/{user}/read-states?limit={limit}&after={next}>; rel=\"next\"");
-        // Digits in a path: always a header's value.
-        if let Ok(link) = HeaderValue::try_from(link) {
-            response.headers_mut().insert(header::LINK, link);
-        }
+        HeaderValue::try_from(link).ok()
     }
-    response
+}
+
+impl Copied {
+    /// The page; `next`: the channel after which the next one begins.
+    async fn answer(
+        self,
+        app: &App,
+        user: u64,
+        version: u64,
+        next: Option<u64>,
+        form: Form,
+    ) -> Answer {
+        let Self { states, permit } = self;
+        let bytes = form.representation.page(user, version, &states, next);
+        drop(states);
+        let Some(permit) = permit else {
+            return Ok(form.short(bytes));
+        };
+        let plain = Counted::new(bytes, permit);
+        let coding = form.coding_of(plain.bytes.len());
+        let made = match coding {
+            Coding::Identity => plain,
+            Coding::Zstd => app.packer.pack(plain).await?,
+        };
+        Ok(form.shared(Bytes::from_owner(made), coding))
+    }
 }
 
 #[cfg(test)]

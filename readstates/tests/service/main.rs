@@ -33,6 +33,7 @@ mod ownership;
 mod ownership_in_paused_time;
 mod pages;
 mod program;
+mod representations;
 mod ring_stores;
 mod roles;
 mod slow_clients;

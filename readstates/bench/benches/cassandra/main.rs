@@ -1,5 +1,5 @@
 //! Acknowledgements and mentions straight into Cassandra, as a service without a cache does them: by reading a row
-//! and writing it, or by a counter. The load is that of `readstates bench`, by the `scylla` driver; the schema is made
+//! and writing it, or by a counter. The load is that of `readstates-bench`, by the `scylla` driver; the schema is made
 //! in a keyspace of its own.
 //!
 //! A read and the write after it are one operation and no transaction: two at once may lose one. The driver's timers

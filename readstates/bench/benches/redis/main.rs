@@ -1,4 +1,4 @@
-//! A Redis server under the load that `readstates bench` makes: the same loop, the same users, the same meaning
+//! A Redis server under the load that `readstates-bench` makes: the same loop, the same users, the same meaning
 //! of the operations in a Lua script. The server is started for the run, on a free port of the loopback
 //! interface, without persistence unless that is asked for, and ended afterwards. Or what states take in its memory.
 

@@ -23,6 +23,7 @@ use readstates_bench::{
     moves,
     paper::{self, Measured},
     report::{csv, usage},
+    storm,
     summary::{Named, cost_table, load_table, tail_section},
     weight::{self, OURS, Weight},
 };
@@ -89,6 +90,7 @@ fn write(folder: &Folder) -> Result<(), Box<dyn Error>> {
         memory_section(folder, &machine)?,
         table_section(folder, "structures.md", STRUCTURES)?,
         throughput_section(folder)?,
+        ready_section(folder)?,
         durability_section(folder)?,
         table_section(
             folder,
@@ -216,6 +218,23 @@ fn throughput_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>>
             cost_table(&runs, &GUARDED)
         )
     }))
+}
+
+fn ready_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
+    let runs = folder.runs("ready")?;
+    let Some(first) = runs.first() else {
+        return Ok(None);
+    };
+    write_seconds(folder, "ready", &runs)?;
+    let settings = &first.report.settings;
+    Ok(Some(format!(
+        "## Everybody connects at once\n\nEvery user reads all {} states once, over {} connections to three members of a process \
+         each with a Cassandra beside them; what is refused is asked again until it is answered. *cold*: no user is in \
+         memory. *rows*: in binary.\n\n{}",
+        settings.channels,
+        settings.connections,
+        storm::table(&runs)
+    )))
 }
 
 fn durability_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use crate::{
     Id, ReadState, Version,
     batch::{FrameError, HEADER_BYTES, layout::Layout},
+    pin,
 };
 
 /// The length of a row.
@@ -143,13 +144,12 @@ impl Row {
             last_pin_timestamp,
             version,
         } = state;
-        let last_pin = last_pin_timestamp.map_or(0, |pin| pin.as_millisecond());
+        let last_pin = last_pin_timestamp.map_or(0, pin::millis);
         bytes[2..4].copy_from_slice(&last_viewed.to_le_bytes());
         bytes[4..8].copy_from_slice(&mention_count.to_le_bytes());
         bytes[8..12].copy_from_slice(&flags.to_le_bytes());
         bytes[24..32].copy_from_slice(&last_message_id.map_or(0, Id::get).to_le_bytes());
-        // There are no pins before 1970.
-        bytes[32..40].copy_from_slice(&last_pin.max(0).to_le_bytes());
+        bytes[32..40].copy_from_slice(&last_pin.to_le_bytes());
         bytes[40..48].copy_from_slice(&version.0.to_le_bytes());
         bytes
     }
@@ -177,7 +177,7 @@ impl Row {
                 mention_count: u32::from_le_bytes([m0, m1, m2, m3]),
                 flags: u32::from_le_bytes([f0, f1, f2, f3]),
                 last_viewed: u16::from_le_bytes(viewed),
-                last_pin_timestamp: pin_at(pin).ok_or(FrameError::Row(place))?,
+                last_pin_timestamp: pin::at_millis(pin).ok_or(FrameError::Row(place))?,
                 version: Version(version),
             })
         };
@@ -206,17 +206,6 @@ impl Row {
             code => return Err(FrameError::Outcome(code)),
         })
     }
-}
-
-/// The pin at these Unix milliseconds, none for 0; `None` outside of the calendar.
-fn pin_at(millis: u64) -> Option<Option<Timestamp>> {
-    if millis == 0 {
-        return Some(None);
-    }
-    let seconds = i64::try_from(millis / 1000).ok()?;
-    // Below a second. (`Timestamp::from_millisecond` does not take the last one of the calendar.)
-    let nanoseconds = (millis % 1000) as i32 * 1_000_000;
-    Timestamp::new(seconds, nanoseconds).ok().map(Some)
 }
 
 /// The frame of an answer.
