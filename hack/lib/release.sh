@@ -8,6 +8,8 @@ tar     tar      your distribution
 "
 # As OCI and Kubernetes name them.
 ARCHITECTURES=(amd64 arm64)
+# What is packed; the generator goes into no image.
+BINARIES=("${PROGRAMS[@]}" readstates-bench)
 # Debian bookworm's: the base of the images, and older than what most distributions have.
 OLDEST_GLIBC=2.36
 
@@ -82,8 +84,7 @@ release_programs() { echo "$CARGO_TARGET_DIR/release-programs/$1-$2"; }
 # compile_release ARCHITECTURE PROFILE: for any Linux with that C library or a later one, whatever this machine has.
 compile_release() {
     local target programs from
-    # shellcheck disable=SC2153 # hack/lib/images.sh has it
-    local bins=("${PROGRAMS[@]/#/--bin=}")
+    local bins=("${BINARIES[@]/#/--bin=}")
     target=$(rust_target "$1")
     programs=$(release_programs "$1" "$2")
     claim_target_folder
@@ -93,7 +94,7 @@ compile_release() {
         "${bins[@]}"
     from=$CARGO_TARGET_DIR/$target/$2
     rm -rf "$programs"
-    install -D --target-directory "$programs" "${PROGRAMS[@]/#/$from/}"
+    install -D --target-directory "$programs" "${BINARIES[@]/#/$from/}"
 }
 python_minor() { "$(zig_dir)/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; }
 
@@ -102,7 +103,7 @@ check_programs() {
     local programs program machine newest
     programs=$(release_programs "$1" "$2")
     case $1 in amd64) machine=X86-64 ;; arm64) machine=AArch64 ;; esac
-    for program in "${PROGRAMS[@]}"; do
+    for program in "${BINARIES[@]}"; do
         readelf --file-header "$programs/$program" | grep -E "^ *Machine: .*$machine" ||
             die "$program is no program for $1" "$programs/$program"
         newest=$(readelf --version-info "$programs/$program" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
