@@ -28,6 +28,7 @@ mod linearizable;
 mod loads;
 mod members;
 mod metrics;
+mod migrate;
 mod observing;
 mod ownership;
 mod ownership_in_paused_time;
