@@ -114,9 +114,22 @@ impl World {
         S: Store + Scan,
         T: Store + Scan,
     {
+        self.begin_with(source, target, true).await
+    }
+
+    async fn begin_with<S, T>(
+        &self,
+        source: &Arc<S>,
+        target: &Arc<T>,
+        records: bool,
+    ) -> Result<Move, MigrateError>
+    where
+        S: Store + Scan,
+        T: Store + Scan,
+    {
         let source = End::new("source".into(), "a".into(), Arc::clone(source));
         let target = End::new("target".into(), "b".into(), Arc::clone(target));
-        Move::begin(source, target, self.wish.clone(), true).await
+        Move::begin(source, target, self.wish.clone(), records).await
     }
 
     /// Copies until nothing is lacking; what the last pass saw.
@@ -456,11 +469,7 @@ async fn a_verification_finds_each_row_that_is_missing_or_old_and_a_dry_run_coun
     }
     let before = rows(&*target).await;
     let file = std::fs::read(world.path("move.json")).unwrap();
-    let ends = |store: &Arc<MemoryStore>, id: &str| {
-        End::new(id.to_owned(), id.to_owned(), Arc::clone(store))
-    };
-    let (a, b) = (ends(&source, "a"), ends(&target, "b"));
-    let mut dry = Move::begin(a, b, world.wish.clone(), false).await.unwrap();
+    let mut dry = world.begin_with(&source, &target, false).await.unwrap();
     dry.dry_run().await.unwrap();
     assert_eq!((dry.done[0].tally.missing, dry.done[0].tally.older), (1, 1));
     assert_eq!(rows(&*target).await, before);

@@ -40,7 +40,8 @@ proptest! {
             }
             let before = rows(&*source).await;
             let world = World::new().merging();
-            let mut moving = world.begin(&source, &target).await.unwrap();
+            // Without a file: its syncs take most of the time.
+            let mut moving = world.begin_with(&source, &target, false).await.unwrap();
             let mut conflicts = 0;
             for (user, Stored { bytes, stamp }) in &rows(&*target).await {
                 let of_source = before.get(user);
