@@ -182,7 +182,6 @@ impl Move {
             ran = pass.run() => ran,
             never = govern => match never {},
         };
-        drop(pass);
         let ended = track.into_pass();
         drop(progress);
         ran?;

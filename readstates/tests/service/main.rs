@@ -29,6 +29,7 @@ mod loads;
 mod members;
 mod metrics;
 mod migrate;
+mod migrate_live;
 mod observing;
 mod ownership;
 mod ownership_in_paused_time;

@@ -22,6 +22,7 @@ use tokio::time::timeout;
 
 use super::{
     MigrateError,
+    checkpoint::{CheckpointFile, Reached},
     compare::Tally,
     end::End,
     moving::{Move, Wish},
@@ -229,6 +230,25 @@ async fn a_move_that_is_killed_at_any_step_goes_on_where_it_was() {
                 .iter()
                 .all(|(user, stored)| expected.get(user) == Some(stored))
         );
+
+        // What is recorded is done.
+        if let Some(recorded) = CheckpointFile::peek(&world.wish.checkpoint).unwrap()
+            && let Some(pass) = recorded.copying
+        {
+            let memory = &source.inner;
+            for (range, reached) in pass.ranges.into_iter().enumerate() {
+                let mut pages = memory.scan(range);
+                while let Some(page) = pages.try_next().await.unwrap() {
+                    let is_done = |user| match reached {
+                        Reached::Begin => false,
+                        Reached::After(last) => user <= last,
+                        Reached::End => true,
+                    };
+                    let done = page.iter().filter(|row| is_done(row.user));
+                    assert!({ done }.all(|row| before.contains_key(&row.user)));
+                }
+            }
+        }
 
         // While it is away a user changes of whom it has copied the row already.
         let changed = before.keys().next().copied().unwrap_or(1);
