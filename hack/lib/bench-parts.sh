@@ -415,6 +415,91 @@ table_ratios() {
         | "| \(.name) | \(ratio(.writes; $ours.writes)) | \(ratio(.write_cpu; $ours.write_cpu)) | \(ratio(.write_p99; $ours.write_p99)) | \(ratio(.reads; $ours.reads)) | \(ratio(.read_cpu; $ours.read_cpu)) | \(ratio(.read_p50; $ours.read_p50)) | \(ratio(.read_p99; $ours.read_p99)) | \(.room * 100 | round / 100) |"'
 }
 
+# Readers of the source at once while a table moves: far from all that it can answer.
+READERS_OF_SOURCE=4
+
+# Rows of half a kilobyte in one keyspace, moved to another one of the same database, which does the work of two.
+measure_migrate() {
+    local folder
+    folder=$(mktemp -d -p "$to")
+    # shellcheck disable=SC2064 # the folder is known now
+    trap "stop_cassandra_process; rm -rf '$folder'" EXIT
+    start_cassandra_process "$folder"
+    source_phase fill --with ours >/dev/null
+    {
+        read_source alone 0
+        move_table "readstates migrate copy" bench_move_paced
+        move_table "the same, never slowed down" bench_move_fast --back-off-at 100 --parallel 16
+        copy_with_cqlsh
+    } >"$folder/moves.json"
+    move_ratios <"$folder/moves.json" >"$to/migrate.md"
+    stop_cassandra_process
+    rm -rf "$folder"
+    trap - EXIT
+}
+
+# source_phase PHASE FLAG…: on the table that is moved.
+source_phase() {
+    local phase=$1
+    shift
+    bench_target table --contact "127.0.0.1:$CASSANDRA_PORT" --process "$CASSANDRA_PROCESS" --table read_states --users "$users" \
+        --phase "$phase" --at-once "$READERS_OF_SOURCE" "$@"
+}
+
+# read_source NAME USERS-A-SECOND: one line of JSON.
+read_source() {
+    source_phase read --seconds "$seconds" |
+        jq --compact-output --arg name "$1" --argjson rate "$2" '{name: $name, rate: $rate, reads: .per_second, p50: .p50_us, p99: .p99_us}'
+}
+
+# move_table NAME KEYSPACE FLAG…: while the source is read.
+move_table() {
+    local name=$1 keyspace=$2 report="$CASSANDRA_FOLDER/$2.json" reads
+    shift 2
+    local to_store=cql://127.0.0.1:$CASSANDRA_PORT/$keyspace moving
+    "$(readstates_program)" schema --store "$to_store" --replication datacenter1=1 >&2
+    "$(readstates_program)" migrate copy --store "cql://127.0.0.1:$CASSANDRA_PORT/bench_table" --to "$to_store" \
+        --checkpoint "$CASSANDRA_FOLDER/$keyspace.checkpoint" --until "$users" --report "$report" "$@" >&2 &
+    moving=$!
+    reads=$(read_source "$name" 0)
+    wait "$moving"
+    jq --compact-output --slurpfile report "$report" '
+        # Times have nine digits after the second.
+        def at: capture("(?<s>[^.Z]+)(?<part>[.][0-9]+)?Z") | ((.s + "Z") | fromdate) + ((.part // ".0") | "0\(.)" | tonumber);
+        .rate = ($report[0].passes[0] | .tally.users / (((.ended | at) - (.begun | at)) | if . > 0 then . else 0.001 end))' <<<"$reads"
+}
+
+# Into a file and from there, as COPY does it; WRITETIME is lost on the way. Where there is no cqlsh, nothing.
+copy_with_cqlsh() {
+    local file=$CASSANDRA_FOLDER/rows.csv began ended reads copying
+    command -v cqlsh >/dev/null || return 0
+    "$(readstates_program)" schema --store "cql://127.0.0.1:$CASSANDRA_PORT/bench_move_copy" --replication datacenter1=1 >&2
+    began=$(date +%s.%N)
+    (
+        cqlsh 127.0.0.1 "$CASSANDRA_PORT" -e "COPY bench_table.read_states TO '$file'"
+        cqlsh 127.0.0.1 "$CASSANDRA_PORT" -e "COPY bench_move_copy.read_states FROM '$file'"
+        date +%s.%N >"$file.ended"
+    ) >&2 &
+    copying=$!
+    reads=$(read_source "COPY of cqlsh, without the times of writes" 0)
+    wait "$copying"
+    ended=$(cat "$file.ended")
+    jq --compact-output --argjson users "$users" --argjson took "$(jq --null-input "$ended - $began")" '.rate = $users / $took' <<<"$reads"
+}
+
+# Ratios to the reads of a source from which nothing is moved.
+move_ratios() {
+    echo "$users rows of 504 bytes, from one keyspace of a Cassandra to another, while $READERS_OF_SOURCE clients read random rows of the source."
+    echo "Reads as ratios to those without a move."
+    echo
+    echo "| moved by | users/s | reads/s | p50 of a read | p99 of a read |"
+    echo "|---|--:|--:|--:|--:|"
+    jq --raw-output --slurp '
+        def ratio($of; $to): if $to == 0 then "" else ($of / $to * 100 | round / 100) end;
+        .[0] as $alone | .[]
+        | "| \(.name) | \(if .rate == 0 then "" else .rate | floor end) | \(ratio(.reads; $alone.reads)) | \(ratio(.p50; $alone.p50)) | \(ratio(.p99; $alone.p99)) |"'
+}
+
 # Ours has one set of processors, the client the other, as in the other parts.
 measure_coalescing() { with_server ours coalesced_and_single; }
 

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use crate::{
     background, backup,
-    config::{BackupArgs, RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig, UserArgs},
+    config::{
+        BackupArgs, MigrateArgs, RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig, UserArgs,
+    },
     journal::Durability,
-    rebalance, schema,
+    migrate, rebalance, schema,
     server::{Listeners, Server, open_ring, open_store},
     signals::Signals,
     trace::Tracing,
@@ -111,4 +113,13 @@ pub async fn user(args: UserArgs) -> anyhow::Result<()> {
 #[tokio::main]
 pub async fn backup(args: BackupArgs) -> anyhow::Result<()> {
     Ok(backup::run(args).await?)
+}
+
+/// Copies all data of a store to another, or compares the two.
+///
+/// # Errors
+/// When that is not done, or they differ.
+#[tokio::main]
+pub async fn migrate(args: MigrateArgs) -> anyhow::Result<()> {
+    Ok(migrate::run(args).await?)
 }

@@ -32,6 +32,7 @@ pub mod limit;
 pub mod load;
 pub mod members_tls;
 pub mod metrics;
+pub mod migrate;
 pub mod mixed;
 pub mod ownership;
 pub mod random;

@@ -9,6 +9,7 @@ use readstates::{
     certificates, commands,
     config::{Cli, Command},
     http,
+    migrate::MigrateError,
     store::chain,
 };
 use tracing_subscriber::EnvFilter;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         Command::Rebalance(args) => commands::balance(args),
         Command::User(args) => commands::user(args),
         Command::Backup(args) => commands::backup(args),
+        Command::Migrate(args) => commands::migrate(args),
         Command::Token(args) => token::print(args.of)
             .map(|printed| print!("{printed}"))
             .map_err(Into::into),
@@ -39,10 +41,16 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("readstates: {}", chain(error.as_ref()));
-            let status = error.downcast_ref().map_or(1, BackupError::exit_status);
-            ExitCode::from(status)
+            ExitCode::from(status(&error))
         }
     }
+}
+
+/// 1, unless the command has a status of its own for what went wrong.
+fn status(error: &anyhow::Error) -> u8 {
+    let of_backup = error.downcast_ref().map(BackupError::exit_status);
+    let of_move = || error.downcast_ref().map(MigrateError::exit_status);
+    of_backup.or_else(of_move).unwrap_or(1)
 }
 
 fn start_logging(filter: &str) -> anyhow::Result<()> {

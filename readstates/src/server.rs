@@ -35,7 +35,7 @@ use crate::{
         HttpPeers, LeaseClock, Ownership, OwnershipConfig, Peers,
         store::{FileRing, KubernetesRing, MemoryRing, RingStore, RingStoreError},
     },
-    store::{CqlStore, EmbeddedStore, MemoryStore, OpenError, Store, TlsFile, TlsFileError},
+    store::{EmbeddedStore, MemoryStore, MovingStore, OpenError, Store, TlsFile, TlsFileError},
     workers::{CLOSE_TIMEOUT, ListenError, Workers},
 };
 
@@ -96,7 +96,9 @@ pub fn open_store(config: &ServeConfig) -> Result<Arc<dyn Store>, OpenError> {
             let budget = config.capacity_states.saturating_mul(BYTES_PER_STATE);
             Arc::new(EmbeddedStore::open(folder, budget)?)
         }
-        StoreConfig::Cql(target) => Arc::new(CqlStore::start(target.clone(), config.login.clone())),
+        StoreConfig::Cql(target) => {
+            MovingStore::or_alone(target, &config.login, config.moving_to.as_ref())
+        }
     })
 }
 

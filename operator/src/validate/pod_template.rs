@@ -6,6 +6,8 @@ use super::Checker;
 
 /// Prefixes of variables that the operator sets in cache pods.
 const OF_CACHE: [&str; 1] = ["READSTATES_"];
+/// Those of them that are a person's to set: a second database, to which the table moves.
+const OF_A_MOVE: [&str; 2] = ["READSTATES_MOVING_TO", "READSTATES_TO_"];
 /// And in those of an engine: beginnings of names.
 const OF_CASSANDRA: [&str; 6] = [
     "CASSANDRA_",
@@ -46,7 +48,8 @@ impl Checker {
         let overlay = overlay?;
         for (at, variable) in overlay.env.iter().flatten().enumerate() {
             let name = &variable.name;
-            if ours.iter().any(|prefix| name.starts_with(prefix)) {
+            let begins = |prefix: &&str| name.starts_with(prefix);
+            if ours.iter().any(begins) && !OF_A_MOVE.iter().any(begins) {
                 self.wrong(
                     format!("{field}.env[{at}].name"),
                     format!("{name} is set by the operator: leave it out"),

@@ -45,6 +45,7 @@ impl Member {
             store: StoreConfig::Memory,
             journal: None,
             login: CqlLogin::default(),
+            moving_to: None,
             flush_interval: Duration::from_secs(3600),
             flush_mode: FlushMode::Interval,
             capacity_states: 1_000_000,

@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use readstates_identity::ClusterName;
 
 use super::{
-    BackupArgs, CallerArgs, Limits, ListenArgs, ObserveArgs, RingArgs, RingPlace, StoreConfig,
-    UserArgs,
+    BackupArgs, CallerArgs, Limits, ListenArgs, MigrateArgs, ObserveArgs, RingArgs, RingPlace,
+    StoreConfig, ToCqlArgs, UserArgs,
 };
 use crate::{
     cache::FlushMode,
@@ -50,6 +50,8 @@ pub enum Command {
     User(UserArgs),
     /// Copy all data of a store to a folder or a bucket, check such backups, and restore them.
     Backup(BackupArgs),
+    /// Copy all data of a store to another database while both are in use, and compare the two.
+    Migrate(MigrateArgs),
     /// Create a token for a caller of the API, and print it with its hash for the access file.
     Token(TokenArgs),
     /// Create the certificates with which members and an operator outside of Kubernetes authenticate each other.
@@ -140,6 +142,19 @@ pub struct ServeArgs {
     /// How to log in to a CQL database.
     #[command(flatten)]
     pub cql: CqlArgs,
+
+    /// A second CQL database while the table moves to it: both are written, and of what is read in both the newer
+    /// counts. Copy the rest with `readstates migrate`.
+    #[arg(
+        long,
+        env = "READSTATES_MOVING_TO",
+        value_name = "cql://HOST[,HOST...][:PORT]/KEYSPACE"
+    )]
+    pub moving_to: Option<StoreConfig>,
+
+    /// How to log in to the database of --moving-to.
+    #[command(flatten)]
+    pub to_cql: ToCqlArgs,
 
     /// Time limit for a stop (SIGTERM, SIGINT) to hand on all slots and write all dirty users. After that, the process
     /// exits with status 1 and logs how many users were not written.

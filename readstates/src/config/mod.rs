@@ -10,6 +10,7 @@ mod cli;
 mod cql;
 mod limits;
 mod listen;
+mod migrate;
 mod observe;
 mod ring;
 mod serve;
@@ -23,6 +24,9 @@ pub use backup::{
 pub use cli::{CertificatesArgs, Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs, TokenArgs};
 pub use limits::Limits;
 pub use listen::{ListenArgs, ListenConfig};
+pub use migrate::{
+    MigrateArgs, MigrateCommand, MigrateCopyArgs, MigrateVerifyArgs, MoveArgs, ToCqlArgs,
+};
 pub use observe::{ObserveArgs, ObserveConfig};
 pub use ring::{RingArgs, RingConfig, RingPlace};
 pub use serve::{ConfigError, ServeConfig, StoreConfig};

@@ -71,6 +71,8 @@ pub struct ServeConfig {
     pub store: StoreConfig,
     /// How to log in there.
     pub login: CqlLogin,
+    /// The database that the table moves to, and how to log in there; `None`: it stays where it is.
+    pub moving_to: Option<(CqlTarget, CqlLogin)>,
     /// Where changes are written before they are acknowledged, and what is there is done again at the start; `None`: nowhere.
     pub journal: Option<JournalConfig>,
     /// How long after its first change a user is written at the latest.
@@ -159,6 +161,8 @@ impl ServeConfig {
             callers,
             ring,
             cql,
+            moving_to,
+            to_cql,
             drain_timeout,
             workers,
             limits,
@@ -198,6 +202,7 @@ impl ServeConfig {
                 return wrong("--durability", problem.into());
             }
         };
+        let moving_to = to_cql.moving(moving_to, &store, cql.claim.as_ref())?;
         let zone = ring.known_zone();
         let RingArgs { member, .. } = ring;
         Ok(Self {
@@ -206,6 +211,7 @@ impl ServeConfig {
             store,
             journal,
             login: cql.login()?,
+            moving_to,
             flush_interval,
             flush_mode,
             capacity_states,

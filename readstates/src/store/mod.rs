@@ -1,4 +1,4 @@
-//! Where blocks are kept: one trait, three stores.
+//! Where blocks are kept: one trait, three stores, and two of them as one.
 //!
 //! A store maps a user to the bytes of its block and to the [`Stamp`] of the write that put them
 //! there. A write with a lower stamp than the stored one is accepted and has no effect: that is how
@@ -9,6 +9,7 @@
 mod cql;
 mod embedded;
 mod memory;
+mod moving;
 mod scan;
 
 use std::fmt;
@@ -21,9 +22,10 @@ pub use cql::{
 pub use embedded::{EmbeddedStore, OpenError};
 use futures::future::BoxFuture;
 pub use memory::MemoryStore;
+pub use moving::MovingStore;
 use readstates_api::admin::StoreKind;
 use readstates_ring::Stamp;
-pub use scan::{Pages, Row, Scan};
+pub use scan::{Pages, Position, Row, Scan};
 
 /// Whether a write takes the place of what is stored: by stamp, then by bytes, the longer of two that
 /// begin alike being the greater. Stores that keep no timestamps themselves ask this.

@@ -28,6 +28,8 @@ mod linearizable;
 mod loads;
 mod members;
 mod metrics;
+mod migrate;
+mod migrate_live;
 mod observing;
 mod ownership;
 mod ownership_in_paused_time;

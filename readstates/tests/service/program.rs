@@ -37,11 +37,11 @@ fn output(arguments: &[&str]) -> (bool, String, String) {
 }
 
 /// A program that serves, and where.
-struct Serving {
+pub struct Serving {
     child: Child,
     log: BufReader<ChildStderr>,
-    url: String,
-    admin: String,
+    pub url: String,
+    pub admin: String,
 }
 
 fn serve(store: &str) -> Serving {
@@ -53,7 +53,7 @@ fn serve(store: &str) -> Serving {
     clippy::disallowed_methods,
     reason = "the program itself is what is tested here"
 )]
-fn serve_with(more: &[&str]) -> Serving {
+pub fn serve_with(more: &[&str]) -> Serving {
     let any = "127.0.0.1:0";
     let mut command = Command::new("setpriv");
     command.env_clear().args(["--pdeathsig", "KILL", "--"]);
@@ -80,7 +80,7 @@ fn serve_with(more: &[&str]) -> Serving {
 
 impl Serving {
     /// SIGTERM; returns whether the program succeeded.
-    fn terminate(mut self) -> bool {
+    pub fn terminate(mut self) -> bool {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM).unwrap();
         let status = self.child.wait().unwrap();

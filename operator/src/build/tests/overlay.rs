@@ -112,6 +112,10 @@ fn what_the_operator_sets_itself_is_refused_by_name() {
         said.contains("spec.cache.podTemplate.env[0].name"),
         "{said}"
     );
+    // A second database, to which the table moves, is a person's to name.
+    for name in ["READSTATES_MOVING_TO", "READSTATES_TO_CQL_USER"] {
+        assert!(try_cluster(&env(name)).is_ok(), "{name}");
+    }
     let said = try_cluster(&env("CASSANDRA_SEEDS"))
         .unwrap_err()
         .to_string();

@@ -82,6 +82,7 @@ pub(crate) async fn members(count: usize) -> Result<Vec<Server>, Box<dyn Error>>
             store: StoreConfig::Memory,
             journal: None,
             login: CqlLogin::default(),
+            moving_to: None,
             flush_interval: NEVER,
             flush_mode: FlushMode::Interval,
             capacity_states: CAPACITY,

@@ -100,6 +100,7 @@ fn write(folder: &Folder) -> Result<(), Box<dyn Error>> {
         )?,
         cassandra_section(folder)?,
         table_section(folder, "table.md", "## Options of the table\n\n")?,
+        table_section(folder, "migrate.md", "## Moves to another database\n\n")?,
         table_section(folder, "ring.md", "## Ring and fan-out\n\n")?,
         scaling_section(folder, &machine)?,
         growth_section(folder)?,

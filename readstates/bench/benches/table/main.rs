@@ -29,8 +29,6 @@ use scylla::{
 };
 use tokio::task::JoinSet;
 
-/// Operations under way at once.
-const AT_ONCE: u64 = 64;
 const CHANNELS: u64 = 20;
 /// A snowflake of these days: what the ids of messages have in common.
 const MESSAGES: u64 = 1_420_000_000_000_000_000;
@@ -68,6 +66,9 @@ struct Flags {
     /// Duration of overwriting or reading random users.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
+    /// Operations under way at once.
+    #[arg(long, default_value_t = 64)]
+    at_once: u64,
     /// Process id of the database; its processor time is reported per operation.
     #[arg(long)]
     process: u32,
@@ -183,7 +184,7 @@ async fn run(flags: Flags) -> Result<(), CqlError> {
     let until = began + Duration::from_secs(flags.seconds);
     let numbers = Arc::new(AtomicU64::new(0));
     let mut workers = JoinSet::new();
-    for _ in 0..AT_ONCE {
+    for _ in 0..flags.at_once {
         let (statements, numbers) = (Arc::clone(&statements), Arc::clone(&numbers));
         let (phase, users) = (flags.phase, flags.users);
         workers.spawn(async move {

@@ -79,6 +79,17 @@ pub(super) enum ConnectError {
     SeveralDatacenters { names: Vec<String> },
 }
 
+impl ConnectError {
+    /// Whether it stays so until a person does something.
+    pub(super) fn is_refusal(&self) -> bool {
+        match self {
+            Self::NoTable { .. } | Self::Claimed(_) | Self::SeveralDatacenters { .. } => true,
+            Self::Schema(error) => matches!(error, schema::SchemaError::OtherTable { .. }),
+            Self::Session(_) | Self::Prepare(_) => false,
+        }
+    }
+}
+
 /// The keyspace is another cluster's.
 #[derive(Debug, thiserror::Error)]
 #[error(

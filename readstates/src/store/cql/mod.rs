@@ -139,6 +139,8 @@ struct Shared {
     connection: OnceLock<Connection>,
     /// Why the last attempt to connect failed, or why nothing may be read or written any more.
     reason: Mutex<String>,
+    /// The last attempt failed for a reason that no waiting takes away.
+    refused: AtomicBool,
     /// Another cluster has claimed the keyspace since this one connected.
     lost: AtomicBool,
 }
@@ -150,6 +152,7 @@ impl CqlStore {
         let shared = Arc::new(Shared {
             connection: OnceLock::new(),
             reason: Mutex::new("no attempt has ended yet".into()),
+            refused: AtomicBool::new(false),
             lost: AtomicBool::new(false),
         });
         // Ends when the store is dropped.
@@ -159,6 +162,25 @@ impl CqlStore {
             shared,
             connecting: task.abort_handle(),
         }
+    }
+
+    /// Why there is no connection, where a person has to do something about it: the table is missing or somebody
+    /// else's, or another cluster has claimed the keyspace.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        let refused = self.shared.refused.load(Ordering::Acquire);
+        (refused && self.shared.connection.get().is_none())
+            .then(|| self.shared.reason.lock().clone())
+    }
+
+    /// What tells the table from every other one: the id that the database gave it when it was made.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn table_id(&self) -> Result<String, StoreError> {
+        let session = self.connection()?.session();
+        let id = schema::table_id(session, &self.target.keyspace).await;
+        id.map_err(|error| StoreError::new("read the id of the table", error))
     }
 
     fn connection(&self) -> Result<&Connection, StoreError> {
@@ -184,6 +206,8 @@ async fn keep_trying(target: CqlTarget, login: CqlLogin, shared: Arc<Shared>) {
                 let reason = chain(&error);
                 tracing::warn!(database = %target, retry_in = ?wait, "no database yet: {reason}");
                 *shared.reason.lock() = reason;
+                let refused = error.is_refusal();
+                shared.refused.store(refused, Ordering::Release);
             }
         }
         tokio::time::sleep(wait).await;

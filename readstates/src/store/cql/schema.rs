@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use scylla::client::session::Session;
+use scylla::{client::session::Session, value::CqlValue};
 
 use super::{
     Claim, CqlLogin, CqlTarget, Other, Replication, SessionError, TABLE, chain,
@@ -245,6 +245,24 @@ async fn take_claim(session: &Session, keyspace: &str, claim: &Claim) -> Result<
 /// Whether the keyspace has our table.
 pub(super) async fn table_exists(session: &Session, keyspace: &str) -> Result<bool, SchemaError> {
     Ok(!columns(session, keyspace).await?.is_empty())
+}
+
+/// The id that the database gave the table when it was made; empty when there is none.
+pub(super) async fn table_id(session: &Session, keyspace: &str) -> Result<String, SchemaError> {
+    let failed = statement("read the id of the table");
+    let rows = session
+        .query_unpaged(
+            "SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
+            (keyspace, TABLE),
+        )
+        .await
+        .map_err(|error| failed(error.into()))?
+        .into_rows_result()
+        .map_err(|error| failed(error.into()))?;
+    let row = rows
+        .maybe_first_row::<(CqlValue,)>()
+        .map_err(|error| failed(error.into()))?;
+    Ok(row.map_or_else(String::new, |(id,)| id.to_string()))
 }
 
 /// Refuses a table of our name that is not ours.

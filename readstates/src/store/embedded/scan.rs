@@ -21,22 +21,30 @@ impl Scan for EmbeddedStore {
     }
 
     fn scan(&self, _range: usize) -> Pages<'_> {
+        self.from(Bound::Unbounded)
+    }
+
+    fn scan_after(&self, _range: usize, after: u64) -> Pages<'_> {
+        self.from(Bound::Excluded(after))
+    }
+}
+
+impl EmbeddedStore {
+    /// The rows from this user on.
+    fn from(&self, first: Bound<u64>) -> Pages<'_> {
         let file = Arc::clone(&self.file);
         // The transaction lives as long as the table does, and keeps what the scan sees.
         let open = blocking(move || {
             file.with(|database| Ok(database.begin_read()?.open_table(BLOCKS)?))
                 .map_err(|error| StoreError::new(ATTEMPT, error))
         });
-        let pages = |table| {
-            stream::try_unfold(
-                (Arc::new(table), Bound::Unbounded),
-                |(table, after)| async move {
-                    let reading = Arc::clone(&table);
-                    let page = blocking(move || page(&reading, after)).await?;
-                    let last = page.last().map(|row| row.user);
-                    Ok(last.map(|last| (page, (table, Bound::Excluded(last)))))
-                },
-            )
+        let pages = move |table| {
+            stream::try_unfold((Arc::new(table), first), |(table, after)| async move {
+                let reading = Arc::clone(&table);
+                let page = blocking(move || page(&reading, after)).await?;
+                let last = page.last().map(|row| row.user);
+                Ok(last.map(|last| (page, (table, Bound::Excluded(last)))))
+            })
         };
         stream::once(open).map_ok(pages).try_flatten().boxed()
     }

@@ -69,6 +69,7 @@ pub fn config(flush_interval: Duration) -> ServeConfig {
         store: StoreConfig::Memory,
         journal: None,
         login: CqlLogin::default(),
+        moving_to: None,
         flush_interval,
         flush_mode: FlushMode::Interval,
         capacity_states: 1_000_000,

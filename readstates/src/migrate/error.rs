@@ -1,0 +1,188 @@
+//! What can go wrong, with the next step, and the exit status that tells scripts apart.
+
+use std::{io, path::PathBuf};
+
+use crate::{
+    config::ConfigError,
+    journal::JournalError,
+    store::{OpenError, StoreError},
+};
+
+/// Why it is not done.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// A login cannot be read.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A store in memory is another process's.
+    #[error(
+        "{flag}: a store in memory cannot be reached from outside; give embedded:DIR or cql://…"
+    )]
+    Memory {
+        /// The flag.
+        flag: &'static str,
+    },
+    /// There is no store.
+    #[error("{flag}: there is no store in {folder:?}")]
+    NoStore {
+        /// The flag.
+        flag: &'static str,
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// An embedded store cannot be opened.
+    #[error("{flag}")]
+    Open {
+        /// The flag.
+        flag: &'static str,
+        /// The cause.
+        source: OpenError,
+    },
+    /// The journal of an embedded store cannot be applied to it.
+    #[error("{flag}")]
+    Journal {
+        /// The flag.
+        flag: &'static str,
+        /// The cause.
+        source: JournalError,
+    },
+    /// A database cannot be used, whatever time passes.
+    #[error("{flag}: {reason}")]
+    Refused {
+        /// The flag.
+        flag: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// A database does not answer.
+    #[error("{flag}")]
+    Away {
+        /// The flag.
+        flag: &'static str,
+        /// The cause.
+        source: StoreError,
+    },
+    /// Reading or writing failed, again and again.
+    #[error(
+        "failed to {attempt}; given up after {tried_seconds} s. Run it again: it goes on where it was"
+    )]
+    Store {
+        /// What was tried.
+        attempt: String,
+        /// For how long it was tried.
+        tried_seconds: u64,
+        /// The cause.
+        source: StoreError,
+    },
+    /// Source and target are one table.
+    #[error("--to: {0} is the table of --store; give another one")]
+    Same(String),
+    /// The target has rows that are not of the source.
+    #[error(
+        "--to: the target has rows that are not as the source has them ({example}), and --checkpoint {checkpoint:?} \
+         knows of no earlier run: give an empty target. If they are of an earlier run, or of members that run on the \
+         target, give --merge: of each user, the newer write stays"
+    )]
+    NotEmpty {
+        /// The first of them.
+        example: String,
+        /// The file that is not there.
+        checkpoint: PathBuf,
+    },
+    /// The checkpoint is of another move.
+    #[error(
+        "--checkpoint: {file:?} is of a move from {source_name} to {target_name}, or one of these tables has been made \
+         again since; give another file, or delete this one to begin from the start"
+    )]
+    OtherMove {
+        /// The file.
+        file: PathBuf,
+        /// Its source.
+        source_name: String,
+        /// Its target.
+        target_name: String,
+    },
+    /// Another process has it.
+    #[error("--checkpoint: {file:?} is in use by another process; stop that, or give another file")]
+    InUse {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The checkpoint cannot be understood.
+    #[error(
+        "--checkpoint: {file:?} is no file that this version of readstates has written; give another one, or delete \
+         this one to begin from the start"
+    )]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        source: serde_json::Error,
+    },
+    /// The checkpoint cannot be read or written.
+    #[error("--checkpoint: failed to {attempt} {file:?}; what was copied stays copied")]
+    Checkpoint {
+        /// What was tried.
+        attempt: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// Rows differ, or could not be copied.
+    #[error("{problems} problems: {}", first.join("; "))]
+    Differs {
+        /// How many.
+        problems: u64,
+        /// The first of them.
+        first: Vec<String>,
+    },
+    /// The passes are over.
+    #[error(
+        "the last of {passes} passes still had to copy {copied} users, more than --until {until}: members change as \
+         many meanwhile. Raise --rate, --parallel or --until, or stop the members, and run it again"
+    )]
+    Behind {
+        /// How many passes were made.
+        passes: u32,
+        /// Users copied in the last one.
+        copied: u64,
+        /// How many they may be.
+        until: u64,
+    },
+    /// The work is done, and the report cannot be written.
+    #[error("everything was done, but --report: failed to write {file:?}")]
+    Report {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+impl MigrateError {
+    /// 3: refused, nothing was changed; 4: rows differ or could not be copied; 5: the passes are over; 1: it failed
+    /// otherwise. (2 is wrong usage.)
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Refused { .. }
+            | Self::Same(_)
+            | Self::NotEmpty { .. }
+            | Self::OtherMove { .. }
+            | Self::InUse { .. } => 3,
+            Self::Differs { .. } => 4,
+            Self::Behind { .. } => 5,
+            Self::Config(_)
+            | Self::Memory { .. }
+            | Self::NoStore { .. }
+            | Self::Open { .. }
+            | Self::Journal { .. }
+            | Self::Away { .. }
+            | Self::Store { .. }
+            | Self::Unreadable { .. }
+            | Self::Checkpoint { .. }
+            | Self::Report { .. } => 1,
+        }
+    }
+}
