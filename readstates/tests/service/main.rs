@@ -24,6 +24,7 @@ mod herd;
 mod http_api;
 mod http_refusals;
 mod ill_parts;
+mod import;
 mod linearizable;
 mod loads;
 mod members;

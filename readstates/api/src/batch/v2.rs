@@ -25,6 +25,7 @@
 
 mod row;
 
+pub(super) use row::pin_at;
 pub use row::{ROW_BYTES, Row, StateNumbers, encode_answer, parse_answer};
 
 use super::{

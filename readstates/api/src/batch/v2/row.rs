@@ -209,7 +209,7 @@ impl Row {
 }
 
 /// The pin at these Unix milliseconds, none for 0; `None` outside of the calendar.
-fn pin_at(millis: u64) -> Option<Option<Timestamp>> {
+pub(in crate::batch) fn pin_at(millis: u64) -> Option<Option<Timestamp>> {
     if millis == 0 {
         return Some(None);
     }
