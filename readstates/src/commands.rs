@@ -6,8 +6,14 @@
 use std::time::Duration;
 
 use crate::{
-    background, backup,
-    config::{BackupArgs, RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig, UserArgs},
+    background,
+    backup::{self, BackupError},
+    config::{
+        BackupArgs, ExportArgs, ImportArgs, RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig,
+        UserArgs,
+    },
+    export::{self, ExportError},
+    import::{self, ImportError},
     journal::Durability,
     rebalance, schema,
     server::{Listeners, Server, open_ring, open_store},
@@ -111,4 +117,31 @@ pub async fn user(args: UserArgs) -> anyhow::Result<()> {
 #[tokio::main]
 pub async fn backup(args: BackupArgs) -> anyhow::Result<()> {
     Ok(backup::run(args).await?)
+}
+
+/// Sends read states of another system to a running service.
+///
+/// # Errors
+/// When that is not done, or rows are bad.
+#[tokio::main]
+pub async fn import(args: ImportArgs) -> anyhow::Result<()> {
+    Ok(import::run(args).await?)
+}
+
+/// Writes all read states of a store or a backup as text.
+///
+/// # Errors
+/// When that is not done, or something is damaged.
+#[tokio::main]
+pub async fn export(args: ExportArgs) -> anyhow::Result<()> {
+    Ok(export::run(args).await?)
+}
+
+/// The exit status that an error stands for.
+#[must_use]
+pub fn exit_status(error: &anyhow::Error) -> u8 {
+    let of_backup = error.downcast_ref().map(BackupError::exit_status);
+    let of_export = || error.downcast_ref().map(ExportError::exit_status);
+    let of_import = || error.downcast_ref().map(ImportError::exit_status);
+    of_backup.or_else(of_export).or_else(of_import).unwrap_or(1)
 }

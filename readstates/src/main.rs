@@ -5,7 +5,6 @@ use std::{io::IsTerminal, process::ExitCode};
 use clap::Parser;
 use readstates::{
     access::token,
-    backup::BackupError,
     certificates, commands,
     config::{Cli, Command},
     http,
@@ -35,13 +34,14 @@ fn main() -> ExitCode {
             print!("{document}");
             Ok(())
         }
+        Command::Import(args) => commands::import(*args),
+        Command::Export(args) => commands::export(*args),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("readstates: {}", chain(error.as_ref()));
-            let status = error.downcast_ref().map_or(1, BackupError::exit_status);
-            ExitCode::from(status)
+            ExitCode::from(commands::exit_status(&error))
         }
     }
 }

@@ -7,8 +7,8 @@ use readstates_bench::BenchArgs;
 use readstates_identity::ClusterName;
 
 use super::{
-    BackupArgs, CallerArgs, Limits, ListenArgs, ObserveArgs, RingArgs, RingPlace, StoreConfig,
-    UserArgs,
+    BackupArgs, CallerArgs, ExportArgs, ImportArgs, Limits, ListenArgs, ObserveArgs, RingArgs,
+    RingPlace, StoreConfig, UserArgs,
 };
 use crate::{
     cache::FlushMode,
@@ -59,6 +59,10 @@ pub enum Command {
     Certificates(CertificatesArgs),
     /// Print the OpenAPI document of the HTTP API.
     Openapi(OpenapiArgs),
+    /// Send read states of another system to a running service.
+    Import(Box<ImportArgs>),
+    /// Write all read states of a store or a backup as text.
+    Export(Box<ExportArgs>),
 }
 
 /// Flags of `readstates openapi`.

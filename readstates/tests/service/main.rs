@@ -41,4 +41,5 @@ mod stops;
 mod store_conformance;
 mod sweep;
 mod tools;
+mod transfer;
 mod write_behind;
