@@ -6,12 +6,17 @@
 use std::time::Duration;
 
 use crate::{
-    background, backup,
+    background,
+    backup::{self, BackupError},
     config::{
-        BackupArgs, MigrateArgs, RebalanceArgs, SchemaArgs, ServeArgs, ServeConfig, UserArgs,
+        BackupArgs, ExportArgs, ImportArgs, MigrateArgs, RebalanceArgs, SchemaArgs, ServeArgs,
+        ServeConfig, UserArgs,
     },
+    export::{self, ExportError},
+    import::{self, ImportError},
     journal::Durability,
-    migrate, rebalance, schema,
+    migrate::{self, MigrateError},
+    rebalance, schema,
     server::{Listeners, Server, open_ring, open_store},
     signals::Signals,
     trace::Tracing,
@@ -122,4 +127,33 @@ pub async fn backup(args: BackupArgs) -> anyhow::Result<()> {
 #[tokio::main]
 pub async fn migrate(args: MigrateArgs) -> anyhow::Result<()> {
     Ok(migrate::run(args).await?)
+}
+
+/// Sends read states of another system to a running service.
+///
+/// # Errors
+/// When that is not done, or rows are bad.
+#[tokio::main]
+pub async fn import(args: ImportArgs) -> anyhow::Result<()> {
+    Ok(import::run(args).await?)
+}
+
+/// Writes all read states of a store or a backup as text.
+///
+/// # Errors
+/// When that is not done, or something is damaged.
+#[tokio::main]
+pub async fn export(args: ExportArgs) -> anyhow::Result<()> {
+    Ok(export::run(args).await?)
+}
+
+/// The exit status that an error stands for.
+#[must_use]
+pub fn exit_status(error: &anyhow::Error) -> u8 {
+    let of_backup = error.downcast_ref().map(BackupError::exit_status);
+    let of_export = || error.downcast_ref().map(ExportError::exit_status);
+    let of_import = || error.downcast_ref().map(ImportError::exit_status);
+    let of_move = || error.downcast_ref().map(MigrateError::exit_status);
+    let of_text = of_backup.or_else(of_export).or_else(of_import);
+    of_text.or_else(of_move).unwrap_or(1)
 }

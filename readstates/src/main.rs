@@ -5,11 +5,9 @@ use std::{io::IsTerminal, process::ExitCode};
 use clap::Parser;
 use readstates::{
     access::token,
-    backup::BackupError,
     certificates, commands,
     config::{Cli, Command},
     http,
-    migrate::MigrateError,
     store::chain,
 };
 use tracing_subscriber::EnvFilter;
@@ -36,21 +34,16 @@ fn main() -> ExitCode {
             print!("{document}");
             Ok(())
         }
+        Command::Import(args) => commands::import(*args),
+        Command::Export(args) => commands::export(*args),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("readstates: {}", chain(error.as_ref()));
-            ExitCode::from(status(&error))
+            ExitCode::from(commands::exit_status(&error))
         }
     }
-}
-
-/// 1, unless the command has a status of its own for what went wrong.
-fn status(error: &anyhow::Error) -> u8 {
-    let of_backup = error.downcast_ref().map(BackupError::exit_status);
-    let of_move = || error.downcast_ref().map(MigrateError::exit_status);
-    of_backup.or_else(of_move).unwrap_or(1)
 }
 
 fn start_logging(filter: &str) -> anyhow::Result<()> {

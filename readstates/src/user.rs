@@ -1,15 +1,15 @@
 //! `readstates user`: shows and deletes what a running service has of one user.
 
-use std::{fmt::Write, path::PathBuf, time::Duration};
+use std::{fmt::Write, time::Duration};
 
 use jiff::{ToSpan, civil::date};
 use readstates_api::{Id, ReadState, ReadStates, Version};
-use readstates_client::{
-    Cause, Client, Config, ConfigError, Deletion, Error, Outcome, Routing, Tls,
-};
+use readstates_client::{Cause, Client, Deletion, Error, Outcome, Routing};
 use tokio::time::{Instant, sleep};
 
-use crate::config::{ServiceArgs, UserArgs, UserCommand, UserDeleteArgs, UserShowArgs};
+use crate::config::{
+    ServiceArgs, ServiceError, UserArgs, UserCommand, UserDeleteArgs, UserShowArgs,
+};
 
 /// Read states asked for at once: no answer is large, however many a user has.
 const PAGE: u16 = 1000;
@@ -19,17 +19,9 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// Why it is not done.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
-    /// A flag about the service makes no sense, or a file cannot be used.
-    #[error("--url, --token-file, --ca-file, --cert-file or --key-file")]
-    Service(#[from] ConfigError),
-    /// The token cannot be used.
-    #[error("--token-file {}", file.display())]
-    Token {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with it.
-        source: ConfigError,
-    },
+    /// The service cannot be asked.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
     /// The service did not do it.
     #[error("user {user}")]
     Refused {
@@ -84,27 +76,9 @@ pub async fn run(args: UserArgs) -> Result<(), UserError> {
 }
 
 fn client(args: ServiceArgs) -> Result<Client, UserError> {
-    let ServiceArgs {
-        url,
-        token_file,
-        ca_file,
-        cert_file,
-        key_file,
-    } = args;
     // Through the given URL alone: from outside of a cluster single members cannot be reached.
-    let mut config = Config::new(url)?.routing(Routing::Seeds);
-    if let Some(file) = token_file {
-        let with = config.token_file(&file);
-        config = with.map_err(|source| UserError::Token { file, source })?;
-    }
-    if let Some(ca) = ca_file {
-        let tls = Tls::of_ca_file(ca);
-        config = config.tls(match cert_file.zip(key_file) {
-            Some((certificate, key)) => tls.with_certificate(certificate, key),
-            None => tls,
-        });
-    }
-    Ok(Client::start(config)?)
+    let config = args.client()?.routing(Routing::Seeds);
+    Ok(Client::start(config).map_err(ServiceError::from)?)
 }
 
 async fn show(args: UserShowArgs) -> Result<(), UserError> {

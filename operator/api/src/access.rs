@@ -75,9 +75,10 @@ pub struct CallerSpec {
     )]
     pub name: String,
 
-    /// What the caller may do: `read` (states and the ring), `write` (acknowledgements and mentions), `delete` (states
-    /// and users), `admin-read` (the status of members).
-    #[schemars(length(min = 1, max = 4))]
+    /// What the caller may do: `read` (states and the ring), `write` (acknowledgements and mentions), `import` (read
+    /// states of another system, together with `write`), `delete` (states and users), `admin-read` (the status of
+    /// members). Cache pods of a release without `import` keep the previous callers as long as one has it.
+    #[schemars(length(min = 1, max = 5))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub verbs: Vec<Verb>,
 
@@ -127,6 +128,8 @@ pub enum Verb {
     Read,
     /// Acknowledge messages and count mentions.
     Write,
+    /// Import read states of another system, together with `write`.
+    Import,
     /// Delete read states and users.
     Delete,
     /// Read the status of members.

@@ -13,12 +13,13 @@
 //! A frame is refused as a whole only when it cannot be split into records. A record that makes no
 //! sense gets [`RecordOutcome::Bad`], and the others around it are applied.
 //!
-//! This is version 1, which stays as it is. [`v2`] adds reads, and answers that carry the read state. The first four
-//! bytes name the version, and the answer has that of the request ([`AnyRequest`]). A service that does not know a
-//! version refuses the frame with 400 and does nothing.
+//! This is version 1, which stays as it is. [`v2`] adds reads, and answers that carry the read state; [`v3`] is for read
+//! states of another system. The first four bytes name the version, and the answer has that of the request
+//! ([`AnyRequest`]). A service that does not know a version refuses the frame with 400 and does nothing.
 
 mod layout;
 pub mod v2;
+pub mod v3;
 
 use std::marker::PhantomData;
 
@@ -249,13 +250,15 @@ impl<'a, R: RequestRecord> Request<'a, R> {
     }
 }
 
-/// A request of either version whose frame is sound.
+/// A request of any version whose frame is sound.
 #[derive(Debug, Clone, Copy)]
 pub enum AnyRequest<'a> {
     /// Version 1.
     V1(BatchRequest<'a>),
     /// Version 2.
     V2(v2::Request<'a>),
+    /// Version 3.
+    V3(v3::Request<'a>),
 }
 
 impl<'a> AnyRequest<'a> {
@@ -266,6 +269,8 @@ impl<'a> AnyRequest<'a> {
     pub fn parse(frame: &'a [u8]) -> Result<Self, FrameError> {
         if v2::REQUEST.starts(frame) {
             v2::Request::parse(frame).map(Self::V2)
+        } else if v3::REQUEST.starts(frame) {
+            v3::Request::parse(frame).map(Self::V3)
         } else {
             BatchRequest::parse(frame).map(Self::V1)
         }

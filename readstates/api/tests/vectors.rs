@@ -8,6 +8,7 @@ use readstates_api::{
         BatchEncoder, BatchRequest, Record, RecordOperation, RecordOutcome, encode_answer,
         parse_answer,
         v2::{self, Entry, Row, StateNumbers},
+        v3::{self, Import, ImportOutcome},
     },
     rows,
 };
@@ -212,6 +213,81 @@ fn answers_of_version_2_are_the_frames_of_the_vectors() {
     }
     for item in items(&document, "refused_answers") {
         let refused = v2::parse_answer(&bytes(item));
+        assert!(refused.is_err(), "{}", item["name"]);
+    }
+}
+
+/// As JSON has it: members of the state may be null.
+fn import(item: &Value) -> Import {
+    let id = |member: &str| item[member].as_str().map(|id| id.parse::<Id>().unwrap());
+    let number = |member: &str| u32::try_from(item[member].as_u64().unwrap()).unwrap();
+    Import {
+        user: id("user_id").unwrap(),
+        channel: id("channel_id").unwrap(),
+        last_message_id: id("last_message_id"),
+        mention_count: number("mention_count"),
+        counted_through: id("counted_through"),
+        flags: (!item["flags"].is_null()).then(|| number("flags")),
+        last_viewed: u16::try_from(number("last_viewed")).unwrap(),
+        last_pin_timestamp: item["last_pin_timestamp"]
+            .as_str()
+            .map(|pin| pin.parse().unwrap()),
+    }
+}
+
+fn import_outcome(name: &Value) -> ImportOutcome {
+    match name.as_str().unwrap() {
+        "applied" => ImportOutcome::Applied,
+        "ignored" => ImportOutcome::Ignored,
+        "bad" => ImportOutcome::Bad,
+        "not_taken" => ImportOutcome::NotTaken,
+        "unknown" => ImportOutcome::Unknown,
+        "full" => ImportOutcome::Full,
+        "owner_too_old" => ImportOutcome::OwnerTooOld,
+        other => panic!("{other} is no outcome"),
+    }
+}
+
+#[test]
+fn records_of_version_3_are_the_frames_of_the_vectors() {
+    let document = vectors("batch-frame-v3.json");
+    for item in items(&document, "requests") {
+        let frame = bytes(item);
+        let records: Vec<Import> = items(item, "records").iter().map(import).collect();
+        let read = v3::Request::parse(&frame).unwrap();
+        let read: Result<Vec<Import>, _> = read.records().collect();
+        assert_eq!(read.unwrap(), records, "{}", item["name"]);
+        let written = v3::encode_request(records.iter().map(Import::to_bytes));
+        assert_eq!(written, frame, "{}", item["name"]);
+    }
+    for item in items(&document, "refused_frames") {
+        let frame = bytes(item);
+        assert!(v3::Request::parse(&frame).is_err(), "{}", item["name"]);
+    }
+    for item in items(&document, "bad_records") {
+        let frame = bytes(item);
+        let mut records = v3::Request::parse(&frame).unwrap().records();
+        assert!(records.next().unwrap().is_err(), "{}", item["name"]);
+    }
+}
+
+#[test]
+fn answers_of_version_3_are_the_frames_of_the_vectors() {
+    let document = vectors("batch-frame-v3.json");
+    for item in items(&document, "answers") {
+        let outcomes = items(item, "outcomes").iter().map(import_outcome);
+        let outcomes: Vec<ImportOutcome> = outcomes.collect();
+        let frame = bytes(item);
+        assert_eq!(v3::encode_answer(&outcomes), frame, "{}", item["name"]);
+        assert_eq!(
+            v3::parse_answer(&frame).unwrap(),
+            outcomes,
+            "{}",
+            item["name"]
+        );
+    }
+    for item in items(&document, "refused_answers") {
+        let refused = v3::parse_answer(&bytes(item));
         assert!(refused.is_err(), "{}", item["name"]);
     }
 }

@@ -6,7 +6,7 @@ use http::{Method, StatusCode, header};
 use readstates_api::{
     AckAnswer, AckBulkAnswer, AckBulkRequest, AckRequest, DeleteAnswer, Id, MentionsRequest,
     PinsAckRequest, ProblemType, ReadState, ReadStates, Summary, Version,
-    batch::{Record, RecordOutcome},
+    batch::{Record, RecordOutcome, v3::Import},
     rows,
 };
 use serde::de::DeserializeOwned;
@@ -19,7 +19,9 @@ use crate::{
     config::{Config, ConfigError, Routing},
     error::{Cause, Error, Outcome},
     exchange::{self, Answer, Exchanges, Request},
-    follow, many,
+    follow,
+    import::Imported,
+    many,
     mentions::{Mention, Mentioned},
     retry::Budget,
     ring::Ring,
@@ -261,6 +263,17 @@ impl Client {
         let items = records.iter().copied().enumerate();
         many::all(self.caller(), &mut work, items, self.within).await;
         work.outcomes
+    }
+
+    /// Read states of another system, of many users: one request for each owner (more for more than 65,536 records),
+    /// side by side. Sets what is absent and moves nothing back, so all of it may be sent again.
+    ///
+    /// The caller needs the verbs `write` and `import`.
+    pub async fn import(&self, records: &[Import]) -> Imported {
+        let mut work = Imported::nothing_of(records.len());
+        let items = records.iter().copied().enumerate();
+        many::all(self.caller(), &mut work, items, self.within).await;
+        work
     }
 
     pub(crate) async fn erase(&self, user: Id, request: &Request) -> Result<Deletion, Error> {

@@ -14,7 +14,8 @@
 //! - **The ring.** One request waits for the next ring (`GET /v1/ring?after=N`); each answer says by which
 //!   ring it was made. An old ring costs one more request (421 names the owner) for the slots that moved,
 //!   until the new one is there; however many calls notice, it is fetched once.
-//! - **Many users in one call** ([`Client::mention`], [`Client::batch`]) become one request for each owner.
+//! - **Many users in one call** ([`Client::mention`], [`Client::batch`], [`Client::import`]) become one request for each
+//!   owner.
 //! - **Many tasks with one operation each** ([`Client::coalescing`]) share requests by themselves.
 //! - **Bounds.** Requests in flight are bounded, in all and for each member: a slow member does not block
 //!   the whole client.
@@ -80,6 +81,7 @@ mod config;
 mod error;
 mod exchange;
 mod follow;
+mod import;
 mod many;
 mod mentions;
 mod pages;
@@ -95,6 +97,7 @@ pub use coalescing::Coalescing;
 pub use conditional::Deletion;
 pub use config::{Config, ConfigError, Routing};
 pub use error::{Cause, Error, Outcome};
+pub use import::Imported;
 pub use mentions::{Mentioned, NotMentioned};
 pub use readstates_api as api;
 pub use ring::{Ring, RingError};

@@ -1,7 +1,7 @@
 //! As much of the journal as reading a file needs, and what must hold of it.
 
 #[allow(dead_code, reason = "the writer's side is not called by any target")]
-#[path = "../../src/journal/record.rs"]
+#[path = "../../src/journal/record/mod.rs"]
 mod record;
 #[allow(dead_code, reason = "the writer's side is not called by any target")]
 #[path = "../../src/journal/segment.rs"]

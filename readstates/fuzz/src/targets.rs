@@ -2,7 +2,7 @@
 
 use readstates_api::{
     AckBulkRequest, AckRequest, MentionsRequest, PinsAckRequest, admin,
-    batch::{AnyRequest, BatchEncoder, BatchRequest, MAX_RECORDS, RecordOperation, v2},
+    batch::{AnyRequest, BatchEncoder, BatchRequest, MAX_RECORDS, RecordOperation, v2, v3},
     rows,
 };
 use readstates_identity::{Identity, Pems, details};
@@ -11,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     access_file::{AccessFile, MAX_BYTES, MAX_CALLERS},
     authorization::{MAX_TOKEN, bearer},
-    block::{BlockRef, Operation, Since, State, Visit, apply, take_over},
+    block::{BlockRef, Import, Operation, Since, State, Visit, apply, take_over},
     codec::{LAST_VERSION, decode, encode},
     frame::{Message, PartEncoder, digest_after, hint},
     journal,
@@ -91,7 +91,18 @@ fn do_step(room: &mut Vec<u8>, step: &[u8; 6]) {
             channel,
             millis: message + 1,
         },
-        4 | 5 => Operation::Mention {
+        4 => Operation::Import {
+            channel,
+            import: Import {
+                message,
+                mention_count: amount,
+                counted_through: message.saturating_add(u64::from(low)),
+                flags: visit.flags,
+                last_viewed: u16::from(high),
+                last_pin_millis: u64::from(more),
+            },
+        },
+        5 => Operation::Mention {
             channel,
             message: message.max(1),
             count: amount.max(1),
@@ -133,12 +144,13 @@ fn read_all(block: BlockRef<'_>) {
     }
 }
 
-/// A batch frame of either version, an answer of version 2, or read states as rows: what is one holds as many records as
+/// A batch frame of any version, an answer of version 2 or 3, or read states as rows: what is one holds as many records as
 /// it says, and good ones pack to the same bytes.
 pub fn batch(data: &[u8]) -> bool {
     match AnyRequest::parse(data) {
         Ok(AnyRequest::V1(request)) => first_version(data, request),
         Ok(AnyRequest::V2(request)) => second_version(data, request),
+        Ok(AnyRequest::V3(request)) => third_version(data, request),
         Err(_) => return answer(data),
     }
     true
@@ -174,7 +186,22 @@ fn second_version(data: &[u8], request: v2::Request<'_>) {
     assert_eq!(v2::encode_request(again), data);
 }
 
+fn third_version(data: &[u8], request: v3::Request<'_>) {
+    let records = request.records();
+    assert!((1..=MAX_RECORDS).contains(&records.len()));
+    let again = records.zip(request.raw()).map(|(record, raw)| {
+        let written = record.map_or(*raw, |record| record.to_bytes());
+        assert_eq!(written, *raw);
+        written
+    });
+    assert_eq!(v3::encode_request(again), data);
+}
+
 fn answer(data: &[u8]) -> bool {
+    if let Ok(outcomes) = v3::parse_answer(data) {
+        assert_eq!(v3::encode_answer(&outcomes), data);
+        return true;
+    }
     let Ok(rows) = v2::parse_answer(data) else {
         return states(data);
     };

@@ -1,6 +1,7 @@
 //! Audit lines: who asked for what, and the outcome. Log target `audit`.
 //!
-//! One line for each deletion of a user, each order on the admin port, and each refusal for want of proof or rights.
+//! One line for each deletion of a user, each frame of an import, each order on the admin port, and each refusal for want
+//! of proof or rights.
 //! Refusals are rationed, so that a flood of them cannot fill a disk: a line says how many were left out before it.
 
 use std::net::SocketAddr;
@@ -43,6 +44,23 @@ pub(crate) fn user_deleted(subject: Subject<'_>, user: &str, status: StatusCode)
     } = subject;
     let status = status.as_u16();
     tracing::info!(target: "audit", who, %from, method, route, request_id, user, status, "deletion of a user");
+}
+
+/// Records of another system were imported; `applied`: of how many something changed.
+pub(crate) fn imported(
+    subject: Subject<'_>,
+    (records, applied): (usize, usize),
+    status: StatusCode,
+) {
+    let Subject {
+        who,
+        from,
+        method,
+        route,
+        request_id,
+    } = subject;
+    let status = status.as_u16();
+    tracing::info!(target: "audit", who, %from, method, route, request_id, records, applied, status, "import");
 }
 
 /// An order came in on the admin port.

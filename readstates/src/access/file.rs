@@ -29,6 +29,8 @@ pub enum Verb {
     Read,
     /// Acknowledge and mention.
     Write,
+    /// Import read states of another system, together with `write`.
+    Import,
     /// Delete read states and users.
     Delete,
     /// Read the status of members.
@@ -42,6 +44,7 @@ impl Verb {
         match self {
             Self::Read => "read",
             Self::Write => "write",
+            Self::Import => "import",
             Self::Delete => "delete",
             Self::AdminRead => "admin-read",
         }
@@ -431,7 +434,8 @@ fn verb_set(verbs: &[Verb]) -> Result<Verbs, String> {
     }
     if verbs.is_empty() {
         return Err(
-            "the list is empty; give one or more of read, write, delete, admin-read".to_owned(),
+            "the list is empty; give one or more of read, write, import, delete, admin-read"
+                .to_owned(),
         );
     }
     Ok(set)

@@ -123,7 +123,7 @@ fn a_wrong_file_is_refused_with_the_place_and_without_its_tokens() {
         ),
         (
             of(&good).replace("[read]", "[]"),
-            vec!["verbs", "empty", "read, write, delete, admin-read"],
+            vec!["verbs", "empty", "read, write, import, delete, admin-read"],
         ),
         (
             of(&good).replace("[read]", "[raed]"),

@@ -206,7 +206,7 @@ impl BackupError {
 
 /// Problems that do not end the work: counted, and the first ones kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Damage {
+pub(crate) struct Damage {
     pub(super) problems: u64,
     pub(super) first: Vec<String>,
 }
@@ -215,7 +215,7 @@ pub(super) struct Damage {
 const MOST_TOLD: usize = 20;
 
 impl Damage {
-    pub(super) fn add(&mut self, problem: impl FnOnce() -> String) {
+    pub(crate) fn add(&mut self, problem: impl FnOnce() -> String) {
         self.problems += 1;
         if self.first.len() < MOST_TOLD {
             self.first.push(problem());
@@ -229,7 +229,7 @@ impl Damage {
         self.first.extend(first.into_iter().take(room));
     }
 
-    pub(super) fn result(&self) -> Result<(), BackupError> {
+    pub(crate) fn result(&self) -> Result<(), BackupError> {
         match self.problems {
             0 => Ok(()),
             problems => Err(BackupError::Damaged {

@@ -23,6 +23,7 @@ mod marker;
 mod place;
 mod progress;
 mod prune;
+mod read;
 mod report;
 mod repository;
 mod restore;
@@ -34,13 +35,16 @@ mod tests;
 mod verify;
 
 pub use error::BackupError;
+pub(crate) use error::Damage;
 pub use manifest::{BackupId, WhichBackup};
 pub use place::BackupPlace;
-use progress::Progress;
+pub(crate) use progress::Progress;
+pub(crate) use read::Reading;
+pub(crate) use report::write as write_report;
 use repository::Repository;
 use restore::Wish;
 use seal::Key;
-use stores::Opened;
+pub(crate) use stores::{Opened, open as open_store};
 
 use crate::{
     clock::UnixClock,

@@ -13,8 +13,10 @@ const ELSEWHERE: Duration = Duration::from_secs(5);
 
 /// What was done so far.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     terminal: bool,
+    /// What is counted, such as users.
+    what: &'static str,
     begun: Instant,
     state: Mutex<State>,
 }
@@ -28,9 +30,15 @@ struct State {
 
 impl Progress {
     pub(super) fn start() -> Self {
+        Self::of("users")
+    }
+
+    /// Counts something else.
+    pub(crate) fn of(what: &'static str) -> Self {
         let now = Instant::now();
         Self {
             terminal: std::io::stderr().is_terminal(),
+            what,
             begun: now,
             state: Mutex::new(State {
                 users: 0,
@@ -41,7 +49,7 @@ impl Progress {
     }
 
     /// Counts what was done; `of`: how many users there are, where that is known.
-    pub(super) fn add(&self, users: u64, bytes: u64, of: Option<u64>) {
+    pub(crate) fn add(&self, users: u64, bytes: u64, of: Option<u64>) {
         let mut state = self.state.lock();
         state.users += users;
         state.bytes += bytes;
@@ -55,7 +63,7 @@ impl Progress {
         }
         state.said = Instant::now();
         let seconds = self.begun.elapsed().as_secs_f64();
-        let line = line(state.users, state.bytes, of, seconds);
+        let line = line((state.users, self.what), state.bytes, of, seconds);
         // Nobody may be listening any more.
         let _ = match self.terminal {
             true => write!(std::io::stderr(), "\r{line}\x1b[K"),
@@ -72,13 +80,13 @@ impl Drop for Progress {
     }
 }
 
-fn line(users: u64, bytes: u64, of: Option<u64>, seconds: f64) -> String {
-    let rate = users as f64 / seconds.max(0.001);
+fn line((done, what): (u64, &str), bytes: u64, of: Option<u64>, seconds: f64) -> String {
+    let rate = done as f64 / seconds.max(0.001);
     let part = match of {
-        Some(of) if of > 0 => format!(" of {of} ({} %)", users.saturating_mul(100) / of),
+        Some(of) if of > 0 => format!(" of {of} ({} %)", done.saturating_mul(100) / of),
         Some(_) | None => String::new(),
     };
-    format!("{users}{part} users, {}, {rate:.0} users/s", size(bytes))
+    format!("{done}{part} {what}, {}, {rate:.0} {what}/s", size(bytes))
 }
 
 /// Bytes as a person reads them.
@@ -101,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_line_says_how_much_of_what() {
-        let line = line(50, 3 << 20, Some(200), 2.0);
+        let line = line((50, "users"), 3 << 20, Some(200), 2.0);
         assert_eq!(line, "50 of 200 (25 %) users, 3.0 MiB, 25 users/s");
         assert_eq!(size(1023), "1023 B");
         assert_eq!(size(5 << 40), "5.0 TiB");

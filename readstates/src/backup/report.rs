@@ -40,7 +40,7 @@ pub(super) struct PruneReport {
 }
 
 /// Writes a report where one is asked for.
-pub(super) fn write(args: &ReportArgs, report: &impl Serialize) -> Result<(), BackupError> {
+pub(crate) fn write(args: &ReportArgs, report: &impl Serialize) -> Result<(), BackupError> {
     let ReportArgs { report: file } = args;
     file.as_deref().map_or(Ok(()), |file| put(file, report))
 }

@@ -16,9 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// A store that can be read as a whole, too.
-pub(super) struct Opened {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) scan: Arc<dyn Scan>,
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) scan: Arc<dyn Scan>,
 }
 
 impl fmt::Debug for Opened {
@@ -47,7 +47,7 @@ pub(super) fn is_absent(config: &StoreConfig) -> bool {
 }
 
 /// Opens a store that is there.
-pub(super) async fn open(config: &StoreConfig, login: CqlLogin) -> Result<Opened, BackupError> {
+pub(crate) async fn open(config: &StoreConfig, login: CqlLogin) -> Result<Opened, BackupError> {
     match config {
         StoreConfig::Embedded(folder) if is_absent(config) => {
             Err(BackupError::NoStore(folder.clone()))

@@ -63,6 +63,7 @@ fn new_channels(bytes: &[u8], operations: &[Operation]) -> Option<Vec<u64>> {
             Operation::Manual { .. }
             | Operation::AckPins { .. }
             | Operation::Mention { .. }
+            | Operation::Import { .. }
             | Operation::Delete { .. }
             | Operation::DeleteUser => return None,
         }

@@ -36,6 +36,7 @@
 mod bulk;
 mod counted;
 mod edit;
+mod import;
 pub(crate) mod layout;
 mod operation;
 mod precondition;
@@ -49,6 +50,7 @@ pub(crate) mod wide;
 
 pub use bulk::apply_all;
 pub use counted::{Counted, Mention, REMEMBERED_MENTIONS};
+pub use import::Import;
 pub use operation::{Operation, Outcome, TooManyReadStates, Visit, apply};
 pub use precondition::Precondition;
 pub use since::{Gap, History, REMEMBERED_DELETIONS, Since};

@@ -4,7 +4,10 @@
 //! acknowledgement only moves forward, a mention is counted once. `Manual` may move back, and a
 //! repetition of it finds nothing to change.
 
-use super::{BlockRef, Counted, MAX_READ_STATES, Mention, Room, State, edit, since};
+use super::{
+    BlockRef, Counted, Import, MAX_READ_STATES, Mention, Room, State, edit, import::was_deleted,
+    since,
+};
 
 /// One change of one user's block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +47,13 @@ pub enum Operation {
         message: u64,
         /// What it adds to the count; not 0.
         count: u32,
+    },
+    /// Another system has this of a channel: see [`Import`].
+    Import {
+        /// The channel.
+        channel: u64,
+        /// What it has.
+        import: Import,
     },
     /// The read state of a channel goes.
     Delete {
@@ -86,6 +96,7 @@ impl Operation {
             | Self::Manual { channel, .. }
             | Self::AckPins { channel, .. }
             | Self::Mention { channel, .. }
+            | Self::Import { channel, .. }
             | Self::Delete { channel } => Some(channel),
             Self::DeleteUser => None,
         }
@@ -98,7 +109,8 @@ impl Operation {
             Self::Ack { .. }
             | Self::Manual { .. }
             | Self::AckPins { .. }
-            | Self::Mention { .. } => true,
+            | Self::Mention { .. }
+            | Self::Import { .. } => true,
             Self::Delete { .. } | Self::DeleteUser => false,
         }
     }
@@ -142,6 +154,15 @@ pub fn apply(
         } => change(room, channel, first_version, |state, counted| {
             state.mention(counted, Mention { message, count })
         }),
+        Operation::Import { channel, import } => {
+            let block = BlockRef::trusted(room.bytes());
+            if block.place(channel).is_err() && was_deleted(block, channel) {
+                return Ok(Outcome::Ignored);
+            }
+            change(room, channel, first_version, |state, counted| {
+                state.import(counted, import)
+            })
+        }
         Operation::Delete { channel } => Ok(delete(room, channel, first_version)),
         Operation::DeleteUser => Ok(delete_user(room, first_version)),
     }

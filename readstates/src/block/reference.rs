@@ -57,6 +57,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         1 => (channel(), 1_u64..9).prop_map(|(channel, millis)| Operation::AckPins { channel, millis }),
         8 => (channel(), message(), amount())
             .prop_map(|(channel, message, count)| Operation::Mention { channel, message, count }),
+        3 => (channel(), import()).prop_map(|(channel, import)| Operation::Import { channel, import }),
         1 => channel().prop_map(|channel| Operation::Delete { channel }),
         1 => prop_oneof![9 => Just(false), 1 => Just(true)].prop_flat_map(move |all| {
             channel().prop_map(move |channel| {
@@ -64,6 +65,26 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
             })
         }),
     ]
+}
+
+/// What another system has, in the range of what operations do.
+pub(crate) fn import() -> impl Strategy<Value = Import> {
+    let messages = (0_u64..40, prop_oneof![1 => Just(0), 2 => 0_u64..50]);
+    let count = prop_oneof![4 => 0_u32..4, 1 => 4_094_u32..4_098, 1 => Just(u32::MAX)];
+    let flags = proptest::option::of(prop_oneof![3 => 0_u32..3, 1 => Just(u32::MAX)]);
+    let rest = (flags, 0_u16..4, 0_u64..9);
+    (messages, count, rest).prop_map(
+        |((message, counted_through), mention_count, (flags, last_viewed, last_pin_millis))| {
+            Import {
+                message,
+                mention_count,
+                counted_through,
+                flags,
+                last_viewed,
+                last_pin_millis,
+            }
+        },
+    )
 }
 
 #[derive(Debug, Clone, Default)]
@@ -89,6 +110,58 @@ impl NaiveState {
 
     fn read_through(&mut self, message: u64) {
         self.ever_counted.retain(|&(counted, _)| counted > message);
+    }
+
+    /// What is known of mentions when everything up to `read` may have been counted, and up to `message` is read.
+    fn may_have_counted(&mut self, message: u64, read: u64, count: u32) {
+        self.read_through(message.max(read));
+        for back in 0..read.saturating_sub(message) {
+            if self.remembered().len() < 8 {
+                let n = if back == 0 { count.max(1) } else { 1 };
+                self.ever_counted.push((read - back, n));
+            }
+        }
+    }
+
+    /// The count once everything up to `message` is read.
+    fn count_after(&self, message: u64) -> u32 {
+        let remembered = self.remembered();
+        let newer: u64 = remembered
+            .iter()
+            .filter(|&&(counted, _)| counted > message)
+            .map(|&(_, n)| u64::from(n))
+            .sum();
+        let all_newer = remembered.iter().all(|&(counted, _)| counted > message);
+        match (remembered.is_empty(), all_newer) {
+            (true, _) => 0,
+            (false, true) => self.count,
+            (false, false) => u64::from(self.count).min(newer) as u32,
+        }
+    }
+
+    fn import(&mut self, is_new: bool, import: Import) -> bool {
+        let all = |state: &Self| (state.as_state(0), state.remembered());
+        let before = all(self);
+        let newest = self.remembered().first().map_or(0, |&(message, _)| message);
+        let through = import.counted_through;
+        let (ahead, here) = (
+            is_new || import.message > self.last,
+            import.message == self.last && through > newest,
+        );
+        if ahead {
+            self.count = self.count_after(import.message).max(import.mention_count);
+            self.read_through(import.message);
+            self.last = import.message;
+            self.flags = import.flags.unwrap_or(self.flags);
+        } else if here && through > import.message {
+            self.count = self.count.max(import.mention_count);
+        }
+        if (ahead || here) && through > import.message {
+            self.may_have_counted(import.message, through, import.mention_count);
+        }
+        self.viewed = self.viewed.max(import.last_viewed);
+        self.pin = self.pin.max(import.last_pin_millis);
+        all(self) != before
     }
 
     fn visit(&mut self, visit: Visit) {
@@ -154,18 +227,7 @@ impl NaiveUser {
         let mut state = before.clone().unwrap_or_default();
         let changed = match *operation {
             Operation::Ack { message, visit, .. } if message > state.last => {
-                let remembered = state.remembered();
-                let newer: u64 = remembered
-                    .iter()
-                    .filter(|&&(counted, _)| counted > message)
-                    .map(|&(_, n)| u64::from(n))
-                    .sum();
-                let all_newer = remembered.iter().all(|&(counted, _)| counted > message);
-                if remembered.is_empty() {
-                    state.count = 0;
-                } else if !all_newer {
-                    state.count = u64::from(state.count).min(newer) as u32;
-                }
+                state.count = state.count_after(message);
                 state.read_through(message);
                 state.last = message;
                 state.visit(visit);
@@ -178,13 +240,7 @@ impl NaiveUser {
                 ..
             } => {
                 let old = (state.last, state.count, state.flags, state.viewed);
-                state.read_through(message.max(state.last));
-                for back in 0..state.last.saturating_sub(message) {
-                    if state.remembered().len() < 8 {
-                        let n = if back == 0 { mention_count.max(1) } else { 1 };
-                        state.ever_counted.push((state.last - back, n));
-                    }
-                }
+                state.may_have_counted(message, state.last, mention_count);
                 (state.last, state.count) = (message, mention_count);
                 state.visit(visit);
                 before.is_none() || old != (state.last, state.count, state.flags, state.viewed)
@@ -206,6 +262,11 @@ impl NaiveUser {
                 }
                 counts
             }
+            // What was deleted is not brought back.
+            Operation::Import { import, .. } => {
+                (before.is_some() || !self.was_deleted(channel))
+                    && state.import(before.is_none(), import)
+            }
             _ => false,
         };
         let outcome = self.counted_up(changed);
@@ -217,6 +278,12 @@ impl NaiveUser {
                 .retain(|&(deleted, _)| deleted != channel);
         }
         outcome
+    }
+
+    fn was_deleted(&self, channel: u64) -> bool {
+        let deleted = &self.history.deleted;
+        let erased = self.states.is_empty() && deleted.is_empty() && self.version > 0;
+        erased || deleted.iter().any(|&(gone, _)| gone == channel)
     }
 
     pub(crate) fn take_over(&mut self, first_version: u64) {

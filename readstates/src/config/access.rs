@@ -21,7 +21,7 @@ pub struct CallerArgs {
     ///
     /// callers:
     /// - name: gateway
-    ///   verbs: [read, write]            # of read, write, delete, admin-read
+    ///   verbs: [read, write]            # of read, write, import, delete, admin-read
     ///   tokens: ["sha256:2cf2…"]        # `readstates token` prints a token and its hash; two while one is replaced
     ///   serviceAccounts: ["talk/gateway"]        # in Kubernetes: tokens for the audience "readstates"
     ///   certificates: ["gateway.talk.example"]   # DNS name of a client certificate, with --tls-client-ca-file

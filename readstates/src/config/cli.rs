@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use readstates_identity::ClusterName;
 
 use super::{
-    BackupArgs, CallerArgs, Limits, ListenArgs, MigrateArgs, ObserveArgs, RingArgs, RingPlace,
-    StoreConfig, ToCqlArgs, UserArgs,
+    BackupArgs, CallerArgs, ExportArgs, ImportArgs, Limits, ListenArgs, MigrateArgs, ObserveArgs,
+    RingArgs, RingPlace, StoreConfig, ToCqlArgs, UserArgs,
 };
 use crate::{
     cache::FlushMode,
@@ -58,6 +58,10 @@ pub enum Command {
     Certificates(CertificatesArgs),
     /// Print the OpenAPI document of the HTTP API.
     Openapi(OpenapiArgs),
+    /// Send read states of another system to a running service.
+    Import(Box<ImportArgs>),
+    /// Write all read states of a store or a backup as text.
+    Export(Box<ExportArgs>),
 }
 
 /// Flags of `readstates openapi`.

@@ -8,6 +8,8 @@ mod access;
 mod backup;
 mod cli;
 mod cql;
+mod export;
+mod import;
 mod limits;
 mod listen;
 mod migrate;
@@ -22,6 +24,8 @@ pub use backup::{
     BackupRestoreArgs, BackupVerifyArgs, PlaceArgs, ReportArgs,
 };
 pub use cli::{CertificatesArgs, Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs, TokenArgs};
+pub use export::{ExportArgs, RowFormat};
+pub use import::{FileFormat, ImportArgs};
 pub use limits::Limits;
 pub use listen::{ListenArgs, ListenConfig};
 pub use migrate::{
@@ -30,4 +34,4 @@ pub use migrate::{
 pub use observe::{ObserveArgs, ObserveConfig};
 pub use ring::{RingArgs, RingConfig, RingPlace};
 pub use serve::{ConfigError, ServeConfig, StoreConfig};
-pub use user::{ServiceArgs, UserArgs, UserCommand, UserDeleteArgs, UserShowArgs};
+pub use user::{ServiceArgs, ServiceError, UserArgs, UserCommand, UserDeleteArgs, UserShowArgs};

@@ -4,6 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 use readstates_api::{Id, Version};
+use readstates_client::{Config, ConfigError, Tls};
 
 /// Flags of `readstates user`.
 #[derive(Debug, Args)]
@@ -68,7 +69,7 @@ pub struct UserDeleteArgs {
 }
 
 /// Flags to reach a running service.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ServiceArgs {
     /// Members, or a Service in front of them: http://HOST[:PORT] or https://HOST[:PORT].
     #[arg(
@@ -80,7 +81,8 @@ pub struct ServiceArgs {
     )]
     pub url: Vec<String>,
 
-    /// File with the token to send, if the service has callers: `show` needs the verb read, `delete` the verb delete.
+    /// File with the token to send, if the service has callers: `user show` needs the verb read, `user delete` the verb
+    /// delete, `import` the verbs write and import.
     #[arg(long, env = "READSTATES_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 
@@ -100,6 +102,51 @@ pub struct ServiceArgs {
         value_name = "FILE"
     )]
     pub key_file: Option<PathBuf>,
+}
+
+/// Why a service cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// A flag about the service makes no sense, or a file cannot be used.
+    #[error("--url, --token-file, --ca-file, --cert-file or --key-file")]
+    Service(#[from] ConfigError),
+    /// The token cannot be used.
+    #[error("--token-file {}", file.display())]
+    Token {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: ConfigError,
+    },
+}
+
+impl ServiceArgs {
+    /// How a client asks the service.
+    ///
+    /// # Errors
+    /// When a flag makes no sense, or a file cannot be used.
+    pub fn client(self) -> Result<Config, ServiceError> {
+        let Self {
+            url,
+            token_file,
+            ca_file,
+            cert_file,
+            key_file,
+        } = self;
+        let mut config = Config::new(url)?;
+        if let Some(file) = token_file {
+            let with = config.token_file(&file);
+            config = with.map_err(|source| ServiceError::Token { file, source })?;
+        }
+        if let Some(ca) = ca_file {
+            let tls = Tls::of_ca_file(ca);
+            config = config.tls(match cert_file.zip(key_file) {
+                Some((certificate, key)) => tls.with_certificate(certificate, key),
+                None => tls,
+            });
+        }
+        Ok(config)
+    }
 }
 
 fn version(text: &str) -> Result<Version, String> {

@@ -10,7 +10,7 @@ use readstates_api::{Problem, ProblemType};
 
 use super::{
     App,
-    head::Head,
+    head::{Head, Imported},
     problem::Refusal,
     route::{Class, Operation, Port, Resource},
     tls::ClientCertificate,
@@ -53,9 +53,14 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    /// Whether the caller may read as well.
-    pub(super) fn may_read(&self) -> bool {
-        self.caller.may(Verb::Read)
+    /// Notes what the caller may not, beside what it was let in for: a batch can have more than changes.
+    pub(super) fn bind(&self, head: &Head) {
+        if !self.caller.may(Verb::Read) {
+            head.forbid_reads();
+        }
+        if !self.caller.may(Verb::Import) {
+            head.forbid_imports();
+        }
     }
 }
 
@@ -199,18 +204,19 @@ fn lacks(caller: &Caller, verb: Verb) -> String {
     format!("{name} lacks the verb {verb}; add it to the caller's verbs")
 }
 
-/// Writes the audit line of reads that were refused in a frame with other work, which was done.
-pub(super) fn audit_refused_read(
+/// Writes the audit line of what was refused in a frame once its records were looked at: reads among other work, which
+/// was done, or an import.
+pub(super) fn audit_refused_part(
     app: &App,
     peer: &Peer,
     head: &Head,
     admitted: &Admitted,
-    operation: Operation,
+    (operation, verb): (Operation, Verb),
 ) {
     let caller = &admitted.caller;
     if let Some(access) = &app.access {
         let subject = subject(&caller.name, peer, head, operation);
-        let why = lacks(caller, Verb::Read);
+        let why = lacks(caller, verb);
         access.audit_refusal(Some(caller), subject, ProblemType::Forbidden.status(), &why);
     }
 }
@@ -225,7 +231,7 @@ fn subject<'a>(who: &'a str, peer: &Peer, head: &'a Head, operation: Operation) 
     }
 }
 
-/// Writes the audit line of what was done, where there is one: deletions of users, and orders on the admin port.
+/// Writes the audit line of what was done, where there is one: deletions of users, imports, and orders on the admin port.
 pub(super) fn audit(
     port: Port,
     peer: &Peer,
@@ -240,6 +246,13 @@ pub(super) fn audit(
         Operation::DeleteUser if port == Port::Api => {
             let user = resource.ids().0.unwrap_or_default();
             audit::user_deleted(subject(who, peer, head, operation), user, status);
+        }
+        Operation::Batch if port == Port::Api => {
+            if let Some(imported) = head.imported() {
+                let Imported { records, applied } = imported;
+                let subject = subject(who, peer, head, operation);
+                audit::imported(subject, (records, applied), status);
+            }
         }
         Operation::AdminFlush
         | Operation::AdminSetCapacity

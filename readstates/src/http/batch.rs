@@ -1,8 +1,9 @@
 //! `POST /v1/batch`: many operations of many users, in binary.
 //!
-//! A frame of either version comes in ([`version`]); its records are applied here and by the other owners
+//! A frame of any version comes in ([`version`], [`import`]); its records are applied here and by the other owners
 //! ([`rounds`]), and the answer has the version of the request.
 
+mod import;
 mod rounds;
 mod version;
 
@@ -10,10 +11,13 @@ use http::HeaderValue;
 use hyper::body::Incoming;
 use readstates_api::{
     Problem, ProblemType,
-    batch::{AnyRequest, MEDIA_TYPE, RawRecord},
+    batch::{AnyRequest, MEDIA_TYPE},
 };
 
-use self::version::{First, Frames, Second};
+use self::{
+    import::Third,
+    version::{First, Frames, Second},
+};
 use super::{
     App,
     body::{self, Arrived},
@@ -36,8 +40,17 @@ use super::{
 /// order: outcome as u8, u8 0, the day of the last visit as u16, mention count as u32, flags as u32, u32 0, the user's
 /// version, last message, last pin in Unix milliseconds and the state's version as u64; 0 where there is none. Outcomes
 /// 0 to 4 are as above; 5 found, 6 no such read state, 7 refused because the user has the most read states, 8 not
-/// accepted because the owner does not know version 2 (send it as a request of its own), 9 the caller may not read. A
-/// member that does not know version 2 refuses the frame with 400 and does nothing.
+/// accepted because the owner does not know version 2 (send it as a request of its own), 9 the caller may not read.
+///
+/// Version 3 imports read states of another system, which needs the verb `import` as well. The header is `RSB3` with
+/// version 3, and records have 56 bytes: op 5 as u8, 1 if flags are given as u8, the day of the last visit as u16,
+/// mention count and flags as u32, u32 0, user, channel, last message, the newest message that the count includes, and
+/// last pin in Unix milliseconds as u64; 0 where there is none. A record sets what is absent, moves nothing back, and
+/// may be sent again. The answer is a header with `RSR3` and version 3, then one byte for each record in order: 0 to 4
+/// as above, 7 refused because the user has the most read states, 8 not accepted because the owner does not know
+/// version 3.
+///
+/// A member that does not know a version refuses the frame with 400 and does nothing.
 #[utoipa::path(
     post, path = "/v1/batch", operation_id = "applyBatch", tag = "batch",
     request_body(content = super::openapi::BatchFrame, content_type = "application/vnd.readstates.batch"),
@@ -62,10 +75,14 @@ pub(super) async fn batch(app: &App, head: &Head, content: Incoming) -> Answer {
     let bytes = body.bytes.clone();
     let request = AnyRequest::parse(&bytes)
         .map_err(|error| Problem::new(ProblemType::MalformedBody, error.to_string()))?;
-    // One of two, each in a box of its own size.
+    // One of three, each in a box of its own size.
     match request {
         AnyRequest::V1(request) => Box::pin(answer::<First>(app, head, body, request.raw())).await,
         AnyRequest::V2(request) => Box::pin(answer::<Second>(app, head, body, request.raw())).await,
+        AnyRequest::V3(request) => {
+            import::allowed(head)?;
+            Box::pin(answer::<Third>(app, head, body, request.raw())).await
+        }
     }
 }
 
@@ -74,10 +91,11 @@ async fn answer<F: Frames>(
     app: &App,
     head: &Head,
     mut body: Arrived,
-    records: &[RawRecord],
+    records: &[F::Raw],
 ) -> Answer {
     body.count_work(&app.gates, records.len() * rounds::work_bytes::<F>())?;
     let answers = rounds::apply::<F>(app, head, records).await?;
+    F::note(head, &answers);
     Ok(reply::shared(
         HeaderValue::from_static(MEDIA_TYPE),
         body.lend(F::encode_answer(&answers)),

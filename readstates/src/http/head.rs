@@ -13,7 +13,7 @@ use rand::Rng;
 use readstates_api::headers;
 
 use super::deadline::Deadline;
-use crate::trace::Span;
+use crate::{access::Verb, trace::Span};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static(headers::REQUEST_ID);
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -43,8 +43,19 @@ pub(super) struct Head {
     id: OnceLock<HeaderValue>,
     /// Whether its caller may not read: a batch of a caller that may write can have reads.
     no_reads: AtomicBool,
-    /// Whether a read was refused for that.
-    refused_read: AtomicBool,
+    /// Whether its caller may not import.
+    no_imports: AtomicBool,
+    /// What part of it, or all of it, was refused for want of this verb, once its records were looked at.
+    refused: OnceLock<Verb>,
+    /// What was imported, where that is what it asks for.
+    imported: OnceLock<Imported>,
+}
+
+/// What came of the records of an import.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Imported {
+    pub(super) records: usize,
+    pub(super) applied: usize,
 }
 
 impl Deref for Head {
@@ -65,7 +76,9 @@ impl Head {
             span: OnceLock::new(),
             id,
             no_reads: AtomicBool::new(false),
-            refused_read: AtomicBool::new(false),
+            no_imports: AtomicBool::new(false),
+            refused: OnceLock::new(),
+            imported: OnceLock::new(),
         }
     }
 
@@ -79,14 +92,36 @@ impl Head {
         !self.no_reads.load(Ordering::Relaxed)
     }
 
-    /// A read among other work was refused, since its caller may not read.
-    pub(super) fn refuse_read(&self) {
-        self.refused_read.store(true, Ordering::Relaxed);
+    /// Its caller may not import.
+    pub(super) fn forbid_imports(&self) {
+        self.no_imports.store(true, Ordering::Relaxed);
     }
 
-    /// Whether one was.
-    pub(super) fn has_refused_read(&self) -> bool {
-        self.refused_read.load(Ordering::Relaxed)
+    /// Whether its caller may import.
+    pub(super) fn may_import(&self) -> bool {
+        !self.no_imports.load(Ordering::Relaxed)
+    }
+
+    /// Something in it was refused, since its caller lacks this verb.
+    pub(super) fn refuse(&self, lacking: Verb) {
+        // One is enough for the audit line.
+        let _ = self.refused.set(lacking);
+    }
+
+    /// The verb that its caller lacks for something in it.
+    pub(super) fn refused(&self) -> Option<Verb> {
+        self.refused.get().copied()
+    }
+
+    /// Its records were imported.
+    pub(super) fn note_import(&self, imported: Imported) {
+        // A request has one frame.
+        let _ = self.imported.set(imported);
+    }
+
+    /// What was imported, if it asked for that.
+    pub(super) fn imported(&self) -> Option<Imported> {
+        self.imported.get().copied()
     }
 
     /// Its work here is this span from now on.

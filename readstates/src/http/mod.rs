@@ -213,10 +213,8 @@ async fn answer(
         // The connection has proven who is there, or nothing is to be proven.
         Port::Admin | Port::Members | Port::Watch => Ok(None),
     };
-    if let Ok(Some(admitted)) = &admitted
-        && !admitted.may_read()
-    {
-        head.forbid_reads();
+    if let Ok(Some(admitted)) = &admitted {
+        admitted.bind(&head);
     }
     let answered = match admitted {
         Ok(admitted) => match routed {
@@ -227,8 +225,8 @@ async fn answer(
                     Err(refusal) => refusal.status(),
                 };
                 access::audit(port, peer, &head, admitted.as_ref(), routed, status);
-                if let Some(admitted) = admitted.as_ref().filter(|_| head.has_refused_read()) {
-                    access::audit_refused_read(&app, peer, &head, admitted, operation);
+                if let Some((admitted, verb)) = admitted.as_ref().zip(head.refused()) {
+                    access::audit_refused_part(&app, peer, &head, admitted, (operation, verb));
                 }
                 answered
             }

@@ -14,7 +14,7 @@ use tokio::time::Instant as Deadline;
 
 use super::{Counts, Durability, Journal, JournalConfig, JournalError, folder::Folder};
 use crate::{
-    block::{Operation, Visit},
+    block::{Import, Operation, Visit},
     cache::{Cache, Flushing, Process, Touch},
     clock, codec,
     store::{MemoryStore, Store},
@@ -138,6 +138,17 @@ fn every_kind(round: u64) -> Vec<Operation> {
             millis: round,
         },
         Operation::Delete { channel: 12 },
+        Operation::Import {
+            channel: 14,
+            import: Import {
+                message: 10 * round,
+                mention_count: 3,
+                counted_through: 10 * round + 5,
+                flags: Some(1),
+                last_viewed: 4000,
+                last_pin_millis: round,
+            },
+        },
         if round.is_multiple_of(7) {
             Operation::DeleteUser
         } else {

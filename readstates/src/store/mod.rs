@@ -19,6 +19,7 @@ pub use cql::{
     SUPERUSER, SchemaError, SchemaWish, SessionError, TABLE_OPTIONS, TakeOver, TlsFile,
     TlsFileError, TlsRefusal, apply_schema, apply_schema_with_roles,
 };
+pub(crate) use cql::{ForeignRow, ForeignScan, ForeignTable};
 pub use embedded::{EmbeddedStore, OpenError};
 use futures::future::BoxFuture;
 pub use memory::MemoryStore;

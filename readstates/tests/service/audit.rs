@@ -18,6 +18,7 @@ use readstates_api::{
     batch::{
         MEDIA_TYPE, Record, RecordOperation,
         v2::{self, Entry},
+        v3::{self, Import},
     },
 };
 use reqwest::Method;
@@ -71,7 +72,8 @@ async fn deletions_orders_and_refusals_have_a_line_each_and_a_flood_has_few() {
     let reader = entry("reader", "read", "secret-of-reader");
     let janitor = entry("janitor", "delete", "secret-of-janitor");
     let writer = entry("writer", "write", "secret-of-writer");
-    fs::write(&file, format!("callers:\n{reader}{janitor}{writer}")).unwrap();
+    let mover = entry("mover", "write, import", "secret-of-mover");
+    fs::write(&file, format!("callers:\n{reader}{janitor}{writer}{mover}")).unwrap();
     let config = ServeConfig {
         access: Some(AccessConfig::new(file)),
         ..config(NEVER)
@@ -107,6 +109,24 @@ async fn deletions_orders_and_refusals_have_a_line_each_and_a_flood_has_few() {
     ];
     let answer = member.send(Method::POST, "/v1/batch", &headers, Some(frame));
     assert_eq!(answer.await.status, 200);
+    // An import that is done, and one that is refused as a whole.
+    let import = Import {
+        user: id(8),
+        channel,
+        last_message_id: Some(id(3)),
+        mention_count: 0,
+        counted_through: None,
+        flags: None,
+        last_viewed: 0,
+        last_pin_timestamp: None,
+    };
+    for (token, status) in [("secret-of-mover", 200), ("secret-of-writer", 403)] {
+        let frame = v3::encode_request([import.to_bytes(); 2].into_iter());
+        let header = format!("Bearer {token}");
+        let headers = [("content-type", MEDIA_TYPE), ("authorization", &*header)];
+        let answer = member.send(Method::POST, "/v1/batch", &headers, Some(frame));
+        assert_eq!(answer.await.status, status);
+    }
     let of = |line: &Value| {
         let text = |field: &str| line[field].as_str().unwrap_or_default().to_owned();
         assert_eq!(line["target"], "audit");
@@ -124,8 +144,20 @@ async fn deletions_orders_and_refusals_have_a_line_each_and_a_flood_has_few() {
         about("refused", "anonymous", "", 401),
         about("admin order", "operator", "", 200),
         about("refused", "writer", "", 403),
+        about("import", "mover", "", 200),
+        about("refused", "writer", "", 403),
     ];
     assert_eq!(found, expected);
+    let imported = &lines.read()[5];
+    assert_eq!(
+        (&imported["records"], &imported["applied"]),
+        (&2.into(), &1.into())
+    );
+    let why = lines.read()[6]["why"].as_str().unwrap().to_owned();
+    assert_eq!(
+        why,
+        "writer lacks the verb import; add it to the caller's verbs"
+    );
     for line in lines.read() {
         assert_eq!(line["request_id"].as_str().unwrap().len(), 32, "{line}");
     }

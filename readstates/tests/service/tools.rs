@@ -23,9 +23,9 @@ fn readstates(arguments: &[&str]) -> (bool, String, String) {
 }
 
 /// A member on free ports; ends when dropped.
-struct Serving {
+pub struct Serving {
     child: Child,
-    url: String,
+    pub url: String,
 }
 
 impl Drop for Serving {
@@ -35,11 +35,20 @@ impl Drop for Serving {
     }
 }
 
+pub fn serve(more: &[&str], environment: &[(&str, &str)]) -> Serving {
+    serve_with("memory", more, environment)
+}
+
+/// A member on this store.
+pub fn serve_on(store: &str) -> Serving {
+    serve_with(store, &[], &[])
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the program itself is what is tested here"
 )]
-fn serve(more: &[&str], environment: &[(&str, &str)]) -> Serving {
+fn serve_with(store: &str, more: &[&str], environment: &[(&str, &str)]) -> Serving {
     let any = "127.0.0.1:0";
     let mut command = Command::new("setpriv");
     command.env_clear().envs(environment.iter().copied());
@@ -50,7 +59,7 @@ fn serve(more: &[&str], environment: &[(&str, &str)]) -> Serving {
         env!("CARGO_BIN_EXE_readstates"),
         "serve",
     ]);
-    command.args(["--listen", any, "--admin-listen", any, "--store", "memory"]);
+    command.args(["--listen", any, "--admin-listen", any, "--store", store]);
     let mut child = command.args(more).stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap());
     let url = loop {

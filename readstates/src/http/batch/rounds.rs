@@ -9,14 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::{join, join_all};
 use http::{HeaderValue, StatusCode};
-use readstates_api::{
-    Problem, ProblemType,
-    batch::{MEDIA_TYPE, RawRecord},
-};
+use readstates_api::{Problem, ProblemType, batch::MEDIA_TYPE};
 use readstates_ring::Slot;
 
 use super::version::Frames;
 use crate::{
+    access::Verb,
     cache::{Single, Touch},
     engine::NotDone,
     forward::PART_TIMEOUT,
@@ -49,7 +47,7 @@ pub(super) const fn work_bytes<F: Frames>() -> usize {
 pub(super) async fn apply<F: Frames>(
     app: &App,
     head: &Head,
-    raw: &[RawRecord],
+    raw: &[F::Raw],
 ) -> Result<Vec<F::Answer>, Refusal> {
     // Stays for records whose users are still on the move in the end.
     let mut answers = vec![F::failed(ProblemType::SlotMoving); raw.len()];
@@ -59,7 +57,7 @@ pub(super) async fn apply<F: Frames>(
             Ok((user, entry)) => left.push((user, (place, entry))),
             Err(answer) => {
                 if F::is_refused_read(&answer) {
-                    head.refuse_read();
+                    head.refuse(Verb::Read);
                 }
                 answers[place] = answer;
             }
@@ -79,7 +77,7 @@ pub(super) async fn apply<F: Frames>(
 async fn round<F: Frames>(
     app: &App,
     head: &Head,
-    raw: &[RawRecord],
+    raw: &[F::Raw],
     records: &[(u64, Placed<F>)],
     answers: &mut [F::Answer],
 ) -> Result<Vec<(u64, Placed<F>)>, Refusal> {
@@ -127,9 +125,9 @@ async fn here<F: Frames>(
         .iter()
         .map(|&(user, (_, entry))| (user, F::single(entry)))
         .collect();
-    // Acknowledgements come from users who are online; mentions are made to all users, online or not.
-    let mentions = records.iter().all(|(_, (_, entry))| F::is_mention(entry));
-    let touch = if mentions {
+    // Acknowledgements come from users who are online; mentions and imports are of all users, online or not.
+    let of_all = records.iter().all(|(_, (_, entry))| F::is_of_all(entry));
+    let touch = if of_all {
         Touch::Mention
     } else {
         Touch::Online
@@ -162,7 +160,7 @@ async fn pass<F: Frames>(
     app: &App,
     head: &Head,
     part: &Part<Placed<F>>,
-    raw: &[RawRecord],
+    raw: &[F::Raw],
     timeout: Duration,
 ) -> Vec<F::Answer> {
     let frame = F::encode_request(part.items.iter().map(|(place, _)| &raw[*place]));

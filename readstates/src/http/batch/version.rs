@@ -12,10 +12,13 @@ use readstates_api::{
 use crate::{
     block::{Operation, Outcome, State, Visit},
     cache::{Single, StateSeen, WithState},
+    http::head::Head,
 };
 
 /// A version of the frames.
 pub(super) trait Frames {
+    /// A record as it is on the wire.
+    type Raw: Copy + Send + Sync;
     /// A record that makes sense.
     type Entry: Copy + Send + Sync;
     /// What is done for it.
@@ -27,13 +30,13 @@ pub(super) trait Frames {
     const ANSWER_BYTES: usize;
 
     /// Reads a record, or says what is answered to it. `may_read`: whether the caller may.
-    fn entry(record: &RawRecord, may_read: bool) -> Result<(u64, Self::Entry), Self::Answer>;
+    fn entry(record: &Self::Raw, may_read: bool) -> Result<(u64, Self::Entry), Self::Answer>;
 
     /// Whether this is answered to a read of a caller that may not read.
     fn is_refused_read(answer: &Self::Answer) -> bool;
 
-    /// Whether it is a mention, which comes whether the user is online or not.
-    fn is_mention(entry: &Self::Entry) -> bool;
+    /// Whether it comes whether the user is online or not, as a mention does.
+    fn is_of_all(entry: &Self::Entry) -> bool;
 
     fn single(entry: Self::Entry) -> Self::Single;
 
@@ -42,17 +45,25 @@ pub(super) trait Frames {
     /// The answer where this was the problem: of one record, or of all that went to another owner.
     fn failed(problem: ProblemType) -> Self::Answer;
 
-    fn encode_request<'a>(records: impl ExactSizeIterator<Item = &'a RawRecord>) -> Vec<u8>;
+    fn encode_request<'a>(records: impl ExactSizeIterator<Item = &'a Self::Raw>) -> Vec<u8>
+    where
+        Self::Raw: 'a;
 
     fn encode_answer(answers: &[Self::Answer]) -> Vec<u8>;
 
     fn parse_answer(frame: &[u8]) -> Option<Vec<Self::Answer>>;
+
+    /// Notes what came of all records, where an audit line says so.
+    fn note(head: &Head, answers: &[Self::Answer]) {
+        let _ = (head, answers);
+    }
 }
 
 /// Version 1: changes, and their outcomes.
 pub(super) enum First {}
 
 impl Frames for First {
+    type Raw = RawRecord;
     type Entry = Record;
     type Single = Operation;
     type Answer = RecordOutcome;
@@ -68,7 +79,7 @@ impl Frames for First {
         false
     }
 
-    fn is_mention(record: &Record) -> bool {
+    fn is_of_all(record: &Record) -> bool {
         matches!(record.operation, RecordOperation::Mention { .. })
     }
 
@@ -112,6 +123,7 @@ impl Frames for First {
 pub(super) enum Second {}
 
 impl Frames for Second {
+    type Raw = RawRecord;
     type Entry = Entry;
     type Single = WithState;
     type Answer = Row;
@@ -130,9 +142,9 @@ impl Frames for Second {
         *answer == Row::Forbidden
     }
 
-    fn is_mention(entry: &Entry) -> bool {
+    fn is_of_all(entry: &Entry) -> bool {
         match entry {
-            Entry::Change(record) => First::is_mention(record),
+            Entry::Change(record) => First::is_of_all(record),
             Entry::Read { .. } => false,
         }
     }

@@ -140,7 +140,7 @@ impl Connection {
             session,
             load,
             save,
-            scan_profile: profile(login, SCAN_TIMEOUT).build().into_handle(),
+            scan_profile: scan_profile(login),
             local_datacenter: login.local_datacenter.clone(),
             keyspace: target.keyspace.clone(),
         })
@@ -382,6 +382,11 @@ fn profile(
         .consistency(Consistency::LocalQuorum)
         .request_timeout(Some(timeout))
         .load_balancing_policy(nodes.build())
+}
+
+/// For pages of rows, which no client waits for.
+pub(super) fn scan_profile(login: &CqlLogin) -> ExecutionProfileHandle {
+    profile(login, SCAN_TIMEOUT).build().into_handle()
 }
 
 fn read_profile(login: &CqlLogin) -> ExecutionProfileHandle {

@@ -11,6 +11,7 @@
 mod claim;
 mod claim_table;
 mod connect;
+mod foreign;
 mod login;
 mod replication;
 mod roles;
@@ -31,6 +32,7 @@ use std::{
 pub use claim::{Claim, ClaimName, Other, TakeOver};
 use connect::Connection;
 pub use connect::SessionError;
+pub(crate) use foreign::{ForeignRow, ForeignScan, ForeignTable};
 use futures::future::{BoxFuture, FutureExt};
 pub use login::{CqlLogin, Credentials};
 use parking_lot::Mutex;
