@@ -96,7 +96,7 @@ pub fn open_store(config: &ServeConfig) -> Result<Arc<dyn Store>, OpenError> {
             let budget = config.capacity_states.saturating_mul(BYTES_PER_STATE);
             Arc::new(EmbeddedStore::open(folder, budget)?)
         }
-        StoreConfig::Cql(target) => Arc::new(CqlStore::start(target.clone(), config.login.clone())),
+        StoreConfig::Cql(target) => Arc::new(CqlStore::serve(target.clone(), config.login.clone())),
     })
 }
 

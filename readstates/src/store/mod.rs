@@ -9,20 +9,22 @@
 mod cql;
 mod embedded;
 mod memory;
+mod restores;
 mod scan;
 
 use std::fmt;
 
 pub use cql::{
-    Claim, ClaimName, CqlLogin, CqlStore, CqlTarget, CqlTls, Credentials, Other, Replication,
-    SUPERUSER, SchemaError, SchemaWish, SessionError, TABLE_OPTIONS, TakeOver, TlsFile,
-    TlsFileError, TlsRefusal, apply_schema, apply_schema_with_roles,
+    Claim, ClaimName, CqlLogin, CqlRestores, CqlStore, CqlTarget, CqlTls, Credentials, Other,
+    Replication, SUPERUSER, SchemaError, SchemaWish, SessionError, TABLE_OPTIONS, TakeOver,
+    TlsFile, TlsFileError, TlsRefusal, apply_schema, apply_schema_with_roles,
 };
 pub use embedded::{EmbeddedStore, OpenError};
 use futures::future::BoxFuture;
 pub use memory::MemoryStore;
 use readstates_api::admin::StoreKind;
 use readstates_ring::Stamp;
+pub use restores::{BegunRestore, RestoreRecord, RestoreRecords};
 pub use scan::{Pages, Row, Scan};
 
 /// Whether a write takes the place of what is stored: by stamp, then by bytes, the longer of two that
