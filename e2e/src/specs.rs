@@ -33,6 +33,7 @@ pub fn cassandra_spec() -> ReadStateClusterSpec {
         image_pull_policy: None,
         image_pull_secrets: None,
         cache: cache(),
+        restore_from: None,
         identity: None,
         database: DatabaseSpec {
             engine: Some(Engine::Cassandra),

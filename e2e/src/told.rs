@@ -73,4 +73,33 @@ impl Told {
         }
         Ok(())
     }
+
+    /// Makes sure that another service has none of these users.
+    ///
+    /// # Errors
+    /// With the first user that it has, or when one cannot be read.
+    pub async fn is_unknown_to(&self, service: &Http) -> Result<()> {
+        for (user, _) in &self.0 {
+            let read = service.read(*user).await?;
+            ensure!(read.is_empty(), "user {user} is not to be there: {read:?}");
+        }
+        Ok(())
+    }
+
+    /// Makes sure that another service has each of these users as it is here, or not at all; how many it has.
+    ///
+    /// # Errors
+    /// With the first user that differs, or when one cannot be read.
+    pub async fn holds_or_is_unknown_to(&self, service: &Http) -> Result<usize> {
+        let mut held = 0;
+        for (user, state) in &self.0 {
+            let read = service.read(*user).await?;
+            ensure!(
+                read.is_empty() || read == [state.clone()],
+                "user {user}: told {state:?}, now {read:?}"
+            );
+            held += usize::from(!read.is_empty());
+        }
+        Ok(held)
+    }
 }

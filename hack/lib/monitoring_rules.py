@@ -337,6 +337,16 @@ def new():
     return changes
 
 
+def restoring():
+    """A new cluster whose backup is being restored for hours: it has no ring yet."""
+    changes = {series: gone() for series in member(A) | member(B)}
+    changes[f'readstates_cluster_condition{{{OF_OPERATOR},condition="Available"}}'] = steady(0)
+    changes[f'readstates_cluster_condition{{{OF_OPERATOR},condition="Restored"}}'] = steady(0)
+    changes[f"readstates_cluster_ring_number{{{OF_OPERATOR}}}"] = gone()
+    changes[f'readstates_cluster_waiting_seconds{{{OF_OPERATOR},reason="RestoreRunning"}}'] = growing(60)
+    return changes
+
+
 def filled():
     """A new database gets its commit log and first files: of 100 GiB a few are gone within an hour, and no more after it."""
     free = f"_x9 {100 << 30}-{1 << 27}x40 {95 << 30}x{MINUTES - 50}"
@@ -376,6 +386,7 @@ def main(folder):
     tests.append(test("nothing fires in ordinary life, two restarts included", 200, rolling_restart(), []))
     tests.append(test("nothing fires because a cluster is stopped", 60, stopped(), []))
     tests.append(test("nothing fires because a cluster is new", 29, new(), []))
+    tests.append(test("nothing fires because a backup is being restored", 120, restoring(), []))
     tests.append(test("nothing fires because a new database fills its first files", 120, filled(), []))
     # JSON is YAML.
     document = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}

@@ -168,7 +168,9 @@ async fn identity(
 
 fn look_again(plan: &Plan) -> Duration {
     match &plan.waiting {
-        Some(WaitingOn::Database(_) | WaitingOn::Rack { .. }) => LOOK_AGAIN_SOON,
+        Some(WaitingOn::Database(_) | WaitingOn::Rack { .. } | WaitingOn::Restore { .. }) => {
+            LOOK_AGAIN_SOON
+        }
         Some(waiting) if waiting.for_members() => LOOK_SOON,
         _ => LOOK_AGAIN,
     }

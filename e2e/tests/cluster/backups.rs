@@ -1,5 +1,7 @@
 //! Backups that the operator has made: of a real Cassandra, by Jobs on nodes, to a volume.
 
+mod restore;
+
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -35,6 +37,20 @@ where
     let api = cluster.api::<K>();
     api.patch(name, &parameters, &Patch::Apply(&object)).await?;
     Ok(())
+}
+
+fn volume_claim() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": VOLUME },
+        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+    })
+}
+
+fn encryption_key() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": VOLUME },
+        "data": { "backup.key": ByteString((0..32).collect()) },
+    })
 }
 
 fn storage() -> Value {
@@ -87,11 +103,7 @@ async fn backups_are_made_verified_and_pruned_by_jobs_and_outlive_their_resource
         cluster.flush(ordinal).await?;
     }
     cluster.has_rows_of(&crowd).await?;
-    let claim = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": VOLUME },
-        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
-    });
-    apply::<PersistentVolumeClaim>(&cluster, claim).await?;
+    apply::<PersistentVolumeClaim>(&cluster, volume_claim()).await?;
 
     // The key comes later: until then the backup waits, and says for what.
     let spec = json!({ "cluster": "chat", "storage": storage() });
@@ -103,11 +115,7 @@ async fn backups_are_made_verified_and_pruned_by_jobs_and_outlive_their_resource
     cluster
         .sees_within("first", "names the Secret", TAKES, waits)
         .await?;
-    let key = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": VOLUME },
-        "data": { "backup.key": ByteString((0..32).collect()) },
-    });
-    apply::<Secret>(&cluster, key).await?;
+    apply::<Secret>(&cluster, encryption_key()).await?;
     let first = backed_up(&cluster, "first").await?;
     let users = first.users.context("no users are told")?;
     ensure!(users >= 60, "{first:?}");

@@ -16,6 +16,7 @@ use crate::{
     maintenance::MaintenanceSpec,
     monitoring::MonitoringSpec,
     pod_template::{PodTemplate, ServiceSpec},
+    restore::RestoreFrom,
     status::ReadStateClusterStatus,
     tls::{ApiTlsSpec, IdentitySpec},
 };
@@ -114,6 +115,13 @@ use crate::{
         description = "Slots taken over from cache pods that ended without handing them on."
     ),
     printcolumn(
+        name = "Restore",
+        type_ = "string",
+        json_path = ".status.restore.phase",
+        priority = "1",
+        description = "How far spec.restoreFrom is: Waiting, Running, Failed or Restored."
+    ),
+    printcolumn(
         name = "Detail",
         type_ = "string",
         json_path = ".status.waitingOn.message",
@@ -132,6 +140,21 @@ use crate::{
     ).message(
         "metadata.name and the longest name in spec.database.racks must not exceed 48 characters together: \
          StatefulSet names consist of both"
+    ),
+    validation = Rule::new(
+        "!has(self.spec.restoreFrom) || (has(oldSelf.spec.restoreFrom) && self.spec.restoreFrom == \
+         oldSelf.spec.restoreFrom) || !has(oldSelf.status) || (!has(oldSelf.status.ringNumber) && \
+         (!has(oldSelf.status.restore) || oldSelf.status.restore.phase in ['Waiting', 'Failed']))"
+    ).message(
+        "spec.restoreFrom cannot be set or changed once its restore has begun or cache pods have started: nothing is \
+         restored over live data. Create a new ReadStateCluster from the backup"
+    ),
+    validation = Rule::new(
+        "has(self.spec.restoreFrom) || !has(oldSelf.spec.restoreFrom) || !has(oldSelf.status) || \
+         !has(oldSelf.status.restore) || oldSelf.status.restore.phase != 'Running'"
+    ).message(
+        "spec.restoreFrom cannot be removed while its restore is running: wait until it is done, or delete the \
+         ReadStateCluster"
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -140,6 +163,12 @@ use crate::{
         "!has(self.cache.durability) || self.cache.durability != 'Journal' || has(self.database.embedded)"
     ).message("durability Journal is valid only with database.embedded, on whose volume the journal is")
         .field_path(".cache.durability"),
+    validation = Rule::new("!has(self.restoreFrom) || !has(self.database.embedded)")
+        .message(
+            "restoreFrom is not possible with database.embedded, whose volume belongs to its one process: create the \
+             cluster without it, set stopped, and run `readstates backup restore --store embedded:FOLDER` in a pod with \
+             the cluster's volume claim (see Back up and restore in the book)"
+        ).field_path(".restoreFrom"),
     validation = Rule::new("!has(self.database.embedded) || self.replicas == 1")
         .message("replicas must be 1 with database.embedded: the data is on one pod's volume")
         .field_path(".replicas"),
@@ -194,6 +223,12 @@ pub struct ReadStateClusterSpec {
 
     /// Where read states are stored. Exactly one of `engine`, `external` and `embedded` must be set.
     pub database: DatabaseSpec,
+
+    /// The backup that this cluster begins with. Only for a new cluster: the operator restores it into the empty database
+    /// before the first cache pod starts. It cannot be changed while that is under way, and once it is done, or cache pods
+    /// have started, it can only be removed, which changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore_from: Option<Box<RestoreFrom>>,
 
     /// Issuer of the certificates that members, operator and database agents use to authenticate each other. Default:
     /// the operator, with a certificate authority for this cluster only. Cannot be changed.

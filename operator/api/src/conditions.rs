@@ -34,6 +34,9 @@ pub enum ConditionType {
     ApiOpen,
     /// A certificate expires within two weeks and has not been renewed.
     CertificatesExpiring,
+    /// The backup of `spec.restoreFrom` was restored before the first cache pod started. Present only if the cluster was
+    /// to begin with a backup.
+    Restored,
     /// Nothing is running, as the spec requires. Present only while `spec.stopped` is set.
     Stopped,
     /// The backup was made.
@@ -252,6 +255,16 @@ pub enum Reason {
     Scheduled,
     /// `spec.suspend` is set.
     Suspended,
+    /// The restore waits: for the database, or for the backup; the message says for what.
+    RestoreWaiting,
+    /// The backup of `spec.restoreFrom` is being restored.
+    RestoreRunning,
+    /// The restore failed; the message has the program's last words.
+    RestoreFailed,
+    /// The backup was restored.
+    Restored,
+    /// Nothing was restored: the cluster had cache pods before, and nothing is restored over live data.
+    RestoreSkipped,
 }
 
 /// A condition before its conversion to the Kubernetes type.
@@ -330,6 +343,7 @@ impl ConditionType {
             Self::TakenOver => "TakenOver",
             Self::ApiOpen => "ApiOpen",
             Self::CertificatesExpiring => "CertificatesExpiring",
+            Self::Restored => "Restored",
             Self::Stopped => "Stopped",
             Self::Complete => "Complete",
             Self::Scheduled => "Scheduled",
@@ -457,6 +471,11 @@ impl Reason {
             Self::BackupOverdue => "BackupOverdue",
             Self::Scheduled => "Scheduled",
             Self::Suspended => "Suspended",
+            Self::RestoreWaiting => "RestoreWaiting",
+            Self::RestoreRunning => "RestoreRunning",
+            Self::RestoreFailed => "RestoreFailed",
+            Self::Restored => "Restored",
+            Self::RestoreSkipped => "RestoreSkipped",
         }
     }
 }

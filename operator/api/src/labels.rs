@@ -12,6 +12,8 @@ pub const COMPONENT: &str = "app.kubernetes.io/component";
 pub const BACKUP: &str = "readstates.dev/backup";
 /// On what makes backups at given times: the `ReadStateBackupSchedule`.
 pub const BACKUP_SCHEDULE: &str = "readstates.dev/backup-schedule";
+/// On what restores a backup into a new cluster: the `ReadStateCluster`.
+pub const RESTORE: &str = "readstates.dev/restore";
 /// The zone of a node, and from Kubernetes 1.35 on of the pods on it.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// What an object is a part of.
@@ -97,7 +99,7 @@ pub enum Component {
     Database,
     /// The Job that creates keyspace and table.
     Schema,
-    /// The Jobs that make, verify and prune backups.
+    /// The Jobs that make, verify, prune and restore backups.
     Backup,
 }
 

@@ -22,17 +22,18 @@ mod maintenance;
 mod monitoring;
 mod pod_template;
 mod repair;
+mod restore;
 mod ring;
 mod status;
+mod storage;
 mod super_disk;
 mod tls;
 
 pub use access::{AccessSpec, CallerSpec, ClientCaSource, ServiceAccountRef, TokenSecretRef, Verb};
 pub use backup::{
-    BackupMade, BackupPhase, BackupRetention, BackupStorage, BackupVerified, BackupsPruned,
-    DEFAULT_ENCRYPTION_KEY, EncryptionKeyRef, ReadStateBackup, ReadStateBackupSchedule,
-    ReadStateBackupScheduleSpec, ReadStateBackupScheduleStatus, ReadStateBackupSpec,
-    ReadStateBackupStatus, S3Storage, VolumeClaimStorage,
+    BackupMade, BackupPhase, BackupRetention, BackupVerified, BackupsPruned, ReadStateBackup,
+    ReadStateBackupSchedule, ReadStateBackupScheduleSpec, ReadStateBackupScheduleStatus,
+    ReadStateBackupSpec, ReadStateBackupStatus,
 };
 pub use cluster::{
     CacheSpec, Durability, FlushMode, PullPolicy, ReadStateCluster, ReadStateClusterSpec,
@@ -45,10 +46,15 @@ pub use maintenance::{Day, MaintenanceSpec, WindowSpec};
 pub use monitoring::MonitoringSpec;
 pub use pod_template::{IpFamilyPolicy, PodTemplate, ServiceSpec, ServiceType, TrafficPolicy};
 pub use repair::RepairSpec;
+pub use restore::{RestoreFrom, RestorePhase, RestoreStatus};
 pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
 pub use status::{
     CertificateStatus, DatabaseNode, DatabaseNodeState, PendingJob, ReadStateClusterStatus,
     SchemaStatus, SuperDiskState, SuperDiskStatus, Takeovers, Waiting,
+};
+pub use storage::{
+    BackupStorage, CaSecretRef, DEFAULT_CA_KEY, DEFAULT_ENCRYPTION_KEY, EncryptionKeyRef,
+    S3Storage, VolumeClaimStorage,
 };
 pub use super_disk::{FastLeg, Filesystem, SuperDiskSpec};
 pub use tls::{ApiTlsSpec, IdentitySpec, IssuerRef, TlsSpec};

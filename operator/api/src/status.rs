@@ -5,6 +5,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::restore::RestoreStatus;
+
 /// The state that the operator last observed. Scripts should read the conditions.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -15,7 +17,8 @@ pub struct ReadStateClusterStatus {
 
     /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady`, `RingStable`, `RequiresUpdate`,
     /// `TakenOver`, `ApiOpen` and `CertificatesExpiring`; `SuperDisksHealthy` if the cluster has super-disks; `Repaired`
-    /// if the operator runs a database with two or more copies; and `Stopped` while `spec.stopped` is set.
+    /// if the operator runs a database with two or more copies; `Restored` if the cluster was to begin with a backup; and
+    /// `Stopped` while `spec.stopped` is set.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
@@ -60,6 +63,10 @@ pub struct ReadStateClusterStatus {
     /// to run again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<SchemaStatus>,
+
+    /// What became of `spec.restoreFrom`. Absent if the cluster was not to begin with a backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore: Option<Box<RestoreStatus>>,
 
     /// When the oldest of the nodes' last repairs began: what was written before is on every node that should have it.
     /// Absent until every node has been repaired.

@@ -57,6 +57,9 @@ const DAMAGED: i32 = 4;
 const REPORT: &str = "/dev/termination-log";
 const BACKUPS: &str = "backups";
 const BACKUPS_PATH: &str = "/var/lib/readstates-backups";
+const CA: &str = "backups-ca";
+const CA_PATH: &str = "/etc/readstates/backups-ca";
+const CA_FILE: &str = "READSTATES_BACKUPS_CA_FILE";
 const ENCRYPTION: &str = "encryption";
 const ENCRYPTION_PATH: &str = "/etc/readstates/encryption";
 const ENCRYPTION_KEY_FILE: &str = "READSTATES_BACKUP_ENCRYPTION_KEY_FILE";
@@ -201,106 +204,14 @@ impl Work<'_> {
         self.container(PRUNE, &flags, store::Access::default(), false)
     }
 
-    /// `readstates backup NAME`, with these flags and what is needed besides the place of the backups.
     fn container(
         &self,
         name: &str,
         flags: &[&str],
-        mut access: store::Access,
+        access: store::Access,
         read_only: bool,
     ) -> Container {
-        let (backups, at) = self.place(read_only);
-        access.extend(at);
-        let args = ["backup", name, "--backups", &backups, "--report", REPORT];
-        let args = args.iter().chain(flags).map(|&arg| arg.to_owned());
-        let amount = |amount: &str| Quantity(amount.to_owned());
-        let requests = [("cpu", "100m"), ("memory", "512Mi")];
-        let limits = [("memory", "1Gi")];
-        let amounts = |of: &[(&str, &str)]| -> BTreeMap<String, Quantity> {
-            let each = of.iter();
-            each.map(|&(name, text)| (name.to_owned(), amount(text)))
-                .collect()
-        };
-        Container {
-            name: name.to_owned(),
-            image: Some(self.cluster.image.clone()),
-            image_pull_policy: self.cluster.pull_policy.clone(),
-            args: Some(args.collect()),
-            env: Some(access.env).filter(|e| !e.is_empty()),
-            resources: Some(ResourceRequirements {
-                requests: Some(amounts(&requests)),
-                limits: Some(amounts(&limits)),
-                ..ResourceRequirements::default()
-            }),
-            security_context: Some(pod::restricted_container(true)),
-            termination_message_path: Some(REPORT.to_owned()),
-            termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-            volume_mounts: Some(access.mounts).filter(|m| !m.is_empty()),
-            ..Container::default()
-        }
-    }
-
-    /// The place as `--backups` takes it, and what a container needs to reach it.
-    fn place(&self, read_only: bool) -> (String, store::Access) {
-        let BackupPlace { at, encryption } = self.place;
-        let mut access = store::Access::default();
-        let backups = match at {
-            BackupsAt::Bucket {
-                url,
-                region,
-                endpoint,
-                credentials,
-                account: _,
-            } => {
-                let plain = endpoint.as_ref().filter(|url| url.starts_with("http://"));
-                let values = [
-                    region
-                        .as_ref()
-                        .map(|region| ("AWS_REGION", region.as_str())),
-                    endpoint.as_ref().map(|url| ("AWS_ENDPOINT", url.as_str())),
-                    plain.map(|_| ("AWS_ALLOW_HTTP", "true")),
-                ];
-                let values = values.into_iter().flatten();
-                access
-                    .env
-                    .extend(values.map(|(name, value)| env::value(name, value)));
-                let keys = [
-                    ("AWS_ACCESS_KEY_ID", ACCESS_KEY_ID),
-                    ("AWS_SECRET_ACCESS_KEY", SECRET_ACCESS_KEY),
-                ];
-                access.env.extend(
-                    credentials
-                        .iter()
-                        .flat_map(|secret| keys.map(|(name, key)| env::secret(name, secret, key))),
-                );
-                url.clone()
-            }
-            BackupsAt::Volume { claim, path } => {
-                access.volumes.push(Volume {
-                    name: BACKUPS.to_owned(),
-                    persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
-                        claim_name: claim.clone(),
-                        read_only: None,
-                    }),
-                    ..Volume::default()
-                });
-                access.mounts.push(VolumeMount {
-                    read_only: read_only.then_some(true),
-                    ..pod::mount(BACKUPS, BACKUPS_PATH)
-                });
-                let below = path.as_ref().map(|path| format!("/{path}"));
-                format!("{BACKUPS_PATH}{}", below.unwrap_or_default())
-            }
-        };
-        if let Some((secret, key)) = encryption {
-            let (volume, mount) =
-                store::keys_of(ENCRYPTION, ENCRYPTION_PATH, secret, &[key.as_str()]);
-            let file = format!("{ENCRYPTION_PATH}/{key}");
-            access.env.push(env::value(ENCRYPTION_KEY_FILE, file));
-            access.volumes.push(volume);
-            access.mounts.push(mount);
-        }
-        (backups, access)
+        container(self.cluster, self.place, name, flags, access, read_only)
     }
 
     /// `first` runs before `main`, in the same pod.
@@ -326,7 +237,7 @@ impl Work<'_> {
         } else {
             Vec::new()
         };
-        let volumes = [login, self.place(false).1.volumes].concat();
+        let volumes = [login, volumes(place)].concat();
         let placement = &cluster.cache.placement;
         let pod = PodSpec {
             restart_policy: Some("Never".to_owned()),
@@ -363,6 +274,122 @@ impl Work<'_> {
             ..JobSpec::default()
         }
     }
+}
+
+/// `readstates backup NAME`, with these flags and what is needed besides the place of the backups.
+pub(super) fn container(
+    cluster: &ValidatedCluster,
+    place: &BackupPlace,
+    name: &str,
+    flags: &[&str],
+    mut access: store::Access,
+    read_only: bool,
+) -> Container {
+    let (backups, at) = reach(place, read_only);
+    access.extend(at);
+    let args = ["backup", name, "--backups", &backups, "--report", REPORT];
+    let args = args.iter().chain(flags).map(|&arg| arg.to_owned());
+    let amount = |amount: &str| Quantity(amount.to_owned());
+    let requests = [("cpu", "100m"), ("memory", "512Mi")];
+    let limits = [("memory", "1Gi")];
+    let amounts = |of: &[(&str, &str)]| -> BTreeMap<String, Quantity> {
+        let each = of.iter();
+        each.map(|&(name, text)| (name.to_owned(), amount(text)))
+            .collect()
+    };
+    Container {
+        name: name.to_owned(),
+        image: Some(cluster.image.clone()),
+        image_pull_policy: cluster.pull_policy.clone(),
+        args: Some(args.collect()),
+        env: Some(access.env).filter(|e| !e.is_empty()),
+        resources: Some(ResourceRequirements {
+            requests: Some(amounts(&requests)),
+            limits: Some(amounts(&limits)),
+            ..ResourceRequirements::default()
+        }),
+        security_context: Some(pod::restricted_container(true)),
+        termination_message_path: Some(REPORT.to_owned()),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        volume_mounts: Some(access.mounts).filter(|m| !m.is_empty()),
+        ..Container::default()
+    }
+}
+
+/// The place as `--backups` takes it, and what a container needs to reach it.
+fn reach(place: &BackupPlace, read_only: bool) -> (String, store::Access) {
+    let BackupPlace { at, encryption } = place;
+    let mut access = store::Access::default();
+    let backups = match at {
+        BackupsAt::Bucket {
+            url,
+            region,
+            endpoint,
+            ca,
+            credentials,
+            account: _,
+        } => {
+            let plain = endpoint.as_ref().filter(|url| url.starts_with("http://"));
+            let values = [
+                region
+                    .as_ref()
+                    .map(|region| ("AWS_REGION", region.as_str())),
+                endpoint.as_ref().map(|url| ("AWS_ENDPOINT", url.as_str())),
+                plain.map(|_| ("AWS_ALLOW_HTTP", "true")),
+            ];
+            let values = values.into_iter().flatten();
+            access
+                .env
+                .extend(values.map(|(name, value)| env::value(name, value)));
+            if let Some((secret, key)) = ca {
+                let (volume, mount) = store::keys_of(CA, CA_PATH, secret, &[key.as_str()]);
+                access
+                    .env
+                    .push(env::value(CA_FILE, format!("{CA_PATH}/{key}")));
+                access.volumes.push(volume);
+                access.mounts.push(mount);
+            }
+            let keys = [
+                ("AWS_ACCESS_KEY_ID", ACCESS_KEY_ID),
+                ("AWS_SECRET_ACCESS_KEY", SECRET_ACCESS_KEY),
+            ];
+            access.env.extend(
+                credentials
+                    .iter()
+                    .flat_map(|secret| keys.map(|(name, key)| env::secret(name, secret, key))),
+            );
+            url.clone()
+        }
+        BackupsAt::Volume { claim, path } => {
+            access.volumes.push(Volume {
+                name: BACKUPS.to_owned(),
+                persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+                    claim_name: claim.clone(),
+                    read_only: None,
+                }),
+                ..Volume::default()
+            });
+            access.mounts.push(VolumeMount {
+                read_only: read_only.then_some(true),
+                ..pod::mount(BACKUPS, BACKUPS_PATH)
+            });
+            let below = path.as_ref().map(|path| format!("/{path}"));
+            format!("{BACKUPS_PATH}{}", below.unwrap_or_default())
+        }
+    };
+    if let Some((secret, key)) = encryption {
+        let (volume, mount) = store::keys_of(ENCRYPTION, ENCRYPTION_PATH, secret, &[key.as_str()]);
+        let file = format!("{ENCRYPTION_PATH}/{key}");
+        access.env.push(env::value(ENCRYPTION_KEY_FILE, file));
+        access.volumes.push(volume);
+        access.mounts.push(mount);
+    }
+    (backups, access)
+}
+
+/// The volumes that [`container`] mounts for a place.
+pub(super) fn volumes(place: &BackupPlace) -> Vec<Volume> {
+    reach(place, false).1.volumes
 }
 
 /// A pod that was evicted is no failed attempt.

@@ -15,6 +15,7 @@ mod pod;
 mod pod_disruption_budget;
 mod pod_monitor;
 pub mod ports;
+mod restore;
 mod ring;
 mod role;
 mod schema_job;
@@ -58,12 +59,13 @@ pub use self::{
     cache::{memory as cache_memory, memory_of, template_hash as cache_template_hash},
     database::{database_image, rack, template_hash, update_name},
     pod_monitor::pod_monitors,
+    restore::{RESTORE, restore_job, restore_job_name, restore_network_policy, restore_selector},
     schema_job::{job_name as schema_job_name, made_by as made_by_job, schema_job, wanted_store},
     token_review::binding as token_review_binding,
 };
 use crate::{
     cert_manager::Certificate,
-    plan::{Plan, Template},
+    plan::{Plan, RestoreState, Template},
     validate::{Store, ValidatedCluster},
 };
 
@@ -76,7 +78,7 @@ pub enum Object {
     ConfigMap(Box<ConfigMap>),
     /// Jobs at given times.
     CronJob(Box<CronJob>),
-    /// The schema Job, or one that makes a backup.
+    /// The schema Job, or one that makes or restores a backup.
     Job(Box<Job>),
     /// Allowed connections.
     NetworkPolicy(Box<NetworkPolicy>),
@@ -137,6 +139,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         cache,
         certificate,
         api_certificate,
+        restore,
         secrets: _,
         callers,
         ask_identity,
@@ -211,6 +214,13 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
             Object::NetworkPolicy(Box::new(network_policy::schema(cluster))),
             Object::Job(Box::new(job)),
         ]);
+    }
+    if matches!(restore.state, RestoreState::Running { .. }) {
+        let policy = restore_network_policy(&cluster.id);
+        out.push(Object::NetworkPolicy(Box::new(policy)));
+    }
+    if let Some(source) = &restore.make {
+        out.push(Object::Job(Box::new(restore_job(cluster, source))));
     }
     out.extend(
         access::secret(cluster, callers)

@@ -8,12 +8,12 @@
 //! | cache | 7403: members | each other |
 //! | cache | 7404: probes and metrics | any pod of the Kubernetes cluster: it tells nothing about users |
 //! | database | 7000: between nodes | each other |
-//! | database | 9042, 19042: CQL | cache pods, the schema Job and Jobs of backups, `spec.database.clients` |
+//! | database | 9042, 19042: CQL | cache pods, the schema Job, Jobs of backups and restores, `spec.database.clients` |
 //! | database | 7402: agent | the operator, from its own namespace |
 //! | database | 7405: probes | any pod of the Kubernetes cluster |
 //! | database | 9108: super-disk agent, where there are super-disks | anywhere |
 //! | database | 9180: metrics (`ScyllaDB`) | `spec.monitoring.metricsFrom` |
-//! | schema Job, Jobs of backups | none | none |
+//! | schema Job, Jobs of backups and restores | none | none |
 
 use std::collections::BTreeMap;
 

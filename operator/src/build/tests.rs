@@ -21,6 +21,7 @@ mod logins;
 mod network_policies;
 mod overlay;
 mod pod_monitors;
+mod restore;
 mod sidecars;
 
 pub(in crate::build) const SCYLLA: &str = "

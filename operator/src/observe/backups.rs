@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    NamespaceResourceScope,
+    ByteString, NamespaceResourceScope,
     api::{
         batch::v1::{CronJob, Job},
         core::v1::{ContainerStateTerminated, Pod},
@@ -26,6 +26,8 @@ use crate::{
     words::last_telling_line,
 };
 
+/// Exit code for wrong usage.
+const USAGE: i32 = 2;
 /// Length of a key for encryption.
 const KEY_BYTES: usize = 32;
 /// Letters of a program's last words that fit into a condition.
@@ -93,6 +95,10 @@ pub struct Told {
     pub stored_bytes: Option<i64>,
     /// Bytes of those that no earlier backup had.
     pub new_stored_bytes: Option<i64>,
+    /// What it is a backup of.
+    pub source: Option<String>,
+    /// When it was restored.
+    pub restored: Option<Timestamp>,
     /// Backups that were deleted.
     pub deleted_backups: Option<i64>,
     /// Backups that are left.
@@ -149,27 +155,36 @@ pub async fn source(
         seen.certificates = certificates::observe(client, &id, spec).await?;
     }
     seen.cluster = cluster;
-    seen.lacking = lacking(client, owner, place).await?;
+    seen.lacking = lacking(client, &owner.id, place).await?;
     Ok(seen)
 }
 
-async fn lacking(
+/// What is wrong with each Secret of a place.
+pub(super) async fn lacking(
     client: &Client,
-    owner: &BackupOwner,
+    id: &Identity,
     place: &BackupPlace,
 ) -> Result<Vec<String>, Error> {
     let BackupPlace { at, encryption } = place;
     let mut lacking = Vec::new();
     if let BackupsAt::Bucket {
+        ca: Some((name, key)),
+        ..
+    } = at
+    {
+        let content = credentials::read(client, id, name).await?;
+        lacking.extend(no_certificates(name, key, content.as_ref()));
+    }
+    if let BackupsAt::Bucket {
         credentials: Some(name),
         ..
     } = at
     {
-        let content = credentials::read(client, &owner.id, name).await?;
+        let content = credentials::read(client, id, name).await?;
         lacking.extend(lacks(name, content.as_ref()));
     }
     if let Some((name, key)) = encryption {
-        let content = credentials::read(client, &owner.id, name).await?;
+        let content = credentials::read(client, id, name).await?;
         lacking.extend(no_key(name, key, content.as_ref()));
     }
     Ok(lacking)
@@ -187,6 +202,19 @@ fn lacks(name: &str, content: Option<&Content>) -> Option<String> {
         .collect();
     let missing = (!missing.is_empty()).then(|| missing.join(" and no "));
     missing.map(|keys| format!("Secret {name} has no {keys}"))
+}
+
+/// What is wrong with the CAs of a store.
+fn no_certificates(name: &str, key: &str, content: Option<&Content>) -> Option<String> {
+    let Some(content) = content else {
+        return Some(format!("Secret {name} does not exist"));
+    };
+    let has_one = |value: &ByteString| {
+        let text = std::str::from_utf8(&value.0).unwrap_or_default();
+        text.contains("-----BEGIN CERTIFICATE-----")
+    };
+    let usable = content.get(key).is_some_and(has_one);
+    (!usable).then(|| format!("{key} of Secret {name} has no certificate as PEM"))
 }
 
 /// What is wrong with a key for encryption.
@@ -262,7 +290,8 @@ fn controller(job: &Job) -> Option<String> {
     Some(owner.uid.clone())
 }
 
-fn run(job: &Job, pods: &[Pod]) -> Option<Run> {
+/// How a Job went, and what its containers reported.
+pub(super) fn run(job: &Job, pods: &[Pod]) -> Option<Run> {
     let seen = children::job(job, pods)?;
     let mut said: Vec<(String, Said)> = Vec::new();
     for pod in children::of_job(pods, &seen.uid) {
@@ -295,7 +324,10 @@ fn heard(ended: &ContainerStateTerminated) -> Said {
     if ended.exit_code == 0 {
         return Said::Done(serde_json::from_str(text).ok());
     }
-    let words = match last_telling_line(text) {
+    // What a program says of wrong usage ends with advice; what is wrong stands in front.
+    let usage = || text.lines().find(|line| line.starts_with("error: "));
+    let usage = (ended.exit_code == USAGE).then(usage).flatten();
+    let words = match usage.or_else(|| last_telling_line(text)) {
         Some(line) => line.chars().take(LONGEST_WORDS).collect(),
         None => {
             let reason = ended.reason.as_deref().unwrap_or("it said nothing");
@@ -306,114 +338,4 @@ fn heard(ended: &ContainerStateTerminated) -> Said {
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::ByteString;
-    use serde_json::json;
-
-    use super::*;
-
-    fn secret(entries: &[(&str, &[u8])]) -> Content {
-        let entry = |(key, value): &(&str, &[u8])| ((*key).to_owned(), ByteString(value.to_vec()));
-        entries.iter().map(entry).collect()
-    }
-
-    #[test]
-    fn a_secret_of_the_bucket_is_named_with_what_it_lacks() {
-        let said = |content: Option<Content>| lacks("bucket", content.as_ref());
-        assert_eq!(said(None).unwrap(), "Secret bucket does not exist");
-        let half = secret(&[(ACCESS_KEY_ID, b"id"), (SECRET_ACCESS_KEY, b"")]);
-        assert_eq!(
-            said(Some(half)).unwrap(),
-            "Secret bucket has no secretAccessKey"
-        );
-        let whole = secret(&[(ACCESS_KEY_ID, b"id"), (SECRET_ACCESS_KEY, b"key")]);
-        assert_eq!(said(Some(whole)), None);
-    }
-
-    #[test]
-    fn a_key_that_cannot_encrypt_is_told_before_a_job_fails_of_it() {
-        let said = |content: Option<Content>| no_key("keys", "k", content.as_ref());
-        assert_eq!(said(None).unwrap(), "Secret keys does not exist");
-        assert_eq!(said(Some(secret(&[]))).unwrap(), "Secret keys has no k");
-        let short = said(Some(secret(&[("k", b"password")]))).unwrap();
-        assert!(
-            short.starts_with("k of Secret keys has 8 bytes and not 32"),
-            "{short}"
-        );
-        assert_eq!(said(Some(secret(&[("k", &[7; 32])]))), None);
-    }
-
-    /// The container statuses of a pod of Job `j`: name, exit code, message.
-    fn pod(made: &str, first: &[(&str, i32, &str)], main: &[(&str, i32, &str)]) -> Pod {
-        let statuses = |all: &[(&str, i32, &str)]| -> Vec<_> {
-            let status = |(name, code, message): &(&str, i32, &str)| {
-                json!({
-                    "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0,
-                    "state": { "terminated": { "exitCode": code, "message": message } },
-                })
-            };
-            all.iter().map(status).collect()
-        };
-        let pod = json!({
-            "metadata": {
-                "name": made, "creationTimestamp": made,
-                "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-of-j" }],
-            },
-            "status": { "initContainerStatuses": statuses(first), "containerStatuses": statuses(main) },
-        });
-        serde_json::from_value(pod).unwrap()
-    }
-
-    #[test]
-    fn of_several_attempts_the_newest_words_of_each_container_count() {
-        let job = json!({
-            "metadata": { "name": "j", "uid": "uid-of-j", "creationTimestamp": "2026-01-01T00:00:00Z" },
-            "status": { "conditions": [{ "type": "Failed", "status": "True", "message": "too many attempts" }] },
-        });
-        let job: Job = serde_json::from_value(job).unwrap();
-        let report = r#"{"id":"20260101T000000.000Z-00000001","users":7,"chunks":1,"stored_bytes":9,
-            "finished":"2026-01-01T00:00:05Z"}"#;
-        let pods = [
-            pod(
-                "2026-01-01T00:00:01Z",
-                &[("create", 1, "no host answers")],
-                &[],
-            ),
-            pod(
-                "2026-01-01T00:00:02Z",
-                &[("create", 0, report)],
-                &[("prune", 3, "busy\n\n")],
-            ),
-        ];
-        let run = run(&job, &pods).unwrap();
-        let told = Told {
-            id: Some("20260101T000000.000Z-00000001".to_owned()),
-            finished: Some("2026-01-01T00:00:05Z".parse().unwrap()),
-            users: Some(7),
-            stored_bytes: Some(9),
-            ..Told::default()
-        };
-        assert_eq!(run.said("create"), Some(&Said::Done(Some(told))));
-        assert_eq!(run.said("prune"), Some(&Said::Failed("busy".to_owned())));
-        assert_eq!(run.said("verify"), None);
-        assert!(matches!(run.outcome, JobOutcome::Failed { .. }));
-    }
-
-    #[test]
-    fn a_container_without_words_is_told_by_its_exit_code() {
-        let killed = ContainerStateTerminated {
-            exit_code: 137,
-            reason: Some("OOMKilled".to_owned()),
-            ..ContainerStateTerminated::default()
-        };
-        assert_eq!(
-            heard(&killed),
-            Said::Failed("exit code 137: OOMKilled".to_owned())
-        );
-        let odd = ContainerStateTerminated {
-            message: Some("no JSON".to_owned()),
-            ..ContainerStateTerminated::default()
-        };
-        assert_eq!(heard(&odd), Said::Done(None));
-    }
-}
+mod tests;

@@ -14,6 +14,7 @@ mod credentials;
 mod identity;
 mod members;
 mod nodes;
+mod restore;
 mod ring;
 mod super_disks;
 
@@ -53,6 +54,7 @@ pub use self::{
     },
     members::Member,
     nodes::{Nodes, TOKEN_KEY, Token},
+    restore::{RestoreJob, RestoreSeen},
     ring::RingSeen,
     super_disks::DiskStage,
 };
@@ -95,6 +97,8 @@ pub struct World {
     pub consent: Consent,
     /// The database and keyspace that are on record as made or verified.
     pub schema: Option<String>,
+    /// The restore that it is to begin with.
+    pub restore: Box<RestoreSeen>,
     /// Schema Jobs of this cluster, by name.
     pub jobs: BTreeMap<String, JobSeen>,
     /// The Secret with the login of cache pods: the one that the spec names, or with a database of our own the
@@ -352,7 +356,7 @@ pub async fn observe(
     let pods = list_pods(&ctx.client, id).await?;
     let (schema_pods, others): (Vec<Pod>, Vec<Pod>) = pods
         .into_iter()
-        // A backup holds nothing of the cluster's: its pods are looked at by those who made it.
+        // What makes or restores a backup holds nothing of the cluster's: those who made it look at it.
         .filter(|p| !has_component(p, Component::Backup))
         .partition(|p| has_component(p, Component::Schema));
     let (cache_pods, database_pods): (Vec<Pod>, Vec<Pod>) = others
@@ -379,9 +383,11 @@ pub async fn observe(
     let members = members::ask_all(clients, &cache_pods).await;
     // Last: what members said is judged by a ring that is not older than it.
     let rings = Reader::<ReadStateRing>::new(&ctx.client, namespace);
-    let ring = rings.get(&id.cache(), id).await?;
+    let ring = RingSeen::of(rings.get(&id.cache(), id).await?.as_ref());
+    let restore = restore::observe(&ctx.client, id, cluster, &ring).await?;
     Ok(World {
-        ring: RingSeen::of(ring.as_ref()),
+        ring,
+        restore: Box::new(restore),
         last_ring_number: cluster.status.as_ref().and_then(|s| s.ring_number),
         cache: cache.as_ref().map(children::stateful_set),
         members,

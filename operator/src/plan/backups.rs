@@ -96,6 +96,10 @@ pub fn backup_source(
         return Err(away("is stopped, and its database with it"));
     }
     let status = cluster.status.as_ref();
+    if valid.restore.is_some() && status.is_none_or(|s| s.ring_number.is_none()) {
+        // Half of a backup is none, and the retention of a schedule would count it as one.
+        return Err(away("is being restored"));
+    }
     let schema = status.and_then(|s| s.schema.as_ref()).map(|s| &s.store);
     if schema != build::wanted_store(&valid).as_ref() {
         let words = format!("ReadStateCluster {name} has not made or verified its keyspace yet");

@@ -2,7 +2,8 @@
 //! Pure: the same world gives the same plan, and nothing is kept between two plans.
 //!
 //! ```text
-//! identity and certificates good ─▶ racks ready, one after another ─▶ Secrets there ─▶ schema Job succeeded ─▶ members of the cache
+//! identity and certificates good ─▶ racks ready, one after another ─▶ Secrets there ─▶ schema Job succeeded
+//!     ─▶ backup restored, if it begins with one ─▶ members of the cache
 //! ```
 //! Each arrow waits; what it waits for is a value, [`WaitingOn`].
 
@@ -14,6 +15,7 @@ mod database;
 mod identity;
 mod maintenance;
 mod members;
+mod restore;
 mod stop;
 mod stopped;
 mod waiting;
@@ -37,6 +39,7 @@ pub use self::{
     members::{
         CachePlan, MemberAction, PodRef, RingState, ring_state, served, slots_moving, taken_over,
     },
+    restore::{RestoreState, RestoreStep},
     stop::{Elapsed, STOP_LIMIT, StopStep, stop},
     stopped::{StopStage, stage as stop_stage},
     waiting::WaitingOn,
@@ -72,7 +75,9 @@ pub struct Plan {
     pub super_disks: SuperDisksStep,
     /// Whether the schema Job should exist.
     pub schema_job: bool,
-    /// Schema Jobs to delete.
+    /// The restore that a new cluster begins with.
+    pub restore: RestoreStep,
+    /// Jobs of schema and restore to delete.
     pub jobs_to_delete: Vec<JobToDelete>,
     /// The cache; `None` while it may not be written.
     pub cache: Option<CachePlan>,
@@ -84,7 +89,7 @@ pub struct Plan {
     pub schema_proven: Option<String>,
 }
 
-/// A schema Job that is not needed any more.
+/// A Job that is not needed any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobToDelete {
     pub name: String,
@@ -139,11 +144,12 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     } else {
         database::decide(cluster, world, now)
     };
+    let is_up = racks.waiting.is_none();
     let schema = if certificates.waiting.is_some() {
         // What a Job would be given is not known, so it cannot be told which Jobs are superseded.
         SchemaStep::default()
     } else {
-        let may_start = credentials.waiting.is_none() && racks.waiting.is_none();
+        let may_start = credentials.waiting.is_none() && is_up;
         schema(cluster, world, may_start, now)
     };
     // What mounts a Secret is written once it is there; pods that go mount none.
@@ -167,11 +173,16 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         && certificates.waiting.is_none()
         && api.waiting.is_none()
         && credentials.waiting.is_none();
-    if secrets && schema.may_serve {
+    let runs = stage == StopStage::Runs && !cluster.paused;
+    let has_keyspace = is_up && schema.may_serve && schema.done;
+    let restore = restore::decide(cluster, world, runs && secrets && has_keyspace, now);
+    if secrets && schema.may_serve && restore.step.state.may_serve() {
         let decision = members::decide(cluster, world, schema.done, now);
         plan.cache = decision.plan;
         members_wait = decision.waiting;
     }
+    plan.restore = restore.step;
+    plan.jobs_to_delete.extend(restore.delete);
     if stage != StopStage::Runs {
         return stopping(plan, &stage, racks.waiting, world);
     }
@@ -186,6 +197,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
         .or(racks.waiting)
         .or(credentials.waiting)
         .or(schema.waiting)
+        .or(restore.waiting)
         .or(members_wait)
         .or(racks.restart)
         .or(racks.upkeep)

@@ -84,6 +84,13 @@ pub enum WaitingOn {
         /// What keeps its pod.
         trouble: Option<String>,
     },
+    /// The backup that a new cluster begins with.
+    Restore {
+        /// In one word.
+        reason: Reason,
+        /// In words.
+        words: String,
+    },
     /// A store that a member can write to, so that its pod can go.
     StoreBeforeStop {
         /// The member that cannot write.
@@ -204,6 +211,7 @@ impl WaitingOn {
             | Self::Rack { .. }
             | Self::Database(_)
             | Self::Schema { .. }
+            | Self::Restore { .. }
             | Self::StoreBeforeStop { .. }
             | Self::RingUnreadable { .. }
             | Self::RingLost { .. }
@@ -231,6 +239,7 @@ impl WaitingOn {
             Self::Rack { .. } => Reason::DatabaseNotReady,
             Self::Database(wait) => wait.reason(),
             Self::Schema { .. } => Reason::SchemaPending,
+            Self::Restore { reason, words: _ } => *reason,
             Self::StoreBeforeStop { .. } => Reason::UnsafeToStop,
             Self::RingUnreadable { .. } => Reason::RingUnreadable,
             Self::RingLost { .. } => Reason::RingLost,
@@ -304,6 +313,7 @@ impl fmt::Display for WaitingOn {
                 write!(f, "Job {job} has not made keyspace and table yet")?;
                 append(f, trouble.as_deref())
             }
+            Self::Restore { reason: _, words } => f.write_str(words),
             Self::StoreBeforeStop {
                 member,
                 dirty,

@@ -11,8 +11,8 @@ use readstates_operator_api::{
 use readstates_ring::SLOTS;
 
 use super::{
-    Decided, Report, access, certificates, reason_and_words, repairs, stopped, super_disks,
-    takeovers,
+    Decided, Report, access, certificates, reason_and_words, repairs, restore, stopped,
+    super_disks, takeovers,
 };
 use crate::{
     apply::{Blocked, Refusal},
@@ -61,6 +61,7 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
     .into_iter()
     .chain(super_disks)
     .chain(repaired)
+    .chain(restore::condition(report))
     .collect();
     if report.ending.is_none() {
         stopped::tell(&mut conditions, report);
@@ -165,6 +166,7 @@ pub(super) fn degraded(report: &Report<'_>) -> Option<Condition> {
             .or_else(|| database_trouble(decided))
             .or_else(|| super_disks::trouble(report.world))
             .or_else(|| schema_failed(decided))
+            .or_else(|| restore::trouble(decided))
             .or_else(|| store_unhealthy(report.world))
             .or_else(|| clock_skew(report.world))
             .or_else(|| access::trouble(decided))?,

@@ -8,6 +8,7 @@ mod conditions;
 mod events;
 mod nodes;
 mod repairs;
+mod restore;
 mod stopped;
 mod super_disks;
 mod takeovers;
@@ -135,6 +136,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         last_repaired: repairs::last(&database_nodes),
         database_nodes,
         schema: schema(report),
+        restore: restore::entry(report).map(Box::new),
         database_free_gib: nodes::free_gib(world),
         super_disks: super_disks::entries(world, *before, now),
         slots: format!("{}/{SLOTS}", plan::served(world)),

@@ -40,6 +40,7 @@ pub(super) fn tell(conditions: &mut Vec<Condition>, report: &Report<'_>) {
             | ConditionType::CertificatesExpiring
             | ConditionType::Stopped
             | ConditionType::Complete
+            | ConditionType::Restored
             | ConditionType::Scheduled => false,
         };
         if concerned && condition.status != True {

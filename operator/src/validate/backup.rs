@@ -5,8 +5,9 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use readstates_operator_api::{
-    BackupRetention, BackupStorage, DEFAULT_ENCRYPTION_KEY, EncryptionKeyRef,
-    ReadStateBackupScheduleSpec, ReadStateBackupSpec, S3Storage, VolumeClaimStorage, labels,
+    BackupRetention, BackupStorage, CaSecretRef, DEFAULT_CA_KEY, DEFAULT_ENCRYPTION_KEY,
+    EncryptionKeyRef, ReadStateBackupScheduleSpec, ReadStateBackupSpec, S3Storage,
+    VolumeClaimStorage, labels,
 };
 
 use super::{Checker, Identity, InvalidSpec, duration};
@@ -14,6 +15,8 @@ use crate::error::Error;
 
 /// Times are in this zone when the spec names none.
 const DEFAULT_TIME_ZONE: &str = "Etc/UTC";
+/// The field with the place of backups.
+const STORAGE: &str = "spec.storage";
 /// Bounds of the age from which a backup is too old.
 const AGES: (Duration, Duration) = (Duration::from_mins(5), Duration::from_hours(400 * 24));
 
@@ -112,6 +115,8 @@ pub enum BackupsAt {
         region: Option<String>,
         /// The store; none: Amazon's.
         endpoint: Option<String>,
+        /// Secret and its key with the CAs of the store; none: those of the image.
+        ca: Option<(String, String)>,
         /// Secret with the credentials; none: a role gives them.
         credentials: Option<String>,
         /// ServiceAccount that has the role; none: the default one.
@@ -166,7 +171,7 @@ pub fn validate_backup(spec: &ReadStateBackupSpec) -> Result<BackupPlace, Invali
         storage,
     } = spec;
     let mut check = Checker::default();
-    let place = check.place(storage);
+    let place = check.place(STORAGE, storage);
     check.done(place)
 }
 
@@ -190,7 +195,7 @@ pub fn validate_schedule(
     let mut check = Checker::default();
     check.times("spec.schedule", Some(schedule));
     check.times("spec.verifySchedule", verify_schedule.as_ref());
-    let place = check.place(storage);
+    let place = check.place(STORAGE, storage);
     let retention = retention.as_ref().map(|r| check.retention(r));
     let max_age = max_age.as_ref().and_then(|text| {
         let age = duration::within(text, AGES);
@@ -237,14 +242,15 @@ impl Checker {
         }
     }
 
-    fn place(&mut self, storage: &BackupStorage) -> Option<BackupPlace> {
+    /// Where backups are, by this field.
+    pub(super) fn place(&mut self, field: &str, storage: &BackupStorage) -> Option<BackupPlace> {
         let BackupStorage {
             s3,
             volume_claim,
             encryption_key_secret_ref,
         } = storage;
         let at = match (s3, volume_claim) {
-            (Some(s3), None) => self.bucket(s3),
+            (Some(s3), None) => self.bucket(field, s3),
             (None, Some(VolumeClaimStorage { claim_name, path })) => {
                 let parts = path.iter().flat_map(|path| path.split('/'));
                 if parts
@@ -252,7 +258,7 @@ impl Checker {
                     .any(|part| part.starts_with('.') || part.is_empty())
                 {
                     self.wrong(
-                        "spec.storage.volumeClaim.path",
+                        format!("{field}.volumeClaim.path"),
                         "must be folders below the root, such as chat/daily",
                     );
                 }
@@ -262,10 +268,7 @@ impl Checker {
                 })
             }
             (Some(_), Some(_)) | (None, None) => {
-                self.wrong(
-                    "spec.storage",
-                    "exactly one of s3 and volumeClaim must be set",
-                );
+                self.wrong(field, "exactly one of s3 and volumeClaim must be set");
                 None
             }
         }?;
@@ -279,29 +282,37 @@ impl Checker {
         })
     }
 
-    fn bucket(&mut self, s3: &S3Storage) -> Option<BackupsAt> {
+    fn bucket(&mut self, field: &str, s3: &S3Storage) -> Option<BackupsAt> {
         let S3Storage {
             url,
             region,
             endpoint,
+            ca_secret_ref,
             credentials_secret_ref,
             service_account_name,
         } = s3;
         let bucket = url.strip_prefix("s3://").unwrap_or_default();
         if bucket.is_empty() || bucket.starts_with('/') {
             let words = format!("{url:?} is no bucket, such as s3://backups/chat");
-            self.wrong("spec.storage.s3.url", words);
+            self.wrong(format!("{field}.s3.url"), words);
         }
         let has_scheme = |url: &String| url.starts_with("https://") || url.starts_with("http://");
         if endpoint.as_ref().is_some_and(|url| !has_scheme(url)) {
             self.wrong(
-                "spec.storage.s3.endpoint",
+                format!("{field}.s3.endpoint"),
                 "must begin with https:// or http://",
+            );
+        }
+        let over_tls = |url: &String| url.starts_with("https://");
+        if ca_secret_ref.is_some() && !endpoint.as_ref().is_some_and(over_tls) {
+            self.wrong(
+                format!("{field}.s3.caSecretRef"),
+                "goes with an endpoint that begins with https://",
             );
         }
         if credentials_secret_ref.is_some() && service_account_name.is_some() {
             self.wrong(
-                "spec.storage.s3",
+                format!("{field}.s3"),
                 "at most one of credentialsSecretRef and serviceAccountName may be set",
             );
         }
@@ -309,6 +320,10 @@ impl Checker {
             url: url.clone(),
             region: region.clone(),
             endpoint: endpoint.clone(),
+            ca: ca_secret_ref.as_ref().map(|CaSecretRef { name, key }| {
+                let key = key.as_deref().unwrap_or(DEFAULT_CA_KEY);
+                (name.clone(), key.to_owned())
+            }),
             credentials: credentials_secret_ref.as_ref().map(|r| r.name.clone()),
             account: service_account_name.clone(),
         })
@@ -394,6 +409,10 @@ mod tests {
             (
                 s3(json!({ "url": "s3://b", "endpoint": "minio" })),
                 "spec.storage.s3.endpoint",
+            ),
+            (
+                s3(json!({ "url": "s3://b", "caSecretRef": { "name": "ca" } })),
+                "spec.storage.s3.caSecretRef",
             ),
             (
                 json!({ "storage": { "volumeClaim": { "claimName": "b", "path": "../x" } } }),

@@ -128,6 +128,12 @@ impl Identity {
         format!("{}-schema", self.name)
     }
 
+    /// NetworkPolicy of the Job that restores a backup, and the beginning of its name.
+    #[must_use]
+    pub fn restore(&self) -> String {
+        format!("{}-restore", self.name)
+    }
+
     /// Secret with the callers of the API, as cache pods read it.
     #[must_use]
     pub fn access(&self) -> String {

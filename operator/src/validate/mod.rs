@@ -13,6 +13,7 @@ mod maintenance;
 mod pod_template;
 mod quantity;
 mod repair;
+mod restore;
 mod settings;
 mod spec;
 mod super_disk;
@@ -36,6 +37,7 @@ pub use self::{
     identity::Identity,
     maintenance::Maintenance,
     quantity::Amount,
+    restore::{RestoreSource, RestoreWish, restore_wish},
     spec::{
         Cache, Certificates, Database, External, Issuing, Login, Monitoring, Placement, Rack, Said,
         Store, Tls, ValidatedCluster, Volume,
@@ -90,6 +92,7 @@ pub fn validate(
         image_pull_secrets,
         cache,
         database,
+        restore_from,
         identity,
         monitoring,
     } = spec;
@@ -149,7 +152,10 @@ pub fn validate(
             certificates: None,
         };
     }
-    if matches!(store, Some(Store::Embedded(_))) && *replicas != 1 {
+    let is_embedded = matches!(store, Some(Store::Embedded(_)));
+    let restore = restore_from.as_deref();
+    let restore = restore.and_then(|from| check.restore(from, is_embedded));
+    if is_embedded && *replicas != 1 {
         check.wrong("spec.replicas", "must be 1 with spec.database.embedded");
     }
     match store {
@@ -166,6 +172,7 @@ pub fn validate(
             monitoring: monitoring.as_ref().map(monitored),
             cache,
             store,
+            restore,
             issuing: identity.as_ref().map_or(Issuing::Operator, |identity| {
                 Issuing::Manager(identity.issuer_ref.clone())
             }),
@@ -209,6 +216,7 @@ fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
         image_pull_secrets,
         cache,
         database,
+        restore_from: _,
         identity: _,
         monitoring: _,
     } = spec;

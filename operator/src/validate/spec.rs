@@ -14,7 +14,7 @@ use readstates_operator_api::{
     ServiceSpec,
 };
 
-use super::{Access, Amount, Identity, Maintenance, SuperDisk};
+use super::{Access, Amount, Identity, Maintenance, RestoreWish, SuperDisk};
 use crate::build::fingerprint;
 
 /// A `ReadStateCluster` that can be carried out.
@@ -43,6 +43,8 @@ pub struct ValidatedCluster {
     pub cache: Cache,
     /// Where read states are kept.
     pub store: Store,
+    /// The backup that it begins with; none: it begins empty.
+    pub restore: Option<RestoreWish>,
     /// The issuer of the certificates with which its processes prove their identity.
     pub issuing: Issuing,
     /// The wish for another certificate authority.

@@ -68,7 +68,7 @@ fn schedule(spec: Value) -> Value {
 
 impl World {
     /// Creates an object from its JSON.
-    async fn make<K>(&self, object: Value) -> Result<K, String>
+    pub(crate) async fn make<K>(&self, object: Value) -> Result<K, String>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -84,7 +84,7 @@ impl World {
         made.map_err(|error| error.to_string())
     }
 
-    async fn change<K>(&self, name: &str, patch: Value) -> Result<K, String>
+    pub(crate) async fn change<K>(&self, name: &str, patch: Value) -> Result<K, String>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -130,7 +130,7 @@ impl World {
     }
 
     /// The pod of a Job ends: containers, first those that run before the others, by name, exit code and message.
-    async fn pod_ends(&self, job: &Job, first: &[Ended<'_>], main: &[Ended<'_>]) {
+    pub(crate) async fn pod_ends(&self, job: &Job, first: &[Ended<'_>], main: &[Ended<'_>]) {
         let spec = job.spec.as_ref().unwrap();
         let labels = &spec.template.metadata.as_ref().unwrap().labels;
         let pod: Pod = serde_json::from_value(json!({
@@ -184,9 +184,9 @@ impl World {
 }
 
 /// Name, exit code and termination message of a container.
-type Ended<'a> = (&'a str, i32, &'a str);
+pub(crate) type Ended<'a> = (&'a str, i32, &'a str);
 
-fn said(
+pub(crate) fn said(
     conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition],
     type_: &str,
 ) -> String {

@@ -41,6 +41,7 @@ mod reconciling;
 mod refusals;
 mod repairs;
 mod restart;
+mod restore;
 mod ring;
 mod scale;
 mod sidecars;

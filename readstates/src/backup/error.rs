@@ -2,9 +2,9 @@
 
 use std::{io, path::PathBuf};
 
-use super::{BackupId, chunk::Misplaced, seal::SealError};
+use super::{BackupId, OnceRefusal, chunk::Misplaced, seal::SealError};
 use crate::{
-    config::ConfigError,
+    config::{ConfigError, StoreConfig},
     journal::JournalError,
     store::{OpenError, StoreError},
 };
@@ -25,6 +25,16 @@ pub enum BackupError {
         file: PathBuf,
         /// The cause, when it cannot be read.
         source: Option<io::Error>,
+    },
+    /// The CAs of the store cannot be used.
+    #[error(
+        "--backups-ca-file: {file:?} has no certificates that can be used: give the CAs as PEM"
+    )]
+    Ca {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The folder of the backups is not there.
     #[error("--backups: there is no folder {0:?}; `readstates backup create` makes it")]
@@ -112,6 +122,26 @@ pub enum BackupError {
         /// Those that this restore has not written.
         others: u64,
     },
+    /// The store is not one that a restore is recorded in.
+    #[error(
+        "--once: a restore is recorded in a CQL database only; for {0}, make sure that the store is empty and restore \
+         without --once"
+    )]
+    NoRecord(StoreConfig),
+    /// A restore that is done once must not be done here.
+    #[error(transparent)]
+    Once(#[from] OnceRefusal),
+    /// The rows in the end are not those of the backup.
+    #[error(
+        "the backup has {wanted} users, and {rows} are there after all were written: run it again, everything is \
+         written again then"
+    )]
+    Incomplete {
+        /// Users of the backup.
+        wanted: u64,
+        /// Rows that are there.
+        rows: u64,
+    },
     /// Stamps are too far ahead.
     #[error(
         "the highest stamp known is {hours} hours ahead of this machine's clock, and no member would serve above it: \
@@ -166,6 +196,8 @@ impl BackupError {
             Self::NotEmpty { .. }
             | Self::Busy { .. }
             | Self::ClockBehind { .. }
+            | Self::Once(_)
+            | Self::NoRecord(_)
             | Self::NoUser { .. } => 3,
             Self::Damaged { .. }
             | Self::Unreadable { .. }
@@ -185,6 +217,7 @@ impl BackupError {
             Self::Journal(_)
             | Self::Config(_)
             | Self::Key { .. }
+            | Self::Ca { .. }
             | Self::NoFolder(_)
             | Self::Objects { .. }
             | Self::NoBackup(_)
@@ -199,6 +232,7 @@ impl BackupError {
             | Self::Random
             | Self::Packing(_)
             | Self::Report { .. }
+            | Self::Incomplete { .. }
             | Self::Suspended => 1,
         }
     }

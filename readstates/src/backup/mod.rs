@@ -20,6 +20,7 @@ mod error;
 mod list;
 mod manifest;
 mod marker;
+mod once;
 mod place;
 mod progress;
 mod prune;
@@ -36,7 +37,9 @@ mod verify;
 
 pub use error::BackupError;
 pub(crate) use error::Damage;
+use jiff::Timestamp;
 pub use manifest::{BackupId, WhichBackup};
+pub use once::OnceRefusal;
 pub use place::BackupPlace;
 pub(crate) use progress::Progress;
 pub(crate) use read::Reading;
@@ -72,9 +75,11 @@ fn open(place: PlaceArgs, make: bool) -> Result<Repository, BackupError> {
     let PlaceArgs {
         backups,
         encryption_key_file,
+        backups_ca_file,
     } = place;
     let key = encryption_key_file.as_deref().map(Key::from_file);
-    Repository::open(&backups, key.transpose()?, make)
+    let key = key.transpose()?;
+    Repository::open(&backups, key, backups_ca_file.as_deref(), make)
 }
 
 async fn create(args: BackupCreateArgs) -> Result<(), BackupError> {
@@ -141,9 +146,22 @@ async fn restore(args: BackupRestoreArgs) -> Result<(), BackupError> {
         cql,
         user,
         overwrite,
+        once,
         dry_run,
+        report,
     } = args;
     let repository = open(place, false)?;
+    if let (true, Some(claim)) = (once, &cql.claim) {
+        let (into, records) = stores::open_recorded(&store, cql.login()?).await?;
+        let wish = once::Wish {
+            backup: &backup,
+            claim,
+            now: Timestamp::now(),
+        };
+        let done = once::run(&repository, &into, &*records, wish, &Progress::start()).await?;
+        println!("{done}");
+        return report::write(&report, &done.report());
+    }
     let manifest = repository.manifest(&backup).await?;
     let into = match stores::is_absent(&store) && dry_run {
         true => Opened::memory(),
@@ -157,7 +175,8 @@ async fn restore(args: BackupRestoreArgs) -> Result<(), BackupError> {
     };
     let restored = restore::run(&repository, &manifest, &into, wish, &Progress::start()).await?;
     println!("{restored}");
-    restored.damage.result()
+    restored.damage.result()?;
+    report::write(&report, &restored.report(&manifest))
 }
 
 async fn prune(args: BackupPruneArgs) -> Result<(), BackupError> {

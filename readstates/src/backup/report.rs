@@ -3,6 +3,7 @@
 
 use std::{fs, path::Path};
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{BackupError, BackupId, list::Listed};
@@ -26,6 +27,24 @@ pub(super) struct VerifyReport<'a> {
     pub(super) chunks: usize,
     /// Bytes of all rows.
     pub(super) bytes: u64,
+}
+
+/// A backup that was restored.
+#[derive(Debug, Serialize)]
+pub(super) struct RestoreReport<'a> {
+    pub(super) id: &'a BackupId,
+    /// Hosts and keyspace, or the folder, that it is a backup of; absent when its manifest is not there any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) source: Option<&'a str>,
+    /// When the backup was complete; absent like `source`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) finished: Option<Timestamp>,
+    /// Users of it that were restored; absent like `source`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) users: Option<u64>,
+    /// When the restore was done.
+    pub(super) restored: Timestamp,
+    pub(super) dry_run: bool,
 }
 
 /// What was deleted or, in a dry run, would be.

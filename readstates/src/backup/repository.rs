@@ -1,6 +1,6 @@
 //! The objects of backups: read and written whole, sealed, by kind.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, path::Path as FilePath, sync::Arc};
 
 use futures::TryStreamExt;
 use jiff::Timestamp;
@@ -43,9 +43,10 @@ impl Repository {
     pub(super) fn open(
         place: &BackupPlace,
         key: Option<Key>,
+        ca: Option<&FilePath>,
         make: bool,
     ) -> Result<Self, BackupError> {
-        let (objects, root) = place.open(make)?;
+        let (objects, root) = place.open(ca, make)?;
         Ok(Self::on(objects, root, key))
     }
 

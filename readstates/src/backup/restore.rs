@@ -8,6 +8,7 @@
 use std::{fmt, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
 use readstates_ring::{Stamp, slot::mix64};
 
 use super::{
@@ -15,6 +16,7 @@ use super::{
     chunk::{Record, records},
     error::Damage,
     manifest::{ChunkEntry, Manifest},
+    report::RestoreReport,
     stamp::{Found, above, decide},
 };
 use crate::{
@@ -52,6 +54,20 @@ pub(super) struct Restored {
     pub(super) users: u64,
     dry_run: bool,
     pub(super) damage: Damage,
+}
+
+impl Restored {
+    /// For programs, when all of it is restored.
+    pub(super) fn report<'a>(&'a self, manifest: &'a Manifest) -> RestoreReport<'a> {
+        RestoreReport {
+            id: &self.id,
+            source: Some(&manifest.source),
+            finished: Some(manifest.finished),
+            users: Some(self.users),
+            restored: Timestamp::now(),
+            dry_run: self.dry_run,
+        }
+    }
 }
 
 impl fmt::Display for Restored {
@@ -132,6 +148,41 @@ pub(super) async fn run(
     Ok(restored)
 }
 
+/// Writes all chunks from `first` on, in their order, and tells after each how many are written. Damage ends it.
+pub(super) async fn in_order(
+    repository: &Repository,
+    manifest: &Manifest,
+    into: &Opened,
+    (stamp, first): (Stamp, usize),
+    progress: &Progress,
+    mut reached: impl AsyncFnMut(usize) -> Result<(), BackupError>,
+) -> Result<(), BackupError> {
+    let restore = Restore {
+        repository,
+        store: &*into.store,
+        writer: writer(&manifest.id),
+        stamp,
+        wish: Wish {
+            user: None,
+            overwrite: false,
+            dry_run: false,
+            now_micros: 0,
+        },
+        progress,
+        of: manifest.users,
+    };
+    let mut chunks = stream::iter(manifest.chunks.iter().skip(first))
+        .map(|entry| restore.chunk(entry))
+        .buffered(CHUNKS);
+    let mut written = first;
+    while let Some((_, damage)) = chunks.try_next().await? {
+        damage.result()?;
+        written += 1;
+        reached(written).await?;
+    }
+    Ok(())
+}
+
 struct Restore<'a> {
     repository: &'a Repository,
     store: &'a dyn Store,
@@ -210,7 +261,7 @@ impl Restore<'_> {
 }
 
 /// What a restored block names as its writer: the same each time this backup is restored, and no member's incarnation.
-fn writer(backup: &BackupId) -> u64 {
+pub(super) fn writer(backup: &BackupId) -> u64 {
     let bytes = backup.as_str().bytes();
     bytes.fold(0, |mixed, byte| {
         mix64(mixed ^ u64::from(byte).wrapping_add(1))
@@ -218,7 +269,7 @@ fn writer(backup: &BackupId) -> u64 {
 }
 
 /// Looks at the destination: all of it where that is written over, otherwise until there is a row of others.
-async fn look(scan: &dyn Scan, writer: u64, all: bool) -> Result<Found, BackupError> {
+pub(super) async fn look(scan: &dyn Scan, writer: u64, all: bool) -> Result<Found, BackupError> {
     let mut found = Found::default();
     let mut pages = stream::iter(0..scan.ranges())
         .map(|range| scan.scan(range))

@@ -8,7 +8,10 @@ use super::BackupError;
 use crate::{
     config::StoreConfig,
     journal::{self, Durability, Journal, JournalConfig},
-    store::{CqlLogin, CqlStore, EmbeddedStore, MemoryStore, Scan, Store},
+    store::{
+        CqlLogin, CqlRestores, CqlStore, CqlTarget, EmbeddedStore, MemoryStore, RestoreRecords,
+        Scan, Store,
+    },
 };
 
 /// How long a database may take to answer at first.
@@ -76,16 +79,36 @@ pub(super) async fn open_or_make(
             Journal::open(&journal, &*store, 0).await?;
             Ok(Opened::of(store))
         }
-        StoreConfig::Cql(target) => {
-            let store = Arc::new(CqlStore::start(target.clone(), login));
-            let deadline = Instant::now() + PATIENCE;
-            while let Err(error) = store.check().await {
-                if Instant::now() >= deadline {
-                    return Err(error.into());
-                }
-                sleep(ASK_AGAIN).await;
-            }
-            Ok(Opened::of(store))
+        StoreConfig::Cql(target) => Ok(Opened::of(connected(target, login).await?)),
+    }
+}
+
+/// Opens a store with the record of restores in it.
+pub(super) async fn open_recorded(
+    config: &StoreConfig,
+    login: CqlLogin,
+) -> Result<(Opened, Box<dyn RestoreRecords>), BackupError> {
+    match (config, login.claim.clone()) {
+        (StoreConfig::Cql(target), Some(claim)) => {
+            let store = connected(target, login).await?;
+            let records = CqlRestores::new(Arc::clone(&store), claim);
+            Ok((Opened::of(store), Box::new(records)))
+        }
+        // The flag requires a claim.
+        (StoreConfig::Cql(_) | StoreConfig::Embedded(_) | StoreConfig::Memory, _) => {
+            Err(BackupError::NoRecord(config.clone()))
         }
     }
+}
+
+async fn connected(target: &CqlTarget, login: CqlLogin) -> Result<Arc<CqlStore>, BackupError> {
+    let store = Arc::new(CqlStore::start(target.clone(), login));
+    let deadline = Instant::now() + PATIENCE;
+    while let Err(error) = store.check().await {
+        if Instant::now() >= deadline {
+            return Err(error.into());
+        }
+        sleep(ASK_AGAIN).await;
+    }
+    Ok(store)
 }

@@ -56,6 +56,10 @@ pub struct PlaceArgs {
         value_name = "FILE"
     )]
     pub encryption_key_file: Option<PathBuf>,
+
+    /// File with the CAs (PEM) that the certificate of the S3 store is checked by, in place of the system's.
+    #[arg(long, env = "READSTATES_BACKUPS_CA_FILE", value_name = "FILE")]
+    pub backups_ca_file: Option<PathBuf>,
 }
 
 /// A result for programs.
@@ -151,9 +155,21 @@ pub struct BackupRestoreArgs {
     #[arg(long)]
     pub overwrite: bool,
 
+    /// Restore once, into a keyspace of a CQL database from which no member has ever served, and keep a record of it there.
+    ///
+    /// The backup is verified before anything is written. An interrupted restore goes on with the same backup, also if
+    /// `latest` is another one by now. After its end the command changes nothing, and reports the restore that was done.
+    /// Members do not serve before the end. Needs --claim, and the tables that `readstates schema` makes.
+    #[arg(long, requires = "claim", conflicts_with_all = ["user", "overwrite", "dry_run"])]
+    pub once: bool,
+
     /// Say what would be done, and write nothing.
     #[arg(long)]
     pub dry_run: bool,
+
+    /// The result for programs.
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 /// Flags of `readstates backup prune`.

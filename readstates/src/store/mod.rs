@@ -10,14 +10,15 @@ mod cql;
 mod embedded;
 mod memory;
 mod moving;
+mod restores;
 mod scan;
 
 use std::fmt;
 
 pub use cql::{
-    Claim, ClaimName, CqlLogin, CqlStore, CqlTarget, CqlTls, Credentials, Other, Replication,
-    SUPERUSER, SchemaError, SchemaWish, SessionError, TABLE_OPTIONS, TakeOver, TlsFile,
-    TlsFileError, TlsRefusal, apply_schema, apply_schema_with_roles,
+    Claim, ClaimName, CqlLogin, CqlRestores, CqlStore, CqlTarget, CqlTls, Credentials, Other,
+    Replication, SUPERUSER, SchemaError, SchemaWish, SessionError, TABLE_OPTIONS, TakeOver,
+    TlsFile, TlsFileError, TlsRefusal, apply_schema, apply_schema_with_roles,
 };
 pub(crate) use cql::{ForeignRow, ForeignScan, ForeignTable};
 pub use embedded::{EmbeddedStore, OpenError};
@@ -26,6 +27,7 @@ pub use memory::MemoryStore;
 pub use moving::MovingStore;
 use readstates_api::admin::StoreKind;
 use readstates_ring::Stamp;
+pub use restores::{BegunRestore, RestoreRecord, RestoreRecords};
 pub use scan::{Pages, Position, Row, Scan};
 
 /// Whether a write takes the place of what is stored: by stamp, then by bytes, the longer of two that

@@ -35,11 +35,11 @@ impl MovingStore {
         login: &CqlLogin,
         moving_to: Option<&(CqlTarget, CqlLogin)>,
     ) -> Arc<dyn Store> {
-        let source = Arc::new(CqlStore::start(source.clone(), login.clone()));
+        let source = Arc::new(CqlStore::serve(source.clone(), login.clone()));
         match moving_to {
             None => source,
             Some((target, login)) => {
-                let target = CqlStore::start(target.clone(), login.clone());
+                let target = CqlStore::serve(target.clone(), login.clone());
                 Arc::new(Self::new(source, Arc::new(target)))
             }
         }

@@ -6,9 +6,11 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
+    time::Duration,
 };
 
-use readstates::store::{EmbeddedStore, Scan, Store};
+use readstates::store::{CqlLogin, CqlStore, EmbeddedStore, Scan, Store};
+use readstates_ring::Stamp;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -185,6 +187,73 @@ async fn a_program_reads_what_was_done_in_a_file_that_is_not_there_when_it_faile
     let nowhere = ["--report", "/nowhere/report"];
     let words = "everything was done, but --report: failed to write";
     refused(&[&create[..], &place, &nowhere].concat(), 1, words);
+}
+
+/// A restore for a new cluster is recorded in its keyspace: nothing is restored once members have served from there.
+#[tokio::test]
+async fn a_restore_for_a_new_cluster_is_done_once_and_members_come_after_it() {
+    let Ok(address) = std::env::var("READSTATES_TEST_CQL") else {
+        let skipped = "SKIPPED: no restore into a CQL store; set READSTATES_TEST_CQL=HOST:PORT";
+        writeln!(std::io::stderr(), "{skipped}").unwrap();
+        return;
+    };
+    let datacenter = std::env::var("READSTATES_TEST_CQL_DC").unwrap_or("datacenter1".into());
+    let (world, replication) = (world().await, format!("{datacenter}=1"));
+    let backups = ["--backups", &world.backups];
+    done(&[&["create", "--store", &world.store], &backups[..]].concat());
+    let keyspace = || format!("{address}/restore_{:x}", rand::random::<u32>());
+    let schema = |target: &str| {
+        let store = format!("cql://{target}");
+        let args = ["schema", "--store", &store, "--claim", "chat"];
+        let (status, _, error) =
+            readstates(&[&args[..], &["--replication", &replication]].concat());
+        assert_eq!(status, 0, "{error}");
+        store
+    };
+    let once = |store: &str, claim: &str| {
+        let args = ["restore", "--once", "--store", store, "--claim", claim];
+        backup(&[&args[..], &backups].concat())
+    };
+    let serves = async |target: &str| {
+        let login = CqlLogin {
+            claim: Some("chat".parse().unwrap()),
+            ..CqlLogin::default()
+        };
+        let store = CqlStore::serve(target.parse().unwrap(), login);
+        for _ in 0..300 {
+            if store.check().await.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        store
+    };
+
+    let restored = keyspace();
+    let store = schema(&restored);
+    let (status, _, error) = once(&store, "mail");
+    assert_eq!(status, 1, "{error}");
+    assert!(error.contains("is claimed by chat"), "{error}");
+    let (status, said, error) = once(&store, "chat");
+    assert_eq!(status, 0, "{said}{error}");
+    assert!(said.contains("with 300 users was restored"), "{said}");
+    let member = serves(&restored).await;
+    let kept = member.load(7).await.unwrap().unwrap();
+    let changed = kept.stamp.as_database() + (1 << 24);
+    let changed = Stamp::from_database(changed);
+    member.save(7, kept.bytes, changed).await.unwrap();
+    let (status, said, error) = once(&store, "chat");
+    assert_eq!(status, 0, "{said}{error}");
+    assert_eq!(member.load(7).await.unwrap().unwrap().stamp, changed);
+
+    let served = keyspace();
+    let store = schema(&served);
+    let member = serves(&served).await;
+    assert_eq!(member.load(7).await.unwrap(), None);
+    let (status, _, error) = once(&store, "chat");
+    assert_eq!(status, 3, "{error}");
+    assert!(error.contains("members serve or have served"), "{error}");
+    assert_eq!(member.load(7).await.unwrap(), None);
 }
 
 /// Into a CQL database and out of it again, of which no user is lost and none changed.

@@ -29,6 +29,7 @@ fn bucket() -> BackupPlace {
             url: "s3://backups/chat".to_owned(),
             region: None,
             endpoint: Some("http://minio:9000".to_owned()),
+            ca: None,
             credentials: Some("bucket".to_owned()),
             account: None,
         },
@@ -183,6 +184,7 @@ fn a_role_of_the_cloud_comes_by_the_account_that_has_it_and_not_by_a_token() {
             url: "s3://backups".to_owned(),
             region: Some("eu-west-1".to_owned()),
             endpoint: None,
+            ca: None,
             credentials: None,
             account: Some("backups".to_owned()),
         },
@@ -194,6 +196,30 @@ fn a_role_of_the_cloud_comes_by_the_account_that_has_it_and_not_by_a_token() {
     assert_eq!(pod.service_account_name.as_deref(), Some("backups"));
     assert_eq!(pod.automount_service_account_token, Some(false));
     assert!(names(&pod.containers[0]).ends_with(&["AWS_REGION"]));
+}
+
+#[test]
+fn a_store_with_a_private_ca_is_reached_with_that_ca() {
+    let mut place = bucket();
+    if let BackupsAt::Bucket { ca, endpoint, .. } = &mut place.at {
+        *endpoint = Some("https://minio:9000".to_owned());
+        *ca = Some(("cas".to_owned(), "ca.crt".to_owned()));
+    }
+    let job = backup_job(&cluster(CASSANDRA), &owner("readstates.dev/backup"), &place);
+    let job = job.spec.unwrap();
+    let create = &pod(&job).containers[0];
+    let env = create.env.iter().flatten();
+    let file = env.filter(|v| v.name == "READSTATES_BACKUPS_CA_FILE");
+    let file: Vec<_> = file.filter_map(|v| v.value.as_deref()).collect();
+    assert_eq!(file, ["/etc/readstates/backups-ca/ca.crt"]);
+    assert!(mounts(create).contains(&"backups-ca"));
+    assert!(!names(create).contains(&"AWS_ALLOW_HTTP"));
+    let volumes = pod(&job).volumes.iter().flatten();
+    assert!(
+        volumes
+            .into_iter()
+            .any(|volume| volume.name == "backups-ca")
+    );
 }
 
 #[test]

@@ -25,7 +25,7 @@ impl Halting {
         Self { inner, left }
     }
 
-    async fn step(&self) {
+    pub(super) async fn step(&self) {
         let left = self
             .left
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {

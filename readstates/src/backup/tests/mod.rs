@@ -1,6 +1,8 @@
 //! Backups from end to end, in one process: on stores in memory and in folders, with small chunks.
 
 mod halting;
+mod once;
+mod s3;
 
 use std::{
     collections::BTreeMap,
@@ -89,7 +91,7 @@ fn in_folder(key: Option<[u8; 32]>) -> (TempDir, Repository) {
 
 fn opened(folder: &FilePath, key: Option<[u8; 32]>) -> Repository {
     let place = BackupPlace::Folder(folder.to_owned());
-    Repository::open(&place, key.and_then(|key| Key::new(&key)), true).unwrap()
+    Repository::open(&place, key.and_then(|key| Key::new(&key)), None, true).unwrap()
 }
 
 async fn create(repository: &Repository, scan: &dyn Scan) -> Result<Created, BackupError> {

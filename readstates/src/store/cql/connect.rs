@@ -24,9 +24,9 @@ use scylla::{
 
 use super::{
     ClaimName, CqlLogin, CqlTarget, Other, Part, READ_TIMEOUT, StoreError, Stored, TABLE,
-    TlsRefusal, WRITE_TIMEOUT, claim::Sight, claim_table, schema, tls,
+    TlsRefusal, WRITE_TIMEOUT, claim::Sight, claim_table, restore_table, schema, tls,
 };
-use crate::store::scan::ROWS_PER_PAGE;
+use crate::store::{BegunRestore, scan::ROWS_PER_PAGE};
 
 /// A page of a scan: much more than a block, and no client waits for it.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -71,6 +71,14 @@ pub(super) enum ConnectError {
     Prepare(#[from] PrepareError),
     #[error(transparent)]
     Claimed(#[from] ClaimedByAnother),
+    #[error(
+        "backup {} is being restored into keyspace {keyspace} since {}, and that has not come to its end: members serve \
+         when it has. If it never will, give them another keyspace", begun.backup, begun.since
+    )]
+    HalfRestored {
+        keyspace: String,
+        begun: BegunRestore,
+    },
     /// What was written through one of them would not be found through another.
     #[error(
         "the database has several data centres ({}), and none is named to be asked; give one with --cql-local-dc",
@@ -144,6 +152,15 @@ impl Connection {
             local_datacenter: login.local_datacenter.clone(),
             keyspace: target.keyspace.clone(),
         })
+    }
+
+    /// Says that a member serves from the keyspace, unless a restore into it is half done.
+    pub(super) async fn enter(&self) -> Result<(), ConnectError> {
+        let keyspace = self.keyspace.clone();
+        match restore_table::enter(&self.session, &keyspace).await? {
+            None => Ok(()),
+            Some(begun) => Err(ConnectError::HalfRestored { keyspace, begun }),
+        }
     }
 
     /// Whether the keyspace is another cluster's.

@@ -14,6 +14,7 @@ mod connect;
 mod foreign;
 mod login;
 mod replication;
+mod restore_table;
 mod roles;
 mod scan;
 mod schema;
@@ -39,6 +40,7 @@ use parking_lot::Mutex;
 use readstates_api::admin::StoreKind;
 use readstates_ring::Stamp;
 pub use replication::Replication;
+pub use restore_table::CqlRestores;
 pub use roles::{SUPERUSER, apply_schema_with_roles};
 pub use schema::{SchemaError, SchemaWish, TABLE_OPTIONS, apply_schema};
 pub use tls::{CqlTls, TlsFile, TlsFileError, TlsRefusal};
@@ -151,6 +153,17 @@ impl CqlStore {
     /// The store, at once; the connection comes when the database answers.
     #[must_use]
     pub fn start(target: CqlTarget, login: CqlLogin) -> Self {
+        Self::connect(target, login, Purpose::Copy)
+    }
+
+    /// The store of a member. While a restore into the keyspace is half done, it does not connect; once it has
+    /// connected, no restore is begun there.
+    #[must_use]
+    pub fn serve(target: CqlTarget, login: CqlLogin) -> Self {
+        Self::connect(target, login, Purpose::Serve)
+    }
+
+    fn connect(target: CqlTarget, login: CqlLogin, purpose: Purpose) -> Self {
         let shared = Arc::new(Shared {
             connection: OnceLock::new(),
             reason: Mutex::new("no attempt has ended yet".into()),
@@ -158,7 +171,12 @@ impl CqlStore {
             lost: AtomicBool::new(false),
         });
         // Ends when the store is dropped.
-        let task = tokio::spawn(keep_trying(target.clone(), login, Arc::clone(&shared)));
+        let task = tokio::spawn(keep_trying(
+            target.clone(),
+            login,
+            purpose,
+            Arc::clone(&shared),
+        ));
         Self {
             target,
             shared,
@@ -195,10 +213,23 @@ impl CqlStore {
     }
 }
 
-async fn keep_trying(target: CqlTarget, login: CqlLogin, shared: Arc<Shared>) {
+/// What a store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// To serve clients from it.
+    Serve,
+    /// To copy all of it, or to look at it.
+    Copy,
+}
+
+async fn keep_trying(target: CqlTarget, login: CqlLogin, purpose: Purpose, shared: Arc<Shared>) {
     let mut wait = FIRST_RETRY;
     loop {
-        match Connection::open(&target, &login).await {
+        let opened = match (Connection::open(&target, &login).await, purpose) {
+            (Ok(connection), Purpose::Serve) => connection.enter().await.map(|()| connection),
+            (opened, _) => opened,
+        };
+        match opened {
             Ok(connection) => {
                 tracing::info!(database = %target, "connected to the database");
                 let connection = shared.connection.get_or_init(|| connection);

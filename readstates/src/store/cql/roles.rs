@@ -16,7 +16,7 @@ use scylla::{
 use super::{
     CqlLogin, CqlTarget, Credentials, Replication, SchemaError, SchemaWish, TABLE, claim_table,
     connect::{self, Connection},
-    schema,
+    restore_table, schema,
 };
 use crate::store::chain;
 
@@ -162,12 +162,21 @@ async fn make_role(
     let with = format!("WITH LOGIN = true AND PASSWORD = {secret}");
     let table = format!("{}.{TABLE}", target.keyspace);
     let claims = format!("{}.{}", target.keyspace, claim_table::TABLE);
-    let look = claimed.then(|| {
+    let restores = format!("{}.{}", target.keyspace, restore_table::TABLE);
+    let of_claim = [
         (
             "let the role see whose the keyspace is",
             format!("GRANT SELECT ON TABLE {claims} TO {role}"),
-        )
-    });
+        ),
+        (
+            "let the role see what was restored",
+            format!("GRANT SELECT ON TABLE {restores} TO {role}"),
+        ),
+        (
+            "let the role record a restore",
+            format!("GRANT MODIFY ON TABLE {restores} TO {role}"),
+        ),
+    ];
     for (attempt, text) in [
         (
             "make the role",
@@ -187,7 +196,7 @@ async fn make_role(
         ),
     ]
     .into_iter()
-    .chain(look)
+    .chain(of_claim.into_iter().filter(|_| claimed))
     {
         run(session, attempt, text, &password).await?;
     }

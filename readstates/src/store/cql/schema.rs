@@ -10,6 +10,7 @@ use super::{
     claim_table::ClaimTable,
     connect,
     replication::described,
+    restore_table,
 };
 
 /// The comment on the table, for people who look at it with cqlsh. Without quotes.
@@ -143,6 +144,7 @@ pub(super) async fn make(
     // Before the table: a keyspace of another cluster is not changed at all.
     if let Some(claim) = &wish.claim {
         take_claim(session, keyspace, claim).await?;
+        restore_table::make(session, keyspace).await?;
     }
     let table = format!("{keyspace}.{TABLE}");
     run(session, "create the table", create_table(&table)).await?;

@@ -1,0 +1,86 @@
+//! `spec.restoreFrom` of a `ReadStateCluster`: a new cluster that begins with a backup, and what became of that.
+
+use k8s_openapi::{api::core::v1::LocalObjectReference, apimachinery::pkg::apis::meta::v1::Time};
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::storage::BackupStorage;
+
+/// The backup that a new cluster begins with: the one of a `ReadStateBackup` (`backup`), or one in a bucket or on a
+/// volume (`repository`).
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.backup) != has(self.repository)")
+        .message("exactly one of backup and repository must be set"),
+    validation = Rule::new("!has(self.snapshot) || has(self.repository)")
+        .message("snapshot goes with repository: a ReadStateBackup is one backup")
+        .field_path(".snapshot")
+)]
+pub struct RestoreFrom {
+    /// A `ReadStateBackup` of this namespace: waited for until it is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.name != ''").message("backup.name must not be empty"))]
+    pub backup: Option<LocalObjectReference>,
+
+    /// Where the backup is. Secrets and the volume claim must be in this namespace, wherever the backup was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<BackupStorage>,
+
+    /// Id of the backup in `repository`, as `readstates backup list` prints it, or `latest`. Default: `latest`, as of
+    /// when the restore begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 32),
+        regex(pattern = r"^(latest|[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{8})$")
+    )]
+    pub snapshot: Option<String>,
+}
+
+/// How far a restore is.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestorePhase {
+    /// The database or something else that it needs is missing.
+    #[default]
+    Waiting,
+    /// Its Job is at work.
+    Running,
+    /// Its Job gave up.
+    Failed,
+    /// Everything is restored. Final.
+    Restored,
+}
+
+/// A restore that the operator last observed.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreStatus {
+    /// `Waiting`, `Running`, `Failed` or `Restored`. Cache pods start after `Restored`, which is final.
+    #[serde(default)]
+    pub phase: RestorePhase,
+
+    /// The Job that restores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+
+    /// Id of the backup, once it is restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<String>,
+
+    /// The hosts and the keyspace, or the folder, that it is a backup of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+
+    /// When the backup was complete: what was changed later is not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backed_up: Option<Time>,
+
+    /// Users that were restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<i64>,
+
+    /// When everything was restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<Time>,
+}

@@ -1,0 +1,155 @@
+//! `spec.restoreFrom` as a value. In: the spec. Out: which backup a new cluster begins with, or each field that is wrong.
+
+use readstates_operator_api::{BackupStorage, RestoreFrom};
+
+use super::{BackupPlace, Checker};
+
+/// The backup that was begun last.
+const LATEST: &str = "latest";
+
+/// Which backup a new cluster begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestoreWish {
+    /// The one of the `ReadStateBackup` of this name.
+    Backup(String),
+    /// One in this place.
+    Place(Box<RestoreSource>),
+}
+
+/// A backup and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreSource {
+    /// Where it is.
+    pub place: BackupPlace,
+    /// Its id, or `latest`.
+    pub snapshot: String,
+}
+
+/// What a spec asks for; none: it asks for nothing that could be meant.
+#[must_use]
+pub fn restore_wish(spec: &RestoreFrom) -> Option<RestoreWish> {
+    let mut check = Checker::default();
+    let wish = check.restore(spec, false);
+    wish.filter(|_| check.problems.is_empty())
+}
+
+impl Checker {
+    /// The backup, or `None` once a problem is on the list.
+    pub(super) fn restore(&mut self, spec: &RestoreFrom, is_embedded: bool) -> Option<RestoreWish> {
+        const FIELD: &str = "spec.restoreFrom";
+        let RestoreFrom {
+            backup,
+            repository,
+            snapshot,
+        } = spec;
+        if is_embedded {
+            self.wrong(
+                FIELD,
+                "is not possible with database.embedded, whose volume belongs to its one process: create the cluster \
+                 without it, set stopped, and run `readstates backup restore --store embedded:FOLDER` in a pod with the \
+                 cluster's volume claim",
+            );
+        }
+        match (backup, repository) {
+            (Some(backup), None) => {
+                if snapshot.is_some() {
+                    let words = "goes with repository: a ReadStateBackup is one backup";
+                    self.wrong(format!("{FIELD}.snapshot"), words);
+                }
+                if backup.name.is_empty() {
+                    self.wrong(format!("{FIELD}.backup.name"), "must not be empty");
+                }
+                Some(RestoreWish::Backup(backup.name.clone()))
+            }
+            (None, Some(repository)) => self.source(repository, snapshot.as_ref()),
+            (Some(_), Some(_)) | (None, None) => {
+                self.wrong(FIELD, "exactly one of backup and repository must be set");
+                None
+            }
+        }
+    }
+
+    fn source(
+        &mut self,
+        repository: &BackupStorage,
+        snapshot: Option<&String>,
+    ) -> Option<RestoreWish> {
+        let place = self.place("spec.restoreFrom.repository", repository)?;
+        let snapshot = snapshot.map_or(LATEST, String::as_str).to_owned();
+        let source = RestoreSource { place, snapshot };
+        Some(RestoreWish::Place(Box::new(source)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::{CASSANDRA, EMBEDDED, cluster, try_cluster},
+        validate::BackupsAt,
+    };
+
+    fn with(spec: &str, restore: &str) -> String {
+        match spec.strip_prefix('{') {
+            Some(flow) => format!("{{ restoreFrom: {restore}, {flow}"),
+            None => format!("{spec}restoreFrom: {restore}\n"),
+        }
+    }
+
+    #[test]
+    fn a_new_cluster_begins_with_a_backup_by_its_name_or_its_place() {
+        let named = cluster(&with(CASSANDRA, "{ backup: { name: nightly } }"));
+        assert_eq!(
+            named.restore,
+            Some(RestoreWish::Backup("nightly".to_owned()))
+        );
+        let claim = "{ repository: { volumeClaim: { claimName: backups } } }";
+        let source = RestoreSource {
+            place: BackupPlace {
+                at: BackupsAt::Volume {
+                    claim: "backups".to_owned(),
+                    path: None,
+                },
+                encryption: None,
+            },
+            snapshot: "latest".to_owned(),
+        };
+        let placed = cluster(&with(CASSANDRA, claim));
+        assert_eq!(placed.restore, Some(RestoreWish::Place(Box::new(source))));
+    }
+
+    #[test]
+    fn what_cannot_be_restored_is_told_by_its_field() {
+        let claim = "volumeClaim: { claimName: b }";
+        for (spec, restore, words) in [
+            (
+                CASSANDRA,
+                "{}".to_owned(),
+                "spec.restoreFrom: exactly one of",
+            ),
+            (
+                CASSANDRA,
+                format!("{{ backup: {{ name: b }}, repository: {{ {claim} }} }}"),
+                "spec.restoreFrom: exactly one of",
+            ),
+            (
+                CASSANDRA,
+                "{ backup: { name: b }, snapshot: latest }".to_owned(),
+                "spec.restoreFrom.snapshot: goes with repository",
+            ),
+            (
+                CASSANDRA,
+                "{ repository: { s3: { url: 's3://b', endpoint: minio } } }".to_owned(),
+                "spec.restoreFrom.repository.s3.endpoint: must begin with",
+            ),
+            (
+                EMBEDDED,
+                "{ backup: { name: b } }".to_owned(),
+                "run `readstates backup restore --store embedded:",
+            ),
+        ] {
+            let said = try_cluster(&with(spec, &restore)).unwrap_err().to_string();
+            assert!(said.contains(words), "{said}");
+        }
+    }
+}
