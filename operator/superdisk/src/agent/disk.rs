@@ -25,6 +25,7 @@ use crate::{
         facts::{Facts, Mirror},
     },
     inventory::{Devices, Tried},
+    log::say,
     model::Refusal,
     spec::Spec,
 };
@@ -217,7 +218,7 @@ impl SuperDisk {
     fn plan(&self, attempt: &dyn fmt::Display, tried: Tried) -> Result<Up, DiskError> {
         let failed = |error: AssembleError| DiskError::new(attempt.to_string(), error);
         let mut executor = Executor::new(&self.spec, &self.root, &Devices, None);
-        let mut log = |line: &str| super::say(line);
+        let mut log = |line: &str| say(line);
         let (spec, root) = (&self.spec, &self.root);
         let watched = assemble::watch(spec, root, &Devices, &mut executor, &mut log);
         let tried = Tried {
