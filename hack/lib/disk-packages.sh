@@ -65,7 +65,7 @@ download_guest_packages() {
 pack_tools() {
     local root=$1 tree=$2 program
     mkdir -p "$tree"/{proc,sys,dev,run,tmp,etc,mnt,usr/bin,usr/sbin,usr/lib,lib64,var/lib/superdisk}
-    # Debian's packages say /bin or /usr/bin, after the wind: both are the same here.
+    # Some of Debian's packages have their files in /bin, others in /usr/bin: both are the same here.
     ln -s usr/bin usr/sbin usr/lib "$tree"
     # shellcheck disable=SC2153 # common.sh sets it
     install -m 755 "$ROOT/hack/disk-guest/init" "$tree/init"

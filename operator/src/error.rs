@@ -39,7 +39,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A cache pod did not do as it was asked.
-    #[error("failed to have {member} {wish}")]
+    #[error("failed to ask {member} to {wish}")]
     Member {
         /// Its name.
         member: String,
@@ -49,7 +49,7 @@ pub enum Error {
         source: crate::admin::AdminError,
     },
     /// A cache pod that has to be asked has no address.
-    #[error("failed to have {member} {wish}: its pod has no address")]
+    #[error("failed to ask {member} to {wish}: its pod has no address")]
     Unreachable {
         /// Its name.
         member: String,

@@ -40,6 +40,7 @@ pub mod ownership;
 pub mod random;
 mod ration;
 pub mod rebalance;
+pub mod refused;
 pub mod schema;
 pub mod server;
 pub mod signals;

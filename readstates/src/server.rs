@@ -48,10 +48,10 @@ pub enum StartError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The callers of the access file cannot be admitted.
-    #[error("--access")]
+    #[error("failed to admit the callers of --access")]
     Access(#[from] AccessError),
     /// A file of TLS on the API port cannot be used.
-    #[error("{flag}")]
+    #[error("failed to use {flag}")]
     ApiTls {
         /// The flag that names the file.
         flag: &'static str,
@@ -62,22 +62,22 @@ pub enum StartError {
     #[error("failed to start the threads that answer clients")]
     Workers(#[from] io::Error),
     /// The embedded store cannot be opened.
-    #[error("--store")]
+    #[error("failed to open the store (--store)")]
     Store(#[from] OpenError),
     /// The journal cannot be used.
-    #[error("--durability")]
+    #[error("failed to use the journal (--durability)")]
     Journal(#[from] JournalError),
     /// The member cannot be listed in a ring.
-    #[error("--member, --advertise or --zone")]
+    #[error("failed to list the member in a ring (--member, --advertise or --zone)")]
     Member(#[from] RecordError),
     /// The ring cannot be opened.
-    #[error("--ring")]
+    #[error("failed to open the ring (--ring)")]
     Ring(#[from] RingStoreError),
     /// There is no HTTP client for the other members.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The certificates cannot be used.
-    #[error("--members-tls-dir")]
+    #[error("failed to use the certificates of --members-tls-dir")]
     Tls(#[from] IdentityError),
     /// The clock is before 1970.
     #[error("the clock of this machine is before 1970; set it")]

@@ -324,7 +324,7 @@ impl fmt::Display for WaitingOn {
                  ({problem}); its pod goes when it can"
             ),
             Self::RingUnreadable { why } => {
-                write!(f, "the ReadStateRing cannot be worked by: {why}")
+                write!(f, "the ReadStateRing cannot be used: {why}")
             }
             Self::RingLost { pods } => write!(
                 f,

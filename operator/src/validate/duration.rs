@@ -14,28 +14,18 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
 /// Reads a duration. `None` when it is not one, or below the first or above the second of these.
 #[must_use]
 pub(super) fn within(text: &str, range: (Duration, Duration)) -> Option<Duration> {
-    if text.is_empty() {
+    // Of what humantime reads only what the CRD's patterns are made of: not `1 hour`, `0.5h` or `0`.
+    let is_digit = |c: char| c.is_ascii_digit();
+    let known = |c: char| is_digit(c) || "dhms".contains(c);
+    let small = |number: &str| number.is_empty() || number.parse::<u32>().is_ok();
+    if !text.chars().all(known) || text.ends_with(is_digit) {
         return None;
     }
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: u32 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let (unit, after) = [
-            ("ms", Duration::from_millis(1)),
-            ("s", Duration::from_secs(1)),
-            ("m", Duration::from_mins(1)),
-            ("h", Duration::from_hours(1)),
-            ("d", Duration::from_hours(24)),
-        ]
-        .into_iter()
-        .find_map(|(suffix, unit)| Some((unit, rest.strip_prefix(suffix)?)))?;
-        total = total.checked_add(unit.checked_mul(number)?)?;
-        rest = after;
+    if !text.split(|c| !is_digit(c)).all(small) {
+        return None;
     }
-    (range.0..=range.1).contains(&total).then_some(total)
+    let duration = humantime::parse_duration(text).ok()?;
+    (range.0..=range.1).contains(&duration).then_some(duration)
 }
 
 #[cfg(test)]
@@ -69,8 +59,13 @@ mod tests {
             "11m",
             "1h",
             "-1s",
+            "0",
             "1 s",
+            "1.5s",
+            "1min",
+            "2s5",
             "99999999999s",
+            "18446744073709551615s1000ms",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }

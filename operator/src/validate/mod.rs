@@ -6,6 +6,8 @@
 
 mod access;
 mod backup;
+mod cache;
+mod database;
 mod duration;
 mod extras;
 mod identity;
@@ -18,14 +20,13 @@ mod settings;
 mod spec;
 mod super_disk;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt};
 
 use k8s_openapi::{
     api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_operator_api::{
-    CacheSpec, DEFAULT_KEYSPACE, DatabaseSpec, Engine, ExternalSpec, IssuerRef, MonitoringSpec,
-    ReadStateClusterSpec, Storage, TlsSpec,
+    CacheSpec, DatabaseSpec, IssuerRef, MonitoringSpec, ReadStateClusterSpec,
 };
 
 pub use self::{
@@ -98,42 +99,7 @@ pub fn validate(
     } = spec;
     let mut check = Checker::default();
     let cache_spec_hash = said_of_cache(spec);
-    let flush_interval = duration::parse(&cache.flush_interval).unwrap_or_else(|| {
-        check.wrong(
-            "spec.cache.flushInterval",
-            format!(
-                "{:?} is not a duration from 1s to 10m",
-                cache.flush_interval
-            ),
-        );
-        Duration::ZERO
-    });
-    let cache = Cache {
-        capacity_states: cache.capacity_states,
-        flush_interval,
-        flush_mode: cache.flush_mode,
-        durability: cache.durability,
-        resources: check
-            .resources("spec.cache.resources", cache.resources.as_ref())
-            .unwrap_or_else(|| default_cache_resources(cache.capacity_states)),
-        resources_by_capacity: cache.resources.is_none(),
-        placement: Placement::of(
-            cache.node_selector.as_ref(),
-            cache.tolerations.as_ref(),
-            cache.priority_class_name.as_ref(),
-        ),
-        clients: cache.clients.clone(),
-        overlay: check.pods_of_cache(cache.pod_template.as_deref()),
-        service: cache.service.clone(),
-        access: cache
-            .access
-            .as_ref()
-            .map(|access| check.access(access, &id.namespace, cache.tls.is_some())),
-        tls: cache.tls.as_ref().and_then(|tls| {
-            let (secret, issuer) = (tls.secret_name.as_ref(), tls.issuer_ref.as_ref());
-            check.tls("spec.cache.tls", secret, issuer)
-        }),
-    };
+    let cache = check.cache(cache, &id.namespace);
     let maintenance = check.maintenance(maintenance.as_ref());
     let mut store = check.store(database, images);
     if let Some(Store::Managed(managed)) = &mut store {
@@ -230,13 +196,37 @@ fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
         .access
         .as_ref()
         .map(|access| access.client_ca.is_some());
+    // Of the database what cache pods connect to, and how.
+    let DatabaseSpec {
+        engine,
+        external,
+        embedded,
+        keyspace,
+        secret_ref,
+        tls,
+        replication_factor: _,
+        racks: _,
+        storage: _,
+        super_disk: _,
+        reclaim: _,
+        repair: _,
+        image: _,
+        resources: _,
+        settings: _,
+        node_selector: _,
+        tolerations: _,
+        priority_class_name: _,
+        pod_template: _,
+        developer_mode: _,
+        clients: _,
+    } = database;
     let store = DatabaseSpec {
-        engine: database.engine,
-        external: database.external.clone(),
-        embedded: database.embedded.clone(),
-        keyspace: database.keyspace.clone(),
-        secret_ref: database.secret_ref.clone(),
-        tls: database.tls.clone(),
+        engine: *engine,
+        external: external.clone(),
+        embedded: embedded.clone(),
+        keyspace: keyspace.clone(),
+        secret_ref: secret_ref.clone(),
+        tls: tls.clone(),
         ..DatabaseSpec::default()
     };
     fingerprint(&(
@@ -262,123 +252,6 @@ impl Checker {
         });
     }
 
-    /// The store, or `None` once a problem is on the list.
-    fn store(&mut self, spec: &DatabaseSpec, images: &Images) -> Option<Store> {
-        match (spec.engine, &spec.external, &spec.embedded) {
-            (Some(engine), None, None) => self
-                .managed(engine, spec, images)
-                .map(Box::new)
-                .map(Store::Managed),
-            (None, Some(external), None) => self
-                .external(external, spec.tls.as_ref())
-                .map(Store::External),
-            (None, None, Some(embedded)) => self
-                .volume("spec.database.embedded.storage", Some(&embedded.storage))
-                .map(Store::Embedded),
-            (engine, external, embedded) => {
-                let set: Vec<_> = [
-                    ("engine", engine.is_some()),
-                    ("external", external.is_some()),
-                    ("embedded", embedded.is_some()),
-                ]
-                .into_iter()
-                .filter_map(|(name, set)| set.then_some(name))
-                .collect();
-                self.wrong(
-                    "spec.database",
-                    format!(
-                        "exactly one of engine, external and embedded must be set, not [{}]",
-                        set.join(", ")
-                    ),
-                );
-                None
-            }
-        }
-    }
-
-    fn managed(
-        &mut self,
-        engine: Engine,
-        spec: &DatabaseSpec,
-        images: &Images,
-    ) -> Option<Database> {
-        let racks: Vec<_> = spec
-            .racks
-            .iter()
-            .flatten()
-            .map(|r| Rack {
-                name: r.name.clone(),
-                members: r.members,
-                zone: r.zone.clone(),
-            })
-            .collect();
-        if racks.is_empty() {
-            self.wrong("spec.database.racks", "at least one rack is needed");
-        }
-        for (i, rack) in racks.iter().enumerate() {
-            if racks[..i].iter().any(|other| other.name == rack.name) {
-                self.wrong(
-                    format!("spec.database.racks[{i}].name"),
-                    "is the name of two racks",
-                );
-            }
-        }
-        let members: i32 = racks.iter().map(|r| r.members).sum();
-        let replication_factor = spec.replication_factor.unwrap_or_default();
-        if replication_factor < 1 || replication_factor > members {
-            self.wrong(
-                "spec.database.replicationFactor",
-                format!("must be from 1 to the {members} members of all racks"),
-            );
-        }
-        let resources = self
-            .resources("spec.database.resources", spec.resources.as_ref())
-            .unwrap_or_else(|| default_database_resources(engine));
-        if spec.developer_mode.is_some() && engine != Engine::Scylla {
-            self.wrong(
-                "spec.database.developerMode",
-                "is valid only with engine Scylla",
-            );
-        }
-        let volume = self.volume("spec.database.storage", spec.storage.as_ref())?;
-        let super_disk = spec.super_disk.as_ref();
-        let super_disk = super_disk.map(|disk| self.super_disk(disk, &images.super_disk));
-        let default_image = match engine {
-            Engine::Cassandra => &images.cassandra,
-            Engine::Scylla => &images.scylla,
-        };
-        Some(Database {
-            engine,
-            image: spec.image.clone().unwrap_or_else(|| default_image.clone()),
-            replication_factor,
-            racks,
-            volume,
-            super_disk,
-            resources,
-            settings: self.settings(engine, spec.settings.as_ref()),
-            placement: Placement::of(
-                spec.node_selector.as_ref(),
-                spec.tolerations.as_ref(),
-                spec.priority_class_name.as_ref(),
-            ),
-            developer_mode: spec.developer_mode.unwrap_or_default(),
-            keyspace: spec
-                .keyspace
-                .clone()
-                .unwrap_or_else(|| DEFAULT_KEYSPACE.to_owned()),
-            secret: spec.secret_ref.as_ref().map(|r| r.name.clone()),
-            tls: spec.tls.as_ref().and_then(|tls| {
-                let (secret, issuer) = (tls.secret_name.as_ref(), tls.issuer_ref.as_ref());
-                self.tls("spec.database.tls", secret, issuer)
-            }),
-            overlay: self.pods_of_database(engine, spec.pod_template.as_deref()),
-            clients: spec.clients.clone().unwrap_or_default(),
-            reclaim: spec.reclaim.unwrap_or_default(),
-            repair_every: self.repair(spec.repair.as_ref()),
-            said: Said::default(),
-        })
-    }
-
     /// Where certificates come from, or `None` once a problem is on the list.
     fn tls(
         &mut self,
@@ -394,64 +267,6 @@ impl Checker {
                 None
             }
         }
-    }
-
-    fn external(&mut self, spec: &ExternalSpec, tls: Option<&TlsSpec>) -> Option<External> {
-        let ExternalSpec {
-            contact_points,
-            port,
-            keyspace,
-            local_datacenter,
-            replication_factor,
-            secret_ref,
-        } = spec;
-        if contact_points.is_empty() {
-            self.wrong(
-                "spec.database.external.contactPoints",
-                "at least one host is needed",
-            );
-            return None;
-        }
-        let tls = match tls.map(|tls| tls.secret_name.clone()) {
-            Some(None) => {
-                self.wrong(
-                    "spec.database.tls.secretName",
-                    "is needed with an external database",
-                );
-                None
-            }
-            given => given.flatten(),
-        };
-        Some(External {
-            contact_points: contact_points.clone(),
-            port: *port,
-            keyspace: keyspace.clone(),
-            local_datacenter: local_datacenter.clone(),
-            replication_factor: *replication_factor,
-            secret: secret_ref.as_ref().map(|r| r.name.clone()),
-            tls,
-        })
-    }
-
-    fn volume(&mut self, field: &str, storage: Option<&Storage>) -> Option<Volume> {
-        let Some(storage) = storage else {
-            self.wrong(field, "is needed");
-            return None;
-        };
-        if !Amount::parse(&storage.size).is_some_and(Amount::is_positive) {
-            self.wrong(
-                format!("{field}.size"),
-                format!(
-                    "{:?} is not a quantity above zero, such as 100Gi",
-                    storage.size
-                ),
-            );
-            return None;
-        }
-        Some(Volume {
-            size: Quantity(storage.size.clone()),
-            class: storage.storage_class_name.clone(),
-        })
     }
 
     /// Checks every quantity in `resources`, which the CRD's schema does not.
@@ -475,34 +290,6 @@ impl Checker {
             }
         }
         Some(resources.clone())
-    }
-}
-
-/// The cache keeps to 34 bytes a state; around it are what is dirty, what is being loaded, and the
-/// requests. And what the process needs by itself.
-fn default_cache_resources(capacity_states: i64) -> ResourceRequirements {
-    const BYTES_PER_STATE: i64 = 48;
-    const PROCESS_MIB: i64 = 128;
-    let mib = PROCESS_MIB + capacity_states * BYTES_PER_STATE / (1 << 20);
-    ResourceRequirements {
-        requests: Some(amounts("100m", &format!("{mib}Mi"))),
-        ..ResourceRequirements::default()
-    }
-}
-
-fn default_database_resources(engine: Engine) -> ResourceRequirements {
-    let requests = amounts("1", "4Gi");
-    let mut limits = requests.clone();
-    match engine {
-        // A JVM collects garbage on more CPUs than it asks for.
-        Engine::Cassandra => drop(limits.remove("cpu")),
-        // A shard has its CPU to itself.
-        Engine::Scylla => {}
-    }
-    ResourceRequirements {
-        requests: Some(requests),
-        limits: Some(limits),
-        ..ResourceRequirements::default()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Kubernetes quantities as numbers: `500m`, `2Gi`, `1e3`.
+//! Kubernetes quantities as numbers: `500m`, `2Gi`, `1e3`. Read here and not by a crate: those that there are take `Gi` and
+//! `--1`, which are no quantities, or refuse `1.5Gi`.
 
 /// A quantity in thousandths, since that is the finest Kubernetes keeps of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

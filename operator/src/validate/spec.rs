@@ -192,7 +192,7 @@ pub enum Tls {
 /// built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Login {
-    /// Another one whenever user or password are others; neither can be told from it.
+    /// Changes whenever the user or the password does; neither can be told from it.
     pub version: Option<String>,
     /// Whether all of the database asks for a login: only then can roles be made.
     pub asked_for: bool,

@@ -20,7 +20,6 @@ pub mod http;
 pub mod snapshots;
 pub mod socket;
 pub mod state;
-pub mod stop;
 pub mod watch;
 pub mod workers;
 
@@ -39,7 +38,6 @@ use self::{
     host::AgentHost,
     snapshots::Snapshots,
     state::AgentState,
-    stop::Stop,
     watch::{Watch, Woken},
     workers::Workers,
 };
@@ -51,10 +49,13 @@ use crate::{
         facts::{Facts, Leg},
         memory::Seconds,
     },
+    log::say,
     patrol::{self, BlockDevice, Escort},
+    snapshot::wire::socket_path,
     spec::Spec,
     status::{Paint, Report, draw},
-    sysfs::{FileSystem, NodeKind, Nodes},
+    stop::Stop,
+    sysfs::kernel_node,
     teardown::{TeardownError, teardown},
 };
 
@@ -113,15 +114,6 @@ impl Options {
     }
 }
 
-/// `/dev/NAME` of the device that a path leads to: a volume's path exists in its pod's container alone.
-pub(crate) fn kernel_node(path: &Path) -> Option<PathBuf> {
-    let Ok(NodeKind::Block(number)) = FileSystem.kind(path) else {
-        return None;
-    };
-    let folder = std::fs::canonicalize(format!("/sys/dev/block/{number}")).ok()?;
-    Some(Path::new("/dev").join(folder.file_name()?))
-}
-
 /// Why the agent ended.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
@@ -146,11 +138,6 @@ pub enum AgentError {
     /// One round did not come to an end.
     #[error("failed to finish a round: {0}")]
     Round(String),
-}
-
-/// Writes a line to the log.
-pub(crate) fn say(line: &str) {
-    eprintln!("{line}");
 }
 
 /// Seconds since 1970. A clock before that is as good as none.
@@ -218,7 +205,7 @@ fn listen_for_snapshots(
     volume: &str,
     snapshots: &Arc<Snapshots>,
 ) -> Result<PathBuf, AgentError> {
-    let path = socket::path(state_dir, volume);
+    let path = socket_path(state_dir, volume);
     let listener = socket::listen(&path).map_err(|source| AgentError::Socket {
         path: path.clone(),
         source,

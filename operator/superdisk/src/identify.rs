@@ -24,13 +24,14 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agent::{kernel_node, say},
     execute::pause,
     inventory::{self, Devices},
     lineage::Header,
+    log::say,
     model::Seen,
     resolve::Keep,
     spec::{CopyOf, VolumeUid},
+    sysfs::kernel_node,
 };
 
 /// Pause between two looks for the entry.

@@ -14,6 +14,7 @@
 
 pub mod action;
 pub mod agent;
+pub mod arguments;
 pub mod assemble;
 pub mod claim;
 pub mod command;
@@ -23,6 +24,7 @@ pub mod heal;
 pub mod identify;
 pub mod inventory;
 pub mod lineage;
+mod log;
 pub mod metrics;
 pub mod model;
 mod names;
@@ -37,6 +39,7 @@ pub mod resolve;
 pub mod snapshot;
 pub mod spec;
 pub mod status;
+pub mod stop;
 pub mod superblock;
 pub mod sysfs;
 pub mod teardown;

@@ -17,11 +17,13 @@
 mod extension;
 mod relation;
 mod slots;
+mod snapshot_id;
 
 pub use relation::{Relation, relation};
 pub use slots::{REGION_BYTES, SLOT_BYTES, Slots, read, region_at};
+pub use snapshot_id::{BadSnapshotId, SnapshotId};
 
-use crate::{snapshot::SnapshotId, spec::VolumeUid, superblock::Uuid};
+use crate::{spec::VolumeUid, superblock::Uuid};
 
 /// What a leg remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::{error::Error, os::unix::fs::chown, path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand, ValueEnum};
 use superdisk::{
     action::WaitingOn,
-    agent::{self, stop::end_on_sigterm},
+    agent,
     assemble::{self, Outcome, chain},
     claim::{Claim, StateFolder},
     execute::Executor,
@@ -20,6 +20,7 @@ use superdisk::{
     preflight, report,
     resolve::{self, Keep, Resolved, Turn},
     snapshot::cli::SnapshotArgs,
+    stop::end_on_sigterm,
     sysfs::{self, FileSystem},
 };
 

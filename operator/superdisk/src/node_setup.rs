@@ -13,9 +13,9 @@ use std::{
     time::Duration,
 };
 
-use crate::agent::{
-    cli::time,
-    say,
+use crate::{
+    arguments::time,
+    log::say,
     stop::{Stop, end_on_sigterm},
 };
 

@@ -16,7 +16,7 @@ use std::{
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use serde::{Deserialize, Serialize};
 
-use crate::{agent::stop::Stop, heal::memory::Seconds};
+use crate::{heal::memory::Seconds, stop::Stop};
 
 /// Read in one go. Larger than a stripe of the fast array, so that all its devices work at once.
 pub const PIECE_BYTES: usize = 1 << 20;

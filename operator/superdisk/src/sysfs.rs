@@ -31,6 +31,15 @@ pub enum NodeKind {
     Other(String),
 }
 
+/// `/dev/NAME` of the device that a path leads to: a volume's path exists in its pod's container alone.
+pub(crate) fn kernel_node(path: &Path) -> Option<PathBuf> {
+    let Ok(NodeKind::Block(number)) = FileSystem.kind(path) else {
+        return None;
+    };
+    let folder = fs::canonicalize(format!("/sys/dev/block/{number}")).ok()?;
+    Some(Path::new("/dev").join(folder.file_name()?))
+}
+
 /// Finds out what a path in `/dev` is, links followed.
 pub trait Nodes {
     /// What is at `path`; an error of kind `NotFound` when nothing is.

@@ -23,6 +23,11 @@ const TURN: usize = 512;
 
 /// What a caller gets back for each operation.
 type Done<O> = Result<<O as Single>::Seen, NotDone>;
+/// The same, or `None` while its user is being loaded.
+type Pending<O> = Option<Done<O>>;
+// Callers bound their memory by the size of a result.
+const _: () =
+    assert!(size_of::<Option<Result<Outcome, NotDone>>>() == size_of::<Result<Outcome, NotDone>>());
 
 /// Whose operations have to wait, and which.
 #[derive(Default)]
@@ -55,7 +60,9 @@ impl Engine {
             self.change_cold(operations, touch, &cold.places, &mut results)
                 .await;
         }
-        results
+        // None is left that is not known: what its load has not told by the deadline, `settle` refuses.
+        let known = |done: Pending<O>| done.unwrap_or(Err(NotDone::Unknown));
+        results.into_iter().map(known).collect()
     }
 
     /// Applies what can be applied now; notes the rest.
@@ -63,16 +70,15 @@ impl Engine {
         &self,
         operations: &[(u64, O)],
         touch: Touch,
-        results: &mut Vec<Done<O>>,
+        results: &mut Vec<Pending<O>>,
         cold: &mut Cold,
     ) {
         let (mut applied, mut ignored, mut reads, mut refusals) = (0, 0, 0, 0);
         let start = results.len();
-        // Stays for operations whose load does not end in time; all others overwrite it.
-        results.resize(start + operations.len(), Err(LoadError::StoreAway.into()));
+        results.resize_with(start + operations.len(), || None);
         let Cold { users, places } = cold;
         let each = |index: usize, done: Option<Result<O::Seen, Refused>>| {
-            results[start + index] = match done {
+            let known = match done {
                 Some(Ok(seen)) => {
                     match O::outcome(&seen) {
                         Some(Outcome::Applied) => applied += 1,
@@ -91,6 +97,7 @@ impl Engine {
                     return;
                 }
             };
+            results[start + index] = Some(known);
         };
         self.cache
             .change_many(operations, touch, clock::now(), users, each);
@@ -110,7 +117,7 @@ impl Engine {
         operations: &[(u64, O)],
         touch: Touch,
         cold: &[u32],
-        results: &mut [Done<O>],
+        results: &mut [Pending<O>],
     ) {
         self.metrics.misses.increment(cold.len() as u64);
         let deadline = Instant::now() + self.loader.patience(touch);
@@ -135,7 +142,7 @@ impl Engine {
             // Cancel-safe: what was not received stays in the channel.
             match timeout_at(deadline, outcomes.recv()).await {
                 Ok(Some((place, outcome))) => {
-                    results[place as usize] = outcome;
+                    results[place as usize] = Some(outcome);
                     under_way -= 1;
                 }
                 // The channel does not end: `group` holds a sender.
@@ -143,7 +150,7 @@ impl Engine {
             }
         }
         for &place in left {
-            results[place as usize] = Err(LoadError::TooManyLoads.into());
+            results[place as usize] = Some(Err(LoadError::TooManyLoads.into()));
         }
         group.leave();
         self.settle(operations, cold, &mut outcomes, results);
@@ -155,13 +162,16 @@ impl Engine {
         operations: &[(u64, O)],
         cold: &[u32],
         outcomes: &mut Outcomes<O::Seen>,
-        results: &mut [Done<O>],
+        results: &mut [Pending<O>],
     ) {
         for &place in cold {
             self.loader.settle(operations[place as usize].0);
         }
         while let Ok((place, outcome)) = outcomes.try_recv() {
-            results[place as usize] = outcome;
+            results[place as usize] = Some(outcome);
+        }
+        for &place in cold {
+            results[place as usize].get_or_insert(Err(LoadError::StoreAway.into()));
         }
     }
 }

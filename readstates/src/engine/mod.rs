@@ -19,13 +19,14 @@ use tokio::{
 };
 pub use written::Change;
 
+pub use crate::refused::NotDone;
 use crate::{
     block::{BlockRef, Operation, Outcome, Precondition},
     cache::{Cache, Flushing, Process, Refused, SlotSet, Totals, Touch},
     clock,
     flush::{Flushed, Flusher},
     journal::Journal,
-    load::{Changer, LoadError, Loader, Reader},
+    load::{Changer, Loader, Reader},
     metrics::Metrics,
     store::Store,
 };
@@ -39,20 +40,6 @@ const LAST_DRAIN_RETRY: Duration = Duration::from_millis(250);
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
 /// The longest round: then the next begins, with what became dirty meanwhile.
 const LONGEST_ROUND: Duration = Duration::from_secs(5);
-
-/// Why the owner did not do what it was asked to. Nothing changed, except where it says so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotDone {
-    /// The change was refused.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    /// The user could not be loaded.
-    #[error(transparent)]
-    NotLoaded(#[from] LoadError),
-    /// The task that would have done it ended before it told the outcome.
-    #[error("it is not known whether this was done")]
-    Unknown,
-}
 
 /// The cache with its loader and its flusher.
 #[derive(Debug)]

@@ -39,13 +39,14 @@ use readstates_ring::Slot;
 use tokio::sync::{Notify, oneshot};
 pub(crate) use waiter::{Answer, Changer, Group, Item, Outcomes, Reader, Waiter};
 
+pub use crate::refused::LoadError;
 use crate::{
     cache::{Cache, SlotSet, Touch},
     clock,
-    engine::NotDone,
     health::{Admission, Circuits},
     metrics::Metrics,
     random::Random,
+    refused::NotDone,
     store::Store,
 };
 
@@ -83,26 +84,6 @@ const MENTION: Limits = Limits {
 const MOST_PER_USER: usize = 4096;
 /// Locks over the flights: enough that two requests rarely meet on one. A power of two.
 const FLIGHT_LOCKS: usize = 64;
-
-/// Why a user is not there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum LoadError {
-    /// The store does not give the block, or not in time.
-    #[error("the user is not cached, and the database does not give the block")]
-    StoreAway,
-    /// Too many loads are under way, or too much waits for them.
-    #[error("too many users are being loaded")]
-    TooManyLoads,
-    /// The user's slot is not served here any more, or not since the load began.
-    #[error("the user moves to another member")]
-    Moved,
-    /// The store holds a block of a later epoch than the slot's.
-    #[error("the ring is older than what the database holds for the user")]
-    RingWentBack,
-    /// What the store holds is no block this version can read.
-    #[error("what the database holds for the user cannot be read")]
-    Unreadable,
-}
 
 /// Loads users into the cache.
 pub struct Loader {

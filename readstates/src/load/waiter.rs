@@ -14,9 +14,9 @@ use super::LoadError;
 use crate::{
     block::{BlockRef, Operation, Outcome, Precondition},
     cache::{Landed, Single, Touch},
-    engine::NotDone,
     metrics::Metrics,
     mixed,
+    refused::NotDone,
 };
 
 /// Where the answer of a waiter that is alone goes.

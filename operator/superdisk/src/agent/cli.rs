@@ -9,37 +9,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::ValueEnum;
-
-use super::{
-    Options, look_at, now, once, run, say,
-    stop::{Stop, end_on_sigterm},
-    take_down, take_down_claimed,
-};
+use super::{Options, look_at, now, once, run, take_down, take_down_claimed};
 use crate::{
+    arguments::{Output, time},
     assemble::chain,
     claim::{Claim, Record, StateFolder, records},
     flags::SpecFlags,
     heal::observe::SECTOR_BYTES,
     identify::IdentifyError,
+    log::say,
     patrol::{self, BlockDevice, Disk, Escort},
     reap::{self, Node, Outcome},
     spec::{FilesystemKind, Policy, Spec},
     status::{Paint, Report, draw},
+    stop::{Stop, end_on_sigterm},
 };
-
-/// Format of standard output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// Text for people.
-    Human,
-    /// One JSON object per line.
-    Json,
-}
-
-pub(crate) fn time(text: &str) -> Result<Duration, humantime::DurationError> {
-    humantime::parse_duration(text)
-}
 
 /// Flags of `superdisk agent`.
 #[derive(Debug, clap::Args)]

@@ -4,13 +4,13 @@
 //! thread that observes and decides calls none of them.
 
 mod history;
+mod look;
 
 use std::{
     error::Error,
     fmt, fs,
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError, atomic::AtomicBool},
+    sync::{Mutex, atomic::AtomicBool},
 };
 
 use rustix::fs::{Mode, OFlags};
@@ -23,13 +23,11 @@ use crate::{
     heal::{
         Knob, Step,
         facts::{Facts, Mirror},
-        observe::{LookError, look},
     },
     inventory::{Devices, Tried},
-    model::{Refusal, Request},
+    log::say,
+    model::Refusal,
     spec::Spec,
-    superblock,
-    sysfs::FileSystem,
 };
 
 /// An attempt to change a super-disk that failed.
@@ -104,59 +102,6 @@ impl SuperDisk {
     #[must_use]
     pub fn spec(&self) -> &Spec {
         &self.spec
-    }
-
-    /// Looks at what runs. Asks no disk.
-    pub fn look(&self) -> Result<Facts, LookError> {
-        let request = Request {
-            durable: Some(self.spec.durable.clone()),
-            local: self.spec.local.clone(),
-            local_count: self.spec.local_count,
-        };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let (target, root) = (&self.spec.mount, &self.root);
-        let facts = look(&request, target, known.as_deref(), root, &FileSystem)?;
-        if let Some(mirror) = &facts.mirror {
-            *known = Some(mirror.name.clone());
-        }
-        Ok(facts)
-    }
-
-    /// The same, without arrays whose superblocks say that they are another volume's: a kernel name may have gone
-    /// over to another disk. Asks disks.
-    pub fn look_closely(&self) -> Result<Facts, LookError> {
-        let mut facts = self.look()?;
-        let says = |device: &str, name: &str| self.short_name(device).as_deref() == Some(name);
-        let mounted = facts.mount.as_ref().map(|mount| mount.device.clone());
-        if let Some(mirror) = &facts.mirror
-            && mounted.as_ref() != Some(&mirror.name)
-        {
-            let name = self.spec.volume.mirror_name();
-            let mut legs = mirror.durable.iter().chain(&mirror.fast);
-            if !legs.any(|leg| says(&leg.device, &name)) {
-                facts.mirror = None;
-            }
-        }
-        if let (None, Some(stripe)) = (&facts.mirror, &facts.stripe) {
-            let name = self.spec.volume.stripe_name();
-            if !stripe
-                .members
-                .iter()
-                .any(|member| says(&member.device, &name))
-            {
-                facts.stripe = None;
-            }
-        }
-        Ok(facts)
-    }
-
-    /// The name that the superblock of a member gives its array.
-    fn short_name(&self, device: &str) -> Option<String> {
-        let node = fs::File::open(self.root.join("dev").join(device)).ok()?;
-        let mut bytes = vec![0; superblock::BYTES];
-        node.read_exact_at(&mut bytes, superblock::OFFSET).ok()?;
-        let found = superblock::parse(&bytes).ok()??;
-        Some(found.short_name().to_owned())
     }
 
     /// Does one step about `mirror` and, where it has one, the stripe.
@@ -273,7 +218,7 @@ impl SuperDisk {
     fn plan(&self, attempt: &dyn fmt::Display, tried: Tried) -> Result<Up, DiskError> {
         let failed = |error: AssembleError| DiskError::new(attempt.to_string(), error);
         let mut executor = Executor::new(&self.spec, &self.root, &Devices, None);
-        let mut log = |line: &str| super::say(line);
+        let mut log = |line: &str| say(line);
         let (spec, root) = (&self.spec, &self.root);
         let watched = assemble::watch(spec, root, &Devices, &mut executor, &mut log);
         let tried = Tried {

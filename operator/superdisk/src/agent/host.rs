@@ -6,10 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{disk::SuperDisk, state::AgentState, stop::Stop};
+use super::{disk::SuperDisk, state::AgentState};
 use crate::{
     assemble::chain,
     heal::facts::Facts,
+    log::say,
+    stop::Stop,
     teardown::{Host, users},
 };
 
@@ -78,7 +80,7 @@ impl Host for AgentHost<'_> {
     }
 
     fn say(&self, sentence: &str) {
-        super::say(sentence);
+        say(sentence);
     }
 
     fn pause(&self, at_most: Duration) -> bool {

@@ -17,17 +17,19 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{disk::SuperDisk, http::Source, now, say, socket, state::AgentState, stop::Stop};
+use super::{disk::SuperDisk, http::Source, now, socket, state::AgentState};
 use crate::{
     assemble::chain,
     execute::retry,
     heal::{Limits, decide, durable_loss, facts::Facts},
+    log::say,
     snapshot::{
         SnapshotId,
         machine::{Action, Event, LONGEST, Machine},
         obstacle::{Known, obstacle},
         wire::{Answer, Code, Loss, Past, Refusal, Request},
     },
+    stop::Stop,
 };
 
 /// How long it may take to find out that a filesystem is frozen. One that is not is frozen by that, which takes longer.

@@ -11,28 +11,24 @@ use std::{
         fs::PermissionsExt,
         net::{UnixListener, UnixStream},
     },
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use super::say;
-use crate::snapshot::{
-    SnapshotId,
-    wire::{Answer, Code, REQUEST_BYTES, Refusal, Request},
+use crate::{
+    log::say,
+    snapshot::{
+        SnapshotId,
+        wire::{Answer, Code, REQUEST_BYTES, Refusal, Request},
+    },
 };
 
 /// Connections at a time; one more is refused.
 const MOST: usize = 4;
 /// How long a request may take to come, and an answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Where the agent of a volume listens.
-#[must_use]
-pub fn path(state_dir: &Path, volume: &str) -> PathBuf {
-    state_dir.join(format!("{volume}.sock"))
-}
 
 /// An answer, and what it obliges to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,13 +156,14 @@ fn bad_request(why: &str) -> Answer {
 mod tests {
     use std::{
         io::{BufRead, BufReader},
+        path::PathBuf,
         sync::mpsc,
     };
 
     use tempfile::TempDir;
 
     use super::*;
-    use crate::snapshot::wire::Open;
+    use crate::snapshot::wire::{Open, socket_path};
 
     /// Answers a begin when it is told to, and says who was gone.
     struct Slow {
@@ -210,7 +207,7 @@ mod tests {
 
     fn agent() -> Agent {
         let folder = TempDir::new().unwrap();
-        let path = path(folder.path(), "vol");
+        let path = socket_path(folder.path(), "vol");
         let listener = listen(&path).unwrap();
         let (go_on, receiver) = mpsc::channel();
         let (sender, gone) = mpsc::channel();
@@ -252,7 +249,7 @@ mod tests {
     #[test]
     fn only_its_user_may_open_it_and_a_dead_agents_socket_is_replaced() {
         let folder = TempDir::new().unwrap();
-        let path = path(folder.path(), "vol");
+        let path = socket_path(folder.path(), "vol");
         for _ in 0..2 {
             drop(listen(&path).unwrap());
             let mode = fs::metadata(&path).unwrap().permissions().mode();

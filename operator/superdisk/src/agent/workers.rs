@@ -17,6 +17,7 @@ use super::{
 use crate::{
     assemble::chain,
     heal::{Condition, Decision, Step, facts::Facts},
+    log::say,
     model::Refusal,
 };
 
@@ -245,7 +246,7 @@ fn do_job(disk: &SuperDisk, job: Job, tell: &dyn Fn(Outcome)) {
     match job {
         Job::Steps(steps, facts) => {
             for step in steps {
-                super::say(&step.to_string());
+                say(&step.to_string());
                 let error = disk.step(&step, &facts).err();
                 let failed = error.is_some();
                 tell(Outcome {

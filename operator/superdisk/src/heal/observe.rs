@@ -32,6 +32,9 @@ pub enum LookError {
         path: PathBuf,
         source: io::Error,
     },
+    /// A disk was asked whose component it is, and does not answer.
+    #[error("failed to read whose component {device} is")]
+    Silent { device: String, source: io::Error },
 }
 
 /// Looks at everything that runs for `request` and is mounted at `target`. `known` is the mirror's name when it was

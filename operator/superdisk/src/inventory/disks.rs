@@ -49,7 +49,7 @@ impl Blocks for Devices {
     }
 }
 
-fn read_direct(path: &Path, at: u64, len: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_direct(path: &Path, at: u64, len: u64) -> io::Result<Vec<u8>> {
     let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
     let file = OpenOptions::new()
         .read(true)

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 
 pub use disks::{Blocks, Devices, header_on};
 pub use observe::{ObserveError, observe};
+#[cfg(test)]
+pub(crate) use {disks::read_direct, patience::read_within};
 
 use crate::{
     action::Action,

@@ -28,7 +28,7 @@ fn no_answer(time: Duration) -> io::Error {
 }
 
 /// Reads the device at `path` by `read`, for `time` at most.
-pub(super) fn read_within(
+pub(crate) fn read_within(
     time: Duration,
     path: &Path,
     read: impl FnOnce() -> io::Result<Vec<u8>> + Send + 'static,

@@ -9,8 +9,8 @@
 //!   │ header │ sum │ nothing  │ snapshot ID  │ sum │ nothing …
 //! ```
 
+use super::SnapshotId;
 use super::slots::crc32;
-use crate::snapshot::SnapshotId;
 
 const ID: usize = 256;
 const SUM: usize = ID + SnapshotId::MAX;

@@ -15,10 +15,10 @@ use words::{Said, said};
 
 use super::{
     BadSnapshotId, SnapshotId,
-    wire::{Answer, Request},
+    wire::{Answer, Request, socket_path},
 };
 use crate::{
-    agent::{cli::Output, socket},
+    arguments::Output,
     identify::Disk,
     spec::{BadVolumeUid, VolumeUid},
 };
@@ -113,7 +113,7 @@ impl SnapshotArgs {
             Some(volume) => volume.clone(),
             None => Disk::read(disk.as_deref().unwrap_or(Path::new("")))?.volume,
         };
-        let path = socket::path(state_dir, volume.as_str());
+        let path = socket_path(state_dir, volume.as_str());
         let answer = ask(&path, &request).map_err(|source| AskError {
             volume,
             path,

@@ -14,9 +14,8 @@
 //! [`cli`] is a caller. What is decided is done by [`crate::agent`].
 
 pub mod cli;
-mod id;
 pub mod machine;
 pub mod obstacle;
 pub mod wire;
 
-pub use id::{BadSnapshotId, SnapshotId};
+pub use crate::lineage::{BadSnapshotId, SnapshotId};

@@ -1,6 +1,9 @@
 //! The agent's socket: one line of JSON for a request, one for its answer. Values, and the sentences of refusals.
 
-use std::fmt;
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +11,12 @@ use super::SnapshotId;
 
 /// Longest request, in bytes with its end of line: an ID has 64.
 pub const REQUEST_BYTES: usize = 1024;
+
+/// Where the agent of a volume listens.
+#[must_use]
+pub fn socket_path(state_dir: &Path, volume: &str) -> PathBuf {
+    state_dir.join(format!("{volume}.sock"))
+}
 
 /// What is asked of the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

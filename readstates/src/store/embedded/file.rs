@@ -276,7 +276,10 @@ fn forget_pages(path: &Path) {
         );
     }
     if let Err(error) = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed) {
-        tracing::warn!(?path, "failed to have the file read from its disk: {error}");
+        tracing::warn!(
+            ?path,
+            "failed to drop the pages of the file from memory: {error}"
+        );
     }
 }
 

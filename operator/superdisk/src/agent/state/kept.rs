@@ -8,10 +8,11 @@ use std::{fs, path::Path};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agent::{say, snapshots},
+    agent::snapshots,
     assemble::chain,
     claim::{ClaimError, StateFolder},
     heal::memory::Memory,
+    log::say,
     patrol,
     snapshot::wire::Past,
     status::RefusalReport,
