@@ -34,6 +34,10 @@ pub struct ExportArgs {
     )]
     pub encryption_key_file: Option<PathBuf>,
 
+    /// File with the CAs (PEM) that the certificate of the S3 store is checked by, in place of the system's.
+    #[arg(long, env = "READSTATES_BACKUPS_CA_FILE", value_name = "FILE")]
+    pub backups_ca_file: Option<PathBuf>,
+
     /// Where the rows go: a file, or - for standard output. A file is complete when it has this name: until then it has
     /// `.partial` at its end.
     #[arg(long, default_value = "-", value_name = "FILE")]

@@ -70,6 +70,7 @@ pub async fn run(args: ExportArgs) -> Result<(), ExportError> {
         backups,
         backup,
         encryption_key_file,
+        backups_ca_file,
         to,
         format,
         user,
@@ -86,6 +87,7 @@ pub async fn run(args: ExportArgs) -> Result<(), ExportError> {
             let place = PlaceArgs {
                 backups,
                 encryption_key_file,
+                backups_ca_file,
             };
             Source::Backup(Reading::open(place, &backup).await?)
         }

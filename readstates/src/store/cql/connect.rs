@@ -93,7 +93,8 @@ impl ConnectError {
         match self {
             Self::NoTable { .. } | Self::Claimed(_) | Self::SeveralDatacenters { .. } => true,
             Self::Schema(error) => matches!(error, schema::SchemaError::OtherTable { .. }),
-            Self::Session(_) | Self::Prepare(_) => false,
+            // A restore comes to its end.
+            Self::Session(_) | Self::Prepare(_) | Self::HalfRestored { .. } => false,
         }
     }
 }
