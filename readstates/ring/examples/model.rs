@@ -1,9 +1,14 @@
-//! The protocol under search, from the command line.
+//! The protocols under search, from the command line.
 //!
 //! `cargo run --release -p readstates-ring --features model --example model -- [STATES] [SWAPS] [CRASHES] [LAPSES] [WRITES] [RESTORES] [LATE]`
 //!
 //! looks at up to STATES worlds (100,000,000 when not given; about 60 bytes of memory each, and more
 //! for those still to be looked at), and then lets every rule be dropped once, in the world that shows it soonest.
+//!
+//! `… --example model -- backed [STATES] [WALKS] [SEED]`
+//!
+//! does the same with owners that have backups: up to STATES worlds breadth first, and WALKS random walks of 100 steps
+//! from SEED on; then every fault, in the world that shows it.
 
 #![expect(
     clippy::disallowed_methods,
@@ -12,15 +17,33 @@
 
 use std::{process::ExitCode, time::Instant};
 
-use readstates_ring::model::{Budget, Found, MUTANTS, Verdict, World, search};
+use readstates_ring::model::{
+    Budget, Found, MUTANTS, Searched, Verdict, World,
+    backed::{self, Limits},
+    search, walk,
+};
 
 fn main() -> ExitCode {
-    let mut numbers = std::env::args().skip(1).map(|word| {
+    let mut words = std::env::args().skip(1).peekable();
+    let is_backed = words.next_if(|word| word == "backed").is_some();
+    let numbers = words.map(|word| {
         word.parse::<usize>().unwrap_or_else(|_| {
             eprintln!("model: {word:?} is no number; see the head of examples/model.rs");
             std::process::exit(2)
         })
     });
+    let is_good = match is_backed {
+        true => backed(numbers),
+        false => handed(numbers),
+    };
+    match is_good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// Hand-offs and take-overs, without backups.
+fn handed(mut numbers: impl Iterator<Item = usize>) -> bool {
     let most = numbers.next().unwrap_or(100_000_000);
     let mut small = |default: u8| numbers.next().map_or(default, |number| number.min(9) as u8);
     let budget = Budget {
@@ -34,11 +57,11 @@ fn main() -> ExitCode {
         late_writes: small(1),
     };
     println!("all rules kept, {budget:?}");
-    let found = run(budget, most);
+    let found = run(&World::new(budget), most);
     println!("{}", sentence(&found));
     let mut good = !matches!(found.verdict, Verdict::Violated { .. });
     for mutant in MUTANTS {
-        let found = mutant.with(|| run(mutant.budget(), most.min(20_000_000)));
+        let found = mutant.with(|| run(&World::new(mutant.budget()), most.min(20_000_000)));
         println!(
             "without {} ({}): {}",
             mutant.name,
@@ -47,16 +70,35 @@ fn main() -> ExitCode {
         );
         good &= matches!(found.verdict, Verdict::Violated { .. });
     }
-    if good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    good
 }
 
-fn run(budget: Budget, most: usize) -> Found {
+/// Owners with backups.
+fn backed(mut numbers: impl Iterator<Item = usize>) -> bool {
+    let most = numbers.next().unwrap_or(100_000_000);
+    let walks = numbers.next().unwrap_or(1_000_000);
+    let seed = numbers.next().unwrap_or(1) as u64;
+    println!("owners with backups, {:?}", Limits::WIDE);
+    let breadth = run(&backed::World::new(Limits::WIDE), most);
+    println!("{}", sentence(&breadth));
+    println!("{walks} walks, {:?}", Limits::LONG);
+    let walked = walk(&backed::World::new(Limits::LONG), seed, walks, 100);
+    println!("{}", sentence(&walked));
+    let found = [breadth, walked];
+    let mut good = !found
+        .iter()
+        .any(|found| matches!(found.verdict, Verdict::Violated { .. }));
+    for mutant in backed::MUTANTS {
+        let found = mutant.search(most.min(20_000_000));
+        println!("{} ({}): {}", mutant.name, mutant.does, sentence(&found));
+        good &= matches!(found.verdict, Verdict::Violated { .. });
+    }
+    good
+}
+
+fn run<W: Searched>(start: &W, most: usize) -> Found {
     let started = Instant::now();
-    search(&World::new(budget), most, |states, depth| {
+    search(start, most, |states, depth| {
         let seconds = started.elapsed().as_secs();
         eprintln!(
             "  {} million states, depth {depth}, {seconds} s",

@@ -136,6 +136,8 @@ pub enum Succession {
     Handed,
     /// The owner is proven gone, or its lease has run out: the database is what is left.
     TakenOver,
+    /// It is the backup that the config before names: it holds everything that was acknowledged, partly in its journal.
+    Promoted,
 }
 
 impl SlotConfig {
@@ -178,20 +180,20 @@ impl SlotConfig {
         self.owner
     }
 
-    /// The process that has a copy of what is not in the database yet; none in this form.
+    /// The process that has a copy of what is not in the database yet, if there is one: see [`crate::replication`].
     #[must_use]
     pub fn backup(&self) -> Option<Incarnation> {
         self.backup
     }
 
-    /// The epoch directly before, when what was sealed then is what this owner starts with. A member
-    /// that holds another epoch's blocks must not serve from them.
+    /// The epoch directly before, when what was sealed then, or what its backup has, is what this owner starts with. A
+    /// member that holds another epoch's blocks must not serve from them.
     #[must_use]
     pub fn inherits(&self) -> Option<Epoch> {
         self.inherits
     }
 
-    /// The config after this one.
+    /// The config after this one, without a backup.
     ///
     /// # Errors
     /// When this is not the config that the caller has seen, or the clock forbids another epoch.
@@ -199,6 +201,21 @@ impl SlotConfig {
         &self,
         expected: Epoch,
         owner: Incarnation,
+        succession: Succession,
+        now: impl Into<Now>,
+    ) -> Result<Self, SwapRefused> {
+        self.swap_backed(expected, owner, None, succession, now)
+    }
+
+    /// The config after this one. No process is its own backup.
+    ///
+    /// # Errors
+    /// As with [`SlotConfig::swap`].
+    pub fn swap_backed(
+        &self,
+        expected: Epoch,
+        owner: Incarnation,
+        backup: Option<Incarnation>,
         succession: Succession,
         now: impl Into<Now>,
     ) -> Result<Self, SwapRefused> {
@@ -222,9 +239,11 @@ impl SlotConfig {
         Ok(Self {
             epoch: next,
             owner,
-            backup: None,
+            backup: backup.filter(|&backup| backup != owner),
             inherits: match succession {
                 Succession::Handed => Some(expected),
+                // One that is not the backup begins with the database.
+                Succession::Promoted => Some(expected).filter(|_| self.backup == Some(owner)),
                 Succession::TakenOver => None,
             },
         })

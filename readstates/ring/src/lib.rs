@@ -23,6 +23,7 @@ pub mod moves;
 pub mod mutant;
 pub mod planner;
 pub mod record;
+pub mod replication;
 pub mod slot;
 mod stamp;
 

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::{
     Epoch, Incarnation, RingTable, SlotConfig,
     planner::{Candidate, plan},
+    replication,
     slot::Slot,
 };
 
@@ -71,14 +72,16 @@ pub fn next_handover(
 }
 
 /// What `me` should take: slots that are planned for it, and that were never owned or whose owner is
-/// `dead`; each with the epoch to expect.
+/// `dead`, and its backup, too; each with the epoch to expect.
 pub fn to_take(
     table: &RingTable,
     live: &[Live],
     me: Incarnation,
     dead: impl Fn(Incarnation) -> bool,
 ) -> Vec<(Slot, Option<Epoch>)> {
-    let free = |config: &Option<SlotConfig>| config.is_none_or(|config| dead(config.owner()));
+    let free = |config: &Option<SlotConfig>| {
+        config.is_none_or(|config| replication::may_take(&config, &dead, |_| false))
+    };
     Slot::all()
         .zip(planned(table, live))
         .filter(|&(_, planned)| planned == me)

@@ -1,7 +1,7 @@
 //! Switches that drop one rule each, for the tests that must notice.
 //!
-//! R11 to R14 are those of a backup that acknowledges, which is not there yet. The members of the service look at the
-//! rules, too. Outside tests and the `model` feature [`drops`] is a constant `false`, and the compiler removes what it
+//! R11 to R14 are those of a backup that acknowledges: [`Shortcut`] has the ways not to keep them. The members of the
+//! service look at the rules, too. Outside tests and the `model` feature [`drops`] is a constant `false`, and the compiler removes what it
 //! guards.
 
 /// The rules of ownership that a test must be able to break; [`crate::handoff`] says where each is
@@ -39,8 +39,68 @@ pub enum Rule {
     R18,
 }
 
+/// What an owner with a backup, or a backup, might do instead of what [`crate::replication`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortcut {
+    /// A change is acknowledged before the backup has it.
+    AppliedWithoutTicket,
+    /// "Was applied before" is said before the backup has what it rests on.
+    IgnoredWithoutTicket,
+    /// A read shows what the backup does not have yet.
+    ReadWithoutTicket,
+    /// A change is acknowledged without the permission of the backup, once that has it.
+    AppliedWithoutPermission,
+    /// "Was applied before" is said without the permission of the backup.
+    IgnoredWithoutPermission,
+    /// A read is answered without the permission of the backup.
+    ReadWithoutPermission,
+    /// An owner with a backup does not look at its lease.
+    NoLease,
+    /// The permission counts from when the acknowledgement came.
+    PermissionFromReceipt,
+    /// While a swap that names a backup is under way, the backup before is enough.
+    NewBackupNotAsked,
+    /// A backup is named before it has everything.
+    NamedTooEarly,
+    /// A member with a journal that it has not worked off names a backup.
+    SeedsUnreplayed,
+    /// A member with a journal that it has not worked off hands the slot on.
+    MovesUnreplayed,
+    /// A backup accepts frames until it knows that it was promoted, and answers at once.
+    AcceptsUntilPromoted,
+    /// A promoted owner answers at once.
+    AnswersAtOnce,
+    /// A promoted owner goes on accepting frames of the owner before.
+    AcceptsAfterPromotion,
+    /// A backup takes trims that it refuses frames of.
+    TrimsAfterPromise,
+    /// A backup accepts frames of which it lacks some before.
+    AcceptsGaps,
+    /// A backup is promoted whatever it has, by its name.
+    PromotesIncomplete,
+    /// A slot is taken over from a dead owner while its backup lives.
+    TakesFromLivingBackup,
+    /// A trim is sent with the write.
+    TrimsWhenSent,
+    /// Versions are compared without their epochs.
+    ComparesWithoutEpoch,
+    /// All records are applied, also those that the block has.
+    ReplaysAll,
+    /// The base under records is not made the owner's own.
+    LeavesBase,
+    /// It is, without the backup being told.
+    RestampsAlone,
+    /// It is, but not for what was applied before.
+    LeavesBaseOfIgnored,
+    /// Blocks that are not written are freed when the slot has moved.
+    FreesHandedImages,
+    /// The database takes the last write that comes, whatever its stamp.
+    LastWriteToLand,
+}
+
 #[cfg(any(test, feature = "model"))]
 thread_local! {
+    static TAKEN: std::cell::Cell<Option<Shortcut>> = const { std::cell::Cell::new(None) };
     static DROPPED: std::cell::Cell<Option<Rule>> = const { std::cell::Cell::new(None) };
 }
 
@@ -62,4 +122,24 @@ pub const fn drops(_rule: Rule) -> bool {
 #[cfg(any(test, feature = "model"))]
 pub(crate) fn drop_rule(rule: Option<Rule>) {
     DROPPED.with(|dropped| dropped.set(rule));
+}
+
+/// Whether this thread takes the shortcut.
+#[must_use]
+#[cfg(any(test, feature = "model"))]
+pub fn takes(shortcut: Shortcut) -> bool {
+    TAKEN.with(|taken| taken.get() == Some(shortcut))
+}
+
+/// No shortcut is ever taken outside tests.
+#[cfg(not(any(test, feature = "model")))]
+#[must_use]
+pub const fn takes(_shortcut: Shortcut) -> bool {
+    false
+}
+
+/// Lets this thread take a shortcut, or none.
+#[cfg(any(test, feature = "model"))]
+pub(crate) fn take(shortcut: Option<Shortcut>) {
+    TAKEN.with(|taken| taken.set(shortcut));
 }

@@ -10,14 +10,14 @@
 //!   "line": "5eed5eed5eed5eed", "lines": [ "0123456789abcdef", … ] }
 //! ```
 //! The lists have an entry for each slot; `owners` are indexes into `members`. A member is listed as long
-//! as it owns a slot. A slot that was never owned has epoch 0 and -1 elsewhere; once a slot has an owner
+//! as it owns a slot, or backs one: then there is a list `backups` of indexes, too. A slot that was never owned has epoch 0 and -1 elsewhere; once a slot has an owner
 //! it always has one, and its epoch only grows. `number` grows with each change and serves readers that
 //! cached an older table; safety rests on the epochs, and on the [`Line`] where the store may be restored.
 //!
 //! A release may add fields to the record and to its members. Older ones keep what they do not know and write it
 //! back; one that must not do that is kept out by `reader`, the lowest version that may read the record, which is
 //! not written as long as it is 1. A field is put to use when all members read it: a release reads what the next one
-//! writes, and writes it once all are of that release.
+//! writes, and writes it once all are of that release. Records with `backups` have reader 2.
 
 mod mend;
 mod wire;
@@ -102,8 +102,6 @@ pub struct RingTable {
     line: Line,
     /// Those before it, the latest first.
     lines: Vec<Line>,
-    /// The lowest version that may read it.
-    reader: u32,
     /// Fields of a later release.
     more: Unknown,
 }
@@ -144,7 +142,6 @@ impl Default for RingTable {
             slots: vec![None; usize::from(SLOTS)].into(),
             line: Line::NONE,
             lines: Vec::new(),
-            reader: 1,
             more: Unknown::new(),
         }
     }
@@ -189,7 +186,7 @@ impl RingTable {
         }
     }
 
-    /// The members that own a slot.
+    /// The members that own a slot or back one.
     #[must_use]
     pub fn members(&self) -> &[RingMember] {
         &self.members
@@ -264,15 +261,34 @@ impl RingTable {
         succession: Succession,
         now: impl Into<Now>,
     ) -> Result<Self, NotSwapped> {
+        self.swap_backed(asked, owner, None, succession, now)
+    }
+
+    /// As [`RingTable::swap`], with a backup for all of the slots, which is listed, too.
+    ///
+    /// # Errors
+    /// As with [`RingTable::swap`].
+    pub fn swap_backed(
+        &self,
+        asked: &[(Slot, Option<Epoch>)],
+        owner: &RingMember,
+        backup: Option<&RingMember>,
+        succession: Succession,
+        now: impl Into<Now>,
+    ) -> Result<Self, NotSwapped> {
         let now = now.into();
         if asked.is_empty() {
             return Ok(self.clone());
         }
         let mut next = self.clone();
+        let who = (owner.incarnation, backup.map(RingMember::incarnation));
         for &(slot, expected) in asked {
             // A slot that is asked for twice is at its next epoch by then.
-            let swapped = next.swap_one(slot, expected, owner.incarnation, succession, now)?;
+            let swapped = next.swap_one(slot, expected, who, succession, now)?;
             next.slots[usize::from(slot.number())] = Some(swapped);
+        }
+        if let Some(backup) = backup {
+            next.list(backup);
         }
         next.list(owner);
         next.number += 1;
@@ -292,7 +308,7 @@ impl RingTable {
         let now = now.into();
         let (mut taken, mut refused) = (Vec::new(), Vec::new());
         for &(slot, expected) in asked {
-            match self.swap_one(slot, expected, owner, succession, now) {
+            match self.swap_one(slot, expected, (owner, None), succession, now) {
                 Ok(_) => taken.push((slot, expected)),
                 Err(why) => refused.push(why),
             }
@@ -300,19 +316,19 @@ impl RingTable {
         (taken, refused)
     }
 
-    /// The config after a slot's, which must be at the epoch given.
+    /// The config after a slot's, which must be at the epoch given. A slot that was never owned has no backup at first.
     fn swap_one(
         &self,
         slot: Slot,
         expected: Option<Epoch>,
-        owner: Incarnation,
+        (owner, backup): (Incarnation, Option<Incarnation>),
         succession: Succession,
         now: Now,
     ) -> Result<SlotConfig, NotSwapped> {
         match (self.config(slot), expected) {
             (None, None) => Ok(SlotConfig::first(owner, now)),
             (Some(current), Some(expected)) => current
-                .swap(expected, owner, succession, now)
+                .swap_backed(expected, owner, backup, succession, now)
                 .map_err(|refused| NotSwapped::of(slot, refused)),
             (current, expected) => Err(NotSwapped::Conflict {
                 slot,
@@ -322,23 +338,31 @@ impl RingTable {
         }
     }
 
-    /// Lists the members that own a slot, `owner` as it is now, and no others.
-    fn list(&mut self, owner: &RingMember) {
-        let known = |member: &&mut RingMember| member.incarnation == owner.incarnation;
+    fn has_backups(&self) -> bool {
+        let mut configs = self.slots.iter().flatten();
+        configs.any(|config| config.backup().is_some())
+    }
+
+    /// Lists the members that own or back a slot, `member` as it is now, and no others.
+    fn list(&mut self, member: &RingMember) {
+        let known = |listed: &&mut RingMember| listed.incarnation == member.incarnation;
         match self.members.iter_mut().find(known) {
             Some(listed) => {
                 let more = std::mem::take(&mut listed.more);
-                listed.clone_from(owner);
+                listed.clone_from(member);
                 listed.more = more;
             }
-            None => self.members.push(owner.clone()),
+            None => self.members.push(member.clone()),
         }
-        self.drop_who_owns_nothing();
+        self.drop_who_is_not_named();
     }
 
-    fn drop_who_owns_nothing(&mut self) {
-        let named: HashSet<Incarnation> =
-            self.slots.iter().flatten().map(SlotConfig::owner).collect();
+    fn drop_who_is_not_named(&mut self) {
+        let configs = self.slots.iter().flatten();
+        let named: HashSet<Incarnation> = configs
+            .flat_map(|config| [Some(config.owner()), config.backup()])
+            .flatten()
+            .collect();
         self.members
             .retain(|member| named.contains(&member.incarnation));
     }

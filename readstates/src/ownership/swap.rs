@@ -103,7 +103,7 @@ impl Ownership {
             // A restored store may have given the same epoch to another member.
             let watch = self.watch.lock();
             let may_be_taken = |owner| match succession {
-                Succession::Handed => false,
+                Succession::Handed | Succession::Promoted => false,
                 Succession::TakenOver => watch.was_dead(owner),
             };
             asked.retain(|&(slot, _)| {

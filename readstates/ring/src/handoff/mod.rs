@@ -28,7 +28,8 @@
 //!
 //! A member that serves, and has done so without a break since its epoch began, does not accept a config that it has
 //! not asked for itself: no other member can have taken the slot. It keeps the slot, under an epoch above what the
-//! store says.
+//! store says. Not so with a slot that has a backup, or may have one by now: that one is promoted without asking
+//! ([`crate::replication`]).
 //!
 //! A seal is final: no event leads from `Sealed` to `Owner` of the same epoch. When the destination
 //! does not answer, the owner goes forward: it swaps itself in under a new epoch.
@@ -272,6 +273,10 @@ pub struct SlotAtMember {
     me: Incarnation,
     config: SlotConfig,
     state: State,
+    /// The first epoch of the ownership: with a backup, the owner's own swaps do not end it.
+    since: Epoch,
+    /// A backup may be promoted without asking this member.
+    backed: bool,
 }
 
 impl SlotAtMember {
@@ -287,7 +292,13 @@ impl SlotAtMember {
         } else {
             State::Away
         };
-        Self { me, config, state }
+        Self {
+            me,
+            config,
+            state,
+            since: config.epoch(),
+            backed: config.backup().is_some(),
+        }
     }
 
     /// The newest config that is known here.
@@ -315,10 +326,32 @@ impl SlotAtMember {
         }
     }
 
+    /// The first epoch of the ownership that continues now: the owner's own swaps, from one backup to another, do not
+    /// end it; a seal does.
+    #[must_use]
+    pub fn since(&self) -> Epoch {
+        self.since
+    }
+
+    /// The ring is asked to name a backup. Until the next epoch is learned it may do so, and the backup may take the
+    /// slot over.
+    pub fn backup_asked(&mut self) {
+        self.backed = true;
+    }
+
     /// The epoch since which this member has been in service without a break, provided that its lease is valid now:
-    /// then no other member can have taken the slot, and it has not asked the ring to name another.
+    /// then no other member can have taken the slot, and it has not asked the ring to name another. Never known of a
+    /// slot with a backup, which takes the slot over without asking.
     #[must_use]
     pub fn unbroken(&self) -> Option<Epoch> {
+        if self.backed {
+            return None;
+        }
+        self.in_service()
+    }
+
+    /// The epoch at which this member serves as the owner, and has asked for no other.
+    fn in_service(&self) -> Option<Epoch> {
         match self.state {
             State::Owner { epoch, .. }
             | State::Sealed {
@@ -349,7 +382,8 @@ impl SlotAtMember {
 
     /// Whether an operation that was admitted at `epoch` and has been applied may be acknowledged.
     /// `lease_valid` must have been read after the work was done: a process may be paused between any
-    /// two instructions.
+    /// two instructions. The owner's own swaps from one backup to another leave it in force; those that a seal came
+    /// before do not.
     #[must_use]
     pub fn may_acknowledge(&self, epoch: Epoch, lease_valid: bool) -> bool {
         if mutant::drops(Rule::R1) {
@@ -367,7 +401,7 @@ impl SlotAtMember {
             | State::Ready { .. }
             | State::Taking { .. } => None,
         };
-        lease_valid && current == Some(epoch)
+        lease_valid && current.is_some_and(|current| (self.since..=current).contains(&epoch))
     }
 
     /// The epoch whose blocks are in memory here as the owner's: what a flush is stamped with (R6).

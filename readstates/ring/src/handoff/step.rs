@@ -41,6 +41,11 @@ impl SlotAtMember {
             return Vec::new();
         }
         let goes_on = self.goes_on_with(config);
+        let is_own = goes_on && matches!(self.state, State::Owner { .. });
+        let was_backed = std::mem::replace(&mut self.backed, config.backup().is_some());
+        if !(is_own && (was_backed || self.backed)) {
+            self.since = config.epoch();
+        }
         self.config = config;
         // The epoch whose blocks are here, complete.
         let (held, received) = match self.state {
@@ -89,7 +94,7 @@ impl SlotAtMember {
             | State::Sealed { .. }
             | State::Away
             | State::Receiving { .. }
-            | State::Taking { .. } => self.unbroken(),
+            | State::Taking { .. } => self.in_service(),
         };
         config.owner() == self.me && held.is_some() && config.inherits() == held
     }

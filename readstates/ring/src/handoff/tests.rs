@@ -173,3 +173,50 @@ fn what_the_dead_have_said_makes_a_slot_be_taken_once_more() {
     let actions = slot.step(Event::Agreed { epoch });
     assert_eq!(actions, [Action::Serve { epoch, warm: true }]);
 }
+
+#[test]
+fn what_was_admitted_outlives_the_owners_swaps_of_backups_and_no_seal() {
+    let backed = |config: SlotConfig, backup| {
+        let how = Succession::Handed;
+        let next = config.swap_backed(config.epoch(), ME, backup, how, NOW);
+        next.unwrap()
+    };
+    let mut slot = owner();
+    let admitted = first(ME).epoch();
+    assert_eq!(slot.unbroken(), Some(admitted));
+    slot.backup_asked();
+    assert_eq!(slot.unbroken(), None, "the backup may have been promoted");
+    let with = backed(first(ME), Some(OTHER));
+    let without = backed(with, None);
+    for config in [with, without] {
+        let (epoch, warm) = (config.epoch(), true);
+        let actions = slot.step(Event::Learned(config));
+        assert_eq!(actions, [Action::Serve { epoch, warm }]);
+        assert_eq!(slot.since(), admitted);
+        assert!(slot.may_acknowledge(admitted, true) && slot.may_acknowledge(epoch, true));
+        assert!(!slot.may_acknowledge(admitted, false));
+    }
+    assert_eq!(slot.unbroken(), Some(without.epoch()));
+    slot.step(Event::LeaseLost);
+    slot.step(Event::LeaseRenewed);
+    let retaken = backed(without, Some(OTHER));
+    slot.step(Event::Learned(retaken));
+    let epoch = retaken.epoch();
+    slot.step(Event::Agreed { epoch });
+    assert!(slot.may_acknowledge(epoch, true) && !slot.may_acknowledge(admitted, true));
+    assert!(!slot.may_acknowledge(without.epoch(), true));
+}
+
+#[test]
+fn an_owner_gives_way_to_its_backup_and_to_no_other() {
+    let backed = first(ME).swap_backed(first(ME).epoch(), ME, Some(OTHER), Succession::Handed, NOW);
+    let promoted = after(backed.unwrap(), OTHER, Succession::Promoted);
+    let mut slot = owner();
+    slot.step(Event::Learned(backed.unwrap()));
+    let released = slot.step(Event::Learned(promoted));
+    assert_eq!(released, [Action::Release { owner: OTHER }]);
+    // Without one, a config that names another was not asked for: the store was restored.
+    let mut slot = owner();
+    let held = first(ME).epoch();
+    assert_eq!(slot.step(Event::Learned(promoted)), [Action::Keep { held }]);
+}

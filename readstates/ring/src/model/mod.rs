@@ -37,15 +37,18 @@
 //! in the service itself; which seed it is changes with the code, but a test asserts that there is one. Its `mutants`
 //! say why the others are not there.
 //!
+//! Slots with a backup have a model of their own: [`backed`].
+//!
 //! It found one fault in the first draft of the state machine itself, at depth 13: an offer that
 //! arrived a second time, after the last part, put a member that was ready back to receiving.
 
+pub mod backed;
 pub mod budgets;
 mod search;
 mod world;
 
 pub use budgets::Budget;
-pub use search::{Found, Verdict, search};
+pub use search::{Found, Searched, Verdict, search, walk};
 pub use world::World;
 
 /// A rule of ownership, for working without it.

@@ -1,16 +1,32 @@
-//! Breadth-first search over worlds, by fingerprints.
+//! Search over worlds: breadth first, by fingerprints; and at random, which goes deeper.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
+    fmt::Debug,
     hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher},
 };
 
-use super::world::World;
+use crate::slot::mix64;
+
+/// A world that can be searched.
+pub trait Searched: Clone + Hash {
+    /// What may happen in it.
+    type Step: Debug;
+
+    /// Everything that may happen next.
+    fn steps(&self) -> Vec<Self::Step>;
+
+    /// Lets one of them happen.
+    ///
+    /// # Errors
+    /// When what must hold does not hold any more: what, in words.
+    fn take(&mut self, step: &Self::Step) -> Result<(), String>;
+}
 
 /// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Different worlds seen.
+    /// Different worlds seen, or walks walked.
     pub states: usize,
     /// Steps made.
     pub transitions: usize,
@@ -57,14 +73,18 @@ impl Hasher for Fingerprinted {
 /// Where a world was first reached from: the fingerprint there, and which of its steps.
 type Parents = HashMap<u64, (u64, u16), BuildHasherDefault<Fingerprinted>>;
 
-fn fingerprint(world: &World) -> u64 {
+fn fingerprint(world: &impl Searched) -> u64 {
     let mut hasher = DefaultHasher::new();
     world.hash(&mut hasher);
     hasher.finish()
 }
 
 /// Looks at up to `most` worlds from `start` on. `progress` hears of it every million.
-pub fn search(start: &World, most: usize, mut progress: impl FnMut(usize, usize)) -> Found {
+pub fn search<W: Searched>(
+    start: &W,
+    most: usize,
+    mut progress: impl FnMut(usize, usize),
+) -> Found {
     let mut parents = Parents::default();
     let first = fingerprint(start);
     parents.insert(first, (first, 0));
@@ -80,7 +100,7 @@ pub fn search(start: &World, most: usize, mut progress: impl FnMut(usize, usize)
         deepest = depth;
         for (index, step) in world.steps().into_iter().enumerate() {
             let mut next = world.clone();
-            let held = next.take(&step).and_then(|()| next.check());
+            let held = next.take(&step);
             transitions += 1;
             let reached = fingerprint(&next);
             if let Err(what) = held {
@@ -105,7 +125,7 @@ pub fn search(start: &World, most: usize, mut progress: impl FnMut(usize, usize)
 }
 
 /// The steps that lead from the start to a world.
-fn path(start: &World, parents: &Parents, mut to: u64) -> Vec<String> {
+fn path<W: Searched>(start: &W, parents: &Parents, mut to: u64) -> Vec<String> {
     let mut indexes = Vec::new();
     while let Some(&(from, index)) = parents.get(&to)
         && from != to
@@ -122,4 +142,39 @@ fn path(start: &World, parents: &Parents, mut to: u64) -> Vec<String> {
         let _ = world.take(&step);
     }
     steps
+}
+
+/// Walks at random from `start`: this many times, at most so many steps each. The same seed walks the same way.
+pub fn walk<W: Searched>(start: &W, seed: u64, walks: usize, length: usize) -> Found {
+    let (mut transitions, mut deepest) = (0, 0);
+    for number in 0..walks {
+        let mut random = mix64(seed ^ mix64(number as u64));
+        let (mut world, mut steps) = (start.clone(), Vec::new());
+        for depth in 1..=length {
+            let mut possible = world.steps();
+            if possible.is_empty() {
+                break;
+            }
+            random = mix64(random.wrapping_add(0x9e37_79b9_7f4a_7c15));
+            let step = possible.swap_remove((random % possible.len() as u64) as usize);
+            let held = world.take(&step);
+            (transitions, deepest) = (transitions + 1, deepest.max(depth));
+            steps.push(step);
+            if let Err(what) = held {
+                let steps = steps.iter().map(|step| format!("{step:?}")).collect();
+                return Found {
+                    states: number + 1,
+                    transitions,
+                    depth,
+                    verdict: Verdict::Violated { what, steps },
+                };
+            }
+        }
+    }
+    Found {
+        states: walks,
+        transitions,
+        depth: deepest,
+        verdict: Verdict::Bounded,
+    }
 }

@@ -233,7 +233,7 @@ impl World {
     }
 
     /// What must hold whenever nothing is on its way to ring and database.
-    pub(super) fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         if !self.writes.is_empty() || !self.swaps.is_empty() {
             return Ok(());
         }
@@ -265,6 +265,19 @@ impl World {
             ));
         }
         Ok(())
+    }
+}
+
+impl super::search::Searched for World {
+    type Step = Step;
+
+    fn steps(&self) -> Vec<Step> {
+        self.possible()
+    }
+
+    fn take(&mut self, step: &Step) -> Result<(), String> {
+        self.carry_out_step(step)?;
+        self.check()
     }
 }
 

@@ -1,7 +1,7 @@
 //! A ring that went back, because its store was restored, and what its members still know of it.
 
 use super::{NotSwapped, RingMember, RingTable};
-use crate::{Epoch, Now, SlotConfig, slot::Slot};
+use crate::{Epoch, Incarnation, Now, SlotConfig, slot::Slot};
 
 impl RingTable {
     /// This table, as the store has it, with configs that a member knows of slots that it has at lower epochs.
@@ -11,8 +11,8 @@ impl RingTable {
     /// names gets the next epoch: what the first one may still write stays below.
     ///
     /// Members go by epochs, so what the member knows is who really owns these slots: an owner that was named at a
-    /// lower epoch does not serve any more. What was swapped since the store was restored, at higher epochs, stays. An
-    /// owner is left out if neither this table nor `members` says how to reach it.
+    /// lower epoch does not serve any more. What was swapped since the store was restored, at higher epochs, stays. A
+    /// config is left out if neither this table nor `members` says how to reach its owner and its backup.
     #[must_use]
     pub fn mended(
         &self,
@@ -24,28 +24,28 @@ impl RingTable {
         let mut changed = false;
         for (slot, config) in known {
             let here = self.config(slot);
-            let owner = config.owner();
-            let known = next.member(owner).is_some();
-            let listed = members.iter().find(|member| member.incarnation == owner);
             if let Some(here) = here.filter(|here| here.gives_again(config)) {
                 next.slots[usize::from(slot.number())] = Some(here.raised());
                 changed = true;
                 continue;
             }
+            let named = [Some(config.owner()), config.backup()];
+            let named = named.into_iter().flatten();
+            let unlisted: Vec<_> = named.filter(|&it| next.member(it).is_none()).collect();
+            let of = |it: &Incarnation| members.iter().find(|member| member.incarnation == *it);
+            let found: Vec<&RingMember> = unlisted.iter().filter_map(of).collect();
             let is_later = here.is_none_or(|here| here.epoch() < config.epoch());
-            if !is_later || (!known && listed.is_none()) {
+            if !is_later || found.len() < unlisted.len() {
                 continue;
             }
-            if let Some(member) = listed.filter(|_| !known) {
-                next.members.push(member.clone());
-            }
+            next.members.extend(found.into_iter().cloned());
             next.slots[usize::from(slot.number())] = Some(config);
             changed = true;
         }
         if !changed {
             return None;
         }
-        next.drop_who_owns_nothing();
+        next.drop_who_is_not_named();
         next.number = self.number.max(number).saturating_add(1);
         Some(next)
     }
@@ -83,7 +83,7 @@ impl RingTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Epoch, Incarnation, Succession};
+    use crate::Succession;
 
     const NOW: i64 = 1_795_000_000_000_000;
 

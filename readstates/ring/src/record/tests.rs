@@ -150,6 +150,7 @@ fn a_record_that_contradicts_itself_is_refused_with_the_place() {
         epochs: vec![5; 1024],
         owners: vec![0; 1024],
         inherits: vec![4; 1024],
+        backups: Vec::new(),
         line: Line::NONE,
         lines: Vec::new(),
         reader: 1,
@@ -157,7 +158,7 @@ fn a_record_that_contradicts_itself_is_refused_with_the_place() {
     };
     assert!(RingTable::try_from(good.clone()).is_ok());
     type Wrong = fn(&mut RingRecord);
-    let wrongs: [(&str, Wrong); 14] = [
+    let wrongs: [(&str, Wrong); 18] = [
         ("number: 0", |r| r.number = 0),
         ("0000000000000001 is listed twice", |r| {
             r.members.push(r.members[0].clone())
@@ -185,6 +186,18 @@ fn a_record_that_contradicts_itself_is_refused_with_the_place() {
         ("slot 7: -1 is no epoch", |r| r.epochs[7] = -1),
         ("slot 7: epoch 4 cannot inherit from epoch 4", |r| {
             r.epochs[7] = 4
+        }),
+        ("backups: there are 3", |r| r.backups = vec![-1; 3]),
+        ("backups: 1 of slot 0 is not among the 1", |r| {
+            r.backups = vec![1; 1024]
+        }),
+        ("the owner of slot 0 cannot be its backup", |r| {
+            r.backups = vec![0; 1024]
+        }),
+        ("slot 7 has no owner", |r| {
+            (r.owners[7], r.epochs[7], r.inherits[7]) = (-1, 0, -1);
+            r.backups = vec![-1; 1024];
+            r.backups[7] = 0;
         }),
     ];
     for (words, wrong) in wrongs {
@@ -304,7 +317,7 @@ fn what_a_later_release_says_is_kept_and_only_what_it_forbids_is_not_read() {
         "the release before reads no such field"
     );
     let mut later = json;
-    later["backups"] = serde_json::json!([1, 2]);
+    later["shadows"] = serde_json::json!([1, 2]);
     later["members"][0]["reads"] = 2.into();
     let read = RingTable::from_json(later.to_string().as_bytes()).unwrap();
     // A member that owns one slot more, or is listed again, loses none of its unknown fields.
@@ -313,12 +326,42 @@ fn what_a_later_release_says_is_kept_and_only_what_it_forbids_is_not_read() {
         swap(&read, &[1], 1, Succession::TakenOver),
     ] {
         let written: serde_json::Value = serde_json::from_slice(&next.to_json()).unwrap();
-        assert_eq!(written["backups"], later["backups"]);
+        assert_eq!(written["shadows"], later["shadows"]);
         assert_eq!(written["members"][0], later["members"][0]);
     }
     later["reader"] = 1.into();
     assert!(RingTable::from_json(later.to_string().as_bytes()).is_ok());
-    later["reader"] = 2.into();
+    later["reader"] = 3.into();
     let refused = RingTable::from_json(later.to_string().as_bytes());
-    assert_eq!(refused, Err(RecordError::TooNew(2)));
+    assert_eq!(refused, Err(RecordError::TooNew(3)));
+}
+
+#[test]
+fn backups_are_listed_and_written_and_keep_out_readers_that_know_of_none() {
+    let first = swap(&RingTable::default(), &[0, 1], 1, Succession::TakenOver);
+    let backed = first
+        .swap_backed(
+            &known(&first, &[0]),
+            &member(1),
+            Some(&member(2)),
+            Succession::Handed,
+            NOW,
+        )
+        .unwrap();
+    let at = |slot| Slot::new(slot).unwrap();
+    let backup = |table: &RingTable, slot| table.config(at(slot)).unwrap().backup();
+    assert_eq!(backup(&backed, 0), Some(Incarnation::new(2)));
+    assert_eq!(backup(&backed, 1), None);
+    assert_eq!(backed.members().len(), 2, "a backup is listed");
+    let json: serde_json::Value = serde_json::from_slice(&backed.to_json()).unwrap();
+    let lists = (&json["reader"], &json["backups"][0], &json["backups"][1]);
+    assert_eq!(lists, (&2.into(), &1.into(), &(-1).into()));
+    assert_eq!(RingTable::from_json(&backed.to_json()), Ok(backed.clone()));
+    // A move by a release that names no backups, and nothing of them is left.
+    let moved = swap(&backed, &[0], 3, Succession::Handed);
+    assert_eq!(backup(&moved, 0), None);
+    let json: serde_json::Value = serde_json::from_slice(&moved.to_json()).unwrap();
+    assert_eq!((json.get("reader"), json.get("backups")), (None, None));
+    let listed: Vec<&str> = moved.members().iter().map(RingMember::name).collect();
+    assert_eq!(listed, [member(1).name(), member(3).name()]);
 }

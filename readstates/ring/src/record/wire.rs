@@ -21,7 +21,11 @@ const MAX_URL_LENGTH: usize = 253;
 const MAX_ZONE_LENGTH: usize = 253;
 
 /// The version of the records that this release reads, and all below it.
-pub const READS: u32 = 1;
+pub const READS: u32 = 2;
+
+/// The version of the records that name backups. A reader of an older version would keep a slot's backup when the slot
+/// gets another owner, and take a slot over while its backup lives.
+const BACKED: u32 = 2;
 
 /// Fields of a record that this release does not know, by name. They are written back as they were read.
 pub type Unknown = std::collections::BTreeMap<String, serde_json::Value>;
@@ -42,6 +46,9 @@ pub struct RingRecord {
     pub owners: Vec<i32>,
     /// See [`SlotConfig::inherits`]; -1 where it inherits from none.
     pub inherits: Vec<i64>,
+    /// The backup of each slot, an index into the members; -1 where it has none. Not written while no slot has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backups: Vec<i32>,
     /// See [`Line`]. A release before it keeps it as it is.
     #[serde(default = "no_line", skip_serializing_if = "is_no_line")]
     pub line: Line,
@@ -137,8 +144,10 @@ pub enum RecordError {
         found: usize,
     },
     /// An index is out of range.
-    #[error("owners: {index} of slot {slot} is not among the {members} members")]
+    #[error("{list}: {index} of slot {slot} is not among the {members} members")]
     NoSuchMember {
+        /// In which list.
+        list: &'static str,
         /// Where.
         slot: Slot,
         /// The index.
@@ -147,8 +156,11 @@ pub enum RecordError {
         members: usize,
     },
     /// A slot that was never owned has a past.
-    #[error("slot {0} has no owner, and yet an epoch, or something to inherit")]
+    #[error("slot {0} has no owner, and yet an epoch, a backup, or something to inherit")]
     Ownerless(Slot),
+    /// A member backs itself.
+    #[error("backups: the owner of slot {0} cannot be its backup")]
+    OwnBackup(Slot),
     /// An epoch that no clock has reached.
     #[error("slot {slot}: {epoch} is no epoch; they are from 0 to {}", Epoch::MAX)]
     BadEpoch {
@@ -219,6 +231,7 @@ impl TryFrom<RingRecord> for RingTable {
             epochs,
             owners,
             inherits,
+            backups,
             line,
             lines,
             reader,
@@ -240,14 +253,21 @@ impl TryFrom<RingRecord> for RingTable {
                 return Err(RecordError::Length { list, found });
             }
         }
+        if !backups.is_empty() && backups.len() != usize::from(SLOTS) {
+            let (list, found) = ("backups", backups.len());
+            return Err(RecordError::Length { list, found });
+        }
         if lines.len() >= MOST_LINES {
             return Err(RecordError::TooManyLines(lines.len()));
         }
         let members = check_members(members)?;
+        let backups = backups.into_iter().chain(std::iter::repeat(NONE));
         let slots = Slot::all().zip(epochs).zip(owners).zip(inherits);
         let slots: Result<_, RecordError> = slots
-            .map(|(((slot, epoch), owner), inherits)| {
-                check_slot(slot, epoch, owner, inherits, &members)
+            .zip(backups)
+            .map(|((((slot, epoch), owner), inherits), backup)| {
+                let config = check_slot(slot, epoch, owner, inherits, &members)?;
+                check_backup(slot, config, backup, &members)
             })
             .collect();
         Ok(Self {
@@ -256,7 +276,6 @@ impl TryFrom<RingRecord> for RingTable {
             members,
             line,
             lines,
-            reader,
             more,
         })
     }
@@ -302,6 +321,7 @@ fn check_slot(
         .ok()
         .and_then(|owner| members.get(owner));
     let owner = listed.ok_or(RecordError::NoSuchMember {
+        list: "owners",
         slot,
         index: owner,
         members: members.len(),
@@ -322,6 +342,35 @@ fn check_slot(
     }
 }
 
+/// The config with its backup.
+fn check_backup(
+    slot: Slot,
+    config: Option<SlotConfig>,
+    backup: i32,
+    members: &[RingMember],
+) -> Result<Option<SlotConfig>, RecordError> {
+    if backup == NONE {
+        return Ok(config);
+    }
+    let config = config.ok_or(RecordError::Ownerless(slot))?;
+    let listed = usize::try_from(backup)
+        .ok()
+        .and_then(|backup| members.get(backup));
+    let backup = listed.ok_or(RecordError::NoSuchMember {
+        list: "backups",
+        slot,
+        index: backup,
+        members: members.len(),
+    })?;
+    let backup = backup.incarnation();
+    if backup == config.owner() {
+        return Err(RecordError::OwnBackup(slot));
+    }
+    let (epoch, owner) = (config.epoch(), config.owner());
+    let config = SlotConfig::from_parts(epoch, owner, Some(backup), config.inherits());
+    Ok(Some(config))
+}
+
 impl From<&RingTable> for RingRecord {
     fn from(table: &RingTable) -> Self {
         let RingTable {
@@ -330,12 +379,19 @@ impl From<&RingTable> for RingRecord {
             slots,
             line,
             lines,
-            reader,
             more,
         } = table;
         let places = table.places();
         let owner = |config: SlotConfig| places.get(&config.owner()).map(|&place| place.into());
         let inherits = |config: SlotConfig| config.inherits().map(Epoch::number);
+        let backup = |config: SlotConfig| places.get(&config.backup()?).map(|&place| place.into());
+        let backups = slots
+            .iter()
+            .map(|config| config.and_then(backup).unwrap_or(NONE));
+        let backups: Vec<i32> = match table.has_backups() {
+            true => backups.collect(),
+            false => Vec::new(),
+        };
         Self {
             number: *number,
             members: members.iter().map(MemberRecord::from).collect(),
@@ -352,9 +408,10 @@ impl From<&RingTable> for RingRecord {
                 .iter()
                 .map(|config| config.and_then(inherits).unwrap_or(NONE.into()))
                 .collect(),
+            reader: if backups.is_empty() { 1 } else { BACKED },
+            backups,
             line: *line,
             lines: lines.clone(),
-            reader: *reader,
             more: more.clone(),
         }
     }

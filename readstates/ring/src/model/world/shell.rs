@@ -12,7 +12,7 @@ use crate::{
 
 impl World {
     /// Takes a step; an error when that breaks a promise.
-    pub(in super::super) fn take(&mut self, step: &Step) -> Result<(), String> {
+    pub(super) fn carry_out_step(&mut self, step: &Step) -> Result<(), String> {
         match *step {
             Step::Arrive { member, operation } => self.arrive(member, operation),
             Step::Load { member } => {

@@ -8,7 +8,7 @@ use crate::{
 
 /// What may happen next. Members, writes, messages and swaps by their place in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Step {
+pub enum Step {
     /// A client's operation arrives at a member.
     Arrive { member: usize, operation: u8 },
     /// A member reads the user's cell.
@@ -63,7 +63,7 @@ pub(in super::super) enum Step {
 
 impl World {
     /// Everything that may happen next.
-    pub(in super::super) fn steps(&self) -> Vec<Step> {
+    pub(super) fn possible(&self) -> Vec<Step> {
         let mut steps = Vec::with_capacity(32);
         for index in 0..self.at_work() {
             if self.members[index].alive {
