@@ -54,7 +54,8 @@ async fn comes_up(world: &World, mut reconcile: impl AsyncFnMut(&World)) {
 fn an_operator_that_is_killed_between_any_two_writes_restores_once_before_the_cache() {
     with_world(async |world| {
         let operator = Mortal::new(&world);
-        comes_up(&world, async |world| operator.reconcile(world).await).await;
+        let up = comes_up(&world, async |world| operator.reconcile(world).await);
+        Box::pin(up).await;
     });
 }
 
@@ -64,7 +65,8 @@ fn an_operator_whose_writes_conflict_fail_or_go_unanswered_restores_once_before_
         for fault in FAULTS {
             let world = world.another().await;
             let operator = Mortal::who_suffers(&world, fault);
-            comes_up(&world, async |world| operator.reconcile(world).await).await;
+            let up = comes_up(&world, async |world| operator.reconcile(world).await);
+            Box::pin(up).await;
         }
     });
 }
@@ -74,10 +76,10 @@ fn two_operators_at_once_restore_once_before_the_cache() {
     with_world(async |world| {
         let operator = || world.operator_behind(&Gate::open_wide());
         let (one, other) = (operator(), operator());
-        comes_up(&world, async |world| {
+        let up = comes_up(&world, async |world| {
             // Either may lose a race, and looks again.
             let _ = tokio::join!(world.reconcile_by(&one), world.reconcile_by(&other));
-        })
-        .await;
+        });
+        Box::pin(up).await;
     });
 }
