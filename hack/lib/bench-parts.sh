@@ -426,6 +426,8 @@ measure_migrate() {
     trap "stop_cassandra_process; rm -rf '$folder'" EXIT
     start_cassandra_process "$folder"
     source_phase fill --with ours >/dev/null
+    # One that has just started answers slowly.
+    source_phase read --seconds "$seconds" >/dev/null
     {
         read_source alone 0
         move_table "readstates migrate copy" bench_move_paced

@@ -1,6 +1,6 @@
 //! A move between two stores that are open: its passes, its checkpoint, and when it is done.
 
-use std::{num::NonZeroU32, path::PathBuf, time::Duration};
+use std::{convert::Infallible, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use jiff::Timestamp;
 use readstates_api::admin::StoreKind;
@@ -163,29 +163,14 @@ impl Move {
             look_after: self.wish.look_after,
         };
         let pass = Pass::new((&self.source, &self.target), &self.pace, &track, how);
-        let governed = self.source.store.kind() == StoreKind::Cql;
-        let govern = async {
-            match governed {
-                true => {
-                    let Wish {
-                        rate, back_off_at, ..
-                    } = self.wish;
-                    self.pace
-                        .govern(&*self.source.store, rate, back_off_at)
-                        .await
-                }
-                false => std::future::pending().await,
-            }
-        };
-        // Dropping the pass on an error of its own, and the governor at the end: neither has anything to undo.
+        // Dropping the pass on an error of its own, and the pace at the end: neither has anything to undo.
         let ran = tokio::select! {
             ran = pass.run() => ran,
-            never = govern => match never {},
+            never = self.follow_source() => match never {},
         };
-        let ended = track.into_pass();
+        let PassState { begun, tally, .. } = track.into_pass();
         drop(progress);
         ran?;
-        let PassState { begun, tally, .. } = ended;
         let done = PassDone {
             verifying: work == Work::Verify,
             begun,
@@ -194,17 +179,35 @@ impl Move {
         };
         println!("{what}: {}", done.tally);
         if !dry_run {
-            match work {
-                Work::Copy => self.content.copying = None,
-                Work::Verify => self.content.verifying = None,
-            }
-            self.content.passes.push(done.clone());
-            if let Some(file) = &self.file {
-                file.put(&self.content)?;
-            }
+            self.record(work, done.clone())?;
         }
         self.done.push(done);
         Ok(&self.done[self.done.len() - 1])
+    }
+
+    /// Sets the pace by how a database answers that others read, too; for ever.
+    async fn follow_source(&self) -> Infallible {
+        let Wish {
+            rate, back_off_at, ..
+        } = self.wish;
+        if self.source.store.kind() != StoreKind::Cql {
+            return std::future::pending().await;
+        }
+        let source = &*self.source.store;
+        self.pace.govern(source, rate, back_off_at).await
+    }
+
+    /// Records that a pass is over.
+    fn record(&mut self, work: Work, done: PassDone) -> Result<(), MigrateError> {
+        match work {
+            Work::Copy => self.content.copying = None,
+            Work::Verify => self.content.verifying = None,
+        }
+        self.content.passes.push(done);
+        match &self.file {
+            Some(file) => file.put(&self.content),
+            None => Ok(()),
+        }
     }
 
     fn copies(&self) -> usize {
