@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::block::{
         EMPTY, Operation, Visit, apply,
-        reference::{Step, import, operation, steps},
+        reference::{Step, any_operation, import, steps},
         take_over,
     };
 
@@ -196,7 +196,7 @@ mod tests {
         /// A client that goes ahead of the row keeps what it did, however often the row is sent.
         #[test]
         fn what_a_client_does_ahead_of_the_row_stays(
-            import in import(), operations in proptest::collection::vec(operation(), 0..10),
+            import in import(), operations in proptest::collection::vec(any_operation(), 0..10),
         ) {
             let mut block = EMPTY.to_vec();
             bring(&mut block, import);
