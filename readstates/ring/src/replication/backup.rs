@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Acknowledgement, Entry, Frame, Journal, SILENCE, What};
+use super::{Acknowledgement, Entry, Frame, Journal, SILENCE, What, inbox::Inbox};
 use crate::{
     Epoch, Incarnation, SlotConfig,
     mutant::{self, Shortcut},
@@ -16,28 +16,6 @@ pub struct Backup<O, B> {
     /// By the owner that sends.
     streams: BTreeMap<Incarnation, Inbox>,
     slots: BTreeMap<Slot, Held<O, B>>,
-}
-
-/// The stream of one owner's process.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Inbox {
-    stream: u32,
-    /// Frames below are accepted.
-    next: u64,
-    /// When the last one was.
-    heard: Option<Duration>,
-    /// Slots of which nothing is accepted until they are seeded anew. Each acknowledgement lists them all: one that
-    /// lists them may be lost, and a later one permits the owner to answer.
-    refusing: BTreeMap<Slot, Refused>,
-}
-
-/// A slot of which nothing is accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Refused {
-    /// What is known of the slot.
-    epoch: Epoch,
-    /// When the last frame was accepted that permitted an answer about it.
-    heard: Option<Duration>,
 }
 
 /// One slot.
@@ -375,27 +353,6 @@ fn is_complete<O: Clone, B: Clone>(
     journal: &Journal<O, B>,
 ) -> bool {
     config.backup() == Some(me) && journal.of() == config.owner() && journal.is_complete()
-}
-
-impl Inbox {
-    fn new(stream: u32) -> Self {
-        Self {
-            stream,
-            next: 0,
-            heard: None,
-            refusing: BTreeMap::new(),
-        }
-    }
-
-    fn refuse(&mut self, slot: Slot, epoch: Epoch) {
-        let heard = self.heard_of(slot);
-        self.refusing.insert(slot, Refused { epoch, heard });
-    }
-
-    /// When the last frame was accepted that permitted an answer about a slot.
-    fn heard_of(&self, slot: Slot) -> Option<Duration> {
-        self.refusing.get(&slot).map_or(self.heard, |it| it.heard)
-    }
 }
 
 impl<O: Clone, B: Clone> Held<O, B> {

@@ -40,6 +40,7 @@
 
 mod backup;
 mod guard;
+mod inbox;
 mod journal;
 mod outbox;
 #[cfg(test)]

@@ -72,6 +72,9 @@ struct Facts {
     shown: u8,
     /// Those of both that a take-over has said to be lost.
     lost: u8,
+    /// The slot was taken from the dead, and whoever serves it next says what is lost: the owner before may answer
+    /// until then.
+    taken: bool,
     /// The latest epoch at which an answer was given.
     answered: Epoch,
     /// Versions that clients have, with what they stand for.
@@ -196,6 +199,7 @@ impl World {
                 acknowledged: 0,
                 shown: 0,
                 lost: 0,
+                taken: false,
                 answered: before.epoch(),
                 versions: Vec::new(),
             },

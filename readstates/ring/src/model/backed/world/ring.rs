@@ -24,9 +24,7 @@ impl World {
             return;
         };
         self.left.swaps -= 1;
-        if proven {
-            self.say_loss();
-        }
+        self.facts.taken |= proven;
         self.put(next);
     }
 
@@ -50,7 +48,12 @@ impl World {
         let epoch = pod.slot.config().epoch();
         match pod.slot.state() {
             State::Taking { cold: true, .. } => self.hear(index, Event::Doubted { epoch }),
-            State::Taking { cold: false, .. } => self.hear(index, Event::Agreed { epoch }),
+            State::Taking { cold: false, .. } => {
+                if std::mem::take(&mut self.facts.taken) {
+                    self.say_loss();
+                }
+                self.hear(index, Event::Agreed { epoch })
+            }
             State::Owner { .. }
             | State::Sealed { .. }
             | State::Away
@@ -191,6 +194,7 @@ impl World {
             Action::Keep { held } => {
                 if let Ok(kept) = self.ring.kept(me, held, NOW) {
                     self.left.swaps = self.left.swaps.saturating_sub(1);
+                    self.facts.taken = false;
                     self.put(kept);
                     return self.hear(index, Event::Learned(kept));
                 }
