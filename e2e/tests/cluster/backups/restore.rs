@@ -114,8 +114,9 @@ async fn a_backup_under_load_is_restored_into_a_new_cluster_of_another_namespace
     apply::<PersistentVolumeClaim>(&chat, volume_claim()).await?;
     apply::<Secret>(&chat, encryption_key()).await?;
 
-    let crowd = Users::fresh().take(60);
     let before = Told::by(&service, 60).await?;
+    // Users of a later millisecond: others than those.
+    let crowd = Users::fresh().take(60);
     changed(&service, &crowd, MESSAGE).await?;
     let backup = Box::pin(async {
         for ordinal in 0..3 {
