@@ -22,7 +22,7 @@ use crate::{
     validate::{RestoreSource, ValidatedCluster},
 };
 
-/// How long a failed Job stays to be read before there is another one.
+/// How long a failed Job is kept, so that its log can be read, before the next one is created.
 const RETRY: Duration = Duration::from_mins(5);
 
 /// What to do about the restore.
@@ -64,7 +64,7 @@ pub enum RestoreState {
         job: String,
         /// Its last words.
         words: String,
-        /// Whether there will be another one.
+        /// Whether another Job will be created.
         again: bool,
     },
     /// Everything is restored, and not on record yet.

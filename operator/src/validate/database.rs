@@ -185,7 +185,7 @@ impl Checker {
             );
             return None;
         }
-        // Certificates of a database that is somebody else's are nothing that an issuer of ours makes.
+        // An external database has certificates of its own: no issuer of ours makes them.
         let secret = |tls: &TlsSpec| {
             let TlsSpec {
                 secret_name,

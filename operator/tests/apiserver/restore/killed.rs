@@ -23,7 +23,7 @@ async fn one_restore_before_the_cache(world: &World) {
     assert!(is_done || !has_cache(world).await);
 }
 
-/// Brings the cluster up by whatever reconciles it; somebody deletes the first Job that restores.
+/// Brings the cluster up with this reconciler; the first Job that restores is deleted meanwhile.
 async fn comes_up(world: &World, mut reconcile: impl AsyncFnMut(&World)) {
     world.create(&cluster(2, volume())).await.unwrap();
     let mut deleted = None;
