@@ -4,7 +4,6 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    process::Command,
     sync::Arc,
     time::Duration,
 };
@@ -14,40 +13,17 @@ use readstates_ring::Stamp;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{
-    conformance::stamp,
-    engine::{CAPACITY, start},
+use crate::{
+    common::{
+        conformance::stamp,
+        engine::{CAPACITY, start},
+    },
+    process::{IN_USE, readstates, readstates_when_free},
 };
 
-const IN_USE: &str = "in use by another process";
-
 /// (status, standard output, standard error)
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the program itself is what is tested here"
-)]
-fn readstates(arguments: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_readstates"));
-    let output = command.args(arguments).env_clear().output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code().unwrap(),
-        text(output.stdout),
-        text(output.stderr),
-    )
-}
-
-/// The writer of a store that was dropped ends a moment later: what finds the folder in use is run again.
 fn backup(arguments: &[&str]) -> (i32, String, String) {
-    let arguments = [&["backup"], arguments].concat();
-    let mut found = readstates(&arguments);
-    for _ in 0..50 {
-        if !found.2.contains(IN_USE) {
-            break;
-        }
-        found = readstates(&arguments);
-    }
-    found
+    readstates_when_free(&[&["backup"], arguments].concat())
 }
 
 fn done(arguments: &[&str]) -> String {

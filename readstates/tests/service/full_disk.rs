@@ -2,14 +2,16 @@
 
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader, Write},
+    io::Write,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command},
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+
+use crate::process::start;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -66,18 +68,7 @@ fn serve(folder: &Path, tmpfs: Option<u32>, more: &[&str]) -> Serving {
     }
     // What may wait for the store is 1000 states, so that refusing begins soon.
     command.args(["--capacity-states", "2000"]);
-    let mut child = command.args(more).stderr(Stdio::piped()).spawn().unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap());
-    let event = loop {
-        let mut line = String::new();
-        assert_ne!(log.read_line(&mut line).unwrap(), 0, "it serves");
-        let event: Value = serde_json::from_str(&line).unwrap();
-        if event["message"] == "serving" {
-            break event;
-        }
-    };
-    // Nothing else reads its output from now on, and a full pipe would stop it.
-    std::thread::spawn(move || log.lines().for_each(drop));
+    let (child, event, _) = start(command.args(more));
     let url = |of: &str| format!("http://{}", event[of].as_str().unwrap());
     Serving {
         child,

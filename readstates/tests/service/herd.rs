@@ -2,9 +2,8 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command},
     time::Duration,
 };
 
@@ -15,6 +14,8 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
+
+use crate::process::start;
 
 const STATES: u64 = 50_000;
 const READERS: usize = 300;
@@ -41,18 +42,8 @@ fn serve(folder: &Path, more: &[&str]) -> Serving {
     command.args([env!("CARGO_BIN_EXE_readstates"), "serve", "--store", &store]);
     command.args(["--listen", any, "--admin-listen", any]);
     command.args(more);
-    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap());
-    let address = loop {
-        let mut line = String::new();
-        assert_ne!(log.read_line(&mut line).unwrap(), 0, "it serves");
-        let event: Value = serde_json::from_str(&line).unwrap();
-        if event["message"] == "serving" {
-            break event["listen"].as_str().unwrap().to_owned();
-        }
-    };
-    // Nothing else reads its output from now on, and a full pipe would stop it.
-    std::thread::spawn(move || log.lines().for_each(drop));
+    let (child, event, _) = start(&mut command);
+    let address = event["listen"].as_str().unwrap().to_owned();
     Serving { child, address }
 }
 

@@ -35,6 +35,7 @@ mod observing;
 mod ownership;
 mod ownership_in_paused_time;
 mod pages;
+mod process;
 mod program;
 mod representations;
 mod ring_stores;

@@ -6,7 +6,7 @@ use std::{
     fs,
     io::Write,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -19,7 +19,11 @@ use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use crate::{common::client, program::serve_with};
+use crate::{
+    common::client,
+    process::{program, readstates},
+    program::serve_with,
+};
 
 const USERS: u64 = 1200;
 const KILLS: usize = 5;
@@ -27,25 +31,9 @@ const KILLS: usize = 5;
 const SLOWLY: &str = "400";
 const PATIENCE: Duration = Duration::from_secs(120);
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the program itself is what is tested here"
-)]
-fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_readstates"));
-    command.args(arguments).env_clear();
-    command
-}
-
 fn done(arguments: &[&str]) -> String {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = program(arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    let (said, error) = (text(stdout), text(stderr));
-    assert!(status.success(), "{arguments:?}: {said}{error}");
+    let (status, said, error) = readstates(arguments);
+    assert_eq!(status, 0, "{arguments:?}: {said}{error}");
     said
 }
 
@@ -63,12 +51,16 @@ async fn ack(client: &Client, url: &str, user: u64, message: u64) {
 
 async fn last(client: &Client, url: &str, user: u64) -> String {
     let url = format!("{url}/v1/users/{user}/read-states/10");
-    let mut answer = client.get(&url).send().await.unwrap();
-    while answer.status() == StatusCode::SERVICE_UNAVAILABLE {
-        sleep(Duration::from_millis(50)).await;
-        answer = client.get(&url).send().await.unwrap();
-    }
-    let state: Value = answer.json().await.unwrap();
+    let read = async {
+        loop {
+            let answer = client.get(&url).send().await.unwrap();
+            if answer.status() != StatusCode::SERVICE_UNAVAILABLE {
+                break answer.json::<Value>().await.unwrap();
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let state = timeout(PATIENCE, read).await.expect("it is read");
     state["last_message_id"]
         .as_str()
         .unwrap_or("none")

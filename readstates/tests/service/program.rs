@@ -1,8 +1,7 @@
 //! The program as a person or a kubelet runs it: flags, output, signals, exit status.
 
 use std::{
-    io::{BufRead, BufReader},
-    process::{Child, ChildStderr, Command, Stdio},
+    process::{Child, Command},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,31 +14,18 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the program itself is what is tested here"
-)]
-fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_readstates"));
-    command.args(arguments).env_clear();
-    command
-}
+use crate::process::{Log, readstates, start};
 
 /// (succeeded, standard output, standard error)
 fn output(arguments: &[&str]) -> (bool, String, String) {
-    let output = program(arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.success(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    let (status, out, error) = readstates(arguments);
+    (status == 0, out, error)
 }
 
 /// A program that serves, and where.
 pub struct Serving {
     child: Child,
-    log: BufReader<ChildStderr>,
+    log: Log,
     pub url: String,
     pub admin: String,
 }
@@ -59,16 +45,7 @@ pub fn serve_with(more: &[&str]) -> Serving {
     command.env_clear().args(["--pdeathsig", "KILL", "--"]);
     command.args([env!("CARGO_BIN_EXE_readstates"), "serve"]);
     command.args(["--listen", any, "--admin-listen", any]);
-    let mut child = command.args(more).stderr(Stdio::piped()).spawn().unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap());
-    let event = loop {
-        let mut line = String::new();
-        assert_ne!(log.read_line(&mut line).unwrap(), 0, "it serves");
-        let event: Value = serde_json::from_str(&line).expect("a log that is no terminal is JSON");
-        if event["message"] == "serving" {
-            break event;
-        }
-    };
+    let (child, event, log) = start(command.args(more));
     let url = |of: &str| format!("http://{}", event[of].as_str().unwrap());
     Serving {
         child,
@@ -84,7 +61,7 @@ impl Serving {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM).unwrap();
         let status = self.child.wait().unwrap();
-        let rest: Vec<String> = self.log.lines().map(Result::unwrap).collect();
+        let rest = self.log.lines();
         assert!(
             rest.iter().any(|line| line.contains("\"stopped\"")),
             "{rest:?}"

@@ -1,25 +1,20 @@
 //! The program beside a member that serves: `readstates user`, and spans that leave it.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::TcpListener,
-    process::{Child, Command, Stdio},
+    process::{Child, Command},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use crate::process;
+
 /// (succeeded, standard output, standard error)
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the program itself is what is tested here"
-)]
 fn readstates(arguments: &[&str]) -> (bool, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_readstates"));
-    let output = command.args(arguments).env_clear().output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    let (out, error) = (text(output.stdout), text(output.stderr));
-    (output.status.success(), out, error)
+    let (status, out, error) = process::readstates(arguments);
+    (status == 0, out, error)
 }
 
 /// A member on free ports; ends when dropped.
@@ -60,18 +55,8 @@ fn serve_with(store: &str, more: &[&str], environment: &[(&str, &str)]) -> Servi
         "serve",
     ]);
     command.args(["--listen", any, "--admin-listen", any, "--store", store]);
-    let mut child = command.args(more).stderr(Stdio::piped()).spawn().unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap());
-    let url = loop {
-        let mut line = String::new();
-        assert_ne!(log.read_line(&mut line).unwrap(), 0, "it serves");
-        let event: Value = serde_json::from_str(&line).unwrap();
-        if event["message"] == "serving" {
-            break format!("http://{}", event["listen"].as_str().unwrap());
-        }
-    };
-    // Nothing else reads its output from now on, and a full pipe would stop it.
-    std::thread::spawn(move || log.lines().for_each(drop));
+    let (child, event, _) = process::start(command.args(more));
+    let url = format!("http://{}", event["listen"].as_str().unwrap());
     Serving { child, url }
 }
 

@@ -30,6 +30,8 @@ use crate::store::{BegunRestore, scan::ROWS_PER_PAGE};
 
 /// A page of a scan: much more than a block, and no client waits for it.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(30);
+/// A change of the schema, which a busy database takes many seconds for. It is done once, and only a command waits.
+const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 /// Until a node accepts a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A second read is not sent before this, however fast most reads are.
@@ -308,7 +310,23 @@ fn as_bigint(user: u64) -> i64 {
 }
 
 /// A session that writes at LOCAL_QUORUM in the local data centre.
-pub(super) async fn session(target: &CqlTarget, login: &CqlLogin) -> Result<Session, SessionError> {
+async fn session(target: &CqlTarget, login: &CqlLogin) -> Result<Session, SessionError> {
+    open(target, login, WRITE_TIMEOUT).await
+}
+
+/// The same for commands, which have the time that changes of the schema take.
+pub(super) async fn patient_session(
+    target: &CqlTarget,
+    login: &CqlLogin,
+) -> Result<Session, SessionError> {
+    open(target, login, SCHEMA_TIMEOUT).await
+}
+
+async fn open(
+    target: &CqlTarget,
+    login: &CqlLogin,
+    timeout: Duration,
+) -> Result<Session, SessionError> {
     let nodes = target
         .hosts
         .iter()
@@ -317,7 +335,7 @@ pub(super) async fn session(target: &CqlTarget, login: &CqlLogin) -> Result<Sess
         .known_nodes(nodes)
         .keyspaces_to_fetch([&target.keyspace])
         .connection_timeout(CONNECT_TIMEOUT)
-        .default_execution_profile_handle(profile(login, WRITE_TIMEOUT).build().into_handle());
+        .default_execution_profile_handle(profile(login, timeout).build().into_handle());
     if let Some(credentials) = &login.credentials {
         builder = builder.authenticator_provider(credentials.authenticator());
     }

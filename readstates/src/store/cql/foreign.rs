@@ -53,7 +53,7 @@ impl ForeignTable {
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| {
             StoreError::new("read the columns of the table", source)
         };
-        let session = connect::session(target, &login).await;
+        let session = connect::patient_session(target, &login).await;
         let session = session.map_err(|error| StoreError::new("reach the database", error))?;
         let found = session
             .query_unpaged(

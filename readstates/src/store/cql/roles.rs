@@ -65,7 +65,7 @@ async fn superuser(
             credentials: Some(credentials),
             ..login.clone()
         };
-        connect::session(target, &login).await
+        connect::patient_session(target, &login).await
     };
     let refused = match open(wanted.clone()).await {
         Ok(session) => return Ok(session),

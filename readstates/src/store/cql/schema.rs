@@ -129,7 +129,7 @@ pub async fn apply_schema(
     login: &CqlLogin,
     wish: &SchemaWish,
 ) -> Result<(), SchemaError> {
-    let session = connect::session(target, login).await?;
+    let session = connect::patient_session(target, login).await?;
     make(&session, target, wish).await
 }
 
