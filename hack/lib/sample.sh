@@ -29,13 +29,13 @@ disk_scenarios() { tests_named_in "$ROOT"/e2e/disk/tests/*.rs; }
 # fault_sample NUMBER: a part of the operator's histories under faults, each of which is a minute or four, as a filter.
 fault_sample() {
     local module
-    for module in faulty killed database_killed; do
-        tests_named_in "$ROOT/operator/tests/apiserver/$module.rs" | sed "s/^/$module::/"
+    for module in faulty killed database_killed restore/killed; do
+        tests_named_in "$ROOT/operator/tests/apiserver/$module.rs" | sed "s/^/${module/\//::}::/"
     done | tests_in_turn "$1" "$FAULT_SAMPLES"
 }
 
 # The part that fault_sample divides.
-FAULT_TESTS='binary(apiserver) & test(/^(faulty|killed|database_killed)::/)'
+FAULT_TESTS='binary(apiserver) & test(/^(faulty|killed|database_killed|restore::killed)::/)'
 
 # Tests of the operator on an API server take seconds to a minute each: these run always, and of the others a part.
 API_CORE='test(/^(consent|deletion|policy)::/)'
@@ -49,9 +49,11 @@ api_left_out() {
 }
 
 api_tests() {
-    local file
-    for file in "$ROOT"/operator/tests/apiserver/*.rs; do
-        tests_named_in "$file" | sed "s/^/$(basename "$file" .rs)::/"
+    local file module
+    for file in "$ROOT"/operator/tests/apiserver/{,*/}*.rs; do
+        module=${file#"$ROOT"/operator/tests/apiserver/}
+        module=${module%.rs}
+        tests_named_in "$file" | sed "s/^/${module/\//::}::/"
     done
 }
 
