@@ -37,12 +37,13 @@ readstates_program() { echo "$CARGO_TARGET_DIR/$BENCH_PROFILE/readstates"; }
 generator() { echo "$CARGO_TARGET_DIR/$BENCH_PROFILE/readstates-bench"; }
 go_servers() { echo "$CARGO_TARGET_DIR/bench-go"; }
 
+# compile_benchmarks BENCH…: the programs, and these benches; all without a name. Each takes minutes to be put together.
 compile_benchmarks() {
     claim_target_folder
     cd "$ROOT" || return
     # Of the whole workspace, as the programs of the images are: what these share is built once.
     cargo build --release --locked --workspace --bin readstates --bin readstates-bench
-    cargo bench --locked --package readstates-bench --no-run
+    cargo bench --locked --package readstates-bench --no-run "${@/#/--bench=}"
     compile_go_servers
 }
 
