@@ -17,10 +17,17 @@ monitoring_image() { echo "readstates-test/$1:$(monitoring_tag)"; }
 build_prometheus_operator() { fresh_dir "$(prometheus_operator_dir)" install_prometheus_operator; }
 
 install_prometheus_operator() {
-    local out=$1 module
-    GOBIN=$out CGO_ENABLED=0 go install -trimpath -tags netgo,osusergo -ldflags "-s -w" \
-        "$PROMETHEUS_OPERATOR_MODULE/cmd/operator@$PROMETHEUS_OPERATOR_VERSION" \
-        "$PROMETHEUS_OPERATOR_MODULE/cmd/prometheus-config-reloader@$PROMETHEUS_OPERATOR_VERSION"
+    local out=$1 module name=$PROMETHEUS_OPERATOR_MODULE version=$PROMETHEUS_OPERATOR_VERSION
+    # Go installs nothing of a module that replaces others by folders of its own: it becomes a requirement of a module here.
+    mkdir "$out/module"
+    (
+        cd "$out/module"
+        go mod init readstates-test/prometheus-operator
+        go get "$name/cmd/operator@$version" "$name/cmd/prometheus-config-reloader@$version" \
+            "$name/pkg/apis/monitoring@$version" "$name/pkg/client@$version"
+        CGO_ENABLED=0 go build -trimpath -tags netgo,osusergo -ldflags "-s -w" -o "$out/" \
+            "$name/cmd/operator" "$name/cmd/prometheus-config-reloader"
+    )
     GOBIN=$out CGO_ENABLED=0 go install -trimpath -tags netgo,osusergo,remove_all_sd,enable_kubernetes_sd -ldflags "-s -w" \
         "$PROMETHEUS_MODULE/cmd/prometheus@$PROMETHEUS_VERSION"
     module=$(go mod download -json "$PROMETHEUS_OPERATOR_MODULE@$PROMETHEUS_OPERATOR_VERSION" | jq -r .Dir)
