@@ -100,6 +100,18 @@ def signal_database(pod, name):
     on_node(pod, 'pkill -"$1" -f "[o]rg.apache.cassandra.service.CassandraDaemon"', name)
 
 
+def acknowledge_takeover():
+    """What the runbook of the alert ends with: it goes on until somebody says that it was looked at."""
+    path = "{.status.conditions[?(@.type=='TakenOver')].message}"
+
+    def name():
+        message = kubectl("get", "readstatecluster", SAMPLE, "--namespace", NAMESPACE, "--output", f"jsonpath={path}")
+        return re.search(r"readstates\.dev/acknowledge-takeover=\w+", message)
+
+    annotation = until("the takeover in the status", name, PATIENCE)[0]
+    kubectl("annotate", "readstatecluster", SAMPLE, "--namespace", NAMESPACE, "--overwrite", annotation)
+
+
 def cluster_settles():
     kubectl("rollout", "status", "--namespace", RELEASE, "deployment", "--timeout=180s")
     condition = ["--namespace", NAMESPACE, f"readstatecluster/{SAMPLE}", "--timeout=240s"]
@@ -175,6 +187,13 @@ def provoke(prometheus, arguments):
     def scale(replicas):
         kubectl("scale", "deployment", deployment, "--namespace", RELEASE, f"--replicas={replicas}")
 
+    def members(count):
+        """What a person asks for, and waits for."""
+        patch = json.dumps({"spec": {"replicas": count}})
+        kubectl("patch", "readstatecluster", SAMPLE, "--namespace", NAMESPACE, "--type", "merge", "--patch", patch)
+        stateful_set = f"statefulset/{SAMPLE}"
+        kubectl("wait", stateful_set, "--namespace", NAMESPACE, f"--for=jsonpath={{.status.replicas}}={count}", "--timeout=240s")
+
     def restart():
         kubectl("delete", "pod", f"{SAMPLE}-2", "--namespace", NAMESPACE)
 
@@ -184,8 +203,9 @@ def provoke(prometheus, arguments):
     of_the_database = {"ReadstatesFlushesFail", "ReadstatesStorePartsAway", "ReadstatesOverloaded", "ReadstatesLimitNearlyUsed", "ReadstatesWaitsLong"}
     of_a_crash = {"ReadstatesMemberNotScraped", "ReadstatesHandoffStuck", "ReadstatesWaitsLong"}
     phases = [
+        ("scaled", "a cache pod less is asked for, and then one more", lambda: members(2), lambda: members(3), set(), set(), 60),
         ("restarted", "a pod is deleted, and comes back", restart, nothing, set(), set(), 60),
-        ("killed", "the process of a pod ends without a word", lambda: kill(f"{SAMPLE}-1"), nothing, {"ReadstatesUpdatesMayBeLost"}, BESIDE | of_a_crash, 120),
+        ("killed", "the process of a pod ends without a word", lambda: kill(f"{SAMPLE}-1"), acknowledge_takeover, {"ReadstatesUpdatesMayBeLost"}, BESIDE | of_a_crash, 120),
         (
             "database",
             "the database stops answering",
