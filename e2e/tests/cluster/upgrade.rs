@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Result, ensure};
 use e2e::{Cluster, Look, Told, World, cassandra_spec, until};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
 use kube::{ResourceExt, api::ListParams};
 use readstates_operator_api::labels;
 
@@ -28,6 +28,39 @@ async fn consent(cluster: &Cluster) -> Result<()> {
         })
     })
     .await
+}
+
+/// Takes consent back, so that another update by the same operator has to be asked about again.
+async fn without_consent(cluster: &Cluster) -> Result<()> {
+    let removed = format!("{}-", labels::UPDATE_CACHE);
+    let name = cluster.get().await?.name_any();
+    cluster
+        .kubectl(&["annotate", "readstatecluster", &name, &removed])
+        .await?;
+    Ok(())
+}
+
+/// The way back, as the book tells it: the operator of the release before cannot ask pods of this one, which want a
+/// certificate, so a person deletes them one after another. Each hands on what it owns before it ends.
+async fn each_pod_is_deleted(cluster: &Cluster) -> Result<()> {
+    for ordinal in (0..3).rev() {
+        cluster.replace_pod(ordinal).await?;
+    }
+    Ok(())
+}
+
+/// Waits until the StatefulSet of the cache makes pods with none of these images.
+async fn pods_to_come_are_others(cluster: &Cluster, than: &BTreeSet<String>) -> Result<()> {
+    let name = cluster.get().await?.name_any();
+    let makes_others = |set: &StatefulSet| {
+        let template = set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+        let images = template.map(|spec| spec.containers.iter().filter_map(|c| c.image.as_ref()));
+        images.is_some_and(|mut images| images.all(|image| !than.contains(image)))
+    };
+    cluster
+        .sees_within(&name, "makes pods of the other release", UPGRADES, makes_others)
+        .await?;
+    Ok(())
 }
 
 /// The database pods, by UID.
@@ -96,20 +129,30 @@ async fn an_upgrade_from_the_release_before_and_the_way_back_serve_every_user_an
     before.holds(&service).await?;
     meanwhile.holds(&service).await?;
 
-    // A user may roll back and upgrade again later. The previous release restarts database pods without consent.
+    // A user may roll back and upgrade again later.
+    without_consent(&cluster).await?;
     let new = images(&cluster).await?;
-    world.install_old().await?;
-    every_pod_is_replaced(&cluster, &new).await?;
+    let back = Box::pin(async {
+        world.install_old().await?;
+        pods_to_come_are_others(&cluster, &new).await?;
+        each_pod_is_deleted(&cluster).await?;
+        every_pod_is_replaced(&cluster, &new).await
+    });
+    let meanwhile_back = Told::during(&service, back).await?;
     cluster.available().await?;
     let between = Told::by(&service, 200).await?;
-    for told in [&before, &meanwhile, &between] {
+    let all = [&before, &meanwhile, &meanwhile_back, &between];
+    for told in all {
         told.holds(&service).await?;
     }
     let old = images(&cluster).await?;
-    world.install(&[]).await?;
-    consent(&cluster).await?;
-    every_pod_is_replaced(&cluster, &old).await?;
-    for told in [&before, &meanwhile, &between] {
+    let again = Box::pin(async {
+        world.install(&[]).await?;
+        consent(&cluster).await?;
+        every_pod_is_replaced(&cluster, &old).await
+    });
+    let meanwhile_again = Told::during(&service, again).await?;
+    for told in all.into_iter().chain([&meanwhile_again]) {
         told.holds(&service).await?;
     }
     Ok(())
