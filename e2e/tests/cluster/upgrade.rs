@@ -6,10 +6,12 @@ use anyhow::{Result, ensure};
 use e2e::{Cluster, Look, Told, World, cassandra_spec, until};
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
 use kube::{ResourceExt, api::ListParams};
-use readstates_operator_api::labels;
+use readstates_operator_api::labels::{self, Component};
 
 /// Every cache pod is drained and replaced.
 const UPGRADES: Duration = Duration::from_mins(12);
+/// A slow database takes a few users at a time.
+const WRITTEN: Duration = Duration::from_mins(2);
 
 /// The images of the cache pods.
 async fn images(cluster: &Cluster) -> Result<BTreeSet<String>> {
@@ -19,15 +21,24 @@ async fn images(cluster: &Cluster) -> Result<BTreeSet<String>> {
     Ok(containers.filter_map(|one| one.image).collect())
 }
 
-/// Waits until the operator tells of the update of the cache pods that it would make, and allows it.
-async fn consent(cluster: &Cluster) -> Result<()> {
+/// Upgrades the operator, waits until it tells of the update of the cache pods that it would make, and allows it. Nothing
+/// is replaced before that.
+async fn upgrade(world: &World, cluster: &Cluster) -> Result<()> {
+    let before = uids(cluster, Component::Cache).await?;
+    world.install(&[]).await?;
     until("the operator asks for consent", UPGRADES, async || {
-        Ok(match cluster.allow_update(labels::UPDATE_CACHE).await? {
+        let asked = cluster.condition("RequiresUpdate").await?.message;
+        Ok(match asked.contains(labels::UPDATE_CACHE) {
             true => Look::Done(()),
-            false => Look::NotYet("it has not said yet that pods would change".to_owned()),
+            false => Look::NotYet(asked),
         })
     })
-    .await
+    .await?;
+    let now = uids(cluster, Component::Cache).await?;
+    ensure!(now == before, "cache pods were replaced without consent");
+    let allowed = cluster.allow_update(labels::UPDATE_CACHE).await?;
+    ensure!(allowed, "the update that was asked about is gone");
+    Ok(())
 }
 
 /// Takes consent back, so that another update by the same operator has to be asked about again.
@@ -49,24 +60,42 @@ async fn each_pod_is_deleted(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
+async fn everything_is_written(cluster: &Cluster, ordinal: usize) -> Result<()> {
+    until("everything is written", WRITTEN, async || {
+        Ok(match cluster.flush(ordinal).await {
+            Ok(_) => Look::Done(()),
+            Err(some) => Look::NotYet(format!("{some:#}")),
+        })
+    })
+    .await
+}
+
 /// Waits until the StatefulSet of the cache makes pods with none of these images.
 async fn pods_to_come_are_others(cluster: &Cluster, than: &BTreeSet<String>) -> Result<()> {
     let name = cluster.get().await?.name_any();
     let makes_others = |set: &StatefulSet| {
-        let template = set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+        let template = set
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.template.spec.as_ref());
         let images = template.map(|spec| spec.containers.iter().filter_map(|c| c.image.as_ref()));
         images.is_some_and(|mut images| images.all(|image| !than.contains(image)))
     };
     cluster
-        .sees_within(&name, "makes pods of the other release", UPGRADES, makes_others)
+        .sees_within(
+            &name,
+            "makes pods of the other release",
+            UPGRADES,
+            makes_others,
+        )
         .await?;
     Ok(())
 }
 
-/// The database pods, by UID.
-async fn database(cluster: &Cluster) -> Result<BTreeSet<String>> {
+/// The pods of a tier, by UID.
+async fn uids(cluster: &Cluster, tier: Component) -> Result<BTreeSet<String>> {
     let name = cluster.get().await?.name_any();
-    let selector = labels::selector_text(&name, labels::Component::Database);
+    let selector = labels::selector_text(&name, tier);
     let pods = cluster.api::<Pod>();
     let pods = pods.list(&ListParams::default().labels(&selector)).await?;
     Ok(pods.iter().filter_map(ResourceExt::uid).collect())
@@ -108,22 +137,20 @@ async fn an_upgrade_from_the_release_before_and_the_way_back_serve_every_user_an
     let service = cluster.service()?;
     let old = images(&cluster).await?;
     let before = Told::by(&service, 200).await?;
-    let nodes = database(&cluster).await?;
-    let upgrade = Box::pin(async {
-        world.install(&[]).await?;
-        // Nothing is replaced unasked.
-        consent(&cluster).await?;
+    let nodes = uids(&cluster, Component::Database).await?;
+    let there = Box::pin(async {
+        upgrade(&world, &cluster).await?;
         every_pod_is_replaced(&cluster, &old).await
     });
-    let meanwhile = Told::during(&service, upgrade).await?;
+    let meanwhile = Told::during(&service, there).await?;
     before.holds(&service).await?;
     meanwhile.holds(&service).await?;
-    let untouched = database(&cluster).await? == nodes;
+    let untouched = uids(&cluster, Component::Database).await? == nodes;
     ensure!(untouched, "a database pod was replaced without consent");
 
     // Pods that restart from the database alone have it all, too.
     for ordinal in 0..3 {
-        cluster.flush(ordinal).await?;
+        everything_is_written(&cluster, ordinal).await?;
         cluster.replace_pod(ordinal).await?;
     }
     before.holds(&service).await?;
@@ -147,8 +174,7 @@ async fn an_upgrade_from_the_release_before_and_the_way_back_serve_every_user_an
     }
     let old = images(&cluster).await?;
     let again = Box::pin(async {
-        world.install(&[]).await?;
-        consent(&cluster).await?;
+        upgrade(&world, &cluster).await?;
         every_pod_is_replaced(&cluster, &old).await
     });
     let meanwhile_again = Told::during(&service, again).await?;
