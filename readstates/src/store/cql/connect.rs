@@ -312,7 +312,7 @@ pub(super) async fn session(target: &CqlTarget, login: &CqlLogin) -> Result<Sess
     let nodes = target
         .hosts
         .iter()
-        .map(|host| format!("{host}:{}", target.port));
+        .map(|host| format!("{}:{}", super::bracketed(host), target.port));
     let mut builder = SessionBuilder::new()
         .known_nodes(nodes)
         .keyspaces_to_fetch([&target.keyspace])
