@@ -7,6 +7,7 @@
 //! World ─┬─ kubectl(…), helm(…)          programs: the one place that starts programs
 //!        ├─ namespace("chat") ── Place
 //!        └─ cluster(&place, "chat") ── Cluster ─┬─ service()   ── Http   the Service, by any pod
+//!                                               ├─ autoscaled(…) ─ Autoscaling its gauges, for autoscalers
 //!                                               ├─ member(i)   ── Http   one cache pod
 //!                                               ├─ door(pod, port) ─ Door one port of one pod, with or without a certificate
 //!                                               ├─ caller(pod, …) ─ Caller of an API that speaks TLS
@@ -19,6 +20,7 @@
 //! alone and again. Users are new in every test; clusters and namespaces are shared and kept.
 
 mod authority;
+mod autoscaling;
 mod caller;
 mod cassandra;
 mod chaos;
@@ -41,6 +43,7 @@ mod ways;
 mod world;
 
 pub use authority::{Authority, Issued};
+pub use autoscaling::Autoscaling;
 pub use caller::Caller;
 pub use cassandra::{Cassandra, Row};
 pub use chaos::{Chaos, Step, plan};

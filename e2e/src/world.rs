@@ -87,17 +87,7 @@ impl World {
     pub async fn install(&self, settings: &[&str]) -> Result<()> {
         // The chart promises to run where the strictest standard is enforced.
         self.ensure_namespace(SYSTEM, Some("restricted")).await?;
-        self.release(&self.environment.release, settings).await?;
-        // Discovery follows a new definition by some seconds.
-        let limit = Duration::from_secs(30);
-        until("kubectl knows the resources", limit, async || {
-            let explained = self.kubectl(&["explain", "rsc"]).await?.success();
-            Ok(explained.map_or_else(
-                |missing| Look::NotYet(missing.to_string()),
-                |_| Look::Done(()),
-            ))
-        })
-        .await
+        self.release(&self.environment.release, settings).await
     }
 
     /// The same with pods beside the operator that need more than the strictest standard allows.
@@ -137,7 +127,16 @@ impl World {
             .await?
             .success()
             .context("failed to install the operator")?;
-        Ok(())
+        // Discovery follows a new definition by some seconds.
+        let limit = Duration::from_secs(30);
+        until("kubectl knows the resources", limit, async || {
+            let explained = self.kubectl(&["explain", "rsc"]).await?.success();
+            Ok(explained.map_or_else(
+                |missing| Look::NotYet(missing.to_string()),
+                |_| Look::Done(()),
+            ))
+        })
+        .await
     }
 
     /// Uninstalls the operator.

@@ -13,23 +13,23 @@ old_tag() { echo "old-${OLD_RELEASE:0:12}"; }
 prepare_old_release() {
     git -C "$ROOT" cat-file -e "$OLD_RELEASE^{commit}" 2>/dev/null ||
         die "this clone does not have commit $OLD_RELEASE, the release before" "git fetch --unshallow"
+    programs_run_in_base_image ||
+        die "programs compiled on this system do not run in $BASE_IMAGE, in which the release before is tried" "run it on Debian 12, or a system with glibc 2.36 or older"
     [ -d "$(old_release_dir)" ] || rm -rf "$CACHE/releases"
     step "release before compiled" fresh_dir "$(old_release_dir)" compile_old_release
     step "its images" build_old_images
 }
 
-# compile_old_release DIR: source/ and programs/. It is compiled as our tests are, whose dependencies are there already.
+# compile_old_release DIR: source/ and programs/. Compiled in a folder of its own: cargo knows crates by their place in
+# the workspace and goes by the age of files, and in a shared folder it would take those of this release for these.
 compile_old_release() {
-    local dir=$1 program
+    local dir=$1
     mkdir "$dir/source" "$dir/programs"
     git -C "$ROOT" archive "$OLD_RELEASE" | tar -C "$dir/source" -x
-    cargo build --manifest-path "$dir/source/Cargo.toml" --locked "${OLD_PROGRAMS[@]/#/--bin=}" \
+    CARGO_TARGET_DIR=$dir/target cargo build --manifest-path "$dir/source/Cargo.toml" --locked "${OLD_PROGRAMS[@]/#/--bin=}" \
         --config 'profile.dev.package."*".opt-level=1'
-    for program in "${OLD_PROGRAMS[@]}"; do
-        # Not to be taken for one of this release: cargo puts ours in its place again.
-        mv "$CARGO_TARGET_DIR/debug/$program" "$dir/programs/"
-        strip "$dir/programs/$program"
-    done
+    install --strip --target-directory "$dir/programs" "${OLD_PROGRAMS[@]/#/$dir/target/debug/}"
+    rm -rf "$dir/target"
 }
 
 build_old_images() {

@@ -75,12 +75,17 @@ pub struct RunArgs {
     )]
     pub superdisk_image: String,
 
+    /// Secret with the credentials of the images' registry, for clusters that do not set any; repeatable. It is one in the
+    /// namespace of each cluster.
+    #[arg(long = "image-pull-secret", value_name = "NAME")]
+    pub image_pull_secrets: Vec<String>,
+
     /// Address that serves /livez, /readyz and /metrics.
     #[arg(
         long,
         env = "OPERATOR_LISTEN",
         value_name = "ADDR",
-        default_value = "0.0.0.0:8080"
+        default_value = "[::]:8080"
     )]
     pub listen: SocketAddr,
 

@@ -52,4 +52,6 @@ pub struct Images {
     pub agent: String,
     /// Of the containers that look after super-disks.
     pub super_disk: String,
+    /// Secrets by which they are pulled.
+    pub pull_secrets: Vec<String>,
 }

@@ -68,6 +68,7 @@ pub(crate) fn images() -> Images {
         scylla: "scylla:6".to_owned(),
         agent: "operator:1".to_owned(),
         super_disk: "superdisk:1".to_owned(),
+        pull_secrets: Vec::new(),
     }
 }
 

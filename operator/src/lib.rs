@@ -28,6 +28,7 @@ mod fixtures;
 pub mod gauges;
 pub mod known;
 pub mod lease;
+mod listen;
 pub mod observe;
 pub mod plan;
 pub mod pod_monitor;

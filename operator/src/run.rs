@@ -193,6 +193,7 @@ fn context(
             scylla: args.scylla_image.clone(),
             agent: args.agent_image.clone(),
             super_disk: args.superdisk_image.clone(),
+            pull_secrets: args.image_pull_secrets.clone(),
         },
     })
 }

@@ -12,10 +12,9 @@ use anyhow::Context as _;
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use jiff::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{backups::Schedules, gauges::Clusters};
+use crate::{backups::Schedules, gauges::Clusters, listen::listen};
 
 /// Whether the process can do its work: it has reached the API server, as leader or as follower.
 #[derive(Clone, Debug, Default)]
@@ -44,9 +43,8 @@ pub async fn serve(
     schedules: Schedules,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("failed to listen on {address} (--listen)"))?;
+    let listener =
+        listen(address).with_context(|| format!("failed to listen on {address} (--listen)"))?;
     let app = Router::new()
         .route("/livez", get(async || "ok"))
         .route("/readyz", get(readyz).with_state(ready))

@@ -32,6 +32,9 @@ app.kubernetes.io/component: operator
 app.kubernetes.io/part-of: readstates
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* The reaper's pods are not the operator's: nothing that selects those may select these. */}}
@@ -47,6 +50,9 @@ app.kubernetes.io/component: superdisk-reaper
 app.kubernetes.io/part-of: readstates
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* Nor are the pods that set up nodes. */}}
@@ -62,6 +68,9 @@ app.kubernetes.io/component: superdisk-node-setup
 app.kubernetes.io/part-of: readstates
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "readstates-operator.serviceAccountName" -}}

@@ -1,5 +1,6 @@
 //! Tests on a real cluster that the environment names: one program, since linking a dozen takes longer than most of them.
 
+mod autoscaling;
 mod backups;
 mod callers;
 mod chaos;

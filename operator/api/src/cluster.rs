@@ -212,7 +212,8 @@ pub struct ReadStateClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<PullPolicy>,
 
-    /// Secrets with the credentials of the registries that hold the images.
+    /// Secrets with the credentials of the registries that hold the images. Default: those that the operator was installed
+    /// with, by their names in this namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub image_pull_secrets: Option<Vec<LocalObjectReference>>,

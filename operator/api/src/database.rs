@@ -37,11 +37,11 @@ use crate::{PodTemplate, RepairSpec, SuperDiskSpec, TlsSpec};
          || has(self.superDisk) || has(self.reclaim) || has(self.image) || has(self.resources) \
          || has(self.keyspace) || has(self.secretRef) || has(self.clients) || has(self.settings) \
          || has(self.nodeSelector) || has(self.tolerations) || has(self.priorityClassName) || has(self.podTemplate) \
-         || has(self.repair))"
+         || has(self.repair) || has(self.volumesOf) || has(self.agentResources))"
     ).message(
         "replicationFactor, racks, storage, superDisk, reclaim, repair, image, resources, keyspace, secretRef, \
-         clients, settings, nodeSelector, tolerations, priorityClassName and podTemplate are valid only with engine; \
-         external and embedded have their own fields"
+         clients, settings, nodeSelector, tolerations, priorityClassName, podTemplate, volumesOf and agentResources are \
+         valid only with engine; external and embedded have their own fields"
     ),
     validation = Rule::new(
         "!has(self.racks) || !has(self.replicationFactor) || self.replicationFactor <= \
@@ -78,6 +78,14 @@ use crate::{PodTemplate, RepairSpec, SuperDiskSpec, TlsSpec};
             "superDisk cannot be added or removed: existing volumes cannot be converted. Create a new \
              ReadStateCluster"
         ).reason(Reason::FieldValueForbidden),
+    validation = Rule::new(
+        "has(self.volumesOf) == has(oldSelf.volumesOf) && (!has(self.volumesOf) || self.volumesOf == oldSelf.volumesOf)"
+    ).message(
+        "volumesOf cannot change: the database keeps the name that is on its volumes. Create a new ReadStateCluster"
+    ).reason(Reason::FieldValueForbidden),
+    validation = Rule::new("!has(self.volumesOf) || !has(self.superDisk)")
+        .message("volumesOf is not possible with superDisk: a mirror knows the volume that it was made with")
+        .field_path(".volumesOf"),
     validation = Rule::new("!has(self.developerMode) || (has(self.engine) && self.engine == 'Scylla')")
         .message("developerMode is valid only with engine Scylla")
         .field_path(".developerMode"),
@@ -124,6 +132,13 @@ pub struct DatabaseSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
 
+    /// The `ReadStateCluster` whose volumes this one starts with, under another name or in another namespace: copies of
+    /// them, or the volumes themselves, bound to claims `data-<name>-db-<rack>-<number>` that you create first. That
+    /// `ReadStateCluster` must no longer exist: nodes keep its name and their identities. Default: empty volumes, or
+    /// those of an earlier cluster of the same name. Cannot be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volumes_of: Option<VolumesOf>,
+
     /// Local disks mirrored to that volume, which is then the durable half of the mirror. Cannot be added or removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub super_disk: Option<SuperDiskSpec>,
@@ -147,6 +162,11 @@ pub struct DatabaseSpec {
     /// Default: 1 CPU and 4Gi requested, with a limit of 4Gi; with ScyllaDB, also a limit of 1 CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
+
+    /// Requests and limits of each of the operator's containers beside a member, over its own: for example
+    /// `limits: {cpu: 500m}` where a quota wants a limit of every container. A change restarts members one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_resources: Option<ResourceRequirements>,
 
     /// Settings of the engine, by their names in its settings file (`cassandra.yaml`, `scylla.yaml`): for example
     /// `concurrent_writes: "64"`, and with Cassandra `audit_logging_options.enabled: "true"`. A change restarts members
@@ -212,6 +232,25 @@ pub struct DatabaseSpec {
     /// No database: the one cache pod keeps the read states on its own volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embedded: Option<EmbeddedSpec>,
+}
+
+/// A `ReadStateCluster` that was.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumesOf {
+    /// Its namespace.
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    )]
+    pub namespace: String,
+
+    /// Its name.
+    #[schemars(
+        length(min = 1, max = 40),
+        regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
+    )]
+    pub name: String,
 }
 
 /// A setting's value: no spaces and no characters that a shell interprets.
@@ -306,12 +345,15 @@ pub struct Storage {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalSpec {
-    /// Host names or addresses of some members, without port; the driver discovers the others from them.
+    /// Host names or addresses of some members, without port and without brackets; the driver discovers the others from
+    /// them.
     #[schemars(
         length(min = 1, max = 16),
         inner(
             length(min = 1, max = 253),
-            regex(pattern = r"^[a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?$")
+            regex(
+                pattern = r"^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|[0-9a-fA-F:]*:[0-9a-fA-F:.]*)$"
+            )
         )
     )]
     pub contact_points: Vec<String>,

@@ -41,10 +41,13 @@ pub use cluster::{
 pub use crds::{CrdFile, crd_files};
 pub use database::{
     DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, Reclaim, SettingValue, Storage,
+    VolumesOf,
 };
 pub use maintenance::{Day, MaintenanceSpec, WindowSpec};
 pub use monitoring::MonitoringSpec;
-pub use pod_template::{IpFamilyPolicy, PodTemplate, ServiceSpec, ServiceType, TrafficPolicy};
+pub use pod_template::{
+    IpFamilyPolicy, PodTemplate, ServiceSpec, ServiceType, TrafficDistribution, TrafficPolicy,
+};
 pub use repair::RepairSpec;
 pub use restore::{RestoreFrom, RestorePhase, RestoreStatus};
 pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};

@@ -150,6 +150,34 @@ pub struct ServiceSpec {
     /// Address families of the Service. Default: SingleStack, with the cluster's first family.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_family_policy: Option<IpFamilyPolicy>,
+
+    /// Pods that requests from within the Kubernetes cluster prefer. Any pod answers for every user, and passes a request
+    /// on to the user's owner where it is another one. Default: none are preferred.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic_distribution: Option<TrafficDistribution>,
+}
+
+/// Pods that requests prefer.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrafficDistribution {
+    /// Those in the client's zone.
+    PreferClose,
+    /// Those in the client's zone, by the name that Kubernetes 1.34 gave it.
+    PreferSameZone,
+    /// Those on the client's machine; from Kubernetes 1.34 on.
+    PreferSameNode,
+}
+
+impl TrafficDistribution {
+    /// The word Kubernetes uses.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PreferClose => "PreferClose",
+            Self::PreferSameZone => "PreferSameZone",
+            Self::PreferSameNode => "PreferSameNode",
+        }
+    }
 }
 
 /// Type of a Service.

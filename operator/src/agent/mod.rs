@@ -77,7 +77,7 @@ pub struct Common {
     pub identity: PathBuf,
 
     /// Address that serves the operator.
-    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7402")]
+    #[arg(long, value_name = "ADDR", default_value = "[::]:7402")]
     pub listen: SocketAddr,
 }
 
@@ -121,7 +121,7 @@ pub struct ServeArgs {
     pub common: Common,
 
     /// Address that serves the kubelet's probes, over plain HTTP.
-    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7405")]
+    #[arg(long, value_name = "ADDR", default_value = "[::]:7405")]
     pub watch_listen: SocketAddr,
 
     /// Path of Cassandra's nodetool.

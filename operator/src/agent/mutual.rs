@@ -70,9 +70,8 @@ pub(super) struct Operators {
 /// # Errors
 /// When the address cannot be listened on.
 pub(super) async fn listen(address: SocketAddr, identity: &Identity) -> anyhow::Result<Operators> {
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("failed to listen on {address}"))?;
+    let listener =
+        crate::listen::listen(address).with_context(|| format!("failed to listen on {address}"))?;
     let address = listener.local_addr()?;
     let acceptor = identity.acceptor(&[Role::Operator])?;
     let (sender, proven) = mpsc::channel(1);

@@ -49,7 +49,8 @@ pub async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
             ordered(&args, found.clone()).await?
         }
     };
-    let mut text = start::file(args.common.engine, &order).map_err(anyhow::Error::msg)?;
+    let mut text =
+        start::file(args.common.engine, args.common.address, &order).map_err(anyhow::Error::msg)?;
     text += &measured(&args.common)?;
     if matches!(found, Disk::Blank) {
         // From here on the disk has an owner, whether or not the start succeeds.
@@ -103,15 +104,21 @@ async fn by_itself(args: &PrepareArgs) -> Start {
             Vec::new()
         }
     };
-    let mut seeds: Vec<IpAddr> = found.into_iter().filter(|ip| *ip != own).collect();
-    seeds.sort_unstable();
-    seeds.push(own);
     Start {
         pod_uid: args.common.pod_uid.clone(),
-        seeds: seeds.iter().map(ToString::to_string).collect(),
+        seeds: seeds(found, own).iter().map(ToString::to_string).collect(),
         replace: None,
         ignore_dead: Vec::new(),
     }
+}
+
+/// The others first. Nodes speak the family of their pods' first address: with two families, a name has both.
+fn seeds(found: Vec<IpAddr>, own: IpAddr) -> Vec<IpAddr> {
+    let of_its_family = |ip: &IpAddr| ip.is_ipv4() == own.is_ipv4() && *ip != own;
+    let mut seeds: Vec<IpAddr> = found.into_iter().filter(of_its_family).collect();
+    seeds.sort_unstable();
+    seeds.push(own);
+    seeds
 }
 
 struct Waiting {
@@ -166,7 +173,7 @@ async fn take(
 ) -> Result<StatusCode, Refusal> {
     let common = &state.args.common;
     order::check(&order.pod_uid, &common.pod_uid)?;
-    start::file(common.engine, &order)
+    start::file(common.engine, common.address, &order)
         .map_err(|words| order::refuse(StatusCode::BAD_REQUEST, words))?;
     if matches!(state.disk, Disk::Known { .. }) && order.replace.is_some() {
         let words = "there is a node's data on the disk, which is not started over";

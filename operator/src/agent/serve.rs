@@ -22,7 +22,6 @@ use axum::{
 use readstates_identity::Identity;
 use serde::Deserialize;
 use tokio::{
-    net::TcpListener,
     signal::unix::{SignalKind, signal},
     time::{MissedTickBehavior, interval},
 };
@@ -32,8 +31,11 @@ use super::{
     order::{self, Refusal},
     sockets,
 };
-use crate::engine::{
-    Cassandra, Engine, Facts, Job, Look, Mode, Phase, Pools, Report, RequestedJob, Scylla, View,
+use crate::{
+    engine::{
+        Cassandra, Engine, Facts, Job, Look, Mode, Phase, Pools, Report, RequestedJob, Scylla, View,
+    },
+    listen::listen,
 };
 
 /// Interval of the looks that the probes rely on.
@@ -80,9 +82,8 @@ async fn serve_engine<E: Engine>(
     cql_port: u16,
     watch_listen: SocketAddr,
 ) -> anyhow::Result<()> {
-    let probes = TcpListener::bind(watch_listen)
-        .await
-        .with_context(|| format!("failed to listen on {watch_listen}"))?;
+    let probes =
+        listen(watch_listen).with_context(|| format!("failed to listen on {watch_listen}"))?;
     let mut terminate = signal(SignalKind::terminate()).context("failed to wait for SIGTERM")?;
     let agent = Arc::new(Agent::new(engine, common, cql_port));
     // Both end with the process; nothing waits for them.

@@ -9,11 +9,29 @@ use std::{
 use super::{EngineName, layout::Layout};
 use crate::engine::Start;
 
-/// The text of the start file.
+/// Clients reach Cassandra by every address of the pod, and its JVM, which its image keeps to IPv4, speaks IPv6. Quoted:
+/// YAML takes a colon at the end for a key.
+const CASSANDRA_IPV6: &str = "\
+export CASSANDRA_RPC_ADDRESS='\"::\"'
+export JVM_EXTRA_OPTS=\"${JVM_EXTRA_OPTS:-} -Djava.net.preferIPv4Stack=false -Djava.net.preferIPv6Addresses=true\"
+";
+/// The same of `ScyllaDB`.
+const SCYLLA_IPV6: &str = "export SCYLLA_ADDRESSES='--rpc-address :: --enable-ipv6-dns-lookup 1'\n";
+
+/// The text of the start file of the node with this address.
 ///
 /// # Errors
 /// What in the order is not what it should be.
-pub(super) fn file(engine: EngineName, order: &Start) -> Result<String, String> {
+pub(super) fn file(engine: EngineName, own: IpAddr, order: &Start) -> Result<String, String> {
+    let family = match (own, engine) {
+        (IpAddr::V4(_), _) => "",
+        (IpAddr::V6(_), EngineName::Cassandra) => CASSANDRA_IPV6,
+        (IpAddr::V6(_), EngineName::Scylla) => SCYLLA_IPV6,
+    };
+    Ok(family.to_owned() + &ordered(engine, order)?)
+}
+
+fn ordered(engine: EngineName, order: &Start) -> Result<String, String> {
     let Start {
         pod_uid: _,
         seeds,
@@ -93,6 +111,8 @@ mod tests {
     use super::*;
     use crate::engine::{Node, NodeState};
 
+    const OWN: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+
     fn order(replace: bool) -> Start {
         let lost = Node {
             host_id: "7c0f-01".to_owned(),
@@ -113,21 +133,50 @@ mod tests {
     fn each_engine_reads_seeds_and_replacement_in_its_own_words() {
         let seeds = "='10.0.0.1,10.0.0.2'\n";
         assert_eq!(
-            file(EngineName::Cassandra, &order(false)).unwrap(),
+            file(EngineName::Cassandra, OWN, &order(false)).unwrap(),
             format!("export CASSANDRA_SEEDS{seeds}")
         );
         assert_eq!(
-            file(EngineName::Cassandra, &order(true)).unwrap(),
+            file(EngineName::Cassandra, OWN, &order(true)).unwrap(),
             format!(
                 "export CASSANDRA_SEEDS{seeds}export JVM_EXTRA_OPTS=\"${{JVM_EXTRA_OPTS:-}} \
                  -Dcassandra.replace_address_first_boot=10.0.0.9\"\n"
             )
         );
         assert_eq!(
-            file(EngineName::Scylla, &order(true)).unwrap(),
+            file(EngineName::Scylla, OWN, &order(true)).unwrap(),
             format!(
                 "export SCYLLA_SEEDS{seeds}export SCYLLA_REPLACE='--replace-node-first-boot 7c0f-01'\n"
             )
+        );
+    }
+
+    #[test]
+    fn a_node_of_ipv6_serves_clients_on_every_address_of_its_pod() {
+        let own = "fd00:10::5".parse().unwrap();
+        let mut order = order(true);
+        order.seeds = vec!["fd00:10:0:0:0:0:0:7".to_owned()];
+        order.replace.as_mut().unwrap().address = "fd00:10:0:0:0:0:0:9".to_owned();
+        let cassandra = file(EngineName::Cassandra, own, &order).unwrap();
+        assert_eq!(
+            cassandra,
+            "export CASSANDRA_RPC_ADDRESS='\"::\"'\n\
+             export JVM_EXTRA_OPTS=\"${JVM_EXTRA_OPTS:-} -Djava.net.preferIPv4Stack=false \
+             -Djava.net.preferIPv6Addresses=true\"\n\
+             export CASSANDRA_SEEDS='fd00:10::7'\n\
+             export JVM_EXTRA_OPTS=\"${JVM_EXTRA_OPTS:-} -Dcassandra.replace_address_first_boot=fd00:10::9\"\n"
+        );
+        let scylla = file(EngineName::Scylla, own, &order).unwrap();
+        assert!(
+            scylla.starts_with(
+                "export SCYLLA_ADDRESSES='--rpc-address :: --enable-ipv6-dns-lookup 1'\n"
+            ),
+            "{scylla}"
+        );
+        assert!(
+            !file(EngineName::Scylla, OWN, &order)
+                .unwrap()
+                .contains("::'")
         );
     }
 
@@ -159,19 +208,19 @@ mod tests {
     fn nothing_that_a_shell_would_run_gets_into_it() {
         let mut odd = order(false);
         odd.seeds = vec!["$(reboot)".to_owned()];
-        assert!(file(EngineName::Cassandra, &odd).is_err());
+        assert!(file(EngineName::Cassandra, OWN, &odd).is_err());
         let mut dead = order(true);
         dead.ignore_dead = vec!["7c0f-02".to_owned(), "7c0f-03".to_owned()];
-        let text = file(EngineName::Scylla, &dead).unwrap();
+        let text = file(EngineName::Scylla, OWN, &dead).unwrap();
         let options =
             "--replace-node-first-boot 7c0f-01 --ignore-dead-nodes-for-replace 7c0f-02,7c0f-03'";
         assert!(text.contains(options), "{text}");
         dead.ignore_dead.push("x; reboot".to_owned());
-        assert!(file(EngineName::Scylla, &dead).is_err());
+        assert!(file(EngineName::Scylla, OWN, &dead).is_err());
         let mut odd = order(true);
         odd.replace.as_mut().unwrap().host_id = "x; reboot".to_owned();
-        assert!(file(EngineName::Scylla, &odd).is_err());
+        assert!(file(EngineName::Scylla, OWN, &odd).is_err());
         odd.seeds.clear();
-        assert!(file(EngineName::Scylla, &odd).is_err());
+        assert!(file(EngineName::Scylla, OWN, &odd).is_err());
     }
 }

@@ -260,10 +260,19 @@ fn environment(cluster: &ValidatedCluster) -> Vec<EnvVar> {
         env::field(env::ZONE, &format!("metadata.labels['{}']", labels::ZONE)),
         env::value(env::RING_NAMESPACE, id.namespace.clone()),
         env::value(env::RING_NAME, id.cache()),
-        env::value(env::LISTEN, format!("0.0.0.0:{}", ports::HTTP)),
-        env::value(env::ADMIN_LISTEN, format!("0.0.0.0:{}", ports::ADMIN)),
-        env::value(env::MEMBERS_LISTEN, format!("0.0.0.0:{}", ports::MEMBERS)),
-        env::value(env::WATCH_LISTEN, format!("0.0.0.0:{}", ports::WATCH)),
+        env::value(env::LISTEN, format!("{}:{}", ports::ANY, ports::HTTP)),
+        env::value(
+            env::ADMIN_LISTEN,
+            format!("{}:{}", ports::ANY, ports::ADMIN),
+        ),
+        env::value(
+            env::MEMBERS_LISTEN,
+            format!("{}:{}", ports::ANY, ports::MEMBERS),
+        ),
+        env::value(
+            env::WATCH_LISTEN,
+            format!("{}:{}", ports::ANY, ports::WATCH),
+        ),
         env::value(env::MEMBERS_TLS_DIR, identity::PATH),
         env::value(env::STORE, store::url(cluster)),
         env::value(

@@ -2,6 +2,9 @@
 
 use k8s_openapi::api::core::v1::ContainerPort;
 
+/// Every address of a pod, of both families.
+pub(super) const ANY: &str = "[::]";
+
 /// The API of cache pods.
 pub const HTTP: u16 = 7400;
 /// The admin port of cache pods.

@@ -18,6 +18,7 @@ pub(super) fn cache(cluster: &ValidatedCluster) -> Service {
         load_balancer_source_ranges,
         external_traffic_policy,
         ip_family_policy,
+        traffic_distribution,
     } = cluster
         .cache
         .service
@@ -36,6 +37,7 @@ pub(super) fn cache(cluster: &ValidatedCluster) -> Service {
             load_balancer_source_ranges,
             external_traffic_policy: external_traffic_policy.map(|p| p.as_str().to_owned()),
             ip_family_policy: ip_family_policy.map(|p| p.as_str().to_owned()),
+            traffic_distribution: traffic_distribution.map(|d| d.as_str().to_owned()),
             ..ServiceSpec::default()
         }),
         status: None,

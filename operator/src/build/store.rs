@@ -1,6 +1,6 @@
 //! Tells cache pods and the schema Job where the database is and how to log in.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::api::core::v1::{EnvVar, KeyToPath, SecretVolumeSource, Volume, VolumeMount};
 use readstates_operator_api::labels;
@@ -37,9 +37,18 @@ pub(super) fn url(cluster: &ValidatedCluster) -> String {
             keyspace,
             ..
         }) => {
-            format!("cql://{}:{port}/{keyspace}", contact_points.join(","))
+            let hosts: Vec<_> = contact_points.iter().map(|host| bracketed(host)).collect();
+            format!("cql://{}:{port}/{keyspace}", hosts.join(","))
         }
         Store::Embedded(_) => format!("embedded:{EMBEDDED_PATH}"),
+    }
+}
+
+/// An IPv6 address has brackets before a port.
+fn bracketed(host: &str) -> Cow<'_, str> {
+    match host.contains(':') {
+        true => format!("[{host}]").into(),
+        false => host.into(),
     }
 }
 

@@ -11,7 +11,9 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges};
+use super::{
+    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, canonical,
+};
 use crate::words::last_telling_line;
 
 /// A JVM on a busy machine takes its time to start.
@@ -228,7 +230,7 @@ fn row(line: &str) -> Option<Node> {
     };
     Some(Node {
         host_id: (*host_id).to_owned(),
-        address: (*address).to_owned(),
+        address: canonical(address),
         up: flags.starts_with('U'),
         state: match flags.chars().nth(1)? {
             'N' => NodeState::Normal,

@@ -6,7 +6,7 @@ mod pools;
 mod report;
 mod scylla;
 
-use std::future::Future;
+use std::{future::Future, net::IpAddr};
 
 use thiserror::Error;
 
@@ -47,6 +47,12 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Whether the process answers at all, however busy it is.
     fn alive(&self) -> impl Future<Output = bool> + Send;
+}
+
+/// An address as this program writes it: engines have ways of their own to write those of IPv6.
+fn canonical(address: &str) -> String {
+    let parsed = address.parse::<IpAddr>();
+    parsed.map_or_else(|_| address.to_owned(), |ip| ip.to_string())
 }
 
 /// What an engine says of itself and of its peers.

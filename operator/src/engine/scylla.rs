@@ -7,7 +7,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges};
+use super::{
+    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, canonical,
+};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A decommission streams the whole disk, and its call answers when that is done.
@@ -130,7 +132,7 @@ impl Engine for Scylla {
                 NodeState::Normal
             },
             load_bytes: load.get(&address).and_then(|l| whole(*l)),
-            address,
+            address: canonical(&address),
         });
         Ok(Look {
             host_id: Some(own).filter(|id| !id.is_empty()),

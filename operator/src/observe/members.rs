@@ -107,7 +107,7 @@ async fn ask(admin: &AdminClient<'_>, pod: &PodSeen) -> Seen<Member> {
 }
 
 /// The attempt and its causes, in one line.
-fn words(error: &dyn std::error::Error) -> String {
+pub(super) fn words(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -17,6 +17,7 @@ mod nodes;
 mod restore;
 mod ring;
 mod super_disks;
+mod volumes_of;
 
 use std::collections::BTreeMap;
 
@@ -89,6 +90,8 @@ pub struct World {
     pub database_pods: Vec<PodSeen>,
     /// What is behind the database pods.
     pub nodes: Nodes,
+    /// Whether the cluster whose volumes these are still exists; none: they are its own, or all nodes have signed them.
+    pub volumes_of_exists: Option<Seen<bool>>,
     /// Their super-disks, by pod name.
     pub super_disks: BTreeMap<String, SuperDiskSeen>,
     /// The nodes as the status has recorded them.
@@ -385,7 +388,9 @@ pub async fn observe(
     let rings = Reader::<ReadStateRing>::new(&ctx.client, namespace);
     let ring = RingSeen::of(rings.get(&id.cache(), id).await?.as_ref());
     let restore = restore::observe(&ctx.client, id, cluster, &ring).await?;
+    let volumes_of_exists = volumes_of::observe(&ctx.client, cluster).await;
     Ok(World {
+        volumes_of_exists,
         ring,
         restore: Box::new(restore),
         last_ring_number: cluster.status.as_ref().and_then(|s| s.ring_number),

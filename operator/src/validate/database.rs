@@ -56,11 +56,13 @@ impl Checker {
             replication_factor,
             racks,
             storage,
+            volumes_of,
             super_disk,
             reclaim,
             repair,
             image,
             resources,
+            agent_resources,
             node_selector,
             tolerations,
             priority_class_name,
@@ -79,6 +81,8 @@ impl Checker {
         let resources = self
             .resources("spec.database.resources", resources.as_ref())
             .unwrap_or_else(|| default_resources(engine));
+        let agent_resources =
+            self.resources("spec.database.agentResources", agent_resources.as_ref());
         if developer_mode.is_some() && engine != Engine::Scylla {
             self.wrong(
                 "spec.database.developerMode",
@@ -98,8 +102,10 @@ impl Checker {
             replication_factor,
             racks,
             volume,
+            volumes_of: volumes_of.clone(),
             super_disk,
             resources,
+            agent_resources: agent_resources.unwrap_or_default(),
             settings: self.settings(engine, settings.as_ref()),
             placement: Placement::of(
                 node_selector.as_ref(),

@@ -237,7 +237,7 @@ impl Identity {
     /// StatefulSet of one rack.
     #[must_use]
     pub fn rack(&self, rack: &str) -> String {
-        format!("{}-db-{rack}", self.name)
+        rack_set(&self.name, rack)
     }
 
     /// Host name, within the Kubernetes cluster, of pod `ordinal` of a StatefulSet behind a headless
@@ -246,4 +246,10 @@ impl Identity {
     pub fn pod_host(&self, stateful_set: &str, ordinal: i32, service: &str) -> String {
         format!("{stateful_set}-{ordinal}.{service}.{}.svc", self.namespace)
     }
+}
+
+/// StatefulSet of a rack of the cluster of that name.
+#[must_use]
+pub fn rack_set(cluster: &str, rack: &str) -> String {
+    format!("{cluster}-db-{rack}")
 }

@@ -23,7 +23,8 @@ mod super_disk;
 use std::{collections::BTreeMap, fmt};
 
 use k8s_openapi::{
-    api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity,
+    api::core::v1::{LocalObjectReference, ResourceRequirements},
+    apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_operator_api::{
     CacheSpec, DatabaseSpec, IssuerRef, MonitoringSpec, ReadStateClusterSpec,
@@ -35,7 +36,7 @@ pub use self::{
         BackupOwner, BackupPlace, BackupsAt, Retention, ValidatedSchedule, validate_backup,
         validate_schedule,
     },
-    identity::Identity,
+    identity::{Identity, rack_set},
     maintenance::Maintenance,
     quantity::Amount,
     restore::{RestoreSource, RestoreWish, restore_wish},
@@ -133,7 +134,9 @@ pub fn validate(
             maintenance,
             image: image.clone().unwrap_or_else(|| images.readstates.clone()),
             pull_policy: image_pull_policy.map(|p| p.as_str().to_owned()),
-            pull_secrets: image_pull_secrets.clone().unwrap_or_default(),
+            pull_secrets: image_pull_secrets
+                .clone()
+                .unwrap_or_else(|| images.pull_secrets.iter().map(secret_of_name).collect()),
             agent_image: images.agent.clone(),
             monitoring: monitoring.as_ref().map(monitored),
             cache,
@@ -207,11 +210,13 @@ fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
         replication_factor: _,
         racks: _,
         storage: _,
+        volumes_of: _,
         super_disk: _,
         reclaim: _,
         repair: _,
         image: _,
         resources: _,
+        agent_resources: _,
         settings: _,
         node_selector: _,
         tolerations: _,
@@ -237,6 +242,10 @@ fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
         access,
         store,
     ))
+}
+
+fn secret_of_name(name: &String) -> LocalObjectReference {
+    LocalObjectReference { name: name.clone() }
 }
 
 #[derive(Default)]

@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 use readstates_operator_api::{
     DatabaseSpec, Durability, Engine, FlushMode, IssuerRef, PodTemplate, PullPolicy, Reclaim,
-    ServiceSpec,
+    ServiceSpec, VolumesOf,
 };
 
 use super::{Access, Amount, Identity, Maintenance, RestoreWish, SuperDisk};
@@ -274,10 +274,14 @@ pub struct Database {
     pub racks: Vec<Rack>,
     /// Volume of each member.
     pub volume: Volume,
+    /// The cluster whose volumes these are; none: its own.
+    pub volumes_of: Option<VolumesOf>,
     /// Local disks in front of it.
     pub super_disk: Option<SuperDisk>,
     /// Requests and limits.
     pub resources: ResourceRequirements,
+    /// The same of the containers beside a member, over what they have anyway.
+    pub agent_resources: ResourceRequirements,
     /// Settings of the engine; none that is ours to set.
     pub settings: BTreeMap<String, String>,
     /// Where its pods run.

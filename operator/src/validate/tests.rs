@@ -2,8 +2,11 @@
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::Store;
-use crate::fixtures::{CASSANDRA, cluster};
+use super::{Store, validate};
+use crate::{
+    context::Images,
+    fixtures::{CASSANDRA, cluster, id, images},
+};
 
 const SCYLLA: &str = "
 replicas: 1
@@ -49,6 +52,22 @@ fn a_spec_has_the_same_hash_as_with_every_operator_before() {
         hashes,
         ["7d44453f4195c5f6", "933e5fcd29c2f777", "a969d1554e50ea55"]
     );
+}
+
+#[test]
+fn pods_are_pulled_with_the_operators_secrets_unless_the_spec_names_its_own() {
+    let images = Images {
+        pull_secrets: vec!["registry".to_owned()],
+        ..images()
+    };
+    let secrets = |more: &str| -> Vec<String> {
+        let spec = serde_yaml_ng::from_str(&format!("{more}{SCYLLA}")).unwrap();
+        let cluster = validate(id(), &spec, &images).unwrap();
+        cluster.pull_secrets.into_iter().map(|s| s.name).collect()
+    };
+    assert_eq!(secrets(""), ["registry"]);
+    assert_eq!(secrets("imagePullSecrets: [{ name: own }]"), ["own"]);
+    assert_eq!(secrets("imagePullSecrets: []"), [""; 0]);
 }
 
 #[test]

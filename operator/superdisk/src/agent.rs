@@ -25,7 +25,7 @@ pub mod workers;
 
 use std::{
     io,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -163,7 +163,7 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
         address: options.listen,
         source,
     };
-    let listener = TcpListener::bind(options.listen).map_err(listen)?;
+    let listener = http::listen(options.listen).map_err(listen)?;
     let answers = Arc::clone(&agent);
     // Ends with the process: it holds nothing.
     thread::spawn(move || http::serve(&listener, &*answers));

@@ -46,6 +46,8 @@ pub(crate) struct Ring {
     disks: BTreeMap<String, Condition>,
     /// Nodes whose disk was lost, by pod name: the others see them down.
     lost: BTreeMap<String, String>,
+    /// The node on the volume of a pod that was not started yet, and the pod that has signed it.
+    pub(crate) signed: BTreeMap<String, (String, String)>,
     joined: u32,
     /// Whether it takes until [`Ring::time_passes`] to join and to leave.
     pub(crate) lasting: bool,
@@ -108,9 +110,10 @@ impl Ring {
             pod.name
         );
         // The same pod on another disk is another node.
-        let host_id = match self.lost.remove(&pod.name) {
-            Some(_) => format!("id-{}-of-{}", self.joined, pod.name),
-            None => format!("id-of-{}", pod.name),
+        let host_id = match (self.lost.remove(&pod.name), self.signed.remove(&pod.name)) {
+            (Some(_), _) => format!("id-{}-of-{}", self.joined, pod.name),
+            (None, Some((host_id, _))) => host_id,
+            (None, None) => format!("id-of-{}", pod.name),
         };
         let node = Node {
             host_id,
@@ -160,7 +163,13 @@ impl Ring {
         let left = pod.uid.as_ref().and_then(|uid| self.left.get(uid));
         let phase = match (node, left) {
             (None, None) => Phase::Waiting {
-                disk: Disk::Blank,
+                disk: match self.signed.get(&pod.name).cloned() {
+                    Some((host_id, pod)) => Disk::Known {
+                        host_id,
+                        pod: Some(pod),
+                    },
+                    None => Disk::Blank,
+                },
                 free_bytes: Some(1 << 40),
             },
             (node, left) => Phase::Running(View {

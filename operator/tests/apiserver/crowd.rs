@@ -60,6 +60,13 @@ impl Crowd {
         }
     }
 
+    /// From now on the cache pods of all clusters serve clients.
+    pub(crate) fn has_traffic(&self) {
+        for place in self.worlds.values() {
+            place.world.fleet.has_traffic();
+        }
+    }
+
     pub(crate) fn namespaces(&self) -> Vec<&str> {
         self.worlds.keys().map(String::as_str).collect()
     }

@@ -50,4 +50,5 @@ mod stopped;
 mod super_disks;
 mod trouble;
 mod volumes;
+mod volumes_of;
 mod world;

@@ -33,6 +33,25 @@ fn an_operator_of_several_clusters_at_rest_writes_nothing() {
     });
 }
 
+#[test]
+fn an_operator_writes_no_status_for_numbers_that_traffic_changes_a_little_all_the_time() {
+    with_world(async |world| {
+        let home = world.namespace.clone();
+        let crowd = Crowd::new(world, 5).await;
+        let operator = Operator::start(&home, &crowd.namespaces()).await;
+        Box::pin(crowd.come_up()).await;
+        crowd.has_traffic();
+        // Once for each cluster: from nothing to what traffic makes it.
+        tokio::time::sleep(A_ROUND).await;
+        let before = operator.cost().await;
+        tokio::time::sleep(A_ROUND).await;
+        let after = operator.cost().await;
+        assert!(after.reconciles >= before.reconciles + 5, "it did not look");
+        let writes = after.writes_since(&before);
+        assert!(writes.is_empty(), "{writes:?}");
+    });
+}
+
 /// Kubernetes objects of one cluster of these: what the operator applies, makes or keeps.
 const OBJECTS: u64 = 18;
 
@@ -52,8 +71,17 @@ fn what_an_operator_costs() {
         let before = operator.cost().await;
         tokio::time::sleep(Duration::from_secs(60)).await;
         let rest = operator.cost().await;
+        crowd.has_traffic();
+        tokio::time::sleep(A_ROUND).await;
+        let loaded = operator.cost().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let served = operator.cost().await;
+        let writes: u64 = served.writes_since(&loaded).values().sum();
+        let all = (served.all_requests() - loaded.all_requests()) as f64 / count as f64;
         let row = row(count as u64, took, [&idle, &up, &before, &rest]);
+        let row = format!("{row} {all:.1} | {writes} |");
         println!("{row}\nat rest: {:#?}", rates(&before, &rest));
+        println!("under traffic: {:#?}", rates(&loaded, &served));
         if let Some(to) = std::env::var_os("READSTATES_BENCH_TO") {
             let mut file = std::fs::OpenOptions::new()
                 .create(true)

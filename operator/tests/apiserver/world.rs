@@ -299,6 +299,7 @@ fn context(client: Client, agents: Arc<FakeAgents>) -> Context {
             scylla: "scylla:6".to_owned(),
             agent: "operator:1".to_owned(),
             super_disk: "superdisk:1".to_owned(),
+            pull_secrets: Vec::new(),
         },
     }
 }

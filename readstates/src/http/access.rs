@@ -39,7 +39,8 @@ impl Peer {
     /// One that has shown no certificate.
     pub(super) fn at(address: SocketAddr) -> Self {
         Self {
-            address,
+            // On a socket of both families an IPv4 address looks like one of IPv6.
+            address: SocketAddr::new(address.ip().to_canonical(), address.port()),
             certificate: None,
         }
     }

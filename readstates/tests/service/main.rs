@@ -25,6 +25,7 @@ mod http_api;
 mod http_refusals;
 mod ill_parts;
 mod import;
+mod ipv6;
 mod linearizable;
 mod loads;
 mod members;

@@ -35,16 +35,21 @@ fn serve(store: &str) -> Serving {
 }
 
 /// On free ports. It ends with this thread, however that ends: also when the test is killed.
+pub fn serve_with(more: &[&str]) -> Serving {
+    let any = "127.0.0.1:0";
+    serve_at(any, any, more)
+}
+
+/// At these addresses for clients and for the operator.
 #[expect(
     clippy::disallowed_methods,
     reason = "the program itself is what is tested here"
 )]
-pub fn serve_with(more: &[&str]) -> Serving {
-    let any = "127.0.0.1:0";
+pub fn serve_at(clients: &str, operator: &str, more: &[&str]) -> Serving {
     let mut command = Command::new("setpriv");
     command.env_clear().args(["--pdeathsig", "KILL", "--"]);
     command.args([env!("CARGO_BIN_EXE_readstates"), "serve"]);
-    command.args(["--listen", any, "--admin-listen", any]);
+    command.args(["--listen", clients, "--admin-listen", operator]);
     let (child, event, log) = start(command.args(more));
     let url = |of: &str| format!("http://{}", event[of].as_str().unwrap());
     Serving {

@@ -176,3 +176,14 @@ async fn a_signed_disk_of_another_node_is_not_started() {
         prepared.await.unwrap().unwrap();
     }
 }
+
+#[test]
+fn seeds_are_of_the_family_that_the_nodes_speak() {
+    let ips =
+        |texts: &[&str]| -> Vec<IpAddr> { texts.iter().map(|t| t.parse().unwrap()).collect() };
+    // What a name resolves to where Services and pods have both.
+    let found = ips(&["10.0.0.2", "fd00::2", "10.0.0.1", "fd00::1"]);
+    let of = |own: &str| seeds(found.clone(), own.parse().unwrap());
+    assert_eq!(of("10.0.0.1"), ips(&["10.0.0.2", "10.0.0.1"]));
+    assert_eq!(of("fd00::2"), ips(&["fd00::1", "fd00::2"]));
+}

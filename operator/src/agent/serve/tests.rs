@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use tokio::sync::{Notify, oneshot};
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, oneshot},
+};
 
 use super::*;
 use crate::agent::mutual::tests::Cluster;

@@ -227,11 +227,23 @@ pub(super) fn resources(place: &Place<'_>, request: &str, limit: &str) -> Resour
         Engine::Cassandra => false,
         Engine::Scylla => scylla::guaranteed(&place.database.resources),
     };
-    if exclusive {
+    let mut resources = if exclusive {
         exactly(limit)
     } else {
         amounts(request, limit)
+    };
+    let own = &place.database.agent_resources;
+    for (ours, own) in [
+        (&mut resources.requests, &own.requests),
+        (&mut resources.limits, &own.limits),
+    ] {
+        let own = own
+            .iter()
+            .flatten()
+            .map(|(name, q)| (name.clone(), q.clone()));
+        ours.get_or_insert_default().extend(own);
     }
+    resources
 }
 
 /// As much as asked for, and no more: a tenth of a CPU is plenty for a program that asks now and then.

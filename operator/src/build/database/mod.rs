@@ -24,7 +24,7 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use readstates_operator_api::{
-    Engine,
+    Engine, VolumesOf,
     labels::{self, Component},
 };
 
@@ -111,10 +111,15 @@ fn members(engine: Engine) -> &'static dyn Members {
 
 fn place<'a>(cluster: &ValidatedCluster, database: &'a Database, rack: &'a Rack) -> Place<'a> {
     let id = &cluster.id;
+    // A node does not start on data of another cluster's name.
+    let (namespace, name) = match &database.volumes_of {
+        Some(VolumesOf { namespace, name }) => (namespace, name),
+        None => (&id.namespace, &id.name),
+    };
     Place {
         database,
         rack,
-        cluster_name: format!("{}.{}", id.namespace, id.name),
+        cluster_name: format!("{namespace}.{name}"),
         name: id.rack(&rack.name),
     }
 }

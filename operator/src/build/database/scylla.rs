@@ -23,7 +23,8 @@ if [ -n \"${SCYLLA_IO:-}\" ]; then
   fi
   io=\"$io --io-properties-file=$SCYLLA_IO\"
 fi
-exec /docker-entrypoint.py \"$@\" --seeds \"$SCYLLA_SEEDS\" ${SCYLLA_REPLACE:-} $cpus $io";
+exec /docker-entrypoint.py \"$@\" --seeds \"$SCYLLA_SEEDS\" ${SCYLLA_ADDRESSES:---rpc-address 0.0.0.0} \
+${SCYLLA_REPLACE:-} $cpus $io";
 
 /// One reactor on each CPU that the kubelet has set aside for this container alone, where it has: then it sees as
 /// many as it has shards, and no others. Which they are is in a file of another name with version 1 of cgroups; without
@@ -89,7 +90,6 @@ impl Members for Scylla {
         for (option, value) in [
             ("--listen-address", "$(POD_IP)"),
             ("--broadcast-address", "$(POD_IP)"),
-            ("--rpc-address", "0.0.0.0"),
             ("--broadcast-rpc-address", "$(POD_IP)"),
             // Access to the REST API is enough to wipe the node.
             ("--api-address", "127.0.0.1"),

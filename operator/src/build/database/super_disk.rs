@@ -167,7 +167,7 @@ pub(super) fn containers(
         assemble.extend(["--owner".to_owned(), format!("{owner}:{owner}")]);
     }
     assemble.extend(["--decision", &entry()].map(str::to_owned));
-    let listen = format!("0.0.0.0:{}", ports::DISK);
+    let listen = format!("{}:{}", ports::ANY, ports::DISK);
     let mut agent = arguments(cluster, disk, "agent");
     agent.extend(["--listen", &listen].map(str::to_owned));
     let patience = |failures| pod::Patience {

@@ -57,7 +57,7 @@ fn a_scylla_member_has_a_shard_for_each_cpu_of_its_own() {
     assert_eq!(
         pod.containers[0].args.as_ref().unwrap().join(" "),
         "--cluster-name talk.chat --endpoint-snitch GossipingPropertyFileSnitch --listen-address $(POD_IP) \
-         --broadcast-address $(POD_IP) --rpc-address 0.0.0.0 --broadcast-rpc-address $(POD_IP) \
+         --broadcast-address $(POD_IP) --broadcast-rpc-address $(POD_IP) \
          --api-address 127.0.0.1 --developer-mode 0 --overprovisioned 0 --authenticator PasswordAuthenticator \
          --authorizer CassandraAuthorizer --auth-superuser-name cassandra --auth-superuser-salted-password \
          $6$readstates$EMuIw2y7cEY1qVqAdcN.pSakRGivCg1.HaJ0ui6h34V9i/q.UQFAD4w6TWOvxZaF3gxnQ6/hqw3YLxLMxRjhf. --disable-version-check"
@@ -128,7 +128,8 @@ fn a_database_pod_is_prepared_then_watched_and_starts_from_the_start_file() {
         (
             SCYLLA,
             "operator:1",
-            "exec /docker-entrypoint.py \"$@\" --seeds \"$SCYLLA_SEEDS\" ${SCYLLA_REPLACE:-} $cpus $io",
+            "exec /docker-entrypoint.py \"$@\" --seeds \"$SCYLLA_SEEDS\" ${SCYLLA_ADDRESSES:---rpc-address 0.0.0.0} \
+             ${SCYLLA_REPLACE:-} $cpus $io",
             "127.0.0.1:10000",
         ),
     ] {
@@ -160,4 +161,25 @@ fn a_database_pod_is_prepared_then_watched_and_starts_from_the_start_file() {
             .collect();
         assert!(!mounts.iter().any(|m| *m == "identity"), "{mounts:?}");
     }
+}
+
+#[test]
+fn a_quota_on_limits_is_met_by_every_container_of_a_database_pod() {
+    let spec = CASSANDRA.replace(
+        "database:\n",
+        "database:\n  agentResources: { requests: { cpu: 20m }, limits: { cpu: 500m } }\n",
+    );
+    let limited = pod(&cluster(&spec), "StatefulSet chat-db-a");
+    let plain = pod(&cluster(CASSANDRA), "StatefulSet chat-db-a");
+    let beside = limited.init_containers.unwrap();
+    assert_eq!(beside.len(), 2);
+    for (container, before) in beside.iter().zip(&plain.init_containers.unwrap()) {
+        let own = serde_json::to_value(&container.resources).unwrap();
+        let before = serde_json::to_value(&before.resources).unwrap();
+        assert_eq!(own["limits"]["cpu"], "500m", "{}", container.name);
+        assert_eq!(own["requests"]["cpu"], "20m", "{}", container.name);
+        // What is not said stays.
+        assert_eq!(own["limits"]["memory"], before["limits"]["memory"]);
+    }
+    assert_eq!(limited.containers, plain.containers);
 }

@@ -49,6 +49,18 @@ fn a_password_is_only_ever_a_file() {
 }
 
 #[test]
+fn the_address_of_a_database_of_ipv6_has_brackets_before_its_port() {
+    let spec = EXTERNAL.replace("[db-1.example, db-2.example]", "['fd00::7', db-2.example]");
+    let pod = pod(&cluster(&spec), "StatefulSet chat");
+    let mut environment = pod.containers[0].env.iter().flatten();
+    let store = environment.find(|v| v.name == "READSTATES_STORE").unwrap();
+    assert_eq!(
+        store.value.as_deref(),
+        Some("cql://[fd00::7],db-2.example:9042/readstates")
+    );
+}
+
+#[test]
 fn the_superusers_password_is_for_the_schema_job_alone() {
     let mounts = |pod: &PodSpec| {
         let secret = |v: &k8s_openapi::api::core::v1::Volume| v.secret.clone()?.secret_name;

@@ -142,7 +142,7 @@ fn the_service_of_the_api_is_of_the_type_that_is_wanted_and_changes_no_pod() {
     };
     let balanced = service(
         "{ type: LoadBalancer, annotations: { lb.example/internal: 'true' }, loadBalancerSourceRanges: [10.0.0.0/8], \
-         externalTrafficPolicy: Local, ipFamilyPolicy: PreferDualStack }",
+         externalTrafficPolicy: Local, ipFamilyPolicy: PreferDualStack, trafficDistribution: PreferClose }",
     );
     let objects = all(&cluster(&balanced));
     let found = objects.iter().find_map(|object| match object {
@@ -158,6 +158,7 @@ fn the_service_of_the_api_is_of_the_type_that_is_wanted_and_changes_no_pod() {
     assert_eq!(spec["type"], "LoadBalancer");
     assert_eq!(spec["externalTrafficPolicy"], "Local");
     assert_eq!(spec["ipFamilyPolicy"], "PreferDualStack");
+    assert_eq!(spec["trafficDistribution"], "PreferClose");
     assert_eq!(spec["loadBalancerSourceRanges"], json!(["10.0.0.0/8"]));
     let set = "StatefulSet chat";
     assert_eq!(as_json(&balanced, set), as_json(CASSANDRA, set));

@@ -35,6 +35,13 @@ fn every_node_of_the_status_is_read() {
 }
 
 #[test]
+fn an_address_of_ipv6_is_written_as_kubernetes_writes_it() {
+    // As Java writes them: nothing is left out.
+    let text = "UN  fd00:10:244:1:0:0:0:7  115.63 KiB  16  68.2%  7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0001  a\n";
+    assert_eq!(status(text).unwrap()[0].address, "fd00:10:244:1::7");
+}
+
+#[test]
 fn mode_and_transfers_are_read_from_netstats() {
     let text = "Mode: LEAVING\nUnbootstrap 1e0c\n    /10.0.0.2\n        Sending 5 files, 1000 bytes \
                 total. Already sent 2 files (40.00%), 400 bytes total (40.00%)\n        Sending 1 \

@@ -4,12 +4,12 @@
 //!
 //! A pod that was told which node it is, and has that node's data, starts by itself and never comes here.
 
-use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
+use readstates_operator_api::{DatabaseNode, DatabaseNodeState, VolumesOf};
 
 use super::{DatabaseTrouble, NodesStep, Order, Sight, health, join};
 use crate::{
     engine::{Disk, Phase, Start},
-    observe::PodSeen,
+    observe::{PodSeen, Seen},
 };
 
 /// Gives the orders. A node that comes back takes nothing from others: all may start at once, whatever else is under
@@ -80,9 +80,15 @@ fn is_own(
         ));
     }
     if let Some(signed) = signed.filter(|signed| *signed != pod.name) {
-        return Err(format!(
-            "its disk holds node {host_id}, which was signed by {signed}: {CURE}"
-        ));
+        let before = sight.named_before(&pod.name);
+        if before.as_deref() != Some(signed) {
+            return Err(format!(
+                "its disk holds node {host_id}, which was signed by {signed}: {CURE}"
+            ));
+        }
+        if let Some(wait) = still_theirs(sight, host_id) {
+            return wait;
+        }
     }
     let others = || health::members(&nodes.records).filter(|r| r.name != pod.name);
     let views: Vec<_> = others()
@@ -102,6 +108,24 @@ fn is_own(
         ));
     }
     Ok(rows.iter().all(|row| !row.up))
+}
+
+/// What is in the way of a start on the volume of another cluster (`spec.database.volumesOf`): two databases of one name
+/// and with the same nodes would take each other for their own. `None`: nothing.
+fn still_theirs(sight: &Sight<'_>, host_id: &str) -> Option<Result<bool, String>> {
+    let VolumesOf { namespace, name } = sight.database.volumes_of.as_ref()?;
+    match &sight.world.volumes_of_exists {
+        Some(Seen::Known(false)) => None,
+        Some(Seen::Known(true)) => Some(Err(format!(
+            "its disk holds node {host_id} of the ReadStateCluster {namespace}/{name}, which still exists: delete that \
+             one first, for two databases of one name would take each other's nodes for their own"
+        ))),
+        Some(Seen::Unknown(why)) => Some(Err(format!(
+            "its disk holds node {host_id} of the ReadStateCluster {namespace}/{name}, and whether that still exists \
+             is not known: {why}"
+        ))),
+        None => Some(Ok(false)),
+    }
 }
 
 /// The same order as if it started by itself: it has its data, so any node, and itself, may be its seed.

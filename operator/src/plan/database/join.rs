@@ -59,6 +59,18 @@ fn begin_new(
             });
         }
         let own = sight.cluster.id.claim(&pod.name);
+        if let Some(before) = sight.named_before(&pod.name) {
+            let copied = sight.cluster.id.claim(&before);
+            nodes.trouble = Some(DatabaseTrouble::DiskLost {
+                pod: pod.name.clone(),
+                words: format!(
+                    "its disk has no signed data, and the database starts with volumes of another ReadStateCluster \
+                     (spec.database.volumesOf): delete this pod and its claim {own}, and make the claim again as a copy of \
+                     {copied}"
+                ),
+            });
+            return None;
+        }
         let others: Vec<_> = sight
             .world
             .nodes

@@ -6,7 +6,7 @@ use readstates_operator_api::DatabaseNode;
 use crate::{
     build,
     observe::{PodSeen, StatefulSetSeen, World},
-    validate::{Database, Rack, Store, ValidatedCluster},
+    validate::{Database, Rack, Store, ValidatedCluster, rack_set},
 };
 
 /// What all parts look at.
@@ -43,6 +43,13 @@ impl<'a> Sight<'a> {
             let digits = !ordinal.is_empty() && ordinal.bytes().all(|b| b.is_ascii_digit());
             Some((rack, digits.then(|| ordinal.parse().ok())??))
         })
+    }
+
+    /// The name that a pod had in the cluster whose volumes these are; none: they are its own.
+    pub(super) fn named_before(&self, pod: &str) -> Option<String> {
+        let before = self.database.volumes_of.as_ref()?;
+        let (rack, ordinal) = self.place(pod)?;
+        Some(format!("{}-{ordinal}", rack_set(&before.name, &rack.name)))
     }
 
     pub(super) fn pod(&self, name: &str) -> Option<&'a PodSeen> {

@@ -36,7 +36,7 @@ pub struct AgentArgs {
     pod: Option<String>,
 
     /// Address that serves /metrics, /state, /startup, /livez and /readyz.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9108")]
+    #[arg(long, value_name = "ADDRESS", default_value = "[::]:9108")]
     listen: SocketAddr,
 
     /// Time between two patrols.

@@ -330,7 +330,7 @@ async fn open(
     let nodes = target
         .hosts
         .iter()
-        .map(|host| format!("{host}:{}", target.port));
+        .map(|host| format!("{}:{}", super::bracketed(host), target.port));
     let mut builder = SessionBuilder::new()
         .known_nodes(nodes)
         .keyspaces_to_fetch([&target.keyspace])

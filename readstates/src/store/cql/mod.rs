@@ -21,7 +21,9 @@ mod schema;
 mod tls;
 
 use std::{
+    borrow::Cow,
     fmt,
+    net::Ipv6Addr,
     str::FromStr,
     sync::{
         Arc, OnceLock,
@@ -65,7 +67,7 @@ const CLAIM_EVERY: Duration = Duration::from_mins(1);
 /// Which database and keyspace: `cql://HOST[,HOST…][:PORT]/KEYSPACE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CqlTarget {
-    /// Hosts to ask first; the driver finds the others.
+    /// Hosts to ask first; the driver finds the others. IPv6 addresses without brackets.
     pub hosts: Vec<String>,
     /// Their port.
     pub port: u16,
@@ -84,6 +86,8 @@ impl FromStr for CqlTarget {
             .ok_or_else(|| format!("the keyspace is missing; {form}"))?;
         let (hosts, port) = match authority.rsplit_once(':') {
             None => (authority, DEFAULT_PORT),
+            // The colon is in an IPv6 address.
+            Some(_) if authority.ends_with(']') => (authority, DEFAULT_PORT),
             Some((hosts, port)) => {
                 let port = port.parse().ok().filter(|&port| port > 0);
                 (
@@ -92,21 +96,20 @@ impl FromStr for CqlTarget {
                 )
             }
         };
-        let is_host = |host: &&str| {
-            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-            !host.is_empty() && host.bytes().all(allowed)
+        let host = |host: &str| match bare(host) {
+            Some(host) => Ok(host.to_owned()),
+            None => Err(format!(
+                "{host:?} is no host name, IPv4 address or IPv6 address in brackets; {form}"
+            )),
         };
-        let hosts: Vec<&str> = hosts.split(',').collect();
-        if let Some(bad) = hosts.iter().find(|host| !is_host(host)) {
-            return Err(format!("{bad:?} is no host name or IPv4 address; {form}"));
-        }
+        let hosts = hosts.split(',').map(host).collect::<Result<_, _>>()?;
         if !is_keyspace(keyspace) {
             return Err(format!(
                 "{keyspace:?} is no keyspace: use a lower-case letter, then up to 47 of a-z 0-9 _"
             ));
         }
         Ok(Self {
-            hosts: hosts.into_iter().map(str::to_owned).collect(),
+            hosts,
             port,
             keyspace: keyspace.to_owned(),
         })
@@ -115,13 +118,27 @@ impl FromStr for CqlTarget {
 
 impl fmt::Display for CqlTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "cql://{}:{}/{}",
-            self.hosts.join(","),
-            self.port,
-            self.keyspace
-        )
+        let hosts: Vec<_> = self.hosts.iter().map(|host| bracketed(host)).collect();
+        let Self { port, keyspace, .. } = self;
+        write!(f, "cql://{}:{port}/{keyspace}", hosts.join(","))
+    }
+}
+
+/// A host of a URL without the brackets of an IPv6 address; `None` where it is none.
+fn bare(host: &str) -> Option<&str> {
+    if let Some(rest) = host.strip_prefix('[') {
+        let address = rest.strip_suffix(']')?;
+        return address.parse::<Ipv6Addr>().is_ok().then_some(address);
+    }
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    (!host.is_empty() && host.bytes().all(allowed)).then_some(host)
+}
+
+/// A host as it stands before a port.
+fn bracketed(host: &str) -> Cow<'_, str> {
+    match host.contains(':') {
+        true => format!("[{host}]").into(),
+        false => host.into(),
     }
 }
 
@@ -342,6 +359,23 @@ mod tests {
             "cql://db-0.chat,10.0.0.7:9043/readstates"
         );
         assert_eq!("db/ks".parse::<CqlTarget>().unwrap().port, 9042);
+    }
+
+    #[test]
+    fn an_ipv6_address_has_brackets_in_a_target_and_none_for_certificates() {
+        let target: CqlTarget = "[fd00::7],db-0,[fd00::8]:9043/ks".parse().unwrap();
+        assert_eq!(target.hosts, ["fd00::7", "db-0", "fd00::8"]);
+        assert_eq!(target.port, 9043);
+        assert_eq!(target.to_string(), "cql://[fd00::7],db-0,[fd00::8]:9043/ks");
+        let target: CqlTarget = "[fd00::7]/ks".parse().unwrap();
+        assert_eq!(target.to_string(), "cql://[fd00::7]:9042/ks");
+        for text in ["fd00::7/ks", "[fd00::7/ks", "[db]/ks", "[10.0.0.7]:9042/ks"] {
+            let refusal = text.parse::<CqlTarget>().unwrap_err();
+            assert!(
+                refusal.contains("port number") || refusal.contains("in brackets"),
+                "{text}: {refusal}"
+            );
+        }
     }
 
     #[test]

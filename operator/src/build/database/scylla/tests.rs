@@ -112,15 +112,34 @@ const SEEDS: &str = "export SCYLLA_SEEDS='10.0.0.1'\n";
 async fn reactors_are_pinned_where_the_kubelet_has_set_cpus_aside() {
     let dir = tempfile::tempdir().unwrap();
     let own = started(SCYLLA, 2, SEEDS, dir.path()).await.unwrap();
-    assert_eq!(own, "--seeds 10.0.0.1 --smp 2 --cpuset 4-5 --io-setup 0");
+    assert_eq!(
+        own,
+        "--seeds 10.0.0.1 --rpc-address 0.0.0.0 --smp 2 --cpuset 4-5 --io-setup 0"
+    );
     let old = started_with(SCYLLA, 2, SEEDS, dir.path(), Some(1)).await;
     assert_eq!(old.unwrap(), own);
     let none = started_with(SCYLLA, 2, SEEDS, dir.path(), None).await;
-    assert_eq!(none.unwrap(), "--seeds 10.0.0.1 --smp 2 --io-setup 0");
+    assert_eq!(
+        none.unwrap(),
+        "--seeds 10.0.0.1 --rpc-address 0.0.0.0 --smp 2 --io-setup 0"
+    );
     let shared = started(SCYLLA, 16, SEEDS, dir.path()).await.unwrap();
-    assert_eq!(shared, "--seeds 10.0.0.1 --smp 2 --io-setup 0");
+    assert_eq!(
+        shared,
+        "--seeds 10.0.0.1 --rpc-address 0.0.0.0 --smp 2 --io-setup 0"
+    );
     let bursts = SCYLLA.replace("limits:", "requests: { cpu: 100m }, limits:");
     assert!(!script(&bursts).contains("cpuset"));
+}
+
+#[tokio::test]
+async fn clients_of_a_node_of_ipv6_reach_it_by_every_address_of_its_pod() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = "export SCYLLA_ADDRESSES='--rpc-address :: --enable-ipv6-dns-lookup 1'\n\
+                 export SCYLLA_SEEDS='fd00::1'\n";
+    let said = started(SCYLLA, 16, start, dir.path()).await.unwrap();
+    let addresses = "--seeds fd00::1 --rpc-address :: --enable-ipv6-dns-lookup 1 --smp 2";
+    assert!(said.starts_with(addresses), "{said}");
 }
 
 #[tokio::test]
@@ -133,7 +152,7 @@ async fn a_disk_is_measured_on_its_first_start_and_its_figures_are_used_ever_aft
         assert_eq!(
             said,
             format!(
-                "--seeds 10.0.0.1 --smp 2 --io-setup 0 --io-properties-file={}",
+                "--seeds 10.0.0.1 --rpc-address 0.0.0.0 --smp 2 --io-setup 0 --io-properties-file={}",
                 figures.display()
             )
         );
@@ -164,7 +183,10 @@ async fn developer_mode_is_for_who_asks_and_measures_nothing() {
         dir.path().display()
     );
     let said = started(&asked, 16, &start, dir.path()).await.unwrap();
-    assert_eq!(said, "--seeds 10.0.0.1 --smp 2 --io-setup 0");
+    assert_eq!(
+        said,
+        "--seeds 10.0.0.1 --rpc-address 0.0.0.0 --smp 2 --io-setup 0"
+    );
     let cassandra =
         fixtures::CASSANDRA.replace("database:\n", "database:\n  developerMode: false\n");
     let odd = fixtures::try_cluster(&cassandra).unwrap_err();

@@ -125,7 +125,7 @@ fn the_disk_is_told_by_a_file_what_it_is_and_by_flags_what_it_shall_be() {
         args(1),
         format!("assemble {common} --owner 999:999 --decision /etc/readstates/volumes/$(POD_NAME)")
     );
-    assert_eq!(args(2), format!("agent {common} --listen 0.0.0.0:9108"));
+    assert_eq!(args(2), format!("agent {common} --listen [::]:9108"));
     assert!(args(3).ends_with(" --super-disk"), "{}", args(3));
     // Its last words are not on the node's /dev.
     assert_eq!(

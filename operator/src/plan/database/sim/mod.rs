@@ -57,6 +57,8 @@ pub(crate) struct Sim {
     pub(crate) unreachable: Vec<String>,
     /// Super-disks that are not healthy, by pod; only where the spec has some.
     pub(crate) super_disks: BTreeMap<String, crate::super_disk::SuperDiskSeen>,
+    /// Whether the cluster whose volumes these are still exists.
+    pub(crate) volumes_of_exists: Option<crate::observe::Seen<bool>>,
     pub(crate) bad_template: Option<String>,
     pub(crate) log: Vec<String>,
     /// Nodes that could not join.
@@ -168,6 +170,7 @@ impl Sim {
             keeps_claims: false,
             unreachable: Vec::new(),
             super_disks: BTreeMap::new(),
+            volumes_of_exists: None,
             bad_template: None,
             log: Vec::new(),
             failed: BTreeSet::new(),

@@ -114,6 +114,7 @@ impl Sim {
             database_pods: self.pods.iter().map(|(n, p)| seen(n, p)).collect(),
             nodes,
             super_disks: self.super_disks.clone(),
+            volumes_of_exists: self.volumes_of_exists.clone(),
             records: self.records.clone(),
             consent: self.consent.clone(),
             secret: Some(SecretSeen::Complete),
