@@ -69,14 +69,30 @@ const SLOTS: usize = 1024;
     ).message("a change of inherits must increase the epoch").field_path(".inherits"),
     validation = Rule::new("self.inherits.all(slot, from, from < 0 || from < self.epochs[slot])")
         .message("a slot must inherit from an epoch before its own")
-        .field_path(".inherits")
+        .field_path(".inherits"),
+    validation = Rule::new(
+        "!has(self.backups) || self.backups.all(slot, backup, backup < 0 || \
+         (self.owners[slot] >= 0 && backup < size(self.members) && backup != self.owners[slot]))"
+    )
+        .message("a backup is an index into members, other than the owner's, or -1 if the slot has none")
+        .field_path(".backups"),
+    validation = Rule::new(
+        "(!has(self.backups) && !has(oldSelf.backups)) || \
+         self.epochs.all(slot, epoch, epoch > oldSelf.epochs[slot] || \
+         (has(self.backups) && self.backups[slot] >= 0 ? self.members[self.backups[slot]].incarnation : '') == \
+         (has(oldSelf.backups) && oldSelf.backups[slot] >= 0 \
+         ? oldSelf.members[oldSelf.backups[slot]].incarnation : ''))"
+    ).message("a change of backup must increase the epoch").field_path(".backups"),
+    validation = Rule::new("!has(self.backups) || (has(self.reader) && self.reader >= 2)")
+        .message("a ring with backups must not be read by members that do not know them: reader must be at least 2")
+        .field_path(".reader")
 )]
 pub struct ReadStateRingSpec {
     /// Number of this ring. Every change increases it.
     #[schemars(range(min = 1))]
     pub number: i64,
 
-    /// The processes that own slots. A process that no longer owns any is removed.
+    /// The processes that own slots or back one. A process that no longer does is removed.
     #[schemars(length(max = 1024))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["incarnation".to_owned()]))]
     pub members: Vec<RingMember>,
@@ -95,6 +111,18 @@ pub struct ReadStateRingSpec {
     #[schemars(length(equal = 1024), inner(range(min = -1)))]
     pub inherits: Vec<i64>,
 
+    /// The backup of each slot, which has what its owner acknowledged and the database lacks: an index into `members`; -1
+    /// if the slot has none. Absent if no slot has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(equal = 1024), inner(range(min = -1, max = 1023)))]
+    pub backups: Vec<i32>,
+
+    /// The lowest version of this format that a process must know to read the ring; 1 if absent. A process that knows
+    /// only lower ones changes nothing. Backups need 2.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[schemars(range(min = 1))]
+    pub reader: u32,
+
     /// Random bits, as 16 hexadecimal digits, that are drawn anew whenever a process takes slots over, and stay the
     /// same when slots are handed on: a process that presents them has seen that takeover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,6 +139,15 @@ pub struct ReadStateRingSpec {
     pub lines: Vec<String>,
 }
 
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_one(reader: &u32) -> bool {
+    *reader == 1
+}
+
 impl ReadStateRingSpec {
     /// A ring without owners.
     #[must_use]
@@ -121,6 +158,8 @@ impl ReadStateRingSpec {
             epochs: vec![0; SLOTS],
             owners: vec![-1; SLOTS],
             inherits: vec![-1; SLOTS],
+            backups: Vec::new(),
+            reader: 1,
             line: None,
             lines: Vec::new(),
         }

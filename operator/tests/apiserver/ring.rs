@@ -95,6 +95,117 @@ fn an_epoch_never_falls_and_nothing_changes_under_one_epoch_or_number() {
     });
 }
 
+/// The same ring, with backups of slots 0 to 4: the process after the owner.
+fn backed(number: i64) -> ReadStateRingSpec {
+    let mut spec = ring(number);
+    spec.backups = vec![-1; 1024];
+    for slot in 0..5 {
+        spec.backups[slot] = (slot as i32 + 1) % 3;
+    }
+    spec.reader = 2;
+    spec
+}
+
+#[test]
+fn a_backup_changes_with_the_epoch_alone_and_keeps_out_members_that_do_not_know_it() {
+    type Change = fn(&mut ReadStateRingSpec);
+    let refusals: [(&str, Change); 12] = [
+        ("a change of backup must increase the epoch", |r| {
+            r.backups[7] = 2
+        }),
+        ("a change of backup must increase the epoch", |r| {
+            r.backups[1] = -1
+        }),
+        // As a program writes the ring back that does not know the field.
+        ("a change of backup must increase the epoch", |r| {
+            (r.backups, r.reader) = (Vec::new(), 1);
+            set(r, 9, 101, 1, 100);
+        }),
+        // Nor may the one under that index be another process.
+        ("a change of backup must increase the epoch", |r| {
+            r.members.push(member(4));
+            r.backups[0] = 3;
+        }),
+        ("reader must be at least 2", |r| r.reader = 1),
+        ("a backup is an index into members", |r| {
+            set(r, 7, 101, 1, 100);
+            r.backups[7] = 3;
+        }),
+        // Not the owner itself.
+        ("other than the owner's", |r| {
+            set(r, 7, 101, 1, 100);
+            r.backups[7] = 1;
+        }),
+        // A slot that was never owned.
+        ("-1 if the slot has none", |r| r.backups[20] = 1),
+        ("spec.backups", |r| r.backups.truncate(1023)),
+        ("spec.backups", |r| r.backups[7] = -2),
+        ("spec.backups", |r| r.backups[7] = 1024),
+        ("spec.reader", |r| r.reader = 0),
+    ];
+    with_world(async |world| {
+        made(&world, backed(4)).await;
+        for (words, wrong) in refusals {
+            let refused = change(&world, |ring| {
+                ring.number = 5;
+                wrong(ring);
+            });
+            let error = refused.await.unwrap_err();
+            assert!(error.contains(words), "{words}: {error}");
+        }
+        let kept = world.api::<ReadStateRing>().get("chat").await.unwrap();
+        assert_eq!(kept.spec, backed(4), "nothing of it was stored");
+    });
+}
+
+#[test]
+fn backups_come_stay_and_go() {
+    with_world(async |world| {
+        made(&world, ring(4)).await;
+        // Named by the owner, under an epoch of its own.
+        let named = change(&world, |spec| {
+            *spec = backed(5);
+            for slot in 0..5 {
+                set(spec, slot, 101, slot as i32 % 3, 100);
+            }
+        });
+        let named = named.await.unwrap().spec;
+        assert_eq!((named.reader, named.backups[1]), (2, 2));
+        // Another slot moves, and the members are listed in another order.
+        let moved = change(&world, |spec| {
+            spec.number = 6;
+            spec.members.reverse();
+            let other = |place: &i32| if *place < 0 { -1 } else { 2 - place };
+            spec.owners = spec.owners.iter().map(other).collect();
+            spec.backups = spec.backups.iter().map(other).collect();
+            set(spec, 7, 102, 0, 100);
+        });
+        moved.await.unwrap();
+        // One is promoted, and owns the slot without a backup.
+        let promoted = change(&world, |spec| {
+            spec.number = 7;
+            let backup = std::mem::replace(&mut spec.backups[1], -1);
+            set(spec, 1, 102, backup, 101);
+        });
+        promoted.await.unwrap();
+        // The last one is dropped, and every release may read the ring again.
+        let dropped = change(&world, |spec| {
+            spec.number = 8;
+            for slot in [0, 2, 3, 4] {
+                let owner = spec.owners[slot];
+                set(spec, slot, 102, owner, 101);
+            }
+            (spec.backups, spec.reader) = (Vec::new(), 1);
+        });
+        let dropped = dropped.await.unwrap();
+        let stored = serde_json::to_value(dropped.spec).unwrap();
+        assert_eq!((stored.get("backups"), stored.get("reader")), (None, None));
+        // A later release keeps out all that know less than it.
+        let later = change(&world, |spec| (spec.number, spec.reader) = (9, 3));
+        assert_eq!(later.await.unwrap().spec.reader, 3);
+    });
+}
+
 #[test]
 fn what_members_do_is_accepted() {
     with_world(async |world| {
@@ -126,10 +237,11 @@ fn what_members_do_is_accepted() {
 #[test]
 fn a_whole_ring_is_checked_in_time() {
     with_world(async |world| {
-        let mut spec = ring(1);
+        let mut spec = backed(1);
         for slot in 0..1024 {
             set(&mut spec, slot, 100, 1, 99);
         }
+        spec.backups = vec![0; 1024];
         made(&world, spec).await;
         let begin = Instant::now();
         let all = change(&world, |spec| {

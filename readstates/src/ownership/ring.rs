@@ -119,8 +119,8 @@ impl Ownership {
         let news = self.slots.learn(table);
         if !news.is_empty() {
             known.tables += 1;
-            let named = self.slots.owners();
-            known.members.retain(|owner, _| named.contains(owner));
+            let named = self.slots.named();
+            known.members.retain(|member, _| named.contains(member));
             for member in table.members() {
                 known.members.insert(member.incarnation(), member.clone());
             }

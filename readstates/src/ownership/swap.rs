@@ -6,9 +6,10 @@ use std::{
 };
 
 use readstates_ring::{
-    Epoch, MOST_AHEAD_MICROS, Now, RingMember, RingTable, Slot, Stamp, Succession,
+    Epoch, MOST_AHEAD_MICROS, Now, RingMember, RingTable, Slot, SlotConfig, Stamp, Succession,
     mutant::{self, Rule},
     record::NotSwapped,
+    replication::may_take,
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -100,15 +101,16 @@ impl Ownership {
         asked.retain(|&(slot, expected)| epoch(slot) == expected || mutant::drops(Rule::R10));
         let is_mine = owner.incarnation() == self.me.incarnation();
         if !mutant::drops(Rule::R10) {
-            // A restored store may have given the same epoch to another member.
+            // A restored store may have given the same epoch to another member, or with another backup.
             let watch = self.watch.lock();
-            let may_be_taken = |owner| match succession {
+            let may_be_taken = |config: &SlotConfig| match succession {
                 Succession::Handed | Succession::Promoted => false,
-                Succession::TakenOver => watch.was_dead(owner),
+                Succession::TakenOver => may_take(config, |it| watch.was_dead(it), |_| false),
             };
+            let me = self.me.incarnation();
             asked.retain(|&(slot, _)| {
-                let owner = table.config(slot).map(|config| config.owner());
-                owner.is_none_or(|owner| owner == self.me.incarnation() || may_be_taken(owner))
+                let config = table.config(slot);
+                config.is_none_or(|config| config.owner() == me || may_be_taken(&config))
             });
         }
         if !is_mine && !mutant::drops(Rule::R3) {

@@ -133,10 +133,11 @@ impl Slots {
             .collect()
     }
 
-    /// The processes that are known here to own a slot.
-    pub(in crate::ownership) fn owners(&self) -> HashSet<Incarnation> {
+    /// The processes that are known here to own a slot, or to back one.
+    pub(in crate::ownership) fn named(&self) -> HashSet<Incarnation> {
         let known = self.known().into_iter();
-        known.map(|(_, config)| config.owner()).collect()
+        let named = known.flat_map(|(_, config)| [Some(config.owner()), config.backup()]);
+        named.flatten().collect()
     }
 
     /// Keeps what is here of these sealed slots, and of no others, whatever the ring says, until the next call. Slots

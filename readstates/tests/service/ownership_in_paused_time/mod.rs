@@ -1,6 +1,7 @@
 //! Engines and ownership alone, on one thread, over a network that is a map and a clock that only moves
 //! when all tasks wait: the production timing, and minutes in milliseconds.
 
+mod backed;
 mod clocks;
 mod epochs;
 mod outages;

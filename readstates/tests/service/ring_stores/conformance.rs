@@ -19,6 +19,7 @@ pub(crate) async fn conforms<S: RingStore>(open: impl AsyncFn() -> Arc<S>) {
     the_first_ring_is_put_once(&*one, &*other).await;
     a_swap_needs_the_version_that_was_read_last(&*one, &*other).await;
     a_ring_of_1024_slots_comes_back_as_it_was(&*one, &*other).await;
+    backups_come_back_as_they_were_until_the_last_is_dropped(&*one, &*other).await;
     of_many_who_swap_at_once_each_gets_its_turn(&open).await;
     a_watch_tells_what_is_and_what_comes(&*one, &*other).await;
     a_process_is_known_by_its_last_word(&*one, &*other).await;
@@ -108,6 +109,45 @@ async fn a_ring_of_1024_slots_comes_back_as_it_was(one: &dyn RingStore, other: &
     let few = taken(&before.table, &slots, 1);
     swap(other, Some(before.version), few.clone()).await;
     assert_eq!(*read(one).await.table, few);
+}
+
+/// The table in which these slots, of the owner that they have, are backed by `backup`.
+fn backed(table: &RingTable, slots: &[u16], backup: Option<u64>) -> RingTable {
+    let slots = slots.iter().map(|&number| Slot::new(number).unwrap());
+    let asked: Vec<(Slot, Option<Epoch>)> = slots
+        .map(|slot| (slot, table.config(slot).map(|config| config.epoch())))
+        .collect();
+    let owner = table.owner(asked[0].0).unwrap();
+    let backup = backup.map(member);
+    let next = table.swap_backed(&asked, owner, backup.as_ref(), Succession::Handed, NOW);
+    next.unwrap()
+}
+
+async fn backups_come_back_as_they_were_until_the_last_is_dropped(
+    one: &dyn RingStore,
+    other: &dyn RingStore,
+) {
+    let before = read(one).await;
+    let named = backed(&before.table, &[5, 6], Some(2));
+    let put = swap(one, Some(before.version), named.clone()).await;
+    let Swapped::Taken(put) = put else {
+        panic!("no other member swaps here")
+    };
+    assert_eq!(*put.table, named);
+    assert_eq!(*read(other).await.table, named);
+    assert_eq!(*other.watch().next().await.unwrap(), named);
+    // A member that takes other slots keeps them, with how to reach the backup.
+    let next = taken(&named, &[9], 3);
+    swap(other, Some(read(other).await.version), next).await;
+    let after = read(one).await;
+    for slot in [5, 6].map(|number| Slot::new(number).unwrap()) {
+        assert_eq!(after.table.config(slot), named.config(slot));
+    }
+    let backup = after.table.member(Incarnation::new(2));
+    assert_eq!(backup, Some(&member(2)));
+    let none = backed(&after.table, &[5, 6], None);
+    swap(one, Some(after.version), none.clone()).await;
+    assert_eq!(*read(other).await.table, none);
 }
 
 /// Six members take the slot from each other, three times each: no swap is lost, none is doubled.

@@ -160,6 +160,30 @@ async fn a_table_that_lowers_an_epoch_is_refused_by_the_api_server_itself() {
 }
 
 #[tokio::test]
+async fn a_ring_for_readers_that_know_more_is_neither_read_nor_changed() {
+    let Some(world) = World::new().await else {
+        return;
+    };
+    let ring = world.ring();
+    let first = taken(&RingTable::default(), &[0], 1);
+    ring.compare_and_swap(None, first).await.unwrap();
+    let before = read(&ring).await;
+    let later = Patch::Merge(json!({ "spec": { "number": 2, "reader": 3 } }));
+    let rings = world.rings();
+    rings
+        .patch("chat", &PatchParams::default(), &later)
+        .await
+        .unwrap();
+    let error = chain(&ring.get().await.unwrap_err());
+    assert!(error.contains("run a newer release"), "{error}");
+    let next = taken(&before.table, &[0], 2);
+    let swapped = ring.compare_and_swap(Some(before.version), next).await;
+    assert_eq!(swapped.unwrap(), Swapped::Conflict);
+    let kept = rings.get("chat").await.unwrap().spec;
+    assert_eq!((kept.number, kept.reader), (2, 3));
+}
+
+#[tokio::test]
 async fn a_full_ring_of_64_members_is_far_from_what_an_object_may_weigh() {
     let Some(world) = World::new().await else {
         return;

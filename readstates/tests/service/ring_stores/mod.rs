@@ -5,12 +5,13 @@ mod kubernetes;
 
 use std::{fs, sync::Arc};
 
-use conformance::conforms;
+use conformance::{conforms, read, taken};
 use readstates::{
-    ownership::store::{FileRing, MemoryRing, RingStore},
+    ownership::store::{FileRing, MemoryRing, RingStore, Swapped},
     store::chain,
 };
 use readstates_ring::RingTable;
+use serde_json::Value;
 use tempfile::tempdir;
 
 #[tokio::test]
@@ -57,6 +58,47 @@ async fn a_file_that_somebody_edited_is_named_with_its_place() {
     fs::write(folder.path().join("members/x.json"), "{").unwrap();
     let error = chain(&ring.presences().await.unwrap_err());
     assert!(error.contains("x.json"), "{error}");
+}
+
+#[tokio::test]
+async fn a_ring_in_a_folder_that_a_later_release_wrote_is_kept_or_left_alone() {
+    let folder = tempdir().unwrap();
+    let (ring, file) = (
+        FileRing::open(folder.path()).unwrap(),
+        folder.path().join("ring.json"),
+    );
+    let first = taken(&RingTable::default(), &[0], 1);
+    ring.compare_and_swap(None, first).await.unwrap();
+    let json = |text: &str| -> Value { serde_json::from_str(text).unwrap() };
+    let written = json(&fs::read_to_string(&file).unwrap());
+    for absent in ["backups", "reader", "line", "lines"] {
+        assert_eq!(
+            written.get(absent),
+            None,
+            "{absent}: as the first rings were"
+        );
+    }
+    // What it does not forbid is written back as it was.
+    let mut later = written;
+    later["shadows"] = 7.into();
+    fs::write(&file, later.to_string()).unwrap();
+    let before = read(&ring).await;
+    let next = taken(&before.table, &[1], 2);
+    let swapped = ring.compare_and_swap(Some(before.version), next).await;
+    let Ok(Swapped::Taken(before)) = swapped else {
+        panic!("no other process swaps here")
+    };
+    let mut later = json(&fs::read_to_string(&file).unwrap());
+    assert_eq!(later["shadows"], 7);
+    // And what it does, by no means.
+    later["reader"] = 3.into();
+    fs::write(&file, later.to_string()).unwrap();
+    let error = chain(&ring.get().await.unwrap_err());
+    assert!(error.contains("run a newer release"), "{error}");
+    let next = taken(&before.table, &[0], 2);
+    let swapped = ring.compare_and_swap(Some(before.version), next).await;
+    assert_eq!(swapped.unwrap(), Swapped::Conflict);
+    assert_eq!(fs::read_to_string(&file).unwrap(), later.to_string());
 }
 
 #[tokio::test]
