@@ -136,7 +136,7 @@ pub fn validate(
             pull_policy: image_pull_policy.map(|p| p.as_str().to_owned()),
             pull_secrets: image_pull_secrets
                 .clone()
-                .unwrap_or_else(|| images.pull_secrets.iter().map(secret_of_name).collect()),
+                .unwrap_or_else(|| secrets(&images.pull_secrets)),
             agent_image: images.agent.clone(),
             monitoring: monitoring.as_ref().map(monitored),
             cache,
@@ -244,8 +244,9 @@ fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
     ))
 }
 
-fn secret_of_name(name: &String) -> LocalObjectReference {
-    LocalObjectReference { name: name.clone() }
+fn secrets(names: &[String]) -> Vec<LocalObjectReference> {
+    let names = names.iter().cloned();
+    names.map(|name| LocalObjectReference { name }).collect()
 }
 
 #[derive(Default)]

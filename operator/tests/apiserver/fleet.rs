@@ -69,11 +69,10 @@ struct Shared {
 impl Shared {
     /// Read states and dirty users by traffic: other numbers each time, in their third digit.
     fn under_traffic(&mut self) -> (u64, u64) {
-        let Some(asked) = &mut self.traffic else {
-            return (0, 0);
-        };
-        *asked += 1;
-        (1_000_000 + *asked % 40 * 100, 1_000 + *asked % 40)
+        self.traffic.as_mut().map_or((0, 0), |asked| {
+            *asked += 1;
+            (1_000_000 + *asked % 40 * 100, 1_000 + *asked % 40)
+        })
     }
 }
 
@@ -158,7 +157,7 @@ impl Fleet {
         ip
     }
 
-    /// From now on there is traffic: what each process says of its states changes all the time.
+    /// From now on what each process says of its states changes all the time.
     pub(crate) fn has_traffic(&self) {
         self.shared.lock().unwrap().traffic = Some(0);
     }

@@ -99,7 +99,7 @@ fn what_is_not_the_users_to_set_is_refused_with_its_field() {
         external["spec"]["database"] = json!({ "embedded": {}, "podTemplate": {} });
         let said = world.create(&external).await.unwrap_err();
         assert!(
-            said.contains("podTemplate are valid only with engine"),
+            said.contains("agentResources are valid only with engine"),
             "{said}"
         );
     });
