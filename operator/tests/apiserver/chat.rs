@@ -54,7 +54,7 @@ pub(crate) async fn until_done(world: &World) -> ReadStateCluster {
         if crate::world::waiting(&chat).is_none() {
             return chat;
         }
-        time_passes(world).await;
+        Box::pin(time_passes(world)).await;
     }
     let chat = world.reconcile("chat").await;
     panic!("still waiting: {:?}", chat.status.unwrap().waiting_on);

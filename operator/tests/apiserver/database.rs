@@ -32,7 +32,7 @@ pub(crate) async fn at_rest(world: &World) -> ReadStateCluster {
         if waiting(&chat).is_none() {
             return chat;
         }
-        goes_on(world).await;
+        Box::pin(goes_on(world)).await;
     }
     panic!(
         "it never came to rest: {:?}",

@@ -168,7 +168,7 @@ async fn until(world: &World, so: impl AsyncFn() -> bool) {
         if so().await {
             return;
         }
-        time_passes(world).await;
+        Box::pin(time_passes(world)).await;
     }
     let chat = world.get::<ReadStateCluster>("chat").await;
     panic!("still waiting: {:#?}", chat.status);

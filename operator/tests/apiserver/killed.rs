@@ -76,7 +76,7 @@ impl Mortal {
             if waiting(&chat).is_none() {
                 return chat;
             }
-            time_passes(world).await;
+            Box::pin(time_passes(world)).await;
             // What a member is asked next it does, and the answer is lost.
             world.fleet.swallow_next();
         }

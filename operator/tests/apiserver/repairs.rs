@@ -30,7 +30,7 @@ async fn until(world: &World, so: impl Fn(&ReadStateCluster) -> bool) -> ReadSta
         if so(&chat) {
             return chat;
         }
-        goes_on(world).await;
+        Box::pin(goes_on(world)).await;
     }
     panic!("{:?}", world.reconcile("chat").await.status);
 }
