@@ -125,6 +125,8 @@ pub enum Stage {
     Retaking {
         /// Another process may have served meanwhile: what is in memory is written and dropped.
         cold: bool,
+        /// None can have: the ring was asked to name no other, and the lease has been valid all the time.
+        unbroken: bool,
     },
     /// The lease has run out: nothing is asked until it is renewed.
     WithoutLease {
@@ -339,8 +341,8 @@ impl SlotAtMember {
         self.backed = true;
     }
 
-    /// The epoch since which this member has been in service without a break, provided that its lease is valid now:
-    /// then no other member can have taken the slot, and it has not asked the ring to name another. Never known of a
+    /// The epoch since which this member has been the owner without a break, provided that its lease is valid now: then
+    /// no other member can have taken the slot, and it has not asked the ring to name another. Never known of a
     /// slot with a backup, which takes the slot over without asking.
     #[must_use]
     pub fn unbroken(&self) -> Option<Epoch> {
@@ -350,17 +352,26 @@ impl SlotAtMember {
         self.in_service()
     }
 
-    /// The epoch at which this member serves as the owner, and has asked for no other.
+    /// The epoch at which this member serves as the owner, or served until it sealed the slot, and has asked for no other
+    /// owner.
     fn in_service(&self) -> Option<Epoch> {
         match self.state {
             State::Owner { epoch, .. }
             | State::Sealed {
                 epoch,
-                stage: Stage::Finishing { .. } | Stage::Sent { .. },
+                stage:
+                    Stage::Finishing { .. }
+                    | Stage::Sent { .. }
+                    | Stage::Retaking { unbroken: true, .. },
             } => Some(epoch),
-            // The ring may have taken the swap that was asked for, and others since.
+            // The ring may have named another, and others since.
             State::Sealed {
-                stage: Stage::Handing { .. } | Stage::Retaking { .. } | Stage::WithoutLease { .. },
+                stage:
+                    Stage::Handing { .. }
+                    | Stage::Retaking {
+                        unbroken: false, ..
+                    }
+                    | Stage::WithoutLease { .. },
                 ..
             }
             | State::Away
@@ -368,6 +379,21 @@ impl SlotAtMember {
             | State::Ready { .. }
             | State::Taking { .. } => None,
         }
+    }
+
+    /// Whether this member has asked the ring to name another, and does not know what came of it: the ring may do so at
+    /// any time, and what is here may be all that there is of what was acknowledged (R18).
+    #[must_use]
+    pub fn has_asked(&self) -> bool {
+        matches!(
+            self.state,
+            State::Sealed {
+                stage: Stage::Handing { .. }
+                    | Stage::Retaking { cold: true, .. }
+                    | Stage::WithoutLease { cold: true },
+                ..
+            }
+        )
     }
 
     /// The epoch at which this member serves, if a config contradicts that while the lease is valid: the member has not

@@ -3,6 +3,7 @@
 
 mod clocks;
 mod epochs;
+mod late_swaps;
 mod outages;
 mod restores;
 mod severable;
