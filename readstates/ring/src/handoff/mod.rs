@@ -28,7 +28,8 @@
 //!
 //! A member that serves, and has done so without a break since its epoch began, does not accept a config that it has
 //! not asked for itself: no other member can have taken the slot. It keeps the slot, under an epoch above what the
-//! store says. Not so with a slot that has a backup, or may have one by now: that one is promoted without asking
+//! store says. So does one that has sealed the slot and has asked the ring to name no other: its move has failed, and it
+//! holds what no other process has. Not so with a slot that has a backup, or may have one by now: that one is promoted without asking
 //! ([`crate::replication`]).
 //!
 //! A seal is final: no event leads from `Sealed` to `Owner` of the same epoch. When the destination
@@ -47,7 +48,7 @@
 //! | R17 a slot that another process may have served is loaded from the database | `is_cold`, `doubted` |
 //!
 //! R6 to R8 are in [`crate::fence`], R10 in [`crate::SlotConfig::swap`]. R18 (what was handed on is kept until the new
-//! owner serves it, or until it is written) is the member's.
+//! owner serves it, or until it is written) is the member's; [`SlotAtMember::has_asked`] says of which slots.
 
 mod step;
 #[cfg(test)]
@@ -349,29 +350,31 @@ impl SlotAtMember {
         if self.backed {
             return None;
         }
-        self.in_service()
+        match self.state {
+            State::Sealed {
+                epoch,
+                stage: Stage::Retaking { unbroken: true, .. },
+            } => Some(epoch),
+            State::Away
+            | State::Receiving { .. }
+            | State::Ready { .. }
+            | State::Taking { .. }
+            | State::Owner { .. }
+            | State::Sealed { .. } => self.in_service(),
+        }
     }
 
-    /// The epoch at which this member serves as the owner, or served until it sealed the slot, and has asked for no other
-    /// owner.
+    /// The epoch at which this member serves as the owner, and has asked for no other.
     fn in_service(&self) -> Option<Epoch> {
         match self.state {
             State::Owner { epoch, .. }
             | State::Sealed {
                 epoch,
-                stage:
-                    Stage::Finishing { .. }
-                    | Stage::Sent { .. }
-                    | Stage::Retaking { unbroken: true, .. },
+                stage: Stage::Finishing { .. } | Stage::Sent { .. },
             } => Some(epoch),
-            // The ring may have named another, and others since.
+            // The ring may have taken the swap that was asked for, and others since.
             State::Sealed {
-                stage:
-                    Stage::Handing { .. }
-                    | Stage::Retaking {
-                        unbroken: false, ..
-                    }
-                    | Stage::WithoutLease { .. },
+                stage: Stage::Handing { .. } | Stage::Retaking { .. } | Stage::WithoutLease { .. },
                 ..
             }
             | State::Away
@@ -402,7 +405,8 @@ impl SlotAtMember {
     pub fn keeps(&self, config: SlotConfig) -> Option<Epoch> {
         let held = self.unbroken()?;
         let is_other = config.epoch() >= held && config != self.config;
-        let keeps = is_other && !self.goes_on_with(config) && !mutant::drops(Rule::R16);
+        let is_own = config.owner() == self.me && config.inherits() == Some(held);
+        let keeps = is_other && !is_own && !mutant::drops(Rule::R16);
         keeps.then_some(held)
     }
 

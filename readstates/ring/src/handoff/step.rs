@@ -387,7 +387,7 @@ impl SlotAtMember {
             | Stage::Handing { .. }
             | Stage::Retaking { .. } => {
                 let cold = self.is_cold();
-                let unbroken = self.in_service().is_some();
+                let unbroken = self.unbroken().is_some();
                 self.state = State::Sealed {
                     epoch,
                     stage: Stage::Retaking { cold, unbroken },

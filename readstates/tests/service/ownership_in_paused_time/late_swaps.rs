@@ -7,11 +7,14 @@ use std::{
 };
 
 use readstates::ownership::store::MemoryRing;
-use readstates_ring::{SLOTS, Succession};
-use tokio::time::{sleep, timeout};
+use readstates_ring::{SLOTS, Succession, model::MUTANTS};
+use tokio::{
+    runtime::Builder,
+    time::{sleep, timeout},
+};
 
 use super::{
-    restores::{ack_all, nothing_is_lost, restore, settled, table, with_ring},
+    restores::{ack_all, lost, nothing_is_lost, restore, settled, table, with_ring},
     severable::{Reach, Severable},
     world::{Member, World},
 };
@@ -51,6 +54,19 @@ async fn three() -> (World, Three) {
     (world, three)
 }
 
+/// Plays a scene in paused time with all rules, and then without one: only then users lose what was acknowledged.
+fn holds_by<S: Future<Output = Vec<u64>>>(rule: &str, scene: impl Fn() -> S) {
+    let play = || {
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(scene())
+    };
+    assert_eq!(play(), [0; 0]);
+    let mutant = MUTANTS.into_iter().find(|mutant| mutant.name == rule);
+    let lost = mutant.unwrap().with(play);
+    assert!(!lost.is_empty(), "nothing is lost without {rule}");
+}
+
 async fn until(what: impl Fn() -> bool) {
     let comes = async {
         while !what() {
@@ -78,6 +94,14 @@ async fn taken_over_late() -> (World, Three) {
     to_second.set(Reach::LateSwaps);
     to_third.set(Reach::LateSwaps);
     until(|| !to_second.late_swaps().is_empty()).await;
+    let asked = to_second.late_swaps().swap_remove(0);
+    let me = second.ownership.me().incarnation();
+    assert!(asked.owned_by(me).count() > 0);
+    assert!(
+        asked
+            .configs()
+            .all(|(_, it)| it.owner() != me || it.inherits().is_none())
+    );
     to_first.set(Reach::There);
     settled(&[first]).await;
     ack_all(first, 6).await;
@@ -109,8 +133,12 @@ async fn a_take_over_that_is_carried_out_after_its_owner_came_back_changes_nothi
     nothing_is_lost(&[first, second, third], 6).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_member_that_takes_its_slots_again_keeps_them_whatever_a_restored_ring_says() {
+#[test]
+fn a_member_that_takes_its_slots_again_keeps_them_whatever_a_restored_ring_says() {
+    holds_by("R16", restored_while_retaking);
+}
+
+async fn restored_while_retaking() -> Vec<u64> {
     let (world, three) = taken_over_late().await;
     let [first, second, third] = &three.members;
     // As if the store had been restored to when the take-over was asked for, and the second member had taken all again
@@ -127,11 +155,11 @@ async fn a_member_that_takes_its_slots_again_keeps_them_whatever_a_restored_ring
         reach.set(Reach::There);
     }
     settled(&[first, second, third]).await;
-    nothing_is_lost(&[first, second, third], 6).await;
+    lost(&[first, second, third], 6).await
 }
 
 /// A slot is handed to a member that dies, by a swap that lands so many seconds after it was asked for.
-async fn handed_to_the_dead(seconds: u64) {
+async fn handed_to_the_dead(seconds: u64) -> Vec<u64> {
     let (world, three) = three().await;
     let [first, second, third] = &three.members;
     let to_first = &three.reaches[0];
@@ -148,20 +176,29 @@ async fn handed_to_the_dead(seconds: u64) {
     to_first.set(Reach::There);
     three.database.set(Mood::Healthy);
     settled(&[first, third]).await;
-    nothing_is_lost(&[first, third], 5).await;
+    lost(&[first, third], 5).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_handed_on_by_a_swap_that_lands_late_is_kept_until_it_is_written() {
-    // While the origin asks the ring, after it has given that up, and after it has once given up to write.
-    for seconds in [1, 12, 40] {
-        println!("after {seconds} s");
-        handed_to_the_dead(seconds).await;
+async fn what_is_handed_on_by_a_swap_that_lands_while_the_ring_is_asked_is_kept_until_it_is_written()
+ {
+    assert_eq!(handed_to_the_dead(1).await, [0; 0]);
+}
+
+#[test]
+fn what_is_handed_on_by_a_swap_that_lands_late_is_kept_until_it_is_written() {
+    // After the origin has given up to ask the ring, and after it has given up once to write.
+    for seconds in [12, 40] {
+        holds_by("R18", || handed_to_the_dead(seconds));
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_member_that_has_not_served_what_it_received_does_not_say_so_when_its_lease_is_over() {
+#[test]
+fn a_member_that_has_not_served_what_it_received_does_not_say_so_when_its_lease_is_over() {
+    holds_by("R18", received_and_not_served);
+}
+
+async fn received_and_not_served() -> Vec<u64> {
     let (world, three) = three().await;
     let [first, second, third] = &three.members;
     let [to_first, to_second, _] = &three.reaches;
@@ -194,5 +231,5 @@ async fn a_member_that_has_not_served_what_it_received_does_not_say_so_when_its_
     sleep(Duration::from_millis(100)).await;
     three.database.set(Mood::Healthy);
     settled(&[first, third]).await;
-    nothing_is_lost(&[first, third], 5).await;
+    lost(&[first, third], 5).await
 }

@@ -74,6 +74,12 @@ pub(super) async fn settled(members: &[&Member]) {
 
 /// The message is there for all users: acknowledging it again changes nothing.
 pub(super) async fn nothing_is_lost(members: &[&Member], message: u64) {
+    assert_eq!(lost(members, message).await, [0; 0]);
+}
+
+/// The users for whom the message is not there. One member serves each user.
+pub(super) async fn lost(members: &[&Member], message: u64) -> Vec<u64> {
+    let mut lost = Vec::new();
     for user in USERS {
         let mut outcomes = Vec::new();
         for member in members {
@@ -81,8 +87,13 @@ pub(super) async fn nothing_is_lost(members: &[&Member], message: u64) {
                 outcomes.push(outcome);
             }
         }
-        assert_eq!(outcomes, [Outcome::Ignored], "user {user}");
+        match outcomes[..] {
+            [Outcome::Ignored] => {}
+            [_] => lost.push(user),
+            _ => panic!("user {user}: {outcomes:?}"),
+        }
     }
+    lost
 }
 
 /// A member owns everything, has acknowledged what is not written, and got all of it from one that has left since.
