@@ -35,6 +35,12 @@ impl SlotSet {
         self.0[number / 64] |= 1 << (number % 64);
     }
 
+    /// Takes a slot away.
+    pub fn remove(&mut self, slot: Slot) {
+        let number = usize::from(slot.number());
+        self.0[number / 64] &= !(1 << (number % 64));
+    }
+
     /// Whether a slot is among them.
     #[must_use]
     pub fn contains(&self, slot: Slot) -> bool {

@@ -92,10 +92,10 @@ impl Ownership {
         }
     }
 
-    /// The number of the ring that is known here; 0 while slots wait for the others' agreement. What was handed on for
-    /// those is not written here until they are served, and may have to be dropped: the origin keeps writing it.
+    /// The number of the ring that is known here; 0 while some slots are not served yet: they wait for the others'
+    /// agreement, or this member's lease has run out before that (R18).
     fn knows_and_serves(&self) -> u64 {
-        let serves = self.slots.taking().is_empty() || mutant::drops(Rule::R18);
+        let serves = !self.slots.has_unserved() || mutant::drops(Rule::R18);
         if serves {
             self.routes.load().number()
         } else {

@@ -8,6 +8,7 @@
 //! Whatever goes wrong before the seal leaves everything as it was. After it the slots go on under a
 //! new epoch: the destination's, or this member's again.
 
+mod keep;
 mod stream;
 
 use std::{
@@ -25,13 +26,12 @@ use readstates_ring::{
 use stream::{ATTEMPT_PAUSE, Sending};
 use tokio::{
     sync::OwnedMutexGuard,
-    time::{Instant, sleep, timeout, timeout_at},
+    time::{Instant, timeout_at},
 };
 
 use super::{
     Destination, NoDestination, Ownership,
     alive::swaps,
-    frame,
     peers::PeerError,
     store::{RingStoreError, Versioned},
 };
@@ -39,8 +39,6 @@ use crate::{cache::SlotSet, store::chain};
 
 /// How long operations may take to end after the seal.
 const FINISH_PATIENCE: Duration = Duration::from_secs(5);
-/// How long the destination may take to hear of the new ring; it watches it, too.
-const TELL_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why a move was not completed.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +86,11 @@ impl Ownership {
     }
 
     /// Moves slots to a process and waits for the end; returns how many are not here any more.
-    pub(super) async fn move_now(&self, to: &Destination, slots: &[(Slot, Epoch)]) -> usize {
+    pub(super) async fn move_now(
+        self: &Arc<Self>,
+        to: &Destination,
+        slots: &[(Slot, Epoch)],
+    ) -> usize {
         let turn = Arc::clone(&self.moving).lock_owned().await;
         let accepted = self.accepted(to, slots);
         self.send(to, accepted, turn).await
@@ -127,7 +129,7 @@ impl Ownership {
     }
 
     async fn send(
-        &self,
+        self: &Arc<Self>,
         to: &Destination,
         slots: Vec<(Slot, Epoch)>,
         _turn: OwnedMutexGuard<()>,
@@ -177,19 +179,6 @@ impl Ownership {
     }
 }
 
-impl Ownership {
-    /// Writes everything that is dirty; returns whether that was possible in the time after which this member would be
-    /// taken for dead.
-    pub(super) async fn write_all(&self) -> bool {
-        let write = async {
-            while self.engine.flush_all().await.failed > 0 {
-                sleep(ATTEMPT_PAUSE).await;
-            }
-        };
-        timeout(self.config.timing.dead_after, write).await.is_ok()
-    }
-}
-
 impl Sending<'_> {
     async fn run(&mut self, slots: &[(Slot, Epoch)]) -> Result<(), NotMoved> {
         let taken = self.offer(slots).await?;
@@ -217,17 +206,15 @@ impl Sending<'_> {
             return Err(NotMoved::Overtaken);
         }
         let set = slots.iter().map(|&(slot, _)| slot).collect();
-        // What was acknowledged here and is not written is in two places until the destination knows that it owns it.
-        self.ownership.slots.hold(set);
+        // What was acknowledged here and is not written is in two places until the destination serves it.
+        self.ownership.slots.hold(&set);
         let ended = self.last_part(&slots, &set, ahead).await;
         self.ownership.timings.sealed.record(sealed.elapsed());
-        let is_known = ended.is_err() || self.tell().await;
-        if !is_known || self.are_taken(&slots) {
-            self.write_what_was_handed().await;
+        if self.ownership.may_let_go(self.to, &slots).await {
+            self.ownership.let_go(&slots);
+        } else {
+            self.ownership.keep(self.to.clone(), slots);
         }
-        self.ownership.slots.hold(SlotSet::default());
-        let table = Arc::clone(self.ownership.routes().table());
-        self.ownership.adopt(&table);
         Ok(ended?)
     }
 
@@ -286,52 +273,5 @@ impl Sending<'_> {
             .swap(handed, &self.to.member, Succession::Handed, ahead)
             .await;
         Ok(())
-    }
-
-    /// Whether the ring names an owner other than the destination and this member for some of the slots: its store was
-    /// restored in the middle of the transfer.
-    fn are_taken(&self, slots: &[(Slot, Epoch)]) -> bool {
-        let routes = self.ownership.routes();
-        let ours = [
-            self.ownership.me.incarnation(),
-            self.to.member.incarnation(),
-        ];
-        slots.iter().any(|&(slot, epoch)| {
-            let config = routes.table().config(slot);
-            config.is_some_and(|it| it.epoch() > epoch && !ours.contains(&it.owner()))
-        })
-    }
-
-    /// Tells the destination that the ring has changed. Returns whether it says that it knows and serves: from then on it
-    /// writes what it was handed. It also learns of the ring by itself, unless it is cut off from the store.
-    async fn tell(&self) -> bool {
-        let number = self.ownership.routes.load().number();
-        let told = self.ownership.peers.send(self.to, frame::hint(number));
-        // Cancel-safe: a hint that was sent stays valid, and without one the destination looks by itself.
-        match timeout(TELL_PATIENCE, told).await {
-            Ok(Ok(answer)) => frame::knows(&answer, number),
-            Ok(Err(error)) => {
-                tracing::debug!("failed to tell the destination of the new ring: {error}");
-                false
-            }
-            Err(_) => false,
-        }
-    }
-
-    /// Writes what was handed on: the destination may not know that it owns it, and then cannot write it. What is
-    /// written here has the epoch that has ended, so it yields to anything that the destination writes.
-    async fn write_what_was_handed(&self) {
-        let to = self.to.name();
-        tracing::warn!(
-            to,
-            "the new owner has not confirmed that it knows of the ring: writing what it was handed"
-        );
-        if !self.ownership.write_all().await {
-            tracing::error!(
-                to,
-                "failed to write in time what was handed on, and the new owner has not confirmed that it knows of the \
-                 ring: if it never learns of it, what was acknowledged last is lost"
-            );
-        }
     }
 }

@@ -216,6 +216,8 @@ async fn work(process: &Process, job: Job) -> Result<Seen, NotDone> {
 pub(crate) struct Client {
     world: Arc<World>,
     number: u64,
+    /// The first channel for its mentions.
+    first: u64,
     random: StdRng,
     book: Book,
     /// The channel that takes the mentions of a user now, and how many it has.
@@ -228,10 +230,20 @@ impl Client {
         Self {
             world: Arc::clone(world),
             number,
+            first: (number + 1) << 20,
             random: StdRng::seed_from_u64(world.seed.wrapping_mul(1000) + number),
             book: Book::default(),
             channels: HashMap::new(),
             message: 0,
+        }
+    }
+
+    /// Another one with the same users, after as many others; its channels are its own.
+    pub(crate) fn shifted(world: &Arc<World>, number: u64, shift: u64) -> Self {
+        let client = Self::new(world, number);
+        Self {
+            first: client.first + (shift << 50),
+            ..client
         }
     }
 
@@ -258,8 +270,7 @@ impl Client {
 
     /// A client's own channel of a user; no other client has it.
     fn channel(&self, user: u64) -> (u64, usize) {
-        let first = (self.number + 1) << 20;
-        self.channels.get(&user).copied().unwrap_or((first, 0))
+        self.channels.get(&user).copied().unwrap_or((self.first, 0))
     }
 
     async fn mention(&mut self, user: u64) {
@@ -282,7 +293,7 @@ impl Client {
     }
 
     async fn ack(&mut self, user: u64) {
-        let channel = self.number + 1;
+        let channel = self.first >> 20;
         self.message += 1;
         let message = self.message;
         let change = Operation::Ack {

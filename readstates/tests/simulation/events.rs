@@ -323,7 +323,7 @@ fn live(process: &Process) -> Live {
 }
 
 /// Waits until every slot is owned, served and known to be.
-async fn settle(world: &Arc<World>) -> Result<(), String> {
+pub(crate) async fn settle(world: &Arc<World>) -> Result<(), String> {
     let deadline = world.now() + SETTLES;
     loop {
         let living = world.living();
@@ -360,7 +360,7 @@ fn is_at_rest(status: &OwnershipStatus) -> bool {
 }
 
 /// Compares the books with what the members answer and with what the database has.
-async fn compare(world: &Arc<World>) -> Result<u64, String> {
+pub(crate) async fn compare(world: &Arc<World>) -> Result<u64, String> {
     let (book, mut wrong) = world.books();
     let mut cached = BTreeMap::new();
     for user in book.users() {

@@ -37,6 +37,7 @@ mod network;
 mod process;
 mod ring;
 mod runs;
+mod scenes;
 mod world;
 
 use std::env;

@@ -74,6 +74,14 @@ impl RingStore for SimRing {
         expected: Option<Version>,
         next: RingTable,
     ) -> BoxFuture<'_, Result<Swapped, RingStoreError>> {
+        if self.world.holds_swap(self.life.incarnation) {
+            let world = Arc::clone(&self.world);
+            tokio::spawn(async move {
+                world.let_swaps_go.notified().await;
+                world.swap(expected, next).await
+            });
+            return self.ask(async { Err(failed()) }.boxed()).boxed();
+        }
         if self.world.befalls(4.0) {
             // On its way, and the process hears nothing of it.
             let (world, wait) = (Arc::clone(&self.world), self.world.draw(10, 3_000));

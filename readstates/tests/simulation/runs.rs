@@ -14,6 +14,7 @@ use readstates_ring::model::Mutant;
 
 use super::{
     events::{self, Ran},
+    scenes::Scene,
     world::World,
 };
 
@@ -23,12 +24,20 @@ const WORD_EVERY: Duration = Duration::from_secs(5);
 /// Runs one seed, without a rule or with all of them.
 pub(crate) fn run(seed: u64, without: Option<Mutant>) -> Ran {
     match without {
-        Some(mutant) => mutant.with(|| run_here(seed)),
-        None => run_here(seed),
+        Some(mutant) => mutant.with(|| run_here(seed, None)),
+        None => run_here(seed, None),
     }
 }
 
-fn run_here(seed: u64) -> Ran {
+/// Plays a scene, without a rule or with all of them. The seed rules how long everything takes.
+pub(crate) fn play(scene: Scene, seed: u64, without: Option<Mutant>) -> Ran {
+    match without {
+        Some(mutant) => mutant.with(|| run_here(seed, Some(scene))),
+        None => run_here(seed, Some(scene)),
+    }
+}
+
+fn run_here(seed: u64, scene: Option<Scene>) -> Ran {
     // Which users share a lock or a table must not differ between two runs of the program.
     readstates::mixed::use_known_key();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -37,7 +46,10 @@ fn run_here(seed: u64) -> Ran {
         .build()
         .unwrap();
     let world = runtime.block_on(async { World::new(seed) });
-    let work = || runtime.block_on(Box::pin(events::run(&world)));
+    let work = || match scene {
+        None => runtime.block_on(Box::pin(events::run(&world))),
+        Some(scene) => runtime.block_on(Box::pin(scene.play(&world))),
+    };
     let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));

@@ -42,6 +42,8 @@ pub(crate) struct World {
     /// The ring has changed. Members are told in the order in which they began to wait; the watch of a [`MemoryRing`]
     /// itself would tell them in an order that no seed rules.
     swapped: Notify,
+    /// Swaps that were held are carried out now.
+    pub(crate) let_swaps_go: Notify,
     random: Mutex<StdRng>,
     trace: Mutex<Trace>,
     state: Mutex<State>,
@@ -65,6 +67,9 @@ struct State {
     /// No process can reach the ring; or it is slow.
     ring_away: bool,
     ring_slow: bool,
+    /// The process whose swaps are not carried out yet, and how many these are.
+    late: Option<Incarnation>,
+    late_swaps: u32,
     /// What the ring was at some moments before.
     past: Vec<Arc<RingTable>>,
     /// It is what it was, or was deleted: it may name others than those that serve.
@@ -133,6 +138,7 @@ impl World {
             ring: Arc::default(),
             blocks: Arc::default(),
             swapped: Notify::new(),
+            let_swaps_go: Notify::new(),
             random: Mutex::new(StdRng::seed_from_u64(seed)),
             trace: Mutex::default(),
             state: Mutex::default(),
@@ -296,35 +302,69 @@ impl World {
         self.state(|state| state.past.extend(table));
     }
 
+    /// The swaps of a process are told to have failed, and carried out when this is asked for no process.
+    pub(crate) fn hold_swaps(&self, of: Option<Incarnation>) {
+        self.state(|state| (state.late, state.late_swaps) = (of, 0));
+        self.let_swaps_go.notify_waiters();
+    }
+
+    /// How many swaps are held.
+    pub(crate) fn held_swaps(&self) -> u32 {
+        self.state(|state| state.late_swaps)
+    }
+
+    /// Whether a swap of this process is held; it is counted.
+    pub(crate) fn holds_swap(&self, of: Incarnation) -> bool {
+        self.state(|state| {
+            let held = state.late == Some(of);
+            state.late_swaps += u32::from(held);
+            held
+        })
+    }
+
+    /// Puts a table in the place of the ring, as a person with access to the store can.
+    pub(crate) async fn put_back(&self, table: RingTable) {
+        self.state(|state| state.ring_went_back = true);
+        let current = self.ring.get().await.ok().flatten();
+        let version = current.map(|current| current.version);
+        self.say(|| {
+            let (number, slots) = (table.number(), table.configs().count());
+            format!("the ring is restored to {number}, with {slots} slots")
+        });
+        // At one moment: no process can have swapped in between.
+        let swapped = self.ring.compare_and_swap(version, table).await;
+        if !matches!(swapped, Ok(Swapped::Taken(_))) {
+            self.wrong("the ring was not restored".to_owned());
+        }
+        self.swapped.notify_waiters();
+    }
+
+    /// How many slots the living processes own.
+    pub(crate) fn owned(&self) -> u32 {
+        let living = self.living().into_iter();
+        living
+            .map(|process| u32::from(process.ownership.status().owned))
+            .sum()
+    }
+
     /// The ring is again what it was at some moment, or is deleted.
     pub(crate) async fn restore(&self) {
         let count = self.state(|state| state.past.len()) as u64;
         if count == 0 {
             return;
         }
-        self.state(|state| state.ring_went_back = true);
         let which = self.draw(0, count + 2);
         if which > count {
+            self.state(|state| state.ring_went_back = true);
             self.say(|| "the ring is deleted".to_owned());
             self.ring.delete();
             return;
         }
-        let current = self.ring.get().await.ok().flatten();
-        let number = current.as_ref().map_or(0, |it| it.table.number());
-        let version = current.map(|current| current.version);
+        let number = self.table().map_or(0, |table| table.number());
         let past = self.state(|state| state.past.get(which as usize).cloned());
         // A person deletes it, and the operator makes an empty one.
-        let past = past.unwrap_or_else(|| Arc::new(RingTable::empty(number + 1)));
-        self.say(|| {
-            let (number, slots) = (past.number(), past.configs().count());
-            format!("the ring is restored to {number}, with {slots} slots")
-        });
-        // At one moment: no process can have swapped in between.
-        let swapped = self.ring.compare_and_swap(version, RingTable::clone(&past));
-        if !matches!(swapped.await, Ok(Swapped::Taken(_))) {
-            self.wrong("the ring was not restored".to_owned());
-        }
-        self.swapped.notify_waiters();
+        let past = past.map_or_else(|| RingTable::empty(number + 1), Arc::unwrap_or_clone);
+        self.put_back(past).await;
     }
 
     pub(crate) fn set_database_away(&self, away: bool) {

@@ -28,7 +28,8 @@
 //!
 //! A member that serves, and has done so without a break since its epoch began, does not accept a config that it has
 //! not asked for itself: no other member can have taken the slot. It keeps the slot, under an epoch above what the
-//! store says. Not so with a slot that has a backup, or may have one by now: that one is promoted without asking
+//! store says. So does one that has sealed the slot and has asked the ring to name no other: its move has failed, and it
+//! holds what no other process has. Not so with a slot that has a backup, or may have one by now: that one is promoted without asking
 //! ([`crate::replication`]).
 //!
 //! A seal is final: no event leads from `Sealed` to `Owner` of the same epoch. When the destination
@@ -47,7 +48,7 @@
 //! | R17 a slot that another process may have served is loaded from the database | `is_cold`, `doubted` |
 //!
 //! R6 to R8 are in [`crate::fence`], R10 in [`crate::SlotConfig::swap`]. R18 (what was handed on is kept until the new
-//! owner serves it, or until it is written) is the member's.
+//! owner serves it, or until it is written) is the member's; [`SlotAtMember::has_asked`] says of which slots.
 
 mod step;
 #[cfg(test)]
@@ -125,6 +126,8 @@ pub enum Stage {
     Retaking {
         /// Another process may have served meanwhile: what is in memory is written and dropped.
         cold: bool,
+        /// None can have: the ring was asked to name no other, and the lease has been valid all the time.
+        unbroken: bool,
     },
     /// The lease has run out: nothing is asked until it is renewed.
     WithoutLease {
@@ -339,15 +342,26 @@ impl SlotAtMember {
         self.backed = true;
     }
 
-    /// The epoch since which this member has been in service without a break, provided that its lease is valid now:
-    /// then no other member can have taken the slot, and it has not asked the ring to name another. Never known of a
+    /// The epoch since which this member has been the owner without a break, provided that its lease is valid now: then
+    /// no other member can have taken the slot, and it has not asked the ring to name another. Never known of a
     /// slot with a backup, which takes the slot over without asking.
     #[must_use]
     pub fn unbroken(&self) -> Option<Epoch> {
         if self.backed {
             return None;
         }
-        self.in_service()
+        match self.state {
+            State::Sealed {
+                epoch,
+                stage: Stage::Retaking { unbroken: true, .. },
+            } => Some(epoch),
+            State::Away
+            | State::Receiving { .. }
+            | State::Ready { .. }
+            | State::Taking { .. }
+            | State::Owner { .. }
+            | State::Sealed { .. } => self.in_service(),
+        }
     }
 
     /// The epoch at which this member serves as the owner, and has asked for no other.
@@ -370,13 +384,29 @@ impl SlotAtMember {
         }
     }
 
+    /// Whether this member has asked the ring to name another, and does not know what came of it: the ring may do so at
+    /// any time, and what is here may be all that there is of what was acknowledged (R18).
+    #[must_use]
+    pub fn has_asked(&self) -> bool {
+        matches!(
+            self.state,
+            State::Sealed {
+                stage: Stage::Handing { .. }
+                    | Stage::Retaking { cold: true, .. }
+                    | Stage::WithoutLease { cold: true },
+                ..
+            }
+        )
+    }
+
     /// The epoch at which this member serves, if a config contradicts that while the lease is valid: the member has not
     /// asked for another owner, so the store was restored. A config at a lower epoch is corrected in the store anyway.
     #[must_use]
     pub fn keeps(&self, config: SlotConfig) -> Option<Epoch> {
         let held = self.unbroken()?;
         let is_other = config.epoch() >= held && config != self.config;
-        let keeps = is_other && !self.goes_on_with(config) && !mutant::drops(Rule::R16);
+        let is_own = config.owner() == self.me && config.inherits() == Some(held);
+        let keeps = is_other && !is_own && !mutant::drops(Rule::R16);
         keeps.then_some(held)
     }
 

@@ -125,6 +125,7 @@ impl SlotAtMember {
                     epoch,
                     stage: Stage::Retaking {
                         cold: !mutant::drops(Rule::R17),
+                        unbroken: false,
                     },
                 };
                 self.ask_again()
@@ -144,7 +145,7 @@ impl SlotAtMember {
         let asked = match self.state {
             State::Sealed { stage, .. } => match stage {
                 Stage::Handing { .. } => true,
-                Stage::Retaking { cold } | Stage::WithoutLease { cold } => cold,
+                Stage::Retaking { cold, .. } | Stage::WithoutLease { cold } => cold,
                 Stage::Finishing { .. } | Stage::Sent { .. } => false,
             },
             State::Taking { cold, .. } => cold,
@@ -356,8 +357,8 @@ impl SlotAtMember {
         };
         let (owner, how) = match stage {
             Stage::Handing { destination } => (destination, Succession::Handed),
-            Stage::Retaking { cold: false } => (self.me, Succession::Handed),
-            Stage::Retaking { cold: true } => (self.me, Succession::TakenOver),
+            Stage::Retaking { cold: false, .. } => (self.me, Succession::Handed),
+            Stage::Retaking { cold: true, .. } => (self.me, Succession::TakenOver),
             Stage::Finishing { .. } | Stage::Sent { .. } | Stage::WithoutLease { .. } => {
                 return Vec::new();
             }
@@ -386,9 +387,10 @@ impl SlotAtMember {
             | Stage::Handing { .. }
             | Stage::Retaking { .. } => {
                 let cold = self.is_cold();
+                let unbroken = self.unbroken().is_some();
                 self.state = State::Sealed {
                     epoch,
-                    stage: Stage::Retaking { cold },
+                    stage: Stage::Retaking { cold, unbroken },
                 };
                 self.ask_again()
             }
@@ -424,9 +426,10 @@ impl SlotAtMember {
                 epoch,
                 stage: Stage::WithoutLease { cold },
             } => {
+                let unbroken = false;
                 self.state = State::Sealed {
                     epoch,
-                    stage: Stage::Retaking { cold },
+                    stage: Stage::Retaking { cold, unbroken },
                 };
                 self.ask_again()
             }

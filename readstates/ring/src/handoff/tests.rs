@@ -152,6 +152,37 @@ fn whoever_asked_the_ring_to_name_another_begins_with_the_database_when_it_is_na
 }
 
 #[test]
+fn a_slot_that_is_taken_again_after_a_failed_move_is_kept_unless_another_was_asked_for_or_the_lease_ran_out()
+ {
+    let held = first(ME).epoch();
+    let (destination, epoch) = (OTHER, held);
+    let mut sent = owner();
+    sent.step(Event::MoveAsked { epoch, destination });
+    sent.step(Event::CaughtUp);
+    sent.step(Event::Finished);
+    let confirmed = Event::Confirmed { destination, epoch };
+    let taken = after(first(ME), OTHER, Succession::TakenOver);
+    let taken = after(taken, OTHER, Succession::TakenOver);
+    let (keep, release) = (Action::Keep { held }, Action::Release { owner: OTHER });
+    for (before, asked, then) in [
+        (&[Event::TimedOut][..], false, keep),
+        (&[Event::TimedOut, Event::TimedOut], false, keep),
+        (
+            &[Event::TimedOut, Event::LeaseLost, Event::LeaseRenewed],
+            false,
+            release,
+        ),
+        (&[confirmed, Event::TimedOut], true, release),
+        (&[confirmed, Event::LeaseLost], true, release),
+    ] {
+        let mut slot = sent;
+        before.iter().for_each(|&event| drop(slot.step(event)));
+        assert_eq!(slot.has_asked(), asked, "{before:?}");
+        assert_eq!(slot.step(Event::Learned(taken)), [then], "{before:?}");
+    }
+}
+
+#[test]
 fn what_the_dead_have_said_makes_a_slot_be_taken_once_more() {
     let mut slot = fresh();
     let config = first(ME);

@@ -25,17 +25,17 @@
 //! | R9 | 16 | 4,425 | |
 //! | R10 | 16 | 5,571 | one of 60 |
 //! | R15 | 12 | 52,195 | one of 60 |
-//! | R16 | 16 | 287,704 | |
-//! | R17 | 18 | 562,129 | |
-//! | R18 | 19 | 1,239,676 | one of 5,000 |
+//! | R16 | 16 | 287,704 | a scene |
+//! | R17 | 18 | 562,129 | a scene |
+//! | R18 | 19 | 1,239,676 | a scene |
 //!
 //! R15 to R17 are about a ring that is restored, while a member dies or is cut off; R18 is about a destination that
 //! confirms, loses its lease and dies before it serves. Each violation is found in a world
 //! in which nothing is violated when the rule is kept: a test searches that, too.
 //!
 //! The last column is where the simulation of whole members (`readstates/tests/simulation`) shows the same rule dropped
-//! in the service itself; which seed it is changes with the code, but a test asserts that there is one. Its `mutants`
-//! say why the others are not there.
+//! in the service itself; which seed it is changes with the code, but a test asserts that there is one. A scene is a
+//! schedule of its own, of events that few seeds have. Its `mutants` say why the others are not there.
 //!
 //! Slots with a backup have a model of their own: [`backed`].
 //!

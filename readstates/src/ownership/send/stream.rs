@@ -1,6 +1,9 @@
 //! What one transfer sends: the offer, blocks cut into parts, and what has changed since, at a pace.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use readstates_ring::{Epoch, Slot};
@@ -31,7 +34,7 @@ const ATTEMPTS: usize = 3;
 pub(super) const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
 /// A transfer under way.
 pub(super) struct Sending<'a> {
-    pub(super) ownership: &'a Ownership,
+    pub(super) ownership: &'a Arc<Ownership>,
     pub(super) to: &'a Destination,
     transfer: u64,
     next_part: u32,
@@ -42,7 +45,7 @@ pub(super) struct Sending<'a> {
 }
 
 impl<'a> Sending<'a> {
-    pub(super) fn new(ownership: &'a Ownership, to: &'a Destination) -> Self {
+    pub(super) fn new(ownership: &'a Arc<Ownership>, to: &'a Destination) -> Self {
         Self {
             ownership,
             to,

@@ -140,9 +140,33 @@ impl Slots {
         named.flatten().collect()
     }
 
-    /// Keeps what is here of these sealed slots, and of no others, whatever the ring says, until the next call. Slots
-    /// that are let go learn their configs from the next table.
-    pub(in crate::ownership) fn hold(&self, slots: SlotSet) {
-        self.inner.lock().held = slots;
+    /// Whether the ring was asked to name another member for a slot, and has not answered here.
+    pub(in crate::ownership) fn has_asked(&self, slot: Slot) -> bool {
+        self.inner.lock().machines[usize::from(slot.number())].has_asked()
+    }
+
+    /// Whether some slots are this member's by the ring and were not served here since. What was handed on for those is
+    /// not written here until they are served, and may have to be dropped: their origin keeps it.
+    pub(in crate::ownership) fn has_unserved(&self) -> bool {
+        let inner = self.inner.lock();
+        let is_mine = |slot: Slot| {
+            inner.machines[usize::from(slot.number())]
+                .flushes()
+                .is_some()
+        };
+        Slot::all().any(|slot| is_mine(slot) && !self.engine.cache().is_served(slot))
+    }
+
+    /// Keeps what is here of these sealed slots, whatever the ring says, until they are let go.
+    pub(in crate::ownership) fn hold(&self, slots: &SlotSet) {
+        let mut inner = self.inner.lock();
+        let all = Slot::all().filter(|&slot| slots.contains(slot));
+        all.for_each(|slot| inner.held.insert(slot));
+    }
+
+    /// Slots that are let go learn their configs from the next table.
+    pub(in crate::ownership) fn let_go(&self, slots: impl Iterator<Item = Slot>) {
+        let mut inner = self.inner.lock();
+        slots.for_each(|slot| inner.held.remove(slot));
     }
 }

@@ -177,7 +177,14 @@ impl Folder {
     fn renew(&self, presence: &Presence) -> io::Result<()> {
         let json = serde_json::to_vec(presence)?;
         let _writing = self.writing.lock();
-        put(&self.presence(presence.incarnation), &json)
+        let path = self.presence(presence.incarnation);
+        let said = absent_is_none(fs::read(&path))?;
+        // What cannot be read is replaced.
+        let said = said.and_then(|json| serde_json::from_slice::<Presence>(&json).ok());
+        if said.is_some_and(|said| said.renewals > presence.renewals) {
+            return Ok(());
+        }
+        put(&path, &json)
     }
 
     fn presences(&self) -> io::Result<Vec<Presence>> {

@@ -89,7 +89,11 @@ impl RingStore for MemoryRing {
 
     fn renew(&self, presence: Presence) -> BoxFuture<'_, Result<(), RingStoreError>> {
         let key = (presence.name.clone(), presence.incarnation);
-        self.presences.lock().insert(key, presence);
+        let mut presences = self.presences.lock();
+        let is_late = |said: &Presence| said.renewals > presence.renewals;
+        if !presences.get(&key).is_some_and(is_late) {
+            presences.insert(key, presence);
+        }
         ready(Ok(())).boxed()
     }
 

@@ -139,7 +139,8 @@ pub trait RingStore: fmt::Debug + Send + Sync + 'static {
     /// back. Does not fail: what cannot be read is asked for again, and logged.
     fn watch(&self) -> BoxStream<'static, Arc<RingTable>>;
 
-    /// Puts this presence in the place of what the same process said before.
+    /// Puts this presence in the place of what the same process said before. One that lands late, after its caller was
+    /// told that it failed, does not replace a later one: the last word of a process that dies counts.
     fn renew(&self, presence: Presence) -> BoxFuture<'_, Result<(), RingStoreError>>;
 
     /// All presences, at least as new as when the call began; by name, then by incarnation. Those of

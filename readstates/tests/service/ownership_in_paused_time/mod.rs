@@ -4,6 +4,7 @@
 mod backed;
 mod clocks;
 mod epochs;
+mod late_swaps;
 mod outages;
 mod restores;
 mod severable;

@@ -18,20 +18,20 @@ use super::{
     world::{Member, Said, World},
 };
 
-const USERS: std::ops::RangeInclusive<u64> = 1..=100;
+pub(super) const USERS: std::ops::RangeInclusive<u64> = 1..=100;
 
 /// A world, and its ring, which a test can get at.
-fn with_ring() -> (World, Arc<MemoryRing>) {
+pub(super) fn with_ring() -> (World, Arc<MemoryRing>) {
     let (mut world, ring) = (World::new(), Arc::new(MemoryRing::default()));
     world.ring = Arc::clone(&ring) as _;
     (world, ring)
 }
 
-async fn table(ring: &MemoryRing) -> Arc<RingTable> {
+pub(super) async fn table(ring: &MemoryRing) -> Arc<RingTable> {
     ring.get().await.unwrap().unwrap().table
 }
 
-async fn restore(ring: &MemoryRing, past: RingTable) {
+pub(super) async fn restore(ring: &MemoryRing, past: RingTable) {
     let version = ring.get().await.unwrap().map(|current| current.version);
     let swapped = ring.compare_and_swap(version, past).await;
     assert!(matches!(swapped, Ok(Swapped::Taken(_))));
@@ -47,7 +47,7 @@ async fn leave(world: &World, member: &Member) {
 }
 
 /// All users acknowledge a message, nothing of which is in the database yet.
-async fn ack_all(member: &Member, message: u64) {
+pub(super) async fn ack_all(member: &Member, message: u64) {
     for user in USERS {
         let said = member.ack(user, message).await;
         assert!(
@@ -58,7 +58,7 @@ async fn ack_all(member: &Member, message: u64) {
 }
 
 /// Waits until every slot is served by one of these.
-async fn settled(members: &[&Member]) {
+pub(super) async fn settled(members: &[&Member]) {
     let settles = async {
         loop {
             let status = || members.iter().map(|member| member.ownership.status());
@@ -73,7 +73,13 @@ async fn settled(members: &[&Member]) {
 }
 
 /// The message is there for all users: acknowledging it again changes nothing.
-async fn nothing_is_lost(members: &[&Member], message: u64) {
+pub(super) async fn nothing_is_lost(members: &[&Member], message: u64) {
+    assert_eq!(lost(members, message).await, [0; 0]);
+}
+
+/// The users for whom the message is not there. One member serves each user.
+pub(super) async fn lost(members: &[&Member], message: u64) -> Vec<u64> {
+    let mut lost = Vec::new();
     for user in USERS {
         let mut outcomes = Vec::new();
         for member in members {
@@ -81,8 +87,13 @@ async fn nothing_is_lost(members: &[&Member], message: u64) {
                 outcomes.push(outcome);
             }
         }
-        assert_eq!(outcomes, [Outcome::Ignored], "user {user}");
+        match outcomes[..] {
+            [Outcome::Ignored] => {}
+            [_] => lost.push(user),
+            _ => panic!("user {user}: {outcomes:?}"),
+        }
     }
+    lost
 }
 
 /// A member owns everything, has acknowledged what is not written, and got all of it from one that has left since.

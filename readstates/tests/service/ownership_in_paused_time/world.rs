@@ -39,6 +39,8 @@ pub(crate) struct Network {
     pub(crate) offers_answered_after: AtomicU64,
     /// Those to last parts.
     pub(crate) last_parts_answered_after: AtomicU64,
+    /// How many hints were answered.
+    pub(crate) hints_answered: AtomicU64,
 }
 
 impl Network {
@@ -48,9 +50,10 @@ impl Network {
     }
 }
 
-/// What an offer and the last part of a transfer begin with.
+/// What an offer, the last part of a transfer, and a hint begin with.
 const OFFER: u8 = 1;
 const LAST_PART: u8 = 3;
+const HINT: u8 = 4;
 
 #[derive(Debug)]
 struct Wire(Arc<Network>);
@@ -73,7 +76,8 @@ impl Peers for Wire {
         let is_last = message[0] == LAST_PART;
         let lost = loses && is_last;
         let late = self.0.last_parts_take.load(Ordering::SeqCst) * u64::from(is_last);
-        let is_offer = message[0] == OFFER;
+        let (is_offer, is_hint) = (message[0] == OFFER, message[0] == HINT);
+        let network = Arc::clone(&self.0);
         let back = match (is_offer, is_last) {
             (true, _) => self.0.offers_answered_after.load(Ordering::SeqCst),
             (_, true) => self.0.last_parts_answered_after.load(Ordering::SeqCst),
@@ -84,6 +88,9 @@ impl Peers for Wire {
             let member = member.and_then(|member| member.upgrade());
             let member = member.ok_or_else(|| PeerError::new(&name, "nobody answers"))?;
             let answer = member.receive(&message).await;
+            if is_hint {
+                network.hints_answered.fetch_add(1, Ordering::SeqCst);
+            }
             sleep(Duration::from_secs(back) + Duration::from_millis(1)).await;
             if lost {
                 return Err(PeerError::new(&name, "the answer was lost"));

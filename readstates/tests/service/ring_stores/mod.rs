@@ -5,7 +5,7 @@ mod kubernetes;
 
 use std::{fs, sync::Arc};
 
-use conformance::{conforms, read, taken};
+use conformance::{conforms, presence, read, taken};
 use readstates::{
     ownership::store::{FileRing, MemoryRing, RingStore, Swapped},
     store::chain,
@@ -25,6 +25,23 @@ async fn the_ring_in_a_folder_conforms() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("made/when/missing");
     conforms(async || Arc::new(FileRing::open(&path).unwrap())).await;
+}
+
+#[tokio::test]
+async fn a_renewal_that_lands_late_does_not_replace_a_later_one() {
+    let folder = tempdir().unwrap();
+    let file = FileRing::open(folder.path()).unwrap();
+    let stores: [Arc<dyn RingStore>; 2] = [Arc::new(MemoryRing::default()), Arc::new(file)];
+    for store in stores {
+        let mut last = presence("chat-1", 7, 5);
+        last.epoch = Some(9);
+        store.renew(last.clone()).await.unwrap();
+        store.renew(presence("chat-1", 7, 4)).await.unwrap();
+        assert_eq!(store.presences().await.unwrap(), [last]);
+        store.renew(presence("chat-1", 7, 6)).await.unwrap();
+        let said = store.presences().await.unwrap();
+        assert_eq!(said, [presence("chat-1", 7, 6)]);
+    }
 }
 
 #[tokio::test]

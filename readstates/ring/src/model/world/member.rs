@@ -77,19 +77,8 @@ impl Member {
     /// after which a silent owner is taken for dead.
     pub(super) fn keeps_handed(&self) -> bool {
         let dirty = self.block.is_some_and(|block| block.dirty);
-        let asked = self.has_asked() && self.lease;
+        let asked = self.slot.has_asked() && self.lease;
         self.alive && (self.handed.is_some() || (asked && dirty))
-    }
-
-    /// Whether it has asked the ring to name another member, and does not know what came of it.
-    pub(super) fn has_asked(&self) -> bool {
-        matches!(
-            self.slot.state(),
-            State::Sealed {
-                stage: Stage::Handing { .. } | Stage::Retaking { cold: true },
-                ..
-            }
-        )
     }
 
     pub(super) fn may_evict(&self) -> bool {

@@ -328,7 +328,7 @@ impl World {
     /// Lets a member's state machine hear of an event, and carries out what it says.
     fn hear(&mut self, index: usize, event: Event) {
         let member = &mut self.members[index];
-        let (had_asked, block) = (member.has_asked(), member.block);
+        let (had_asked, block) = (member.slot.has_asked(), member.block);
         let actions = member.slot.step(event);
         // With a lease, it has not written everything.
         let released = actions
