@@ -17,7 +17,8 @@ install_prometheus() {
         "$PROMETHEUS_MODULE/cmd/prometheus@$PROMETHEUS_VERSION" "$PROMETHEUS_MODULE/cmd/promtool@$PROMETHEUS_VERSION"
 }
 
-# check_monitoring PROGRAMS: rules, their unit tests, dashboards, runbooks, and what the programs of that folder print.
+# check_monitoring PROGRAMS: rules, their unit tests, dashboards with their pictures, runbooks, and what the programs of that
+# folder print.
 check_monitoring() {
     local programs=$1 work promtool status=0
     promtool=$(prometheus_dir)/promtool
@@ -29,6 +30,8 @@ check_monitoring() {
     python3 "$ROOT/hack/lib/monitoring_rules.py" "$work" || status=1
     "$promtool" test rules "$work/rules-test.yaml" || status=1
     python3 "$ROOT/hack/lib/monitoring_pages.py" "$programs" "$work" || status=1
+    python3 "$ROOT/hack/lib/monitoring_dashboards.py" "$programs" "$(prometheus_dir)/prometheus" "$LOGS/dashboards" || status=1
+    note "pictures of the dashboards: $LOGS/dashboards"
     local page
     for page in "$work"/*.prom; do
         echo "metrics of $(basename "$page" .prom): $(grep -c '^# TYPE' "$page") families, $(grep -vc '^#' "$page") series"

@@ -1,8 +1,8 @@
 """Draws the dashboards as SVG, by asking Prometheus for every panel's expressions.
 
-In: what ran under hack/monitoring, a folder, and when it began. Out: NAME.svg for each dashboard but that of super-disks,
-of which none runs there. These are not Grafana's pages: the same panels in the same places with the same answers, drawn
-with lines and nothing else.
+In: what ran under hack/monitoring, a folder, when it began, and which dashboards of which clusters; by default all but that
+of super-disks, of which none runs there. Out: NAME.svg for each. These are not Grafana's pages: the same panels in the same
+places with the same answers, drawn with lines and nothing else.
 """
 
 import html
@@ -22,9 +22,13 @@ MOST_LEGENDS = 6
 def draw(world, folder, began, of=None):
     folder.mkdir(parents=True, exist_ok=True)
     for name, clusters in (of or CLUSTERS).items():
-        dashboard = (DASHBOARDS / f"{name}.json").read_text().replace("$__rate_interval", "20s")
-        dashboard = dashboard.replace("$namespace", ".*").replace("$cluster", clusters)
-        (folder / f"{name}.svg").write_text(page(world, json.loads(dashboard), began))
+        dashboard = json.loads(filled((DASHBOARDS / f"{name}.json").read_text(), clusters))
+        (folder / f"{name}.svg").write_text(page(world, dashboard, began))
+
+
+def filled(dashboard, clusters):
+    """A dashboard's text, of these clusters."""
+    return dashboard.replace("$__rate_interval", "20s").replace("$namespace", ".*").replace("$cluster", clusters)
 
 
 def page(world, dashboard, began):
