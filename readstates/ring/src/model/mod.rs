@@ -23,11 +23,11 @@
 //! | R7 | 13 | 76,659 | seed 17 |
 //! | R8 | 15 | 348,814 | |
 //! | R9 | 16 | 4,425 | |
-//! | R10 | 16 | 5,571 | one of 60 |
-//! | R15 | 12 | 52,195 | one of 60 |
+//! | R10 | 16 | 5,574 | one of 60 |
+//! | R15 | 12 | 52,741 | one of 60 |
 //! | R16 | 16 | 287,704 | a scene |
-//! | R17 | 18 | 562,129 | a scene |
-//! | R18 | 19 | 1,239,676 | a scene |
+//! | R17 | 18 | 563,442 | a scene |
+//! | R18 | 19 | 1,250,760 | a scene |
 //!
 //! R15 to R17 are about a ring that is restored, while a member dies or is cut off; R18 is about a destination that
 //! confirms, loses its lease and dies before it serves. Each violation is found in a world
