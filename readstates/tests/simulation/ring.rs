@@ -74,7 +74,7 @@ impl RingStore for SimRing {
         expected: Option<Version>,
         next: RingTable,
     ) -> BoxFuture<'_, Result<Swapped, RingStoreError>> {
-        if self.world.holds_swap(self.life.incarnation) {
+        if self.world.holds_swap() {
             let world = Arc::clone(&self.world);
             tokio::spawn(async move {
                 world.let_swaps_go.notified().await;

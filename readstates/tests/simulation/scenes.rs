@@ -144,19 +144,20 @@ async fn handed_late(world: &Arc<World>) -> Result<(), String> {
     let (from, to) = (origin.life.incarnation, destination.life.incarnation);
     let routes = Arc::clone(origin.ownership.routes().table());
     let slots: Vec<_> = routes.owned_by(from).collect();
-    world.hold_swaps(Some(from));
+    // Those of all members: the one that was asked for first is carried out first.
+    world.hold_swaps(true);
     let begun = origin.ownership.begin_move(to, &slots).await;
     if begun.is_err() {
         return Err(format!("the move does not begin: {begun:?}"));
     }
-    until(|| world.held_swaps() > 0).await?;
+    until(|| origin.ownership.status().sealed > 0 && world.held_swaps() > 0).await?;
     world.cut_off(to, true);
     until(|| !destination.ownership.status().lease_valid).await?;
     world.cut_off(to, false);
     until(|| destination.ownership.status().lease_valid).await?;
     // The origin has waited for its swap for as long as it does.
     sleep(Duration::from_secs(1)).await;
-    world.hold_swaps(None);
+    world.hold_swaps(false);
     until(|| destination.ownership.status().sealed > 0).await?;
     if table(world).await?.owned_by(from).count() > 0 {
         return Err("the late swap was not carried out".to_owned());

@@ -67,8 +67,8 @@ struct State {
     /// No process can reach the ring; or it is slow.
     ring_away: bool,
     ring_slow: bool,
-    /// The process whose swaps are not carried out yet, and how many these are.
-    late: Option<Incarnation>,
+    /// Whether swaps are not carried out yet, and how many these are.
+    late: bool,
     late_swaps: u32,
     /// What the ring was at some moments before.
     past: Vec<Arc<RingTable>>,
@@ -302,9 +302,9 @@ impl World {
         self.state(|state| state.past.extend(table));
     }
 
-    /// The swaps of a process are told to have failed, and carried out when this is asked for no process.
-    pub(crate) fn hold_swaps(&self, of: Option<Incarnation>) {
-        self.state(|state| (state.late, state.late_swaps) = (of, 0));
+    /// Swaps are told to have failed, and are carried out in their order once this is asked not to be so.
+    pub(crate) fn hold_swaps(&self, held: bool) {
+        self.state(|state| (state.late, state.late_swaps) = (held, 0));
         self.let_swaps_go.notify_waiters();
     }
 
@@ -313,12 +313,11 @@ impl World {
         self.state(|state| state.late_swaps)
     }
 
-    /// Whether a swap of this process is held; it is counted.
-    pub(crate) fn holds_swap(&self, of: Incarnation) -> bool {
+    /// Whether a swap is held; it is counted.
+    pub(crate) fn holds_swap(&self) -> bool {
         self.state(|state| {
-            let held = state.late == Some(of);
-            state.late_swaps += u32::from(held);
-            held
+            state.late_swaps += u32::from(state.late);
+            state.late
         })
     }
 
