@@ -29,6 +29,13 @@ impl Ran {
         Ok(self.stdout)
     }
 
+    /// Whether it failed because an API server of a busy machine ran out of time: the same may be asked again.
+    #[must_use]
+    pub fn ran_out_of_time(&self) -> bool {
+        let words = "request did not complete within requested timeout";
+        !self.succeeded && self.stderr.contains(words)
+    }
+
     /// What it printed, however it ended.
     #[must_use]
     pub fn printed(self) -> String {

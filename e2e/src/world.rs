@@ -123,10 +123,14 @@ impl World {
         ];
         let how = ["--values", &values, "--wait", "--timeout", "2m"];
         let settings: Vec<&str> = settings.iter().flat_map(|one| ["--set", *one]).collect();
-        self.helm(&[&release[..], &how, &settings].concat())
-            .await?
-            .success()
-            .context("failed to install the operator")?;
+        let install = [&release[..], &how, &settings].concat();
+        let mut ran = self.helm(&install).await?;
+        for _ in 0..2 {
+            if ran.ran_out_of_time() {
+                ran = self.helm(&install).await?;
+            }
+        }
+        ran.success().context("failed to install the operator")?;
         // Discovery follows a new definition by some seconds.
         let limit = Duration::from_secs(30);
         until("kubectl knows the resources", limit, async || {

@@ -21,7 +21,7 @@ install_prometheus_operator() {
     # Go installs nothing of a module that replaces others by folders of its own: it becomes a requirement of a module here.
     mkdir "$out/module"
     (
-        cd "$out/module"
+        cd "$out/module" || return
         go mod init readstates-test/prometheus-operator
         go get "$name/cmd/operator@$version" "$name/cmd/prometheus-config-reloader@$version" \
             "$name/pkg/apis/monitoring@$version" "$name/pkg/client@$version"
