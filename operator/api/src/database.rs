@@ -352,7 +352,7 @@ pub struct ExternalSpec {
         inner(
             length(min = 1, max = 253),
             regex(
-                pattern = r"^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|[0-9a-fA-F:]*:[0-9a-fA-F:.]*)$"
+                pattern = r"^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:.]*)$"
             )
         )
     )]
