@@ -76,12 +76,19 @@ fn a_clone_beside_its_source_keeps_neither_from_its_pod() -> Result<()> {
     superdisk.assemble(&vm)?;
     let later = superdisk.write(&vm, "later", 2)?;
     superdisk.is_whole(&vm, &[&files, &later])?;
-    // mdadm starts no second array of this UUID: that is said before anything is tried.
-    let answer = copy.ask(&vm, "assemble", &copy_of)?;
-    ensure!(
-        answer.status == 3 && answer.stderr.starts_with("E_DUPLICATE_UUID"),
-        "{answer}"
-    );
+    // It may become a volume of its own beside its source, but neither at its mount nor with its local disks: that is
+    // said before it is given a name of its own, so that it stays a copy.
+    for (mount, code) in [("/mnt/data", "E_PD_FOREIGN "), ("/mnt/copy", "E_SSD_BUSY ")] {
+        let beside = Superdisk {
+            mount,
+            ..copy.clone()
+        };
+        let answer = beside.ask(&vm, "assemble", &copy_of)?;
+        ensure!(
+            answer.status == 3 && answer.stderr.starts_with(code),
+            "not refused with {code} before anything else: {answer}"
+        );
+    }
     superdisk.tear_down(&vm)?;
     // Under its source's name it would bring back old data.
     let mixed_up = Superdisk {

@@ -84,8 +84,7 @@ pub(super) fn stop(array: &Array, because: &'static str) -> Decision {
 /// Nothing runs: open a new generation, and start the mirror from the durable leg alone. In this order, for what
 /// starts has forgotten whether the fast leg was in when the generation before ended.
 fn start(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> Result<Vec<Action>, Refusal> {
-    mount_point_is_free(spec, inventory)?;
-    fast_leg_may_come(spec, inventory)?;
+    may_begin(spec, inventory)?;
     let update = if ours.superblock.bad_block_log > 0 {
         Update::NoBadBlockLog
     } else {
@@ -124,6 +123,12 @@ fn opened(inventory: &Inventory, header: &Header, known: bool) -> Option<Header>
             header.forgetting(inventory.random, inventory.boot)
         }
     })
+}
+
+/// Whether a mirror that is not mounted yet could be, and get its fast leg.
+pub(super) fn may_begin(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal> {
+    mount_point_is_free(spec, inventory)?;
+    fast_leg_may_come(spec, inventory)
 }
 
 fn mount_point_is_free(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal> {
@@ -171,8 +176,7 @@ fn open(
     if let Some(mount) = mounts.find(|mount| mount.number == mirror.number) {
         return Err(refusals::mounted_elsewhere(mirror, &mount.at));
     }
-    mount_point_is_free(spec, inventory)?;
-    fast_leg_may_come(spec, inventory)?;
+    may_begin(spec, inventory)?;
     if ours.superblock.bad_block_log > 0 {
         return Ok(stop(
             mirror,

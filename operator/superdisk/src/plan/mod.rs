@@ -70,7 +70,12 @@ fn decide(spec: &Spec, inventory: &Inventory) -> Result<Decision, Refusal> {
     }
     match durable {
         Durable::New(blank) => first_boot(spec, inventory, blank),
-        Durable::Copy(copy) => durable::adopt_copy(spec, inventory, &copy).map(Decision::Do),
+        Durable::Copy(copy) => {
+            let steps = durable::adopt_copy(spec, inventory, &copy)?;
+            // What would refuse it once it is this volume's refuses it while it is still the other's.
+            mirror::may_begin(spec, inventory)?;
+            Ok(Decision::Do(steps))
+        }
         Durable::Ours(ours) => mirror::serve(spec, inventory, &ours),
     }
 }

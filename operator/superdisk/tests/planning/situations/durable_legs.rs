@@ -146,6 +146,24 @@ pub(super) fn durable_legs() -> Vec<Situation> {
             Whole,
         ),
         by(
+            "p4-copy-beside-its-source-at-the-same-mount",
+            its_copy.clone(),
+            changed(beside_its_source(), |world| {
+                world.mounts.push(("md900".to_owned(), spec().mount));
+            }),
+            Refused(Code::PdForeign),
+        ),
+        by(
+            "p4-copy-beside-its-source-without-local-disks-of-its-own",
+            its_copy.clone(),
+            changed(beside_its_source(), |world| {
+                world
+                    .disks
+                    .retain(|name, _| name != "nvme2n1" && name != "nvme3n1");
+            }),
+            Refused(Code::SsdBusy),
+        ),
+        by(
             "p4-copy-whose-fast-leg-is-ahead",
             its_copy.clone(),
             changed(lost_durable(), World::power_cut),
