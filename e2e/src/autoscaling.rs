@@ -64,8 +64,8 @@ struct Gauges {
 
 impl Cluster {
     /// Runs `work` while Kubernetes has the cache pods' gauges as external metrics and the HorizontalPodAutoscaler
-    /// `chat` may be made, and takes both away again, even if `work` fails: without this process the API server would miss
-    /// the metrics' API.
+    /// `chat` may be made, and takes both away again, even if `work` fails: an API of metrics that nothing serves
+    /// keeps Kubernetes from deleting namespaces.
     ///
     /// # Errors
     /// When the metrics cannot be served, or `work` fails.
@@ -268,7 +268,7 @@ fn value_in(page: &str, gauge: &str) -> Option<u64> {
     format!("{value:.0}").parse().ok()
 }
 
-/// Connections over TLS, with a certificate that nobody knows: the API server is told not to look at it.
+/// Connections over TLS, with a certificate of no known authority: the API server is told not to verify it.
 struct Encrypted {
     listener: TcpListener,
     acceptor: TlsAcceptor,

@@ -19,12 +19,12 @@ use crate::{
     context::Context,
     error::Error,
     known::Known,
-    observe::{self, IdentitySeen},
+    observe::{self, IdentitySeen, World},
     plan::{Plan, WaitingOn, plan},
     status::{self, Decided, Report},
     stop,
     telemetry::{self, Step},
-    validate::{Identity, ValidatedCluster, validate},
+    validate::{Identity, InvalidSpec, ValidatedCluster, validate},
 };
 
 /// How often a cluster is looked at when nothing happens: the columns show what cache pods say, and
@@ -54,79 +54,39 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
     }
     let id = Identity::of(&cluster)?;
     let now = Timestamp::now();
-    let rotation = cluster.annotations().get(labels::ROTATE_IDENTITY);
-    let claim = cluster.annotations().get(labels::TAKE_OVER_CLAIM);
-    let window = cluster.annotations().get(labels::OPEN_WINDOW_UNTIL);
-    let valid = validate(id.clone(), &cluster.spec, &ctx.images).map(|valid| {
-        valid
-            .asked_of(&ctx.namespace, rotation, ctx.token_review_role.as_ref())
-            .taking_over(claim)
-            .open_until(window)
-    });
+    let valid = validated(&ctx, &id, &cluster);
     let cluster = Box::pin(stop::hold(&ctx, cluster, valid.as_ref().ok())).await?;
     if valid.as_ref().is_ok_and(|valid| !valid.paused) {
         apply::adopt(&ctx.client, &id).await?;
     }
     let (identity, clients) = identity(&ctx, &id, &cluster, valid.as_ref().ok(), now).await?;
     // The largest steps are in boxes, so that the whole stays small.
-    let world = observe::observe(&ctx, &id, &cluster, identity, &clients);
-    let world = Box::pin(world).await?;
+    let world = Box::pin(observe::observe(&ctx, &id, &cluster, identity, &clients)).await?;
     let observed = telemetry::stepped(Step::Observe, started);
     let valid = valid.map(|valid| {
         let (login, certificates) = (world.login(), world.certificates());
         valid.seen(login, certificates, world.has_client_ca())
     });
 
-    // A failed request to a member is returned only after the status is written, which shows how far things are.
-    let mut asked = Ok(());
-    let mut monitoring = cluster.status.as_ref().and_then(|s| s.monitoring.clone());
-    let (plan, applied) = match &valid {
+    let (plan, done) = match &valid {
         Ok(valid) => {
             let mut plan = plan(valid, &world, now);
             let planned = telemetry::stepped(Step::Plan, observed);
-            let applied = if valid.paused {
-                Applied::All
+            let done = if valid.paused {
+                Done::nothing(&cluster)
             } else {
-                apply::make_secrets(&ctx.client, &id, plan.secrets).await?;
-                apply::delete_jobs(&ctx.client, &id, &plan.jobs_to_delete).await?;
-                let token = world.nodes.token.as_ref();
-                let agents = (ctx.agents.as_ref(), &clients);
-                let nodes = &plan.database;
-                let kept = apply::carry_out(&ctx.client, agents, &id, token, nodes).await?;
-                plan.database.trouble = plan.database.trouble.take().or(kept);
-                // What is done after it must not rest on what a watch told.
-                let nothing = Known::default();
-                let known = if plan.acts() { &nothing } else { &ctx.known };
-                if let Some(role) = &plan.callers.review_by {
-                    plan.callers.unbound = apply::bind_reviewers(&ctx.client, &id, role).await?;
-                }
-                let objects = build::objects(valid, &plan);
-                let applied = apply::apply(&ctx.client, known, &id, &objects).await?;
-                let action = plan.cache.as_ref().and_then(|c| c.action.as_ref());
-                if let Some(action) = action.filter(|_| applied.has_all_of(Component::Cache)) {
-                    asked = apply::act(&ctx, &clients, &id, action).await;
-                }
-                if let Some(step) = &plan.identity {
-                    let seen = &world.identity;
-                    apply::write_identity(&ctx.client, valid, seen, step, now).await?;
-                }
-                let monitors = build::pod_monitors(valid);
-                let before = monitoring.as_deref();
-                let kept = apply::keep_pod_monitors(&ctx.client, &id, &monitors, before);
-                let kept = Box::pin(kept).await?;
-                monitoring = kept;
-                applied
+                let done = carry_out(&ctx, &clients, &cluster, valid, &world, &mut plan, now);
+                Box::pin(done).await?
             };
             telemetry::stepped(Step::Apply, planned);
-            (plan, applied)
+            (plan, done)
         }
-        Err(_) => Default::default(),
+        Err(_) => (Plan::default(), Done::nothing(&cluster)),
     };
-
     let spec = valid.as_ref().map(|cluster| Decided {
         cluster,
         plan: &plan,
-        applied: &applied,
+        applied: &done.applied,
     });
     let report = Report {
         id: &id,
@@ -138,15 +98,95 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
     };
     let told = Instant::now();
     let status = ReadStateClusterStatus {
-        monitoring,
+        monitoring: done.monitoring,
         ..status::status(&report)
     };
     status::publish(&ctx, &cluster, &status).await?;
     telemetry::stepped(Step::Status, told);
     telemetry::reconciled(status::outcome(&report), started.elapsed());
-    asked?;
+    done.asked?;
     ctx.failures.none(&cluster);
     Ok(Action::requeue(look_again(&plan)))
+}
+
+/// The cluster as its spec and its annotations ask for it.
+fn validated(
+    ctx: &Context,
+    id: &Identity,
+    cluster: &ReadStateCluster,
+) -> Result<ValidatedCluster, InvalidSpec> {
+    let said = |annotation: &str| cluster.annotations().get(annotation);
+    let valid = validate(id.clone(), &cluster.spec, &ctx.images)?;
+    let (rotation, reviewers) = (
+        said(labels::ROTATE_IDENTITY),
+        ctx.token_review_role.as_ref(),
+    );
+    Ok(valid
+        .asked_of(&ctx.namespace, rotation, reviewers)
+        .taking_over(said(labels::TAKE_OVER_CLAIM))
+        .open_until(said(labels::OPEN_WINDOW_UNTIL)))
+}
+
+/// What came of a plan.
+struct Done {
+    applied: Applied,
+    /// A failed request to a cache pod is returned only after the status is written, which shows how far things are.
+    asked: Result<(), Error>,
+    /// See `status.monitoring`.
+    monitoring: Option<String>,
+}
+
+impl Done {
+    /// What a cluster shows that nothing is done for.
+    fn nothing(cluster: &ReadStateCluster) -> Self {
+        let status = cluster.status.as_ref();
+        Self {
+            applied: Applied::All,
+            asked: Ok(()),
+            monitoring: status.and_then(|status| status.monitoring.clone()),
+        }
+    }
+}
+
+/// Carries out a plan, in the order in which one thing needs another. The plan is told what kept the database from it, and
+/// of reviewers that could not be bound.
+async fn carry_out(
+    ctx: &Context,
+    clients: &PodClients,
+    cluster: &ReadStateCluster,
+    valid: &ValidatedCluster,
+    world: &World,
+    plan: &mut Plan,
+    now: Timestamp,
+) -> Result<Done, Error> {
+    let id = &valid.id;
+    let mut done = Done::nothing(cluster);
+    apply::make_secrets(&ctx.client, id, plan.secrets).await?;
+    apply::delete_jobs(&ctx.client, id, &plan.jobs_to_delete).await?;
+    let token = world.nodes.token.as_ref();
+    let agents = (ctx.agents.as_ref(), clients);
+    let kept = apply::carry_out(&ctx.client, agents, id, token, &plan.database).await?;
+    plan.database.trouble = plan.database.trouble.take().or(kept);
+    // What is done after it must not rest on what a watch told.
+    let nothing = Known::default();
+    let known = if plan.acts() { &nothing } else { &ctx.known };
+    if let Some(role) = &plan.callers.review_by {
+        plan.callers.unbound = apply::bind_reviewers(&ctx.client, id, role).await?;
+    }
+    let objects = build::objects(valid, plan);
+    done.applied = apply::apply(&ctx.client, known, id, &objects).await?;
+    let action = plan.cache.as_ref().and_then(|cache| cache.action.as_ref());
+    if let Some(action) = action.filter(|_| done.applied.has_all_of(Component::Cache)) {
+        done.asked = apply::act(ctx, clients, id, action).await;
+    }
+    if let Some(step) = &plan.identity {
+        apply::write_identity(&ctx.client, valid, &world.identity, step, now).await?;
+    }
+    let monitors = build::pod_monitors(valid);
+    let before = done.monitoring.as_deref();
+    let kept = apply::keep_pod_monitors(&ctx.client, id, &monitors, before);
+    done.monitoring = Box::pin(kept).await?;
+    Ok(done)
 }
 
 /// What pods and operator prove themselves by: made before pods are looked at, since members and agents tell only

@@ -34,7 +34,6 @@ pub enum CertificatesError {
         attempt: &'static str,
         /// On what.
         file: PathBuf,
-        /// The cause.
         source: io::Error,
     },
     /// One of the authority's two files is missing.
@@ -49,11 +48,8 @@ pub enum CertificatesError {
     /// The authority in the folder is another cluster's, or too old.
     #[error("the authority in {} cannot issue for --cluster {cluster}", folder.display())]
     Unusable {
-        /// The folder.
         folder: PathBuf,
-        /// The cluster.
         cluster: ClusterName,
-        /// The cause.
         source: IdentityError,
     },
 }

@@ -10,7 +10,6 @@
 //! what is kept, evicted and written when. Around it: [`load`] and [`flush`] talk to the [`store`],
 //! [`http`] to clients, [`forward`] to the other members; [`ownership`] says whose users are whose, and
 //! moves them; [`journal`] has on the disk what is not in the store yet; [`server`] starts and stops it all.
-#![deny(missing_docs)]
 
 pub mod access;
 mod background;

@@ -48,7 +48,6 @@ pub enum RebalanceError {
     /// The operator's certificates cannot be used.
     #[error("--operator-tls-dir {}", folder.display())]
     Tls {
-        /// The folder.
         folder: PathBuf,
         /// What is wrong with it.
         source: TlsFolderError,
@@ -69,7 +68,6 @@ pub enum RebalanceError {
     Asked {
         /// Its name.
         member: String,
-        /// The cause.
         source: reqwest::Error,
     },
     /// Too many batches failed.

@@ -28,7 +28,6 @@ pub enum TraceError {
     /// Another protocol than the one that is there.
     #[error("{variable}: {value:?} is not spoken here; give http/protobuf, and an endpoint for it")]
     Protocol {
-        /// The variable.
         variable: &'static str,
         /// What it says.
         value: String,
@@ -36,9 +35,7 @@ pub enum TraceError {
     /// The CAs cannot be used.
     #[error("OTEL_EXPORTER_OTLP_CERTIFICATE: failed to read {file:?}")]
     Certificate {
-        /// The file.
         file: PathBuf,
-        /// The cause.
         source: std::io::Error,
     },
     /// There is no HTTP client.

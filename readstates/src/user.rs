@@ -25,7 +25,6 @@ pub enum UserError {
     /// The service did not do it.
     #[error("user {user}")]
     Refused {
-        /// The user.
         user: Id,
         /// What it said.
         source: Error,
@@ -35,7 +34,6 @@ pub enum UserError {
         "the service does not know who asks about user {user}; give --token-file FILE, or --cert-file and --key-file"
     )]
     Nobody {
-        /// The user.
         user: Id,
         /// What it said.
         source: Error,
@@ -46,7 +44,6 @@ pub enum UserError {
          --if-version {now}, or without it whatever is there"
     )]
     Changed {
-        /// The user.
         user: Id,
         /// The version it has.
         now: Version,
@@ -57,7 +54,6 @@ pub enum UserError {
          the user back; give the command again once the database answers"
     )]
     NotWritten {
-        /// The user.
         user: Id,
         /// How long it was waited for.
         waited: Duration,

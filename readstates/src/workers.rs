@@ -6,18 +6,11 @@
 //! thread whose core does something else holds up its own connections until it is back (the generator's
 //! page has the figures).
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    num::NonZeroUsize,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use rustix::{io::Errno, net::sockopt::set_ipv6_v6only};
 use tokio::{
-    net::{TcpListener, TcpSocket},
+    net::TcpListener,
     runtime::{Builder, Runtime},
     sync::watch,
     task::JoinHandle,
@@ -32,7 +25,7 @@ use crate::{
 /// How long open connections may take to end after everything is written.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections that wait to be accepted, at most.
-const BACKLOG: u32 = 1024;
+const BACKLOG: i32 = 1024;
 /// After this many tasks a thread takes one from the queue that all threads share. It has room for 256 of its own, and
 /// further connections wait in the shared one: tokio looks there once in some twenty tasks of this length, so that
 /// with a thousand busy connections one in a hundred waited seventy times as long as half of them (see the page of the
@@ -100,11 +93,7 @@ fn bound(
     flag: &'static str,
     address: SocketAddr,
 ) -> Result<(TcpListener, SocketAddr), ListenError> {
-    let bound = listening(address).or_else(|error| match without_ipv6(address, &error) {
-        Some(address) => listening(address),
-        None => Err(error),
-    });
-    bound.map_err(|source| ListenError {
+    listening(address).map_err(|source| ListenError {
         flag,
         address,
         source,
@@ -112,28 +101,10 @@ fn bound(
 }
 
 fn listening(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => {
-            let socket = TcpSocket::new_v6()?;
-            // `[::]` is every address of this machine, whatever the kernel's default is.
-            set_ipv6_v6only(&socket, false)?;
-            socket
-        }
-    };
-    // A process that starts again finds its address free while old connections still linger.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    let listener = socket.listen(BACKLOG)?;
+    let listener = readstates_listen::listen(address, BACKLOG)?;
     let address = listener.local_addr()?;
-    Ok((listener, address))
-}
-
-/// The same port of every IPv4 address, in place of `[::]` on a kernel without IPv6.
-fn without_ipv6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
-    let any = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-    let unknown = Errno::from_io_error(error) == Some(Errno::AFNOSUPPORT);
-    (any && unknown).then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
+    listener.set_nonblocking(true)?;
+    Ok((TcpListener::from_std(listener)?, address))
 }
 
 /// Threads that answer clients, and what other members forward of theirs.

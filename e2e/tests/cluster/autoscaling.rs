@@ -14,7 +14,7 @@ const DECIDES: Duration = Duration::from_mins(4);
 /// Users whose states the cache has at least.
 const USERS: u64 = 600;
 
-/// Waits until the autoscaler, and nobody else, has set `spec.replicas`.
+/// Waits until the autoscaler has decided on this many replicas, and `spec.replicas` says so.
 async fn scaled_to(cluster: &Cluster, replicas: i32) -> Result<()> {
     until("the autoscaler decides", DECIDES, async || {
         let seen = cluster

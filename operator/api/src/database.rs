@@ -234,18 +234,18 @@ pub struct DatabaseSpec {
     pub embedded: Option<EmbeddedSpec>,
 }
 
-/// A `ReadStateCluster` that was.
+/// A `ReadStateCluster` that no longer exists.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumesOf {
-    /// Its namespace.
+    /// Namespace of that `ReadStateCluster`.
     #[schemars(
         length(min = 1, max = 63),
         regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
     )]
     pub namespace: String,
 
-    /// Its name.
+    /// Name of that `ReadStateCluster`.
     #[schemars(
         length(min = 1, max = 40),
         regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$")

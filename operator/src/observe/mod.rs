@@ -14,6 +14,7 @@ mod credentials;
 mod identity;
 mod members;
 mod nodes;
+mod objects;
 mod restore;
 mod ring;
 mod super_disks;
@@ -21,15 +22,7 @@ mod volumes_of;
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-use k8s_openapi::{
-    api::{
-        apps::v1::StatefulSet,
-        batch::v1::Job,
-        core::v1::{Pod, PodTemplateSpec},
-    },
-    apimachinery::pkg::api::resource::Quantity,
-};
+use k8s_openapi::api::{apps::v1::StatefulSet, batch::v1::Job, core::v1::Pod};
 use kube::{
     Api, Client,
     api::{ListParams, ResourceExt},
@@ -55,6 +48,7 @@ pub use self::{
     },
     members::Member,
     nodes::{Nodes, TOKEN_KEY, Token},
+    objects::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen},
     restore::{RestoreJob, RestoreSeen},
     ring::RingSeen,
     super_disks::DiskStage,
@@ -144,6 +138,22 @@ pub struct Consent {
     pub keep_leg: Option<String>,
 }
 
+impl Consent {
+    fn of(cluster: &ReadStateCluster) -> Self {
+        let said = |annotation: &str| cluster.annotations().get(annotation).cloned();
+        Self {
+            update: said(labels::UPDATE_DATABASE),
+            update_cache: said(labels::UPDATE_CACHE),
+            restart_cache: said(labels::RESTART_CACHE),
+            restart_database: said(labels::RESTART_DATABASE),
+            takeover: said(labels::ACKNOWLEDGE_TAKEOVER),
+            engine_version: said(labels::ACCEPT_ENGINE_VERSION),
+            data_loss: said(labels::ACCEPT_DATA_LOSS),
+            keep_leg: said(labels::KEEP_LEG),
+        }
+    }
+}
+
 /// Unknown is not absent: something that did not answer may be anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen<T> {
@@ -151,131 +161,6 @@ pub enum Seen<T> {
     Known(T),
     /// It could not be seen, for this reason.
     Unknown(String),
-}
-
-/// A StatefulSet.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StatefulSetSeen {
-    /// Pods asked for.
-    pub replicas: i32,
-    /// Pods that exist.
-    pub existing: i32,
-    /// Pods that are ready.
-    pub ready: i32,
-    /// Whether its controller has seen its last change and every pod has the current template.
-    pub settled: bool,
-    /// Hash of what was applied last.
-    pub applied_hash: Option<String>,
-    /// Whether its controller has seen its last change.
-    pub observed: bool,
-    /// Ordinal from which pods get the current template.
-    pub partition: i32,
-    /// What pods made from its template now are labelled with.
-    pub update_revision: Option<String>,
-    /// Whether pods below the partition are made from that template as well: its last update is complete.
-    pub revised: bool,
-    /// Hash of the template that it was last given, and of the spec behind that.
-    pub template_hash: Option<String>,
-    /// See `template_hash`.
-    pub spec_hash: Option<String>,
-    /// Access modes of its pods' claims, which cannot be changed any more.
-    pub access_modes: Vec<String>,
-    /// The size at which it makes claims, which cannot be changed any more either.
-    pub claim_size: Option<Quantity>,
-    /// The template itself.
-    pub template: Option<Box<PodTemplateSpec>>,
-    /// Whether its pods start all at once; never changed.
-    pub parallel: bool,
-    /// Its version: a write that names it fails when it was changed meanwhile.
-    pub version: Option<String>,
-}
-
-impl StatefulSetSeen {
-    /// The request that its pods were last restarted for.
-    #[must_use]
-    pub fn restarted(&self) -> Option<&String> {
-        self.annotation(labels::RESTARTED)
-    }
-
-    /// What its pods are made for that they have to be replaced for, where it says so.
-    #[must_use]
-    pub fn replace_hash(&self) -> Option<&String> {
-        self.annotation(labels::REPLACE_HASH)
-    }
-
-    fn annotation(&self, name: &str) -> Option<&String> {
-        let metadata = self.template.as_ref()?.metadata.as_ref()?;
-        metadata.annotations.as_ref()?.get(name)
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodSeen {
-    pub name: String,
-    /// Whether it is on its way out.
-    pub terminating: bool,
-    /// Whether it is ready.
-    pub ready: bool,
-    /// Its address.
-    pub ip: Option<String>,
-    pub uid: Option<String>,
-    /// The revision of the template it was made from.
-    pub revision: Option<String>,
-    /// Whether it has a node to run on.
-    pub scheduled: bool,
-    /// The zone of that node, where Kubernetes says it on the pod (1.35 and later).
-    pub zone: Option<String>,
-    /// Whether there is an agent in it (database only).
-    pub has_agent: bool,
-    /// Whether the operator reaches its process by mutual TLS; plain HTTP in pods of the release before.
-    pub mutual_tls: bool,
-    /// How far its super-disk is, if it has one (database only).
-    pub disk: Option<DiskStage>,
-    /// Whether a process of it runs, for all that is known.
-    pub running: bool,
-    /// When it was made.
-    pub created: Option<Timestamp>,
-    /// When it must be gone, once it was told to go.
-    pub deadline: Option<Timestamp>,
-    /// Why it is not ready, in Kubernetes' words.
-    pub trouble: Option<String>,
-    /// What it was made for that it has to be replaced for, where it says so (cache only).
-    pub replace_hash: Option<String>,
-    /// The request that it was restarted for.
-    pub restarted: Option<String>,
-    /// Bytes of memory that it asks for (cache only).
-    pub memory: Option<u64>,
-}
-
-/// A schema Job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobSeen {
-    /// Its UID, so that a deletion means this one.
-    pub uid: String,
-    /// How it went.
-    pub outcome: JobOutcome,
-    /// The database and keyspace that are there when it has succeeded.
-    pub makes: Option<String>,
-}
-
-/// How a Job went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JobOutcome {
-    /// It is still trying.
-    Running {
-        /// What keeps its pod.
-        trouble: Option<String>,
-    },
-    /// It did what it should.
-    Succeeded,
-    /// It gave up.
-    Failed {
-        at: Timestamp,
-        /// Its last words.
-        message: String,
-    },
-    /// It is being deleted.
-    Going,
 }
 
 impl World {
@@ -351,11 +236,9 @@ pub async fn observe(
     id: &Identity,
     cluster: &ReadStateCluster,
     identity: IdentitySeen,
-    pods: &PodClients,
+    clients: &PodClients,
 ) -> Result<World, Error> {
-    let Identity { namespace, .. } = id;
-    let sets = Reader::<StatefulSet>::new(&ctx.client, namespace);
-    let clients = pods;
+    let sets = Reader::<StatefulSet>::new(&ctx.client, &id.namespace);
     let pods = list_pods(&ctx.client, id).await?;
     let (schema_pods, others): (Vec<Pod>, Vec<Pod>) = pods
         .into_iter()
@@ -385,7 +268,7 @@ pub async fn observe(
     let cache = sets.get(&id.cache(), id).await?;
     let members = members::ask_all(clients, &cache_pods).await;
     // Last: what members said is judged by a ring that is not older than it.
-    let rings = Reader::<ReadStateRing>::new(&ctx.client, namespace);
+    let rings = Reader::<ReadStateRing>::new(&ctx.client, &id.namespace);
     let ring = RingSeen::of(rings.get(&id.cache(), id).await?.as_ref());
     let restore = restore::observe(&ctx.client, id, cluster, &ring).await?;
     let volumes_of_exists = volumes_of::observe(&ctx.client, cluster).await;
@@ -402,22 +285,7 @@ pub async fn observe(
         nodes,
         super_disks,
         records: status.map_or_else(Vec::new, |s| s.database_nodes.clone()),
-        consent: Consent {
-            update: cluster.annotations().get(labels::UPDATE_DATABASE).cloned(),
-            update_cache: cluster.annotations().get(labels::UPDATE_CACHE).cloned(),
-            restart_cache: cluster.annotations().get(labels::RESTART_CACHE).cloned(),
-            restart_database: cluster.annotations().get(labels::RESTART_DATABASE).cloned(),
-            takeover: cluster
-                .annotations()
-                .get(labels::ACKNOWLEDGE_TAKEOVER)
-                .cloned(),
-            engine_version: cluster
-                .annotations()
-                .get(labels::ACCEPT_ENGINE_VERSION)
-                .cloned(),
-            data_loss: cluster.annotations().get(labels::ACCEPT_DATA_LOSS).cloned(),
-            keep_leg: cluster.annotations().get(labels::KEEP_LEG).cloned(),
-        },
+        consent: Consent::of(cluster),
         schema: status
             .and_then(|s| s.schema.as_ref())
             .map(|s| s.store.clone()),

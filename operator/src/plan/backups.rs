@@ -19,9 +19,7 @@ use crate::{
 /// Why no backup can be made now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// In one word.
     pub reason: Reason,
-    /// In words.
     pub words: String,
     /// Whether only a person can do something about it.
     pub refused: bool,

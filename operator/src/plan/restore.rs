@@ -41,12 +41,7 @@ pub enum RestoreState {
     #[default]
     Unasked,
     /// Something is missing that it needs.
-    Waiting {
-        /// In one word.
-        reason: Reason,
-        /// In words.
-        words: String,
-    },
+    Waiting { reason: Reason, words: String },
     /// A Job is at work.
     Running {
         /// Its name.

@@ -85,12 +85,7 @@ pub enum WaitingOn {
         trouble: Option<String>,
     },
     /// The backup that a new cluster begins with.
-    Restore {
-        /// In one word.
-        reason: Reason,
-        /// In words.
-        words: String,
-    },
+    Restore { reason: Reason, words: String },
     /// A store that a member can write to, so that its pod can go.
     StoreBeforeStop {
         /// The member that cannot write.

@@ -34,7 +34,6 @@ pub enum SuperDiskSeen {
 /// The judgement for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// In one word.
     pub state: SuperDiskState,
     /// The code of a refusal.
     pub code: Option<String>,

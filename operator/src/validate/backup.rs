@@ -25,7 +25,6 @@ const AGES: (Duration, Duration) = (Duration::from_mins(5), Duration::from_hours
 pub struct BackupOwner {
     /// Its name, namespace and UID.
     pub id: Identity,
-    /// Its kind.
     pub kind: String,
     /// The label of its pods; the value is its name.
     pub label: &'static str,
@@ -124,7 +123,6 @@ pub enum BackupsAt {
     },
     /// A volume.
     Volume {
-        /// Its claim.
         claim: String,
         /// Folder below its root; none: the root.
         path: Option<String>,

@@ -65,6 +65,8 @@ const ROUND: Duration = Duration::from_secs(10);
 const ASSEMBLE_AGAIN: Duration = Duration::from_secs(30);
 /// Between two looks whether a patrol is due.
 const PATROL_LOOK: Duration = Duration::from_secs(30);
+/// Connections that wait to be accepted, at most.
+const BACKLOG: i32 = 128;
 /// Turns of `--once` before it gives up: a replaced disk takes four.
 const TURNS: usize = 20;
 
@@ -163,7 +165,7 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
         address: options.listen,
         source,
     };
-    let listener = http::listen(options.listen).map_err(listen)?;
+    let listener = readstates_listen::listen(options.listen, BACKLOG).map_err(listen)?;
     let answers = Arc::clone(&agent);
     // Ends with the process: it holds nothing.
     thread::spawn(move || http::serve(&listener, &*answers));

@@ -60,7 +60,6 @@ pub(crate) struct Ended {
 /// Where a connection goes, and what is spoken there.
 #[derive(Debug, Clone)]
 pub struct Route {
-    /// The address.
     pub address: SocketAddr,
     /// The language.
     pub protocol: Arc<dyn Protocol>,

@@ -38,20 +38,13 @@ pub enum BenchError {
     Settle(#[from] SettleError),
     /// The plot could not be written.
     #[error("--plot: failed to write {file:?}")]
-    Plot {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Plot { file: PathBuf, source: io::Error },
     /// Something was lost or doubled.
     #[error(
         "--check: {lost} acknowledged operations are lost, {doubled} doubled, {foreign} were never sent"
     )]
     DoesNotHold {
-        /// Lost.
         lost: u64,
-        /// Doubled.
         doubled: u64,
         /// Never sent.
         foreign: u64,

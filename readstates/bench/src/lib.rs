@@ -8,7 +8,6 @@
 //!
 //! The times at which requests are due are fixed before the run, and latency counts from them. Linux only: the
 //! workers sleep in `epoll`, to the nanosecond (`epoll_pwait2`, Linux 5.11).
-#![deny(missing_docs)]
 
 pub mod answer;
 pub mod args;

@@ -23,7 +23,6 @@ pub enum Kind {
 pub struct Operation {
     /// What it does.
     pub kind: Kind,
-    /// For whom.
     pub user: u64,
     /// In which channel; a read has none.
     pub channel: u64,

@@ -11,7 +11,6 @@ pub enum Read {
     Incomplete,
     /// An answer of this many bytes.
     Whole {
-        /// Its length.
         length: usize,
         /// The server closes the connection after it.
         last: bool,

@@ -49,15 +49,12 @@ pub struct Report {
 pub struct Settings {
     /// Operations per second; `null`: as many as were answered.
     pub rate: Option<f64>,
-    /// Connections.
     pub connections: usize,
-    /// Threads.
     pub threads: usize,
     /// Requests on a connection at once.
     pub depth: usize,
     /// Operations per request.
     pub per_request: usize,
-    /// Users.
     pub users: u64,
     /// Channels of each.
     pub channels: u64,
@@ -65,7 +62,6 @@ pub struct Settings {
     pub keys: String,
     /// What was sent, as it was given.
     pub mix: String,
-    /// The seed.
     pub seed: u64,
 }
 
@@ -87,7 +83,6 @@ pub struct Operations {
 /// Milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// The mean.
     pub mean: f64,
     /// Half of the requests were faster.
     pub p50: f64,

@@ -17,12 +17,7 @@ use rustls::{
 pub enum SecureError {
     /// A file cannot be read.
     #[error("failed to read {file:?}")]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Read { file: PathBuf, source: io::Error },
     /// The file holds no token.
     #[error("{0:?} holds no token of printable characters")]
     NoToken(PathBuf),

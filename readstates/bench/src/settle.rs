@@ -26,7 +26,6 @@ pub enum SettleError {
     /// The service does not answer.
     #[error("failed to read user {user} for {PATIENCE:?}")]
     Read {
-        /// The user.
         user: u64,
         /// What happened last.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -34,9 +33,7 @@ pub enum SettleError {
     /// The answer is none.
     #[error("the states of user {user} are not what the API says")]
     Answer {
-        /// The user.
         user: u64,
-        /// The cause.
         source: serde_json::Error,
     },
 }

@@ -7,9 +7,7 @@ use crate::report::{Latency, Report, Suspect, Usage, suspects, usage};
 /// A report and what it is called in tables.
 #[derive(Debug, Clone)]
 pub struct Named {
-    /// The name.
     pub name: String,
-    /// The report.
     pub report: Report,
 }
 

@@ -9,7 +9,6 @@ use crate::plot::Bar;
 /// What a state takes in one structure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Weight {
-    /// The structure.
     pub structure: String,
     /// States of each user, on average.
     pub per_user: u64,

@@ -56,7 +56,6 @@ pub struct Book {
 /// A read state as it is found; 0 where no message was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// The channel.
     pub channel: u64,
     /// The last message read, or 0.
     pub last_message: u64,
@@ -97,9 +96,7 @@ pub enum What {
 /// An operation that is not as it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finding {
-    /// The user.
     pub user: u64,
-    /// The channel.
     pub channel: u64,
     /// The message, 0 where none was sent.
     pub message: u64,

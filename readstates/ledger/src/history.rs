@@ -17,24 +17,11 @@ const MOST_STEPS: usize = 400_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// The user has read up to this message.
-    Ack {
-        /// The channel.
-        channel: u64,
-        /// The message.
-        message: u64,
-    },
+    Ack { channel: u64, message: u64 },
     /// The position goes to this message, in either direction; no mentions are left.
-    Manual {
-        /// The channel.
-        channel: u64,
-        /// The message.
-        message: u64,
-    },
+    Manual { channel: u64, message: u64 },
     /// The read state of a channel goes.
-    Delete {
-        /// The channel.
-        channel: u64,
-    },
+    Delete { channel: u64 },
     /// Everything of the user goes.
     Erase,
     /// All states are read.
@@ -55,7 +42,6 @@ pub enum Answer {
     States {
         /// By channel.
         states: BTreeMap<u64, u64>,
-        /// The version.
         version: u64,
     },
     /// It was done, and no more is told.
@@ -73,7 +59,6 @@ pub struct Event {
     pub sent: Duration,
     /// When the answer came; meaningless if the answer is unknown.
     pub answered: Duration,
-    /// The answer.
     pub answer: Answer,
 }
 

@@ -15,7 +15,6 @@
 //!
 //! [`History`] is the other way to look: everything that is asked of some users by several clients at once, and whether
 //! there is an order of it.
-#![deny(missing_docs)]
 
 mod book;
 mod historian;

@@ -139,9 +139,7 @@ pub enum FileError {
     Caller {
         /// Its place in the list.
         index: usize,
-        /// Its name.
         name: String,
-        /// The field.
         field: &'static str,
         /// What is wrong, and what to write.
         problem: String,

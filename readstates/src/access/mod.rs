@@ -80,16 +80,10 @@ impl AccessConfig {
 pub enum AccessError {
     /// It cannot be read.
     #[error("failed to read {file:?}")]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Read { file: PathBuf, source: io::Error },
     /// It makes no sense.
     #[error("{file:?}")]
     File {
-        /// The file.
         file: PathBuf,
         /// What is wrong with it.
         source: FileError,
@@ -97,7 +91,6 @@ pub enum AccessError {
     /// It names service accounts, and there is no API server that knows them.
     #[error("{file:?}")]
     NotInKubernetes {
-        /// The file.
         file: PathBuf,
         /// What to do instead.
         source: NotInKubernetes,

@@ -51,19 +51,13 @@ pub enum TokenError {
     Random,
     /// The file cannot be read.
     #[error("--of: failed to read {file:?}")]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Read { file: PathBuf, source: io::Error },
     /// What is in the file cannot be sent as a token.
     #[error(
         "--of: {file:?} holds no token; use 1 to {} of a-z A-Z 0-9 - . _ ~ + /, and = at the end",
         header::MAX_TOKEN
     )]
     NoToken {
-        /// The file.
         file: PathBuf,
         /// What is wrong with it.
         source: NoToken,

@@ -21,7 +21,6 @@ pub enum BackupError {
          `head -c 32 /dev/urandom > FILE`"
     )]
     Key {
-        /// The file.
         file: PathBuf,
         /// The cause, when it cannot be read.
         source: Option<io::Error>,
@@ -31,9 +30,7 @@ pub enum BackupError {
         "--backups-ca-file: {file:?} has no certificates that can be used: give the CAs as PEM"
     )]
     Ca {
-        /// The file.
         file: PathBuf,
-        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The folder of the backups is not there.
@@ -44,13 +41,11 @@ pub enum BackupError {
     Objects {
         /// What was tried.
         attempt: String,
-        /// The cause.
         source: object_store::Error,
     },
     /// An object is not what was written.
     #[error("object {object}")]
     Sealed {
-        /// The object.
         object: String,
         /// What is wrong with it.
         source: SealError,
@@ -58,9 +53,7 @@ pub enum BackupError {
     /// A manifest cannot be understood.
     #[error("object {object} is no manifest that this version of readstates knows")]
     Manifest {
-        /// The object.
         object: String,
-        /// The cause.
         source: serde_json::Error,
     },
     /// There is no such backup.
@@ -85,12 +78,7 @@ pub enum BackupError {
     Store(#[from] StoreError),
     /// Rows of a chunk cannot be told apart.
     #[error("chunk {chunk}")]
-    Chunk {
-        /// The chunk.
-        chunk: String,
-        /// The cause.
-        source: Misplaced,
-    },
+    Chunk { chunk: String, source: Misplaced },
     /// The system gives no random bytes.
     #[error("failed to get random bytes from the system")]
     Random,
@@ -153,12 +141,7 @@ pub enum BackupError {
     },
     /// The user is not in the backup.
     #[error("user {user} is not in backup {backup}")]
-    NoUser {
-        /// The user.
-        user: u64,
-        /// The backup.
-        backup: BackupId,
-    },
+    NoUser { user: u64, backup: BackupId },
     /// What was read is damaged; the rest is done.
     #[error("{problems} problems: {}", first.join("; "))]
     Damaged {
@@ -169,12 +152,7 @@ pub enum BackupError {
     },
     /// The work is done, and the report cannot be written.
     #[error("everything was done, but --report: failed to write {file:?}")]
-    Report {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Report { file: PathBuf, source: io::Error },
     /// Manifests cannot be read.
     #[error("{unreadable} backups cannot be read: the list says why")]
     Unreadable {

@@ -46,7 +46,6 @@ pub enum OnceRefusal {
     Before {
         /// What was restored.
         backup: String,
-        /// For whom.
         claim: String,
         /// When it was done.
         at: Timestamp,
@@ -59,7 +58,6 @@ pub enum OnceRefusal {
     Half {
         /// What is being restored.
         backup: String,
-        /// For whom.
         claim: String,
         /// When it was begun.
         since: Timestamp,

@@ -23,7 +23,6 @@ pub enum BackupPlace {
     Folder(PathBuf),
     /// In a bucket.
     S3 {
-        /// The bucket.
         bucket: String,
         /// Without a slash at the end; may be empty.
         prefix: String,

@@ -11,7 +11,6 @@ pub const REMEMBERED_MENTIONS: usize = 8;
 /// One mention that was counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mention {
-    /// The message.
     pub message: u64,
     /// What it added to the count.
     pub count: u32,

@@ -14,18 +14,14 @@ use super::{
 pub enum Operation {
     /// The user has read up to this message.
     Ack {
-        /// The channel.
         channel: u64,
-        /// The message.
         message: u64,
         /// What else the client said.
         visit: Visit,
     },
     /// The user puts the position on this message, in either direction.
     Manual {
-        /// The channel.
         channel: u64,
-        /// The message.
         message: u64,
         /// The mention count from now on.
         mention_count: u32,
@@ -34,32 +30,25 @@ pub enum Operation {
     },
     /// The user has seen the pins made until then.
     AckPins {
-        /// The channel.
         channel: u64,
         /// Unix milliseconds; not 0.
         millis: u64,
     },
     /// A message mentions the user.
     Mention {
-        /// The channel.
         channel: u64,
-        /// The message.
         message: u64,
         /// What it adds to the count; not 0.
         count: u32,
     },
     /// Another system has this of a channel: see [`Import`].
     Import {
-        /// The channel.
         channel: u64,
         /// What it has.
         import: Import,
     },
     /// The read state of a channel goes.
-    Delete {
-        /// The channel.
-        channel: u64,
-    },
+    Delete { channel: u64 },
     /// Everything of the user goes, except that the version does not go back.
     DeleteUser,
 }

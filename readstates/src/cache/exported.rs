@@ -5,7 +5,6 @@ use std::time::Duration;
 /// A user on the way to another member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
-    /// The user.
     pub user: u64,
     /// The packed block, see [`crate::codec`].
     pub bytes: Vec<u8>,

@@ -132,7 +132,6 @@ pub enum Refused {
 /// What is in the cache now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Totals {
-    /// Users.
     pub users: u64,
     /// Their weight: states, and 1 for each user without any.
     pub states: u64,
@@ -157,7 +156,6 @@ pub struct Totals {
 /// A packed block on its way to the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flight {
-    /// The user.
     pub user: u64,
     /// The packed block.
     pub bytes: Vec<u8>,

@@ -37,7 +37,6 @@ impl Single for Operation {
 /// A change or a read of one channel, of which the read state after it is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WithState {
-    /// The channel.
     pub channel: u64,
     /// The change; none for a read.
     pub change: Option<Operation>,

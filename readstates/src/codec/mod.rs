@@ -25,7 +25,6 @@ pub const LAST_VERSION: u64 = 1 << 62;
 /// A block as it was written, and by whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// The block.
     pub block: BlockRef<'a>,
     /// The incarnation of the process that wrote it.
     pub writer: u64,

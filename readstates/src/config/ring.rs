@@ -76,12 +76,7 @@ pub enum RingConfig {
     /// In a folder that all members share.
     File(PathBuf),
     /// In a `ReadStateRing` object that all members share.
-    Kubernetes {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    Kubernetes { namespace: String, name: String },
 }
 
 impl fmt::Display for RingConfig {

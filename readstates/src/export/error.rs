@@ -18,7 +18,6 @@ pub enum ExportError {
     Output {
         /// The file.
         name: String,
-        /// The cause.
         source: io::Error,
     },
 }

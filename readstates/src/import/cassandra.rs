@@ -147,7 +147,7 @@ impl Gathering {
         self.rows.len() + self.bad.len() >= self.most
     }
 
-    /// Hands over what there is, of partitions up to this token. False: nobody takes it.
+    /// Hands over what there is, of partitions up to this token. False: the import has ended.
     async fn send(&mut self, token: i64, sender: &mpsc::Sender<Progression>) -> bool {
         let window = Window {
             rows: std::mem::take(&mut self.rows),

@@ -21,10 +21,7 @@ pub enum ReadError {
         "the record that begins in line {line} is longer than 1 MiB or has more than {MOST_FIELDS} values: is a quote \
          not closed, or is it another format?"
     )]
-    Endless {
-        /// The line.
-        line: u64,
-    },
+    Endless { line: u64 },
 }
 
 /// Reads records one after the other.

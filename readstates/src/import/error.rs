@@ -26,7 +26,6 @@ pub enum ImportError {
     Read {
         /// The file.
         name: String,
-        /// The cause.
         source: ReadError,
     },
     /// The login of a CQL database cannot be read.
@@ -34,12 +33,7 @@ pub enum ImportError {
     Login(#[from] ConfigError),
     /// The password of Redis cannot be read.
     #[error("--redis-password-file: failed to read {file:?}")]
-    Password {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Password { file: PathBuf, source: io::Error },
     /// The database cannot be read.
     #[error("--from")]
     Database(#[from] StoreError),
@@ -68,12 +62,7 @@ pub enum ImportError {
     },
     /// The checkpoint cannot be read or written.
     #[error("--checkpoint: {file:?}")]
-    Checkpoint {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Checkpoint { file: PathBuf, source: io::Error },
     /// The checkpoint is another process's.
     #[error("--checkpoint: another import is at work with {0:?}")]
     InUse(PathBuf),
@@ -81,20 +70,10 @@ pub enum ImportError {
     #[error(
         "--checkpoint: {file:?} is of another import: {differs}; give another file to begin anew"
     )]
-    OtherImport {
-        /// The file.
-        file: PathBuf,
-        /// What differs.
-        differs: String,
-    },
+    OtherImport { file: PathBuf, differs: String },
     /// Bad rows cannot be written down.
     #[error("--bad-rows: failed to write {file:?}")]
-    BadRowsFile {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    BadRowsFile { file: PathBuf, source: io::Error },
     /// There are more bad rows than may be.
     #[error(
         "{bad} rows are bad, and --max-bad-rows allows {allowed}: {}{}",
@@ -109,7 +88,7 @@ pub enum ImportError {
         /// The first of them.
         first: Vec<String>,
     },
-    /// The service lets nobody in, or not this caller.
+    /// The service admits no caller, or not this one.
     #[error("the service refuses the import; its caller needs the verbs write and import")]
     Refused(#[source] readstates_client::Error),
     /// A member is of a release without imports.

@@ -133,10 +133,10 @@ impl FileSource {
 }
 
 impl FileReader {
-    /// Reads windows of so many rows until the end, or until nobody takes them.
+    /// Reads windows of so many rows until the end of the file or of the import.
     pub(super) fn start(mut self, most: usize) -> mpsc::Receiver<Progression> {
         let (sender, receiver) = mpsc::channel(AHEAD);
-        // Joined by nobody: it may wait for standard input for ever, and the end of the process ends it.
+        // Not joined: it may wait for standard input for ever, and the end of the process ends it.
         thread::spawn(move || {
             loop {
                 let window = self.window(most);

@@ -198,7 +198,7 @@ impl Gathering {
         }
     }
 
-    /// Reads a hash. False: nobody takes it. `cursor`: where the keys of this hash were found.
+    /// Reads a hash. False: the import has ended. `cursor`: where the keys of this hash were found.
     async fn hash(
         &mut self,
         server: &mut Server,
@@ -293,7 +293,7 @@ impl Gathering {
         self.rows.len() + self.bad.len() >= self.most
     }
 
-    /// Hands over what there is. False: nobody takes it.
+    /// Hands over what there is. False: the import has ended.
     async fn send(&mut self, cursor: u64, sender: &mpsc::Sender<Progression>) -> bool {
         let window = Window {
             rows: std::mem::take(&mut self.rows),

@@ -34,36 +34,18 @@ const AT_ONCE: usize = 256;
 pub enum JournalError {
     /// Its folder cannot be made or read.
     #[error("failed to open the journal in {folder:?}")]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Folder { folder: PathBuf, source: io::Error },
     /// No file can be begun.
     #[error("failed to begin a journal in {folder:?}")]
-    Begin {
-        /// The folder.
-        folder: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Begin { folder: PathBuf, source: io::Error },
     /// A file cannot be read.
     #[error("failed to read the journal's file {file:?}")]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Read { file: PathBuf, source: io::Error },
     /// A newer release wrote it.
     #[error(
         "{file:?} was written by a newer release of readstates; start that release once and stop it, which empties the journal"
     )]
-    Newer {
-        /// The file.
-        file: PathBuf,
-    },
+    Newer { file: PathBuf },
     /// Acknowledged changes cannot be read.
     #[error(
         "the journal is damaged: {damage}; restore the folder from a copy, or start once with \
@@ -75,20 +57,10 @@ pub enum JournalError {
     },
     /// A block of the store is none.
     #[error("the journal has changes of user {user}, whose block in the store cannot be read")]
-    Block {
-        /// The user.
-        user: u64,
-        /// The cause.
-        source: DecodeError,
-    },
+    Block { user: u64, source: DecodeError },
     /// The store does not answer.
     #[error("failed to do again what the journal has of user {user}")]
-    Store {
-        /// The user.
-        user: u64,
-        /// The cause.
-        source: StoreError,
-    },
+    Store { user: u64, source: StoreError },
 }
 
 /// A journal as it was read.

@@ -65,7 +65,6 @@ pub(super) fn is_too_far_ahead(stamp: Stamp, now_micros: i64) -> bool {
 pub(super) struct Tally {
     /// Rows of the source.
     pub(super) users: u64,
-    /// Their bytes.
     pub(super) bytes: u64,
     /// Rows that the target lacked.
     pub(super) missing: u64,

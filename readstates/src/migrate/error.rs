@@ -18,38 +18,25 @@ pub enum MigrateError {
     #[error(
         "{flag}: a store in memory cannot be reached from outside; give embedded:DIR or cql://…"
     )]
-    Memory {
-        /// The flag.
-        flag: &'static str,
-    },
+    Memory { flag: &'static str },
     /// There is no store.
     #[error("{flag}: there is no store in {folder:?}")]
-    NoStore {
-        /// The flag.
-        flag: &'static str,
-        /// The folder.
-        folder: PathBuf,
-    },
+    NoStore { flag: &'static str, folder: PathBuf },
     /// An embedded store cannot be opened.
     #[error("{flag}")]
     Open {
-        /// The flag.
         flag: &'static str,
-        /// The cause.
         source: OpenError,
     },
     /// The journal of an embedded store cannot be applied to it.
     #[error("{flag}")]
     Journal {
-        /// The flag.
         flag: &'static str,
-        /// The cause.
         source: JournalError,
     },
     /// A database cannot be used, whatever time passes.
     #[error("{flag}: {reason}")]
     Refused {
-        /// The flag.
         flag: &'static str,
         /// Why.
         reason: String,
@@ -57,9 +44,7 @@ pub enum MigrateError {
     /// A database does not answer.
     #[error("{flag}")]
     Away {
-        /// The flag.
         flag: &'static str,
-        /// The cause.
         source: StoreError,
     },
     /// Reading or writing failed, again and again.
@@ -71,7 +56,6 @@ pub enum MigrateError {
         attempt: String,
         /// For how long it was tried.
         tried_seconds: u64,
-        /// The cause.
         source: StoreError,
     },
     /// Source and target are one table.
@@ -95,28 +79,20 @@ pub enum MigrateError {
          again since; give another file, or delete this one to begin from the start"
     )]
     OtherMove {
-        /// The file.
         file: PathBuf,
-        /// Its source.
         source_name: String,
-        /// Its target.
         target_name: String,
     },
     /// Another process has it.
     #[error("--checkpoint: {file:?} is in use by another process; stop that, or give another file")]
-    InUse {
-        /// The file.
-        file: PathBuf,
-    },
+    InUse { file: PathBuf },
     /// The checkpoint cannot be understood.
     #[error(
         "--checkpoint: {file:?} is no file that this version of readstates has written; give another one, or delete \
          this one to begin from the start"
     )]
     Unreadable {
-        /// The file.
         file: PathBuf,
-        /// The cause.
         source: serde_json::Error,
     },
     /// The checkpoint cannot be read or written.
@@ -124,9 +100,7 @@ pub enum MigrateError {
     Checkpoint {
         /// What was tried.
         attempt: &'static str,
-        /// The file.
         file: PathBuf,
-        /// The cause.
         source: io::Error,
     },
     /// Rows differ, or could not be copied.
@@ -152,12 +126,7 @@ pub enum MigrateError {
     },
     /// The work is done, and the report cannot be written.
     #[error("everything was done, but --report: failed to write {file:?}")]
-    Report {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Report { file: PathBuf, source: io::Error },
 }
 
 impl MigrateError {

@@ -117,7 +117,6 @@ impl Default for Timing {
 /// Who this member is, and how it behaves.
 #[derive(Debug, Clone)]
 pub struct OwnershipConfig {
-    /// Its name.
     pub name: String,
     /// The process: drawn at start.
     pub incarnation: u64,

@@ -15,7 +15,6 @@ const NOBODY: u16 = u16::MAX;
 /// One member of the ring.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its name.
     pub name: String,
     /// The process.
     pub incarnation: Incarnation,

@@ -12,7 +12,6 @@ pub(super) const ROWS_PER_PAGE: usize = 256;
 /// A user and its last write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The user.
     pub user: u64,
     /// Its block.
     pub stored: Stored,

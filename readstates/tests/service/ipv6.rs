@@ -2,49 +2,41 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, RequestBuilder, Response, StatusCode};
-use serde_json::{Value, json};
+use reqwest::{RequestBuilder, StatusCode};
+use serde_json::Value;
 
-use crate::program::{Serving, serve_at};
+use crate::{
+    common::client,
+    serving::{self, Serving, serve_at},
+};
 
 /// Any free port of this machine, by its IPv6 address.
 const HERE: &str = "[::1]:0";
 
-fn client() -> Client {
-    let client = Client::builder().no_proxy().tls_certs_only([]);
-    client.build().unwrap()
-}
-
-fn read_states(base: &str, user: u64) -> String {
-    format!("{base}/v1/users/{user}/read-states")
-}
-
-/// Sends a request as clients do: again while slots are on their way to a member that has just started.
-async fn answered(request: RequestBuilder) -> Response {
+/// What is answered to a request that is sent as clients do: again while slots are on their way to a member that has
+/// just started.
+async fn answered(request: RequestBuilder) -> Value {
     let mut last = String::new();
     for _ in 0..300 {
         let answer = request.try_clone().unwrap().send().await.unwrap();
-        if answer.status() != StatusCode::SERVICE_UNAVAILABLE {
-            return answer;
-        }
+        let status = answer.status();
         last = answer.text().await.unwrap();
+        if status != StatusCode::SERVICE_UNAVAILABLE {
+            assert_eq!(status, StatusCode::OK, "{last}");
+            return serde_json::from_str(&last).unwrap();
+        }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     panic!("not answered: {last}");
 }
 
 async fn ack(base: &str, user: u64) {
-    let url = format!("{}/10/ack", read_states(base, user));
-    let request = client().post(url).json(&json!({ "message_id": "100" }));
-    assert_eq!(answered(request).await.status(), StatusCode::OK);
+    answered(serving::ack(&client(), base, user, 100)).await;
 }
 
 /// The last message read, as this address tells it.
 async fn last_read(base: &str, user: u64) -> Value {
-    let request = client().get(format!("{}/10", read_states(base, user)));
-    let answer = answered(request).await;
-    assert_eq!(answer.status(), StatusCode::OK, "user {user} at {base}");
-    let state: Value = answer.json().await.unwrap();
+    let state = answered(serving::state(&client(), base, user)).await;
     state["last_message_id"].clone()
 }
 
@@ -65,14 +57,8 @@ async fn members_that_have_only_ipv6_forward_to_each_other_and_hand_on_what_they
         assert_eq!(last_read(&second.url, user).await, "100");
     }
     // What the ring tells clients is an address that they can use.
-    let ring: Value = client()
-        .get(format!("{}/v1/ring", second.url))
-        .send()
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
+    let ring = client().get(format!("{}/v1/ring", second.url));
+    let ring = serving::answer(ring).await;
     let members = ring["members"].as_array().unwrap();
     assert!(!members.is_empty());
     for member in members {

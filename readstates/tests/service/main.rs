@@ -41,6 +41,7 @@ mod program;
 mod representations;
 mod ring_stores;
 mod roles;
+mod serving;
 mod slow_clients;
 mod stops;
 mod store_conformance;

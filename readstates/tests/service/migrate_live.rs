@@ -16,13 +16,13 @@ use std::{
 
 use futures::{StreamExt, stream};
 use reqwest::{Client, StatusCode};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use crate::{
     common::client,
     process::{program, readstates},
-    program::serve_with,
+    serving::{self, serve_with},
 };
 
 const USERS: u64 = 1200;
@@ -39,10 +39,9 @@ fn done(arguments: &[&str]) -> String {
 
 /// Acknowledges, and waits for a member that has no connection with its database yet.
 async fn ack(client: &Client, url: &str, user: u64, message: u64) {
-    let url = format!("{url}/v1/users/{user}/read-states/10/ack");
-    let body = json!({"message_id": message.to_string()});
+    let request = || serving::ack(client, url, user, message);
     let acked = async {
-        while client.post(&url).json(&body).send().await.unwrap().status() != StatusCode::OK {
+        while request().send().await.unwrap().status() != StatusCode::OK {
             sleep(Duration::from_millis(50)).await;
         }
     };
@@ -50,10 +49,10 @@ async fn ack(client: &Client, url: &str, user: u64, message: u64) {
 }
 
 async fn last(client: &Client, url: &str, user: u64) -> String {
-    let url = format!("{url}/v1/users/{user}/read-states/10");
     let read = async {
         loop {
-            let answer = client.get(&url).send().await.unwrap();
+            let request = serving::state(client, url, user);
+            let answer = request.send().await.unwrap();
             if answer.status() != StatusCode::SERVICE_UNAVAILABLE {
                 break answer.json::<Value>().await.unwrap();
             }

@@ -13,60 +13,16 @@ use crate::common::{
     PATIENCE, QUICK, Running, balance, client,
     faulty::{FaultyStore, Mood},
     member, owner_of,
+    rings::presence,
+    severable::{Reach, Severable},
 };
-use futures::{
-    FutureExt,
-    future::{BoxFuture, join_all, ready},
-    stream::BoxStream,
-};
+use futures::future::join_all;
 use readstates::{
-    ownership::store::{
-        MemoryRing, Presence, RingStore, RingStoreError, Swapped, Version, Versioned,
-    },
+    ownership::store::{MemoryRing, Presence, RingStore},
     store::{MemoryStore, Store},
 };
-use readstates_ring::{Incarnation, RingTable, Slot, Stamp};
+use readstates_ring::{Slot, Stamp};
 use serde_json::{Value, json};
-
-/// A ring that hears no renewals while it is deaf.
-#[derive(Debug, Default)]
-struct DeafRing {
-    inner: Arc<MemoryRing>,
-    deaf: AtomicBool,
-}
-
-impl RingStore for DeafRing {
-    fn get(&self) -> BoxFuture<'_, Result<Option<Versioned>, RingStoreError>> {
-        self.inner.get()
-    }
-
-    fn compare_and_swap(
-        &self,
-        expected: Option<Version>,
-        next: RingTable,
-    ) -> BoxFuture<'_, Result<Swapped, RingStoreError>> {
-        self.inner.compare_and_swap(expected, next)
-    }
-
-    fn watch(&self) -> BoxStream<'static, Arc<RingTable>> {
-        self.inner.watch()
-    }
-
-    fn renew(&self, presence: Presence) -> BoxFuture<'_, Result<(), RingStoreError>> {
-        if self.deaf.load(Ordering::SeqCst) {
-            return ready(Err(RingStoreError::new("renew", "deaf"))).boxed();
-        }
-        self.inner.renew(presence)
-    }
-
-    fn presences(&self) -> BoxFuture<'_, Result<Vec<Presence>, RingStoreError>> {
-        self.inner.presences()
-    }
-
-    fn forget(&self, incarnation: Incarnation) -> BoxFuture<'_, Result<(), RingStoreError>> {
-        self.inner.forget(incarnation)
-    }
-}
 
 struct World {
     store: Arc<dyn Store>,
@@ -278,12 +234,12 @@ async fn the_slots_of_a_dead_member_are_taken_once_its_lease_is_over_and_no_vers
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_lease_nothing_is_acknowledged_and_with_a_new_one_it_goes_on() {
-    let ring = Arc::new(DeafRing::default());
-    let store = Arc::new(MemoryStore::default());
-    let member = member("chat-0", store, Arc::clone(&ring) as _).await;
+    let world = World::new();
+    let ring = Severable::new(&world.ring);
+    let member = member("chat-0", world.store, Arc::clone(&ring) as _).await;
     member.ack(1, 10, 1).await;
     let number = member.server.ownership().routes().number();
-    ring.deaf.store(true, Ordering::SeqCst);
+    ring.set(Reach::ReadOnly);
     member
         .until("without a lease, and sealed", |status| {
             // Until the slots are sealed, what comes in is worked on and answered 504.
@@ -300,7 +256,7 @@ async fn without_a_lease_nothing_is_acknowledged_and_with_a_new_one_it_goes_on()
     }
     let read = member.get("/v1/users/1/read-states").await;
     read.refused(503, "no-owner");
-    ring.deaf.store(false, Ordering::SeqCst);
+    ring.set(Reach::There);
     member
         .until("back", |status| {
             status["ownership"]["sealed"] == 0 && status["ownership"]["lease_valid"] == true
@@ -390,26 +346,15 @@ async fn a_move_that_cannot_end_leaves_everything_where_it_was() {
         })
         .collect();
     // It says that it lives, and cannot be reached.
+    let url = "http://127.0.0.1:1";
     let silent = Presence {
-        name: "chat-1".to_owned(),
-        incarnation: Incarnation::new(0xff),
-        url: "http://127.0.0.1:1".to_owned(),
-        members: Some("http://127.0.0.1:1".to_owned()),
-        admin: None,
-        zone: None,
-        ordinal: None,
-        draining: false,
-        gone: false,
-        renewals: 1,
-        unix_micros: None,
-        line: None,
-        epoch: None,
-        clock_wrong: false,
+        url: url.to_owned(),
+        members: Some(url.to_owned()),
+        ..presence("chat-1", 0xff, 1)
     };
     world.ring.renew(silent).await.unwrap();
-    let nobody =
-        json!({"name": "chat-1", "incarnation": "00000000000000ff", "url": "http://127.0.0.1:1"});
-    let body = json!({"destination": nobody, "slots": slots});
+    let destination = json!({"name": "chat-1", "incarnation": "00000000000000ff", "url": url});
+    let body = json!({"destination": destination, "slots": slots});
     let answer = member.post("/admin/v1/moves", body.clone()).await;
     let accepted: Value = serde_json::from_str(&answer.text).unwrap();
     assert_eq!(accepted, json!({"accepted": 64, "ignored": 0}));

@@ -1,7 +1,6 @@
 //! The program as a person or a kubelet runs it: flags, output, signals, exit status.
 
 use std::{
-    process::{Child, Command},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,11 +9,14 @@ use readstates_api::{
     Id,
     batch::{BatchEncoder, MEDIA_TYPE, Record, RecordOperation, RecordOutcome, parse_answer},
 };
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use crate::process::{Log, readstates, start};
+use crate::{
+    common::client,
+    process::readstates,
+    serving::{Serving, ack, answer, read_states, serve_with, state},
+};
 
 /// (succeeded, standard output, standard error)
 fn output(arguments: &[&str]) -> (bool, String, String) {
@@ -22,57 +24,8 @@ fn output(arguments: &[&str]) -> (bool, String, String) {
     (status == 0, out, error)
 }
 
-/// A program that serves, and where.
-pub struct Serving {
-    child: Child,
-    log: Log,
-    pub url: String,
-    pub admin: String,
-}
-
 fn serve(store: &str) -> Serving {
     serve_with(&["--store", store])
-}
-
-/// On free ports. It ends with this thread, however that ends: also when the test is killed.
-pub fn serve_with(more: &[&str]) -> Serving {
-    let any = "127.0.0.1:0";
-    serve_at(any, any, more)
-}
-
-/// At these addresses for clients and for the operator.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the program itself is what is tested here"
-)]
-pub fn serve_at(clients: &str, operator: &str, more: &[&str]) -> Serving {
-    let mut command = Command::new("setpriv");
-    command.env_clear().args(["--pdeathsig", "KILL", "--"]);
-    command.args([env!("CARGO_BIN_EXE_readstates"), "serve"]);
-    command.args(["--listen", clients, "--admin-listen", operator]);
-    let (child, event, log) = start(command.args(more));
-    let url = |of: &str| format!("http://{}", event[of].as_str().unwrap());
-    Serving {
-        child,
-        log,
-        url: url("listen"),
-        admin: url("admin"),
-    }
-}
-
-impl Serving {
-    /// SIGTERM; returns whether the program succeeded.
-    pub fn terminate(mut self) -> bool {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::TERM).unwrap();
-        let status = self.child.wait().unwrap();
-        let rest = self.log.lines();
-        assert!(
-            rest.iter().any(|line| line.contains("\"stopped\"")),
-            "{rest:?}"
-        );
-        status.success()
-    }
 }
 
 #[tokio::test]
@@ -81,14 +34,8 @@ async fn sigterm_writes_everything_and_the_next_start_finds_it() {
     let store = format!("embedded:{}", folder.path().display());
     let started = Instant::now();
     let first = serve(&store);
-    let client = reqwest::Client::builder()
-        .tls_certs_only([])
-        .build()
-        .unwrap();
-    let ack = format!("{}/v1/users/1/read-states/10/ack", first.url);
-    let body = serde_json::json!({"message_id": "100"});
-    let answer = client.post(ack).json(&body).send().await.unwrap();
-    assert_eq!(answer.status(), 200);
+    let client = client();
+    answer(ack(&client, &first.url, 1, 100)).await;
     assert!(
         started.elapsed() < Duration::from_secs(30),
         "it answers soon after its start"
@@ -96,15 +43,7 @@ async fn sigterm_writes_everything_and_the_next_start_finds_it() {
     assert!(first.terminate());
 
     let second = serve(&store);
-    let state = format!("{}/v1/users/1/read-states/10", second.url);
-    let state: Value = client
-        .get(state)
-        .send()
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
+    let state = answer(state(&client, &second.url, 1)).await;
     assert_eq!(state["last_message_id"], "100");
     let (succeeded, _, error) = output(&[
         "serve",
@@ -126,30 +65,19 @@ async fn sigterm_writes_everything_and_the_next_start_finds_it() {
 async fn what_was_flushed_survives_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("embedded:{}", folder.path().display());
-    let mut first = serve(&store);
-    let client = reqwest::Client::builder()
-        .tls_certs_only([])
-        .build()
-        .unwrap();
+    let first = serve(&store);
+    let client = client();
     for user in 1..=50 {
-        let ack = format!("{}/v1/users/{user}/read-states/10/ack", first.url);
-        let body = serde_json::json!({"message_id": user});
-        let answer = client.post(ack).json(&body).send().await.unwrap();
-        assert_eq!(answer.status(), 200);
+        answer(ack(&client, &first.url, user, user)).await;
     }
-    let flush = format!("{}/admin/v1/flush", first.admin);
-    let answer = client.post(flush).send().await.unwrap();
-    let flushed: Value = answer.json().await.unwrap();
+    let flushed = answer(client.post(format!("{}/admin/v1/flush", first.admin))).await;
     // Some may have been written before: as soon as the pace allowed.
     assert_eq!(flushed["failed_users"], 0);
-    first.child.kill().unwrap();
-    first.child.wait().unwrap();
+    first.kill();
 
     let second = serve(&store);
     for user in 1..=50_u64 {
-        let state = format!("{}/v1/users/{user}/read-states/10", second.url);
-        let answer = client.get(state).send().await.unwrap();
-        let state: Value = answer.json().await.unwrap();
+        let state = answer(state(&client, &second.url, user)).await;
         assert_eq!(state["last_message_id"], user.to_string());
     }
     assert!(second.terminate());
@@ -213,19 +141,14 @@ async fn what_was_acknowledged_survives_kills_without_a_flush() {
         "--flush-interval",
         "1h",
     ];
-    let client = reqwest::Client::builder()
-        .tls_certs_only([])
-        .build()
-        .unwrap();
+    let client = client();
     // By user: the last message whose acknowledgement was answered, and the version then.
     let mut held = vec![(0_u64, 0_u64); 40];
     let mut in_batches = 0;
     for round in 1..=3_u64 {
-        let mut member = serve_with(&flags);
+        let member = serve_with(&flags);
         for (user, &(message, version)) in held.iter().enumerate() {
-            let all = format!("{}/v1/users/{}/read-states", member.url, user + 1);
-            let answer = client.get(all).send().await.unwrap();
-            let all: Value = answer.json().await.unwrap();
+            let all = answer(client.get(read_states(&member.url, user as u64 + 1))).await;
             let number = |value: &Value| value.as_str().map_or(0, |text| text.parse().unwrap());
             let last: u64 = number(&all["read_states"][0]["last_message_id"]);
             assert!(
@@ -236,8 +159,7 @@ async fn what_was_acknowledged_survives_kills_without_a_flush() {
             assert!(number(&all["version"]) >= version, "{all}");
         }
         for user in BATCHED {
-            let state = format!("{}/v1/users/{user}/read-states/10", member.url);
-            let answer = client.get(state).send().await.unwrap();
+            let answer = state(&client, &member.url, user).send().await.unwrap();
             let state: Value = answer.json().await.unwrap();
             let last = state["last_message_id"].as_str();
             let last: u64 = last.map_or(0, |text| text.parse().unwrap());
@@ -248,13 +170,12 @@ async fn what_was_acknowledged_survives_kills_without_a_flush() {
         }
         let answered = Arc::new(Semaphore::new(0));
         let callers = held.iter().enumerate().map(|(user, &before)| {
-            let url = format!("{}/v1/users/{}/read-states/10/ack", member.url, user + 1);
+            let (url, user) = (member.url.clone(), user as u64 + 1);
             let (client, answered) = (client.clone(), Arc::clone(&answered));
             tokio::spawn(async move {
                 let (mut held, mut count) = (before, 0);
                 for message in round * 1_000_000.. {
-                    let body = serde_json::json!({"message_id": message});
-                    let Ok(answer) = client.post(&url).json(&body).send().await else {
+                    let Ok(answer) = ack(&client, &url, user, message).send().await else {
                         break;
                     };
                     let is_answer = answer.status() == 200;
@@ -285,8 +206,7 @@ async fn what_was_acknowledged_survives_kills_without_a_flush() {
         let everybody = answered.acquire_many(held.len() as u32 + 1);
         let everybody = tokio::time::timeout(Duration::from_secs(120), everybody).await;
         everybody.unwrap().unwrap().forget();
-        member.child.kill().unwrap();
-        member.child.wait().unwrap();
+        member.kill();
         in_batches = batches.await.unwrap();
         held.clear();
         for caller in callers {
@@ -308,22 +228,15 @@ async fn without_a_journal_a_kill_loses_what_is_not_written() {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    let client = reqwest::Client::builder()
-        .tls_certs_only([])
-        .build()
-        .unwrap();
+    let client = client();
     for (user, durability, found) in [(1, "journal", 200), (2, "interval", 404)] {
         let flags = flags(durability);
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let mut first = serve_with(&flags);
-        let state = format!("/v1/users/{user}/read-states/10");
-        let body = serde_json::json!({"message_id": 100});
-        let ack = client.post(format!("{}{state}/ack", first.url)).json(&body);
-        assert_eq!(ack.send().await.unwrap().status(), 200);
-        first.child.kill().unwrap();
-        first.child.wait().unwrap();
+        let first = serve_with(&flags);
+        answer(ack(&client, &first.url, user, 100)).await;
+        first.kill();
         let second = serve_with(&["--store", &store, "--durability", "interval"]);
-        let answer = client.get(format!("{}{state}", second.url)).send().await;
+        let answer = state(&client, &second.url, user).send().await;
         assert_eq!(answer.unwrap().status(), found, "{durability}");
         assert!(second.terminate());
     }
@@ -338,17 +251,10 @@ async fn what_a_killed_process_left_in_its_journal_is_in_a_backup() {
         format!("embedded:{}", path("other")),
     );
     let interval = ["--flush-mode", "interval", "--flush-interval", "1h"];
-    let mut first = serve_with(&[&["--store", &store], &interval[..]].concat());
-    let client = reqwest::Client::builder()
-        .tls_certs_only([])
-        .build()
-        .unwrap();
-    let ack = format!("{}/v1/users/1/read-states/10/ack", first.url);
-    let body = serde_json::json!({"message_id": 100});
-    let answer = client.post(ack).json(&body).send().await.unwrap();
-    let answer: Value = answer.json().await.unwrap();
-    first.child.kill().unwrap();
-    first.child.wait().unwrap();
+    let first = serve_with(&[&["--store", &store], &interval[..]].concat());
+    let client = client();
+    let acked = answer(ack(&client, &first.url, 1, 100)).await;
+    first.kill();
 
     let backups = path("backups");
     let place = ["--backups", backups.as_str()];
@@ -361,10 +267,9 @@ async fn what_a_killed_process_left_in_its_journal_is_in_a_backup() {
         assert!(succeeded, "{command:?}: {said}{error}");
     }
     let second = serve(&other);
-    let all = format!("{}/v1/users/1/read-states", second.url);
-    let all: Value = client.get(all).send().await.unwrap().json().await.unwrap();
+    let all = answer(client.get(read_states(&second.url, 1))).await;
     assert_eq!(all["read_states"][0]["last_message_id"], "100");
-    assert_eq!(all["version"], answer["version"]);
+    assert_eq!(all["version"], acked["version"]);
     assert!(second.terminate());
 }
 
@@ -444,22 +349,19 @@ async fn members_of_a_folder_are_one_cluster_and_rebalance_gives_a_newcomer_its_
     let member = |name| serve_with(&["--store", "memory", "--ring", &ring, "--member", name]);
     // A rebalance may take longer than a member keeps an idle connection.
     let client = reqwest::Client::builder()
+        .no_proxy()
         .tls_certs_only([])
         .pool_max_idle_per_host(0)
         .build()
         .unwrap();
     let owned = async |of: &Serving| -> u64 {
-        let status = client.get(format!("{}/admin/v1/status", of.admin)).send();
-        let status: Value = status.await.unwrap().json().await.unwrap();
+        let status = answer(client.get(format!("{}/admin/v1/status", of.admin))).await;
         status["ownership"]["owned"].as_u64().unwrap()
     };
     let (first, second) = (member("a"), member("b"));
     assert_eq!(owned(&first).await, 1024, "the first took everything");
     for user in 1..=50 {
-        let ack = format!("{}/v1/users/{user}/read-states/10/ack", first.url);
-        let body = serde_json::json!({"message_id": "100"});
-        let answer = client.post(ack).json(&body).send().await.unwrap();
-        assert_eq!(answer.status(), 200);
+        answer(ack(&client, &first.url, user, 100)).await;
     }
     let (succeeded, said, error) = output(&["rebalance", "--ring", &ring]);
     assert!(succeeded, "{said}{error}");
@@ -468,15 +370,7 @@ async fn members_of_a_folder_are_one_cluster_and_rebalance_gives_a_newcomer_its_
     assert_eq!((owned(&first).await, owned(&second).await), (512, 512));
     // The blocks came along: each member has a store of its own, which the other cannot read.
     for (user, via) in (1..=50).zip([&first, &second].into_iter().cycle()) {
-        let state = format!("{}/v1/users/{user}/read-states/10", via.url);
-        let state: Value = client
-            .get(state)
-            .send()
-            .await
-            .unwrap()
-            .json()
-            .await
-            .unwrap();
+        let state = answer(state(&client, &via.url, user)).await;
         assert_eq!(state["last_message_id"], "100", "user {user}");
     }
     let (succeeded, said, _) = output(&["rebalance", "--ring", &ring]);

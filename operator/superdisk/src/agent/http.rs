@@ -6,11 +6,9 @@
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    net::{TcpListener, TcpStream},
     time::Duration,
 };
-
-use rustix::io::Errno;
 
 use crate::{metrics, status::Report};
 
@@ -27,23 +25,6 @@ pub trait Source {
     fn is_alive(&self) -> bool;
     /// Whether the agent is stopping the super-disk.
     fn is_stopping(&self) -> bool;
-}
-
-/// Listens. `[::]` is every address of the machine, and those of IPv4 on a kernel that has no others.
-///
-/// # Errors
-/// When the address is taken, or is none of this machine.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).or_else(|error| match without_ipv6(address, &error) {
-        Some(address) => TcpListener::bind(address),
-        None => Err(error),
-    })
-}
-
-fn without_ipv6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
-    let any = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-    let unknown = Errno::from_io_error(error) == Some(Errno::AFNOSUPPORT);
-    (any && unknown).then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
 }
 
 /// Serves until the process ends. Errors of single connections concern their clients only.
@@ -226,21 +207,6 @@ mod tests {
             "405 Method Not Allowed"
         );
         assert_eq!(answer("", &good).status, "405 Method Not Allowed");
-    }
-
-    #[test]
-    fn every_address_is_one_of_either_family_or_of_the_one_there_is() {
-        let listener = listen("[::]:0".parse().unwrap()).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        for address in ["127.0.0.1", "::1"] {
-            let ip: IpAddr = address.parse().unwrap();
-            TcpStream::connect((ip, port)).unwrap();
-            listener.accept().unwrap();
-        }
-        let any = "[::]:9108".parse().unwrap();
-        let instead = without_ipv6(any, &io::Error::from(Errno::AFNOSUPPORT));
-        assert_eq!(instead, Some("0.0.0.0:9108".parse().unwrap()));
-        assert_eq!(without_ipv6(any, &io::Error::from(Errno::ADDRINUSE)), None);
     }
 
     #[test]

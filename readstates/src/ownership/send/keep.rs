@@ -6,8 +6,8 @@
 //!        └─▶ it has not answered: the swap may be carried out at any time ─────▶ written ──▶ dropped
 //! ```
 //! What is written here has the epoch that has ended, so it yields to anything that the new owner writes. While
-//! something is kept, this member does not say that it has seen what others took: nobody begins with a database that
-//! lacks it.
+//! something is kept, this member does not say that it has seen what others took, and an owner that waits for that does
+//! not begin with a database that lacks what is kept here.
 
 use std::{sync::Arc, time::Duration};
 

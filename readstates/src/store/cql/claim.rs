@@ -49,7 +49,6 @@ impl fmt::Display for ClaimName {
 /// How a keyspace is claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// For whom.
     pub name: ClaimName,
     /// What a person who finds the claim would look for.
     pub holder: String,

@@ -69,9 +69,7 @@ const CLAIM_EVERY: Duration = Duration::from_mins(1);
 pub struct CqlTarget {
     /// Hosts to ask first; the driver finds the others. IPv6 addresses without brackets.
     pub hosts: Vec<String>,
-    /// Their port.
     pub port: u16,
-    /// The keyspace.
     pub keyspace: String,
 }
 

@@ -41,7 +41,6 @@ pub enum SchemaError {
     Statement {
         /// What the statement was for.
         attempt: &'static str,
-        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The superuser cannot log in.
@@ -67,7 +66,6 @@ pub enum SchemaError {
         "table {table} has the columns [{found}], not [{expected}]: it is not ours, and is left alone; use another keyspace"
     )]
     OtherTable {
-        /// The table.
         table: String,
         /// Its columns.
         found: String,
@@ -80,7 +78,6 @@ pub enum SchemaError {
          repair it, or ask for what it has"
     )]
     TooFewCopies {
-        /// The keyspace.
         keyspace: String,
         /// Its replication.
         has: String,
@@ -95,7 +92,6 @@ pub enum SchemaError {
         owner = by.owner
     )]
     Claimed {
-        /// The keyspace.
         keyspace: String,
         /// By whom.
         by: Other,
@@ -103,7 +99,6 @@ pub enum SchemaError {
     /// Two clusters claim the keyspace at once, and this one has withdrawn.
     #[error("keyspace {keyspace} is being claimed by {by} as well; this claim is withdrawn")]
     ClaimContended {
-        /// The keyspace.
         keyspace: String,
         /// By whom.
         by: Other,
@@ -112,10 +107,7 @@ pub enum SchemaError {
     #[error(
         "the claim on keyspace {keyspace} was written and is not found; set the clocks of this machine and the database"
     )]
-    ClaimUnseen {
-        /// The keyspace.
-        keyspace: String,
-    },
+    ClaimUnseen { keyspace: String },
 }
 
 /// Makes the keyspace and the table where they are missing, verifies those that are there, and claims the keyspace.

@@ -64,26 +64,16 @@ pub struct EmbeddedStore {
 pub enum OpenError {
     /// The folder is not there and cannot be made.
     #[error("failed to make the folder {folder:?}; give another with --store embedded:DIR")]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Folder { folder: PathBuf, source: io::Error },
     /// Another process uses it.
     #[error(
         "{folder:?} is in use by another process; stop it, or give another folder with --store embedded:DIR"
     )]
-    InUse {
-        /// The folder.
-        folder: PathBuf,
-    },
+    InUse { folder: PathBuf },
     /// The database in it cannot be opened.
     #[error("failed to open the database {file:?}")]
     Database {
-        /// The file.
         file: PathBuf,
-        /// The cause.
         source: Box<redb::Error>,
     },
     /// No thread can be started.

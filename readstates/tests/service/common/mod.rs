@@ -3,7 +3,9 @@
 pub mod conformance;
 pub mod engine;
 pub mod faulty;
+pub mod rings;
 pub mod scanning;
+pub mod severable;
 pub mod tls;
 
 use std::{
@@ -96,9 +98,10 @@ pub async fn on(store: Arc<dyn Store>, config: ServeConfig) -> Running {
     among(store, Arc::new(MemoryRing::default()), config).await
 }
 
-/// A client that speaks no TLS, and need not read the system's certificates for that.
+/// A client of this machine that speaks no TLS, and need not read the system's certificates for that.
 pub fn client() -> Client {
-    Client::builder().tls_certs_only([]).build().unwrap()
+    let client = Client::builder().no_proxy().tls_certs_only([]);
+    client.build().unwrap()
 }
 
 /// A member of a ring.

@@ -18,12 +18,13 @@ use readstates::ownership::store::{
     MemoryRing, Presence, RingStore, RingStoreError, Swapped, Version, Versioned,
 };
 use readstates_ring::{
-    Epoch, Incarnation, RingMember, RingTable, SLOTS, Slot, SlotConfig, Succession,
+    Incarnation, RingMember, RingTable, SLOTS, Slot, SlotConfig, Succession,
     record::{MemberRecord, RingRecord},
 };
 use tokio::time::{sleep, timeout};
 
 use super::world::World;
+use crate::common::rings;
 
 const OWNER: u64 = 77;
 const BACKUP: u64 = 78;
@@ -79,33 +80,18 @@ impl Other {
 }
 
 fn presence(incarnation: u64, renewals: u64) -> Presence {
-    let member = listed(incarnation);
     Presence {
-        name: member.name().to_owned(),
-        incarnation: member.incarnation(),
-        url: member.url().to_owned(),
         members: None,
-        admin: None,
-        zone: None,
-        ordinal: None,
         draining: true,
-        gone: false,
-        renewals,
-        unix_micros: None,
-        line: None,
-        epoch: None,
-        clock_wrong: false,
+        ..rings::presence(listed(incarnation).name(), incarnation, renewals)
     }
 }
 
 /// The table after one in which the owner asks for these slots again, with this backup.
 fn asked_again(world: &World, table: &RingTable, slots: &[Slot], backup: Option<u64>) -> RingTable {
-    let at = |&slot: &Slot| (slot, table.config(slot).map(|config| config.epoch()));
-    let asked: Vec<(Slot, Option<Epoch>)> = slots.iter().map(at).collect();
-    let (backup, how) = (backup.map(listed), Succession::Handed);
-    let now = world.unix_micros();
-    let next = table.swap_backed(&asked, &listed(OWNER), backup.as_ref(), how, now);
-    next.unwrap()
+    let (owner, backup) = (listed(OWNER), backup.map(listed));
+    let (how, now) = (Succession::Handed, world.unix_micros());
+    rings::swapped(table, slots, &owner, backup.as_ref(), how, now)
 }
 
 async fn put(ring: &MemoryRing, table: &RingTable) {

@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     balance,
-    severable::Severable,
     world::{Member, Said, World},
 };
+use crate::common::severable::{Reach, Severable};
 
 const HOUR: i64 = 3_600_000_000;
 
@@ -83,9 +83,9 @@ async fn whoever_has_a_wrong_clock_keeps_what_it_owns_by_the_time_of_the_others(
     let highest = table.configs().map(|(_, config)| config.epoch()).max();
     severable.clock_ahead.store(-48 * HOUR, Ordering::SeqCst);
     sleep(Duration::from_secs(5)).await;
-    severable.set(super::Reach::Away);
+    severable.set(Reach::Away);
     sleep(Duration::from_secs(12)).await;
-    severable.set(super::Reach::There);
+    severable.set(Reach::There);
     until("it serves again", || all_served(&[&right, &wrong])).await;
     let table = Arc::clone(right.ownership.routes().table());
     let now = table.configs().map(|(_, config)| config.epoch()).max();

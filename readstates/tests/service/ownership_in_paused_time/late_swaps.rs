@@ -15,10 +15,12 @@ use tokio::{
 
 use super::{
     restores::{ack_all, lost, nothing_is_lost, restore, settled, table, with_ring},
-    severable::{Reach, Severable},
     world::{Member, World},
 };
-use crate::common::faulty::{FaultyStore, Mood};
+use crate::common::{
+    faulty::{FaultyStore, Mood},
+    severable::{Reach, Severable},
+};
 
 /// Three members, the first of which owns everything, with what each can reach.
 struct Three {

@@ -7,7 +7,6 @@ mod epochs;
 mod late_swaps;
 mod outages;
 mod restores;
-mod severable;
 mod world;
 
 use std::{
@@ -17,9 +16,10 @@ use std::{
 
 use readstates::block::Outcome;
 use readstates_ring::moves::{Live, next_batch};
-use severable::{Reach, Severable};
 use tokio::time::{Instant, sleep};
 use world::{Member, Said, World};
+
+use crate::common::severable::{Reach, Severable};
 
 /// Moves slots until the members have about as many each.
 async fn balance(members: &[&Member]) {

@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     balance,
-    severable::{Reach, Severable},
     world::{Member, Said, World},
 };
+use crate::common::severable::{Reach, Severable};
 
 const USERS: u64 = 60;
 /// Seconds for which the store was away in the runs that lost acknowledged changes, and some more.

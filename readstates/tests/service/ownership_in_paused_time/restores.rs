@@ -13,10 +13,8 @@ use readstates::{
 use readstates_ring::{RingTable, SLOTS, Slot};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{
-    severable::{Reach, Severable},
-    world::{Member, Said, World},
-};
+use super::world::{Member, Said, World};
+use crate::common::severable::{Reach, Severable};
 
 pub(super) const USERS: std::ops::RangeInclusive<u64> = 1..=100;
 

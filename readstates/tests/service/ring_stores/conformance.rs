@@ -4,8 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::join_all};
 use readstates::ownership::store::{Presence, RingStore, Swapped, Version, Versioned};
-use readstates_ring::{Epoch, Incarnation, RingMember, RingTable, Slot, Succession};
+use readstates_ring::{Incarnation, RingMember, RingTable, Slot, Succession};
 use tokio::time::timeout;
+
+use crate::common::rings::{presence, swapped};
 
 /// 2026-11-21, about.
 const NOW: i64 = 1_795_000_000_000_000;
@@ -39,15 +41,15 @@ fn member(number: u64) -> RingMember {
     .unwrap()
 }
 
+fn slots(numbers: &[u16]) -> Vec<Slot> {
+    let slot = |&number: &u16| Slot::new(number).unwrap();
+    numbers.iter().map(slot).collect()
+}
+
 /// The table in which `owner` has taken these slots.
-pub(crate) fn taken(table: &RingTable, slots: &[u16], owner: u64) -> RingTable {
-    let at = |number: &u16| {
-        let slot = Slot::new(*number).unwrap();
-        (slot, table.config(slot).map(|config| config.epoch()))
-    };
-    let asked: Vec<(Slot, Option<Epoch>)> = slots.iter().map(at).collect();
+pub(crate) fn taken(table: &RingTable, numbers: &[u16], owner: u64) -> RingTable {
     let how = Succession::TakenOver;
-    table.swap(&asked, &member(owner), how, NOW).unwrap()
+    swapped(table, &slots(numbers), &member(owner), None, how, NOW)
 }
 
 pub(crate) async fn read(store: &dyn RingStore) -> Versioned {
@@ -112,15 +114,18 @@ async fn a_ring_of_1024_slots_comes_back_as_it_was(one: &dyn RingStore, other: &
 }
 
 /// The table in which these slots, of the owner that they have, are backed by `backup`.
-fn backed(table: &RingTable, slots: &[u16], backup: Option<u64>) -> RingTable {
-    let slots = slots.iter().map(|&number| Slot::new(number).unwrap());
-    let asked: Vec<(Slot, Option<Epoch>)> = slots
-        .map(|slot| (slot, table.config(slot).map(|config| config.epoch())))
-        .collect();
-    let owner = table.owner(asked[0].0).unwrap();
+fn backed(table: &RingTable, numbers: &[u16], backup: Option<u64>) -> RingTable {
+    let slots = slots(numbers);
+    let owner = table.owner(slots[0]).unwrap();
     let backup = backup.map(member);
-    let next = table.swap_backed(&asked, owner, backup.as_ref(), Succession::Handed, NOW);
-    next.unwrap()
+    swapped(
+        table,
+        &slots,
+        owner,
+        backup.as_ref(),
+        Succession::Handed,
+        NOW,
+    )
 }
 
 async fn backups_come_back_as_they_were_until_the_last_is_dropped(
@@ -192,25 +197,6 @@ async fn a_watch_tells_what_is_and_what_comes(one: &dyn RingStore, other: &dyn R
     // A new watch of another member is told the same.
     let told = timeout(SOON, other.watch().next()).await.unwrap().unwrap();
     assert_eq!(*told, next);
-}
-
-pub(crate) fn presence(name: &str, incarnation: u64, renewals: u64) -> Presence {
-    Presence {
-        name: name.to_owned(),
-        incarnation: Incarnation::new(incarnation),
-        url: format!("http://{name}:7400"),
-        members: Some(format!("http://{name}:7403")),
-        admin: None,
-        zone: None,
-        ordinal: None,
-        draining: false,
-        gone: false,
-        renewals,
-        unix_micros: None,
-        line: None,
-        epoch: None,
-        clock_wrong: false,
-    }
 }
 
 async fn a_process_is_known_by_its_last_word(one: &dyn RingStore, other: &dyn RingStore) {

@@ -23,7 +23,8 @@ use readstates_operator_api::{ReadStateRing, crd_files};
 use readstates_ring::{Line, RingTable, SLOTS};
 use serde_json::json;
 
-use super::conformance::{conforms, presence, read, taken};
+use super::conformance::{conforms, read, taken};
+use crate::common::rings::presence;
 
 const KUBECONFIG: &str = "READSTATES_TEST_APISERVER";
 /// What the ring does is asked here, and not how soon: the machine may be busy with something else.

@@ -5,7 +5,7 @@ mod kubernetes;
 
 use std::{fs, sync::Arc};
 
-use conformance::{conforms, presence, read, taken};
+use conformance::{conforms, read, taken};
 use readstates::{
     ownership::store::{FileRing, MemoryRing, RingStore, Swapped},
     store::chain,
@@ -13,6 +13,8 @@ use readstates::{
 use readstates_ring::RingTable;
 use serde_json::Value;
 use tempfile::tempdir;
+
+use crate::common::rings::presence;
 
 #[tokio::test]
 async fn the_memory_ring_conforms() {

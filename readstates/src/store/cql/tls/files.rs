@@ -45,9 +45,7 @@ pub enum TlsFileError {
     Read {
         /// What it is for.
         of: TlsFile,
-        /// The file.
         file: PathBuf,
-        /// The cause.
         source: io::Error,
     },
     /// There is nothing of the kind in it.
@@ -55,7 +53,6 @@ pub enum TlsFileError {
     NotPem {
         /// What it is for.
         of: TlsFile,
-        /// The file.
         file: PathBuf,
     },
     /// The key cannot be used, or is that of another certificate.
