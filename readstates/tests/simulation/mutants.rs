@@ -1,8 +1,8 @@
 //! Rules dropped one at a time, and what of that the simulation notices.
 //!
 //! The exhaustive search of `readstates-ring` notices each of them (its module has the table). Here it is the
-//! service itself that works without a rule. Some rules are missed in the first random seeds. The others take several
-//! events in one order, which few seeds have (R18 was found by one of five thousand): their
+//! service itself that works without a rule. What some of them prevent happens in the first random seeds. Others take
+//! several events in one order, which few seeds have (R18 was found by one of five thousand): their
 //! [`scenes`](super::scenes) make them.
 //!
 //! A rule is dropped where the service relies on it, which is not always the state machine alone:
