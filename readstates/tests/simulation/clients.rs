@@ -35,7 +35,7 @@ const ATTEMPTS: u32 = 10;
 /// How often a member looks for the owner.
 const LOOKS: usize = 4;
 /// The user of all clients.
-const HOT: u64 = 1;
+pub(crate) const HOT: u64 = 1;
 const OWN_USERS: u64 = 4;
 /// All of them.
 pub(crate) const USERS: std::ops::RangeInclusive<u64> = HOT..=1 + CLIENTS * OWN_USERS;
@@ -107,7 +107,7 @@ async fn ask_somebody(world: &Arc<World>, job: Job) -> Reply {
         };
         process.life.boundary().await;
         world.pass(0, 10).await;
-        if !world.befalls(2.0) {
+        if !world.befalls(2.0) && !world.are_answers_lost() {
             // The client may have given up.
             let _ = answer.send(reply);
         }
@@ -145,7 +145,7 @@ async fn serve(world: &Arc<World>, process: &Arc<Process>, job: Job, forwarded: 
                     }
                     Ok(mut seen) => {
                         if job.change.is_some() {
-                            world.acknowledges(process.life.incarnation, slot, pass.epoch());
+                            world.acknowledges(&process.life, slot, pass.epoch());
                         }
                         seen.at = world.now();
                         return Reply::Done(seen);
@@ -265,6 +265,11 @@ impl Client {
                 _ => self.send_again(user).await,
             }
         }
+        self.end();
+    }
+
+    /// Hands its book in.
+    pub(crate) fn end(self) {
         self.world.hand_in(self.book);
     }
 
@@ -276,11 +281,8 @@ impl Client {
     async fn mention(&mut self, user: u64) {
         let (channel, index) = self.channel(user);
         self.message += 1;
-        let message = self.message;
-        let change = mention(channel, message, index);
         for _ in 0..ATTEMPTS {
-            let fate = self.change(user, change, (channel, message)).await;
-            self.book.mentioned(user, channel, message, fate);
+            let fate = self.send(user, self.message).await;
             if matches!(fate, Fate::Acknowledged(_)) {
                 break;
             }
@@ -290,6 +292,15 @@ impl Client {
             index => (channel, index),
         };
         self.channels.insert(user, next);
+    }
+
+    /// Sends the latest mention of a user once, and writes down what came of it.
+    pub(crate) async fn send(&mut self, user: u64, message: u64) -> Fate {
+        let (channel, index) = self.channel(user);
+        let change = mention(channel, message, index);
+        let fate = self.change(user, change, (channel, message)).await;
+        self.book.mentioned(user, channel, message, fate);
+        fate
     }
 
     async fn ack(&mut self, user: u64) {

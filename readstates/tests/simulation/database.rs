@@ -8,7 +8,7 @@ use readstates_api::admin::StoreKind;
 use readstates_ring::Stamp;
 use tokio::time::sleep;
 
-use super::{process::Life, world::World};
+use super::{late::Kind, process::Life, world::World};
 
 #[derive(Debug)]
 pub(crate) struct SimDatabase {
@@ -68,6 +68,17 @@ impl Store for SimDatabase {
     ) -> BoxFuture<'_, Result<(), StoreError>> {
         async move {
             self.there().await?;
+            let of_this = Kind::Writes(self.life.incarnation);
+            if let Some(batch) = self.world.late.takes(of_this) {
+                let world = Arc::clone(&self.world);
+                tokio::spawn(async move {
+                    world.late.arrival(batch).await;
+                    world.blocks.save(user, bytes, stamp).await
+                });
+                self.world.pass(0, 8).await;
+                self.life.boundary().await;
+                return Err(failed());
+            }
             let (lost, late) = (self.world.befalls(1.0), self.world.befalls(4.0));
             if late {
                 // It lands even if the process dies.

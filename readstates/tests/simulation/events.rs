@@ -31,6 +31,8 @@ const EVENTFUL: Duration = Duration::from_secs(25);
 const SETTLES: Duration = Duration::from_secs(60);
 /// Longer than any message or write is late.
 const EVERYTHING_ARRIVES: Duration = Duration::from_secs(9);
+/// Findings of a seed that are shown.
+const MOST_SHOWN: usize = 6;
 const LEAVING: Duration = Duration::from_secs(12);
 /// The most deaths (or what looks like one to the others) of a seed: what they excuse is not all there is.
 const MOST_DEATHS: u32 = 2;
@@ -345,8 +347,11 @@ pub(crate) async fn settle(world: &Arc<World>) -> Result<(), String> {
         if world.now() > deadline {
             let numbers = tables.iter().map(|table| table.number());
             let numbers: Vec<u64> = numbers.collect();
+            let (_, wrong) = world.books();
             return Err(format!(
-                "not at rest after {SETTLES:?}: {statuses:?}, rings {numbers:?}, all the same: {same}"
+                "not at rest after {SETTLES:?}: {statuses:?}, rings {numbers:?}, all the same: {same}; found until \
+                 then: {:#?}",
+                &wrong[..wrong.len().min(MOST_SHOWN)]
             ));
         }
         sleep(Duration::from_millis(100)).await;
@@ -385,7 +390,7 @@ pub(crate) async fn compare(world: &Arc<World>) -> Result<u64, String> {
     if wrong.is_empty() {
         return Ok(acknowledged);
     }
-    let shown: Vec<&String> = wrong.iter().take(6).collect();
+    let shown: Vec<&String> = wrong.iter().take(MOST_SHOWN).collect();
     Err(format!(
         "{} findings of {acknowledged}: {shown:#?}",
         wrong.len()

@@ -32,6 +32,7 @@ mod clients;
 mod database;
 mod events;
 mod historians;
+mod late;
 mod mutants;
 mod network;
 mod process;

@@ -11,7 +11,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{process::Life, world::World};
+use super::{late::Kind, process::Life, world::World};
 
 /// After this long a sender takes a message for lost.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -70,6 +70,9 @@ async fn deliver(
     message: Bytes,
     answer: oneshot::Sender<Result<Bytes, String>>,
 ) {
+    if let Some(batch) = world.late.takes(Kind::Messages { from, to }) {
+        world.late.arrival(batch).await;
+    }
     travel(&world, from, to).await;
     if world.befalls(3.0) {
         // A second copy, some time later; its answer goes to no process.

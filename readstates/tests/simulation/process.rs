@@ -19,7 +19,10 @@ use readstates::{
     metrics::Metrics,
     ownership::{LeaseClock, Ownership, OwnershipConfig, Timing},
 };
-use readstates_ring::Incarnation;
+use readstates_ring::{
+    Incarnation,
+    mutant::{self, Rule},
+};
 use tokio::{
     sync::{Mutex, Notify},
     task::JoinHandle,
@@ -49,6 +52,8 @@ const WRONG: [i64; 6] = [300, -600, 7_200, -90_000, 172_000, 400_000];
 /// Whether a process lives, and whether it is stopped.
 pub(crate) struct Life {
     pub(crate) incarnation: Incarnation,
+    /// Tells it from all others, also from one with its incarnation.
+    pub(crate) place: u64,
     dead: AtomicBool,
     /// How many events keep it stopped now.
     stopped: AtomicU32,
@@ -130,7 +135,12 @@ impl fmt::Debug for Process {
 impl Process {
     /// Starts a process of that name, with an empty memory and an incarnation of its own.
     pub(crate) fn start(world: &Arc<World>, ordinal: u64) -> Arc<Self> {
-        let bits = world.draw(1, u64::MAX);
+        let drawn = world.draw(1, u64::MAX);
+        // Without R5 a name is an identity.
+        let bits = match mutant::drops(Rule::R5) {
+            false => drawn,
+            true => 1 + ordinal,
+        };
         let wrong = world.draw(0, 3 * WRONG.len() as u64) as usize;
         let wrong = WRONG
             .get(wrong)
@@ -143,6 +153,7 @@ impl Process {
         };
         let life = Arc::new(Life {
             incarnation: Incarnation::new(bits),
+            place: world.next_place(),
             dead: AtomicBool::new(false),
             stopped: AtomicU32::new(0),
             changed: Notify::new(),

@@ -13,7 +13,7 @@ use readstates::ownership::store::{
 use readstates_ring::{Incarnation, RingTable};
 use tokio::time::sleep;
 
-use super::{process::Life, world::World};
+use super::{late::Kind, process::Life, world::World};
 
 #[derive(Debug)]
 pub(crate) struct SimRing {
@@ -74,10 +74,10 @@ impl RingStore for SimRing {
         expected: Option<Version>,
         next: RingTable,
     ) -> BoxFuture<'_, Result<Swapped, RingStoreError>> {
-        if self.world.holds_swap() {
+        if let Some(batch) = self.world.late.takes(Kind::Swaps) {
             let world = Arc::clone(&self.world);
             tokio::spawn(async move {
-                world.let_swaps_go.notified().await;
+                world.late.arrival(batch).await;
                 world.swap(expected, next).await
             });
             return self.ask(async { Err(failed()) }.boxed()).boxed();

@@ -379,7 +379,7 @@ impl SlotAtMember {
                 epoch,
                 streaming_to: None,
             };
-            return Vec::new();
+            return vec![Action::Serve { epoch, warm: true }];
         }
         match stage {
             Stage::Finishing { .. }

@@ -15,14 +15,14 @@
 //! | without | depth | after states | in the service, simulated |
 //! |---|---|---|---|
 //! | R1 | 8 | 226 | seed 1 |
-//! | R2 | 20 | 23,230 | |
+//! | R2 | 20 | 23,230 | a scene |
 //! | R3 | 10 | 657 | seed 1 |
-//! | R4 | 12 | 900 | |
-//! | R5 | 4 | 107 | |
+//! | R4 | 12 | 900 | a scene |
+//! | R5 | 4 | 107 | a scene |
 //! | R6 | 17 | 63,371 | seed 4 |
 //! | R7 | 13 | 76,659 | seed 17 |
-//! | R8 | 15 | 348,814 | |
-//! | R9 | 16 | 4,425 | |
+//! | R8 | 15 | 348,814 | a scene |
+//! | R9 | 16 | 4,425 | a scene |
 //! | R10 | 16 | 5,574 | one of 60 |
 //! | R15 | 12 | 52,741 | one of 60 |
 //! | R16 | 16 | 287,704 | a scene |
@@ -35,7 +35,7 @@
 //!
 //! The last column is where the simulation of whole members (`readstates/tests/simulation`) shows the same rule dropped
 //! in the service itself; which seed it is changes with the code, but a test asserts that there is one. A scene is a
-//! schedule of its own, of events that few seeds have. Its `mutants` say why the others are not there.
+//! schedule of its own, of events that few seeds have.
 //!
 //! Slots with a backup have a model of their own: [`backed`].
 //!

@@ -1,0 +1,120 @@
+//! The ring of all members: what it is and was, who is told of its changes, and how it goes back.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::{
+    FutureExt,
+    stream::{self, BoxStream, StreamExt},
+};
+use readstates::ownership::store::{RingStore, RingStoreError, Swapped, Version};
+use readstates_ring::{RingTable, Slot};
+
+use super::World;
+use crate::clients::USERS;
+
+/// How many slots moved between which processes, and which of them have users.
+fn moved(before: &RingTable, now: &RingTable) -> String {
+    let mut moved: BTreeMap<_, (u32, Vec<String>)> = BTreeMap::new();
+    for (slot, config) in now.configs() {
+        let old = before.config(slot);
+        if old.is_some_and(|old| old.epoch() == config.epoch()) {
+            continue;
+        }
+        let owner = old.map(|old| old.owner());
+        let (count, used) = moved.entry((owner, config.owner())).or_default();
+        *count += 1;
+        if USERS.map(Slot::of_user).any(|of_user| of_user == slot) {
+            used.push(slot.to_string());
+        }
+    }
+    let each = moved.iter().map(|((from, to), (count, used))| {
+        let from = from.map_or_else(|| "nobody".to_owned(), |from| from.to_string());
+        format!("{count} from {from} to {to} [{}]", used.join(" "))
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
+impl World {
+    /// Swaps the ring.
+    pub(crate) async fn swap(
+        &self,
+        expected: Option<Version>,
+        next: RingTable,
+    ) -> Result<Swapped, RingStoreError> {
+        let before = self.table().unwrap_or_default();
+        let swapped = self.ring.compare_and_swap(expected, next).await;
+        if let Ok(Swapped::Taken(now)) = &swapped {
+            self.say(|| {
+                let (number, moved) = (now.table.number(), moved(&before, &now.table));
+                format!("the ring is {number}: {moved}")
+            });
+            self.swapped.notify_waiters();
+        }
+        swapped
+    }
+
+    /// The ring as it is, at this moment.
+    pub(super) fn table(&self) -> Option<Arc<RingTable>> {
+        let current = self.ring.get().now_or_never()?.ok()??;
+        Some(current.table)
+    }
+
+    /// The ring, now and whenever it has changed.
+    pub(crate) fn tables(self: &Arc<Self>) -> BoxStream<'static, Arc<RingTable>> {
+        let next = |(world, known): (Arc<Self>, Option<Arc<RingTable>>)| async move {
+            loop {
+                let swapped = world.swapped.notified();
+                let table = world.table().filter(|table| Some(table) != known.as_ref());
+                if let Some(table) = table {
+                    let known = Some(Arc::clone(&table));
+                    return Some((table, (Arc::clone(&world), known)));
+                }
+                swapped.await;
+            }
+        };
+        stream::unfold((Arc::clone(self), None), next).boxed()
+    }
+
+    /// Keeps what the ring is now: it may be restored to that.
+    pub(crate) fn back_up(&self) {
+        let table = self.table();
+        self.state(|state| state.past.extend(table));
+    }
+
+    /// Puts a table in the place of the ring, as a person with access to the store can.
+    pub(crate) async fn put_back(&self, table: RingTable) {
+        self.state(|state| state.ring_went_back = true);
+        let current = self.ring.get().await.ok().flatten();
+        let version = current.map(|current| current.version);
+        self.say(|| {
+            let (number, slots) = (table.number(), table.configs().count());
+            format!("the ring is restored to {number}, with {slots} slots")
+        });
+        // At one moment: no process can have swapped in between.
+        let swapped = self.ring.compare_and_swap(version, table).await;
+        if !matches!(swapped, Ok(Swapped::Taken(_))) {
+            self.wrong("the ring was not restored".to_owned());
+        }
+        self.swapped.notify_waiters();
+    }
+
+    /// The ring is again what it was at some moment, or is deleted.
+    pub(crate) async fn restore(&self) {
+        let count = self.state(|state| state.past.len()) as u64;
+        if count == 0 {
+            return;
+        }
+        let which = self.draw(0, count + 2);
+        if which > count {
+            self.state(|state| state.ring_went_back = true);
+            self.say(|| "the ring is deleted".to_owned());
+            self.ring.delete();
+            return;
+        }
+        let number = self.table().map_or(0, |table| table.number());
+        let past = self.state(|state| state.past.get(which as usize).cloned());
+        // A person deletes it, and the operator makes an empty one.
+        let past = past.map_or_else(|| RingTable::empty(number + 1), Arc::unwrap_or_clone);
+        self.put_back(past).await;
+    }
+}
