@@ -20,7 +20,7 @@ use crate::{
     error::Error,
     known::Known,
     observe::{self, IdentitySeen},
-    plan::{Plan, WaitingOn, plan},
+    plan::{Plan, RolloutStep, WaitingOn, plan},
     status::{self, Decided, Report},
     stop,
     telemetry::{self, Step},
@@ -83,6 +83,9 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
     let (plan, applied) = match &valid {
         Ok(valid) => {
             let mut plan = plan(valid, &world, now);
+            if plan.rollout == RolloutStep::Takes && !ctx.rollouts.take(&cluster) {
+                plan.rollout = RolloutStep::refused();
+            }
             let planned = telemetry::stepped(Step::Plan, observed);
             let applied = if valid.paused {
                 Applied::All
@@ -142,6 +145,7 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
         ..status::status(&report)
     };
     status::publish(&ctx, &cluster, &status).await?;
+    ctx.rollouts.written(&cluster, &status);
     telemetry::stepped(Step::Status, told);
     telemetry::reconciled(status::outcome(&report), started.elapsed());
     asked?;
@@ -172,6 +176,7 @@ fn look_again(plan: &Plan) -> Duration {
             LOOK_AGAIN_SOON
         }
         Some(waiting) if waiting.for_members() => LOOK_SOON,
+        _ if plan.rollout == RolloutStep::Takes => LOOK_SOON,
         _ => LOOK_AGAIN,
     }
 }
