@@ -113,6 +113,16 @@ pub struct RunArgs {
     )]
     pub max_concurrent_reconciles: u16,
 
+    /// Maximum number of clusters that restart serving pods at once; 0: any number. Others wait until one of them is
+    /// done.
+    #[arg(
+        long,
+        env = "MAX_CLUSTERS_IN_ROLLOUT",
+        value_name = "NUMBER",
+        default_value_t = 0
+    )]
+    pub max_clusters_in_rollout: u16,
+
     /// ClusterRole that lets cache pods create TokenReviews; they are bound to it if a `ReadStateCluster` has callers
     /// with service accounts. Absent: such callers are refused.
     #[arg(long, env = "TOKEN_REVIEW_ROLE", value_name = "NAME")]

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use kube::{Client, runtime::events::Reporter};
 
-use crate::{agents::Agents, backoff::Failures, connections::Connections, known::Known};
+use crate::{
+    agents::Agents, backoff::Failures, connections::Connections, known::Known, rollouts::Rollouts,
+};
 
 /// Clients and settings.
 #[derive(Clone)]
@@ -21,6 +23,8 @@ pub struct Context {
     pub known: Known,
     /// Reconciles that have failed.
     pub failures: Failures,
+    /// Which clusters restart pods, and how many may at once.
+    pub rollouts: Rollouts,
     /// How many clusters are reconciled at once, at most.
     pub concurrency: u16,
     /// Namespace of the operator's own pod.

@@ -35,6 +35,7 @@ pub mod pod_monitor;
 pub mod reconcile;
 pub mod requests;
 pub mod reviews;
+pub mod rollouts;
 pub mod run;
 pub mod server;
 pub mod status;

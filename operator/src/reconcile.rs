@@ -20,7 +20,7 @@ use crate::{
     error::Error,
     known::Known,
     observe::{self, IdentitySeen, World},
-    plan::{Plan, WaitingOn, plan},
+    plan::{Plan, RolloutStep, WaitingOn, plan},
     status::{self, Decided, Report},
     stop,
     telemetry::{self, Step},
@@ -71,6 +71,9 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
     let (plan, done) = match &valid {
         Ok(valid) => {
             let mut plan = plan(valid, &world, now);
+            if plan.rollout == RolloutStep::Takes && !ctx.rollouts.take(&cluster) {
+                plan.rollout = RolloutStep::refused();
+            }
             let planned = telemetry::stepped(Step::Plan, observed);
             let done = if valid.paused {
                 Done::nothing(&cluster)
@@ -102,6 +105,7 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
         ..status::status(&report)
     };
     status::publish(&ctx, &cluster, &status).await?;
+    ctx.rollouts.written(&cluster, &status);
     telemetry::stepped(Step::Status, told);
     telemetry::reconciled(status::outcome(&report), started.elapsed());
     done.asked?;
@@ -212,6 +216,7 @@ fn look_again(plan: &Plan) -> Duration {
             LOOK_AGAIN_SOON
         }
         Some(waiting) if waiting.for_members() => LOOK_SOON,
+        _ if plan.rollout == RolloutStep::Takes => LOOK_SOON,
         _ => LOOK_AGAIN,
     }
 }

@@ -51,6 +51,7 @@ use crate::{
     reconcile::{on_error, reconcile},
     requests::counted,
     reviews,
+    rollouts::Rollouts,
     server::{self, Ready},
     telemetry, watched,
 };
@@ -116,7 +117,13 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         }
         tracing::info!(identity, "leading");
         telemetry::leading(true);
-        let ctx = Arc::new(context(&client, &args, &identity, &namespace)?);
+        let watches = args.watch_namespaces.len().max(1);
+        let rollouts = Rollouts::new(args.max_clusters_in_rollout, watches);
+        let ctx = Context {
+            rollouts,
+            ..context(&client, &args, &identity, &namespace)?
+        };
+        let ctx = Arc::new(ctx);
         let known = (&clusters, &schedules);
         let ended = lead(&ctx, known, &args.watch_namespaces, &election, &stop).await;
         telemetry::leading(false);
@@ -186,6 +193,7 @@ fn context(
         token_review_role: args.token_review_role.clone(),
         known: Known::default(),
         failures: Failures::default(),
+        rollouts: Rollouts::default(),
         concurrency: args.max_concurrent_reconciles,
         images: Images {
             readstates: args.readstates_image.clone(),
@@ -213,6 +221,7 @@ pub async fn controller(
     });
     let (reader, writer) = reflector::store();
     known_clusters.add(reader.clone());
+    ctx.rollouts.add(reader.clone());
     // Our own writes to the status change no generation, and so do not wake us.
     let clusters = watched::clusters(ctx.client.clone(), namespace)
         .reflect(writer)

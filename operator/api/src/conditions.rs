@@ -22,6 +22,9 @@ pub enum ConditionType {
     RingStable,
     /// Database or cache pods were built by another operator version; they are updated when the annotation is set.
     RequiresUpdate,
+    /// Serving pods are being restarted, one after another: the cluster counts among those of
+    /// `--max-clusters-in-rollout`.
+    RollingOut,
     /// Both legs of every super-disk are in sync. Present only if the cluster has super-disks.
     SuperDisksHealthy,
     /// The copies of all data were compared and made equal in time. Present only if the operator runs a database with
@@ -159,6 +162,11 @@ pub enum Reason {
     DatabaseRolling,
     /// A restart waits for a maintenance window or for the maintenance pace.
     MaintenancePending,
+    /// A restart of a serving pod waits because as many clusters as allowed restart pods already; the message names
+    /// them.
+    WaitsForOtherClusters,
+    /// Serving pods are being restarted, one after another.
+    RestartingPods,
     /// A database node is joining.
     NodeJoining,
     /// A database node has joined.
@@ -338,6 +346,7 @@ impl ConditionType {
             Self::DatabaseReady => "DatabaseReady",
             Self::RingStable => "RingStable",
             Self::RequiresUpdate => "RequiresUpdate",
+            Self::RollingOut => "RollingOut",
             Self::SuperDisksHealthy => "SuperDisksHealthy",
             Self::Repaired => "Repaired",
             Self::TakenOver => "TakenOver",
@@ -423,6 +432,8 @@ impl Reason {
             Self::DatabaseUnhealthy => "DatabaseUnhealthy",
             Self::DatabaseRolling => "DatabaseRolling",
             Self::MaintenancePending => "MaintenancePending",
+            Self::WaitsForOtherClusters => "WaitsForOtherClusters",
+            Self::RestartingPods => "RestartingPods",
             Self::NodeJoining => "NodeJoining",
             Self::NodeJoined => "NodeJoined",
             Self::NodeLeft => "NodeLeft",

@@ -149,6 +149,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         problem: _,
         schema_proven: _,
         database: nodes,
+        rollout: _,
     } = plan;
     if *certificate {
         let wanted = certificate::of_database(cluster);

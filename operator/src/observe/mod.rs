@@ -61,6 +61,7 @@ use crate::{
     connections::PodClients,
     context::Context,
     error::Error,
+    rollouts::Places,
     super_disk::SuperDiskSeen,
     validate::{Certificates, Identity, Login},
 };
@@ -115,6 +116,8 @@ pub struct World {
     pub client_ca: Option<ClientCaSeen>,
     /// The Secrets with which the processes of the cluster prove their identity.
     pub identity: IdentitySeen,
+    /// The places among the clusters that may restart pods at once.
+    pub places: Places,
 }
 
 /// What a user has allowed or requested, each naming exactly what it applies to.
@@ -273,6 +276,7 @@ pub async fn observe(
     let restore = restore::observe(&ctx.client, id, cluster, &ring).await?;
     let volumes_of_exists = volumes_of::observe(&ctx.client, cluster).await;
     Ok(World {
+        places: ctx.rollouts.places(cluster),
         volumes_of_exists,
         ring,
         restore: Box::new(restore),

@@ -1,13 +1,28 @@
-//! Times at which a pod that serves may be restarted: in a window, and not too soon after the restart before. That one
-//! is known from the pods: it is the youngest.
+//! The gate that every restart of a pod that serves goes through: in a window, not too soon after the restart before,
+//! and while few enough other clusters restart pods. The restart before is known from the pods: it is the youngest.
 
 use jiff::Timestamp;
 
-use super::WaitingOn;
-use crate::{observe::PodSeen, validate::ValidatedCluster};
+use super::{WaitingOn, rollout};
+use crate::{
+    observe::{PodSeen, World},
+    validate::ValidatedCluster,
+};
 
 /// What the restart of `pod` waits for, among the pods of its kind; `None`: nothing.
 pub(super) fn waits(
+    cluster: &ValidatedCluster,
+    world: &World,
+    pods: &[PodSeen],
+    pod: &str,
+    now: Timestamp,
+) -> Option<WaitingOn> {
+    // A cluster has a place only while it may restart pods.
+    time(cluster, pods, pod, now).or_else(|| rollout::waits(&world.places, pod))
+}
+
+/// The time at which it may be.
+fn time(
     cluster: &ValidatedCluster,
     pods: &[PodSeen],
     pod: &str,

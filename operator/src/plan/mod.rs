@@ -16,6 +16,7 @@ mod identity;
 mod maintenance;
 mod members;
 mod restore;
+mod rollout;
 mod stop;
 mod stopped;
 mod waiting;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use self::rollout::Tier;
 pub use self::{
     access::{Admitted, CallersStep, Proof, Refused},
     backups::{
@@ -40,6 +42,7 @@ pub use self::{
         CachePlan, MemberAction, PodRef, RingState, ring_state, served, slots_moving, taken_over,
     },
     restore::{RestoreState, RestoreStep},
+    rollout::RolloutStep,
     stop::{Elapsed, STOP_LIMIT, StopStep, stop},
     stopped::{StopStage, stage as stop_stage},
     waiting::WaitingOn,
@@ -87,6 +90,8 @@ pub struct Plan {
     pub problem: Option<SchemaFailed>,
     /// The database and keyspace that are proven to be there, for the record.
     pub schema_proven: Option<String>,
+    /// Whether it counts among the clusters that restart pods.
+    pub rollout: RolloutStep,
 }
 
 /// A Job that is not needed any more.
@@ -168,7 +173,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     plan.jobs_to_delete = schema.delete;
     plan.problem = schema.problem;
     plan.schema_proven = schema.proven;
-    let mut members_wait = None;
+    let (mut members_wait, mut members_outdated) = (None, false);
     let secrets = identity.blocked.is_none()
         && certificates.waiting.is_none()
         && api.waiting.is_none()
@@ -179,8 +184,14 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     if secrets && schema.may_serve && restore.step.state.may_serve() {
         let decision = members::decide(cluster, world, schema.done, now);
         plan.cache = decision.plan;
-        members_wait = decision.waiting;
+        (members_wait, members_outdated) = (decision.waiting, decision.outdated);
     }
+    let tier = |outdated, waiting| Tier { outdated, waiting };
+    let tiers = [
+        tier(members_outdated, members_wait.as_ref()),
+        tier(racks.outdated, racks.restart.as_ref()),
+    ];
+    plan.rollout = rollout::decide(cluster, world, &stage, tiers);
     plan.restore = restore.step;
     plan.jobs_to_delete.extend(restore.delete);
     if stage != StopStage::Runs {

@@ -5,7 +5,8 @@ use std::fmt;
 use jiff::Timestamp;
 use readstates_operator_api::{conditions::Reason, labels};
 
-use super::DatabaseWait;
+use super::{DatabaseWait, rollout};
+use crate::rollouts::Holder;
 
 /// What the next step waits for. Ends up in the conditions, a column, an event and a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,6 +176,15 @@ pub enum WaitingOn {
         /// What was set as the time until which the window is open, and is no time.
         unreadable: Option<String>,
     },
+    /// Other clusters to be done with the restarts of their pods.
+    OtherClusters {
+        /// The pod that is to be restarted.
+        pod: String,
+        /// How many clusters may restart pods at once.
+        limit: usize,
+        /// Those that do; `None` while not all clusters are known.
+        others: Option<Vec<Holder>>,
+    },
     /// An object of an earlier cluster of the same name to be collected.
     Leftover {
         /// Kind and name.
@@ -213,6 +223,7 @@ impl WaitingOn {
             | Self::Unproven { .. }
             | Self::CacheStopped { .. }
             | Self::Maintenance { .. }
+            | Self::OtherClusters { .. }
             | Self::Cache { .. }
             | Self::Leftover { .. } => false,
         }
@@ -246,6 +257,7 @@ impl WaitingOn {
             Self::Stopping { .. } | Self::CacheStopped { .. } => Reason::CacheStopping,
             Self::Cache { .. } => Reason::CacheNotReady,
             Self::Maintenance { .. } => Reason::MaintenancePending,
+            Self::OtherClusters { .. } => Reason::WaitsForOtherClusters,
             Self::Capacity { .. } => Reason::CapacityChanging,
             Self::Leftover { .. } => Reason::LeftoverObject,
         }
@@ -391,6 +403,9 @@ impl fmt::Display for WaitingOn {
                         labels::OPEN_WINDOW_UNTIL
                     ),
                 }
+            }
+            Self::OtherClusters { pod, limit, others } => {
+                rollout::tell(f, pod, *limit, others.as_deref())
             }
             Self::Leftover { object } => {
                 write!(

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     apply::{Blocked, Refusal},
     observe::{JobOutcome, RingSeen, Seen, World},
-    plan::{RingState, WaitingOn, ring_state, served},
+    plan::{RingState, RolloutStep, WaitingOn, ring_state, served},
     validate::{Store, ValidatedCluster},
 };
 
@@ -51,6 +51,10 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
             .spec
             .as_ref()
             .map_or_else(|_| unseen(ConditionType::RequiresUpdate), requires_update),
+        report
+            .spec
+            .as_ref()
+            .map_or_else(|_| unseen(ConditionType::RollingOut), rolling_out),
         takeovers::condition(takeovers::entries(report).as_deref()),
         report
             .spec
@@ -102,6 +106,24 @@ fn requires_update(decided: &Decided<'_>) -> Condition {
         return of(False, Reason::UpToDate, message.to_owned());
     }
     of(True, Reason::UpdateAvailable, words.join("; "))
+}
+
+/// Whether it counts among the clusters that restart pods: what `Rollouts` counts them by.
+fn rolling_out(decided: &Decided<'_>) -> Condition {
+    let (status, reason, message) = match &decided.plan.rollout {
+        RolloutStep::Idle => (
+            False,
+            Reason::AsExpected,
+            "no serving pod is being restarted",
+        ),
+        RolloutStep::Waits { words } => (False, Reason::WaitsForOtherClusters, words.as_str()),
+        RolloutStep::Takes | RolloutStep::Goes => (
+            True,
+            Reason::RestartingPods,
+            "serving pods are restarted, one after another",
+        ),
+    };
+    Condition::new(ConditionType::RollingOut, status, reason, message)
 }
 
 fn unseen(type_: ConditionType) -> Condition {

@@ -57,6 +57,10 @@ pub(super) fn news(
             }
             continue;
         }
+        if condition.type_ == ConditionType::RollingOut.as_str() {
+            // What is waited for tells of each step of it.
+            continue;
+        }
         let old = before.and_then(|b| b.conditions.iter().find(|c| c.type_ == condition.type_));
         let degraded = condition.type_ == ConditionType::Degraded.as_str();
         let on = condition.status == "True";

@@ -35,6 +35,7 @@ pub(super) fn tell(conditions: &mut Vec<Condition>, report: &Report<'_>) {
             ConditionType::Progressing => condition.reason == Reason::Reconciled,
             ConditionType::Degraded
             | ConditionType::RequiresUpdate
+            | ConditionType::RollingOut
             | ConditionType::TakenOver
             | ConditionType::ApiOpen
             | ConditionType::CertificatesExpiring
@@ -142,6 +143,7 @@ mod tests {
                 "DatabaseReady=False Stopped",
                 "RingStable=False Stopped",
                 "RequiresUpdate=False UpToDate",
+                "RollingOut=False AsExpected",
                 "TakenOver=False AsExpected",
                 "ApiOpen=True NoAccessConfigured",
                 "CertificatesExpiring=False AsExpected",

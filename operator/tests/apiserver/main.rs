@@ -43,6 +43,7 @@ mod repairs;
 mod restart;
 mod restore;
 mod ring;
+mod rollouts;
 mod scale;
 mod sidecars;
 mod snapshot;

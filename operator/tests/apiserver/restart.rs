@@ -17,7 +17,7 @@ use crate::{
     world::{World, condition, waiting, with_world},
 };
 
-async fn annotate(world: &World, annotation: &str, value: &str) {
+pub(crate) async fn annotate(world: &World, annotation: &str, value: &str) {
     let change = json!({ "metadata": { "annotations": { annotation: value } } });
     let clusters = world.api::<ReadStateCluster>();
     let params = PatchParams::default();
@@ -28,14 +28,14 @@ async fn annotate(world: &World, annotation: &str, value: &str) {
 }
 
 /// The pods of a component: their UIDs by name.
-async fn uids(world: &World, component: &str) -> BTreeMap<String, String> {
+pub(crate) async fn uids(world: &World, component: &str) -> BTreeMap<String, String> {
     let ours = ListParams::default().labels(&format!("{}={component}", labels::COMPONENT));
     let pods = world.api::<Pod>().list(&ours).await.unwrap();
     let uid = |pod: &Pod| (pod.name_any(), pod.uid().unwrap());
     pods.items.iter().map(uid).collect()
 }
 
-fn none_is_left(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) {
+pub(crate) fn none_is_left(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) {
     assert!(before.keys().eq(after.keys()), "{before:?} {after:?}");
     let left: Vec<_> = before
         .iter()

@@ -21,6 +21,7 @@ use readstates_operator::{
     gauges::Clusters,
     known::Known,
     reconcile::reconcile,
+    rollouts::Rollouts,
     run::controller,
 };
 use readstates_operator_api::{ReadStateCluster, crd_files};
@@ -121,6 +122,13 @@ impl World {
         ctx.token_review_role = Some(role.to_owned());
         self.ctx = Arc::new(ctx);
         self
+    }
+
+    /// The operator was told how many clusters may restart pods at once.
+    pub(crate) fn counting(&mut self, rollouts: &Rollouts) {
+        let mut ctx = Context::clone(&self.ctx);
+        ctx.rollouts = rollouts.clone();
+        self.ctx = Arc::new(ctx);
     }
 
     /// The operator at work.
@@ -290,6 +298,7 @@ fn context(client: Client, agents: Arc<FakeAgents>) -> Context {
         agents,
         known: Known::default(),
         failures: Failures::default(),
+        rollouts: Rollouts::default(),
         concurrency: 32,
         namespace: "readstates-system".to_owned(),
         token_review_role: None,

@@ -65,6 +65,8 @@ pub(super) struct Decision {
     pub(super) waiting: Option<WaitingOn>,
     /// What the next restart of a pod that serves waits for, which nothing else has to wait for.
     pub(super) restart: Option<WaitingOn>,
+    /// Whether any pod is to be restarted.
+    pub(super) outdated: bool,
     /// What a repair or the cleanup after joins waits for, which the cache and the schema do not wait for.
     pub(super) upkeep: Option<WaitingOn>,
 }
@@ -91,6 +93,7 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
         super_disks: super_disks::decide(&sight),
         waiting,
         restart: turns.waits,
+        outdated: turns.due || sight.any_outdated(),
         upkeep,
     }
 }
@@ -112,6 +115,7 @@ pub(super) fn stop(cluster: &ValidatedCluster, world: &World, now: Timestamp) ->
         super_disks: super_disks::decide(&sight),
         waiting,
         restart: None,
+        outdated: false,
         upkeep: None,
     }
 }

@@ -75,6 +75,7 @@ fn begin(
     seen: &StatefulSetSeen,
     turns: &mut Turns,
 ) -> Rollout {
+    turns.due = true;
     let top = (seen.replicas - 1).max(0);
     let next = sight.name(rack, top);
     let rolling = |why| DatabaseWait::Rolling {
@@ -193,7 +194,7 @@ fn cure(sight: &Sight<'_>, nodes: &mut NodesStep, rack: &Rack, seen: &StatefulSe
 /// What the restart of a pod that serves waits for, in an otherwise good moment.
 fn restart_waits(sight: &Sight<'_>, pod: &str) -> Option<WaitingOn> {
     let pods = &sight.world.database_pods;
-    maintenance::waits(sight.cluster, pods, pod, sight.now)
+    maintenance::waits(sight.cluster, sight.world, pods, pod, sight.now)
 }
 
 /// The request that the pods of this rack are restarted for.
@@ -215,7 +216,9 @@ pub(super) struct Turns {
     pub(super) all_before: bool,
     /// Whether this round's turn has been given.
     pub(super) taken: bool,
-    /// What the next restart waits for, if it is only the time.
+    /// Whether another template is to be written, which makes pods outdated.
+    pub(super) due: bool,
+    /// What the next restart waits for, if it is only the time or other clusters.
     pub(super) waits: Option<WaitingOn>,
 }
 
@@ -224,6 +227,7 @@ impl Default for Turns {
         Self {
             all_before: true,
             taken: false,
+            due: false,
             waits: None,
         }
     }

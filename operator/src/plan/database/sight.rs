@@ -88,6 +88,16 @@ impl<'a> Sight<'a> {
             .any(|r| r.name == record.name && r.state == record.state)
     }
 
+    /// Whether any pod has yet to get the template of its rack.
+    pub(super) fn any_outdated(&self) -> bool {
+        self.database.racks.iter().any(|rack| {
+            let seen = self.world.racks.get(&rack.name);
+            seen.is_some_and(|seen| {
+                seen.observed && self.pods_of(rack).any(|(_, pod)| outdated(pod, seen))
+            })
+        })
+    }
+
     /// Whether no StatefulSet is about to restart a pod that it has been allowed to.
     pub(super) fn no_pod_turns(&self) -> bool {
         self.database.racks.iter().all(|rack| {

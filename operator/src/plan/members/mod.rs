@@ -105,6 +105,8 @@ pub enum MemberAction {
 pub(super) struct Decision {
     pub(super) plan: Option<CachePlan>,
     pub(super) waiting: Option<WaitingOn>,
+    /// Whether any pod is to be restarted.
+    pub(super) outdated: bool,
 }
 
 /// `schema_done`: whether pods of the wanted template have the schema and the login that they need.
@@ -119,8 +121,8 @@ pub(super) fn decide(
         RingSeen::Absent => return without_ring(cluster, world, schema_done),
         RingSeen::Unreadable(why) => {
             return Decision {
-                plan: None,
                 waiting: Some(WaitingOn::RingUnreadable { why: why.clone() }),
+                ..Decision::default()
             };
         }
     };
@@ -153,6 +155,7 @@ pub(super) fn decide(
     Decision {
         plan: Some(plan),
         waiting,
+        outdated: view.any_outdated(),
     }
 }
 
@@ -182,6 +185,7 @@ fn without_ring(cluster: &ValidatedCluster, world: &World, schema_done: bool) ->
         return Decision {
             plan: Some(plan),
             waiting: Some(waiting),
+            outdated: false,
         };
     }
     // Nothing else changes before they have.
@@ -200,6 +204,7 @@ fn without_ring(cluster: &ValidatedCluster, world: &World, schema_done: bool) ->
         waiting: Some(WaitingOn::RingLost {
             pods: world.cache_pods.iter().map(|p| p.name.clone()).collect(),
         }),
+        outdated: false,
     }
 }
 

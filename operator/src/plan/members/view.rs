@@ -135,6 +135,11 @@ impl<'a> View<'a> {
         other && !self.lasts(pod)
     }
 
+    /// Whether any pod has to be.
+    pub(super) fn any_outdated(&self) -> bool {
+        self.wanted().any(|pod| self.outdated(pod))
+    }
+
     /// Whether all that a pod has for as long as it lives is as the template has it.
     fn lasts(&self, pod: &Pod<'_>) -> bool {
         let Some(set) = self.set else {
@@ -216,7 +221,8 @@ impl<'a> View<'a> {
 
     /// What the restart of a pod that serves waits for.
     pub(super) fn restart_waits(&self, pod: &Pod<'_>) -> Option<WaitingOn> {
-        maintenance::waits(self.cluster, &self.world.cache_pods, pod.name(), self.now)
+        let pods = &self.world.cache_pods;
+        maintenance::waits(self.cluster, self.world, pods, pod.name(), self.now)
     }
 
     /// What is waited for while pods are not all ready.

@@ -32,6 +32,8 @@ pub(crate) struct Sim {
     pub(crate) identities: BTreeMap<String, String>,
     pub(crate) clock: Timestamp,
     pub(crate) consent: crate::observe::Consent,
+    /// The places among the clusters that restart pods.
+    pub(crate) places: crate::rollouts::Places,
     /// Pods of this template have no agent, as those of an operator before.
     pub(crate) agentless: Option<String>,
     pub(crate) free_bytes: u64,
@@ -155,6 +157,7 @@ impl Sim {
             identities: BTreeMap::new(),
             clock: fixtures::now(),
             consent: crate::observe::Consent::default(),
+            places: crate::rollouts::Places::default(),
             agentless: None,
             free_bytes: 1 << 40,
             decommission_fails: false,

@@ -117,6 +117,7 @@ impl Sim {
             volumes_of_exists: self.volumes_of_exists.clone(),
             records: self.records.clone(),
             consent: self.consent.clone(),
+            places: self.places.clone(),
             secret: Some(SecretSeen::Complete),
             superuser: Some(SecretSeen::Complete),
             identity: fixtures::identity(),
