@@ -112,8 +112,11 @@ async fn table(world: &World) -> Result<Arc<RingTable>, String> {
     Ok(current.ok_or("there is no ring")?.table)
 }
 
+/// A member and the slots that it owns.
+type Owning = (Arc<Process>, Vec<(Slot, Epoch)>);
+
 /// The member with the most users in memory, and its slots.
-fn busiest(members: &[Arc<Process>]) -> Result<(Arc<Process>, Vec<(Slot, Epoch)>), String> {
+fn busiest(members: &[Arc<Process>]) -> Result<Owning, String> {
     let users = |process: &&Arc<Process>| process.engine.totals().users;
     let origin = members.iter().max_by_key(users).ok_or("no member lives")?;
     let routes = Arc::clone(origin.ownership.routes().table());
