@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     common::client,
+    process::readstates,
     serving::{self, Serving, serve_at},
 };
 
@@ -68,6 +69,9 @@ async fn members_that_have_only_ipv6_forward_to_each_other_and_hand_on_what_they
             "{ring}"
         );
     }
+    // Waits until the second one, which takes no slots before it has compared clocks, has its share.
+    let (status, said, error) = readstates(&["rebalance", "--ring", &place]);
+    assert_eq!(status, 0, "{said}{error}");
     // Their stores are apart: the second one knows only what it was handed.
     assert!(first.terminate());
     for user in 1..=20 {
