@@ -37,13 +37,23 @@ impl World {
         }
     }
 
+    /// One that has joined: it has taken what was free.
     async fn member(&self, name: &str) -> Running {
-        member(name, Arc::clone(&self.store), Arc::clone(&self.ring)).await
+        let member = member(name, Arc::clone(&self.store), Arc::clone(&self.ring)).await;
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        member.server.ownership().wait_until_joined(deadline).await;
+        member
     }
 }
 
 fn owned(member: &Running) -> u16 {
     member.server.ownership().status().owned
+}
+
+/// Waits until a member has so many slots: the one that it hands some to may know that before it does.
+async fn owns(member: &Running, slots: u16) {
+    let has = |status: &Value| status["ownership"]["owned"] == slots;
+    member.until(&format!("the owner of {slots}"), has).await;
 }
 
 /// Counts one message after the other for a user through any of the members, each until it is said to
@@ -115,16 +125,19 @@ async fn assert_counted(members: &[&Running], counted: &[(u64, u64)]) {
 async fn the_first_member_takes_everything_and_the_others_are_given_their_share() {
     let world = World::new();
     let first = world.member("chat-0").await;
-    assert_eq!(owned(&first), 1024);
+    owns(&first, 1024).await;
     let (second, third) = (world.member("chat-1").await, world.member("chat-2").await);
     assert_eq!(owned(&second), 0);
     // A member that owns nothing still answers for every user.
     second.ack(1, 10, 5).await;
     assert_eq!(third.state(1, 10).await, Some((5, 0)));
     balance(&[&first, &second, &third]).await;
+    let share = |status: &Value| matches!(status["ownership"]["owned"].as_u64(), Some(341 | 342));
+    for member in [&first, &second, &third] {
+        member.until("the owner of a third", share).await;
+    }
     let shares = [owned(&first), owned(&second), owned(&third)];
     assert_eq!(shares.iter().sum::<u16>(), 1024, "{shares:?}");
-    assert!(shares.iter().all(|share| (341..=342).contains(share)));
     assert_eq!(third.state(1, 10).await, Some((5, 0)));
 }
 
@@ -184,7 +197,7 @@ async fn a_stop_hands_everything_on_warm_and_the_last_one_writes_it() {
     // A hand-over does not need the database.
     database.set(Mood::Away);
     assert_eq!(first.stop().await.unwritten_users, 0);
-    assert_eq!(owned(&second), 1024);
+    owns(&second, 1024).await;
     let status = second.status().await;
     assert_eq!(status["dirty_users"], 50, "not written, but handed on");
     assert_eq!(status["ownership"]["taken_from_the_dead"], 0);
@@ -197,7 +210,7 @@ async fn a_stop_hands_everything_on_warm_and_the_last_one_writes_it() {
     assert_eq!(second.stop().await.unwritten_users, 0);
     // A later member finds it in the database, at once: the second one has said its last word.
     let third = world.member("chat-0").await;
-    assert_eq!(owned(&third), 1024);
+    owns(&third, 1024).await;
     assert_eq!(third.state(7, 10).await, Some((107, 0)));
 }
 
@@ -313,7 +326,8 @@ async fn two_processes_of_one_name_are_two_members() {
     let first = world.member("chat-0").await;
     let second = world.member("chat-0").await;
     balance(&[&first, &second]).await;
-    assert_eq!((owned(&first), owned(&second)), (512, 512));
+    owns(&first, 512).await;
+    owns(&second, 512).await;
     let me = first.server.ownership().me().incarnation().to_string();
     let answer = second
         .post("/admin/v1/drain", json!({"incarnation": me}))
@@ -365,7 +379,7 @@ async fn a_move_that_cannot_end_leaves_everything_where_it_was() {
             status["ownership"]["streaming"] == json!([])
         })
         .await;
-    assert_eq!(owned(&member), 1024);
+    owns(&member, 1024).await;
     for user in 1..=40 {
         assert_eq!(member.state(user, 10).await, Some((user, 0)));
         member.ack(user, 10, user + 1).await;
