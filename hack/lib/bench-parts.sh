@@ -388,7 +388,7 @@ measure_options() {
     bench_target table "${flags[@]}" --phase fill --with "$2" >/dev/null
     write=$(bench_target table "${flags[@]}" --phase overwrite --seconds "$4")
     node_tool flush bench_table "$table" >&2
-    until node_tool compactionstats | grep -q '^pending tasks:\? *0$'; do sleep 1; done
+    until [ "$(node_tool compactionstats | awk '/^pending tasks/ {print $NF}')" = 0 ]; do sleep 1; done
     after=$(cpu_seconds "$CASSANDRA_PROCESS")
     room=$(du --bytes --summarize "$CASSANDRA_FOLDER"/data/bench_table/"$table"-* | cut -f1)
     read=$(bench_target table "${flags[@]}" --phase read --seconds "$4")
