@@ -370,6 +370,8 @@ measure_table() {
     # shellcheck disable=SC2064 # the folder is known now
     trap "stop_cassandra_process; rm -rf '$folder'" EXIT
     start_cassandra_process "$folder"
+    # A JVM that has just started is several times slower.
+    measure_options warm-up ours "$rows" "$writes" >/dev/null
     # What is run may read its standard input.
     while read -r name options <&3; do
         measure_options "$name" "$options" "$rows" "$writes" >"$folder/$name.json"
