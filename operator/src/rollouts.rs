@@ -13,7 +13,8 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use kube::{ResourceExt, runtime::reflector::Store};
 use readstates_operator_api::{
-    ReadStateCluster, ReadStateClusterStatus, conditions::ConditionType,
+    ReadStateCluster, ReadStateClusterStatus,
+    conditions::{Condition, ConditionType},
 };
 
 /// The places as one cluster sees them. The default: any number of them.
@@ -144,25 +145,22 @@ fn uid(cluster: &ReadStateCluster) -> String {
     cluster.uid().unwrap_or_default()
 }
 
-fn is_true(status: &ReadStateClusterStatus, type_: ConditionType) -> bool {
-    let mut conditions = status.conditions.iter();
-    conditions.any(|c| c.type_ == type_.as_str() && c.status == "True")
+fn rolls_out(status: &ReadStateClusterStatus) -> bool {
+    that_holds(status, ConditionType::RollingOut).is_some()
 }
 
-fn rolls_out(status: &ReadStateClusterStatus) -> bool {
-    is_true(status, ConditionType::RollingOut)
+fn that_holds(status: &ReadStateClusterStatus, type_: ConditionType) -> Option<&Condition> {
+    let mut conditions = status.conditions.iter();
+    conditions.find(|c| c.type_ == type_.as_str() && c.status == "True")
 }
 
 fn holder(cluster: &ReadStateCluster) -> Holder {
     let namespace = cluster.namespace().unwrap_or_default();
-    let status = cluster.status.as_ref();
-    let mut conditions = status.into_iter().flat_map(|s| &s.conditions);
-    let since =
-        conditions.find(|c| c.type_ == ConditionType::RollingOut.as_str() && c.status == "True");
+    let holds = |type_| that_holds(cluster.status.as_ref()?, type_);
     Holder {
         name: format!("{namespace}/{}", cluster.name_any()),
-        since: since.map(|c| c.last_transition_time.0),
-        degraded: status.is_some_and(|s| is_true(s, ConditionType::Degraded)),
+        since: holds(ConditionType::RollingOut).map(|c| c.last_transition_time.0),
+        degraded: holds(ConditionType::Degraded).is_some(),
     }
 }
 

@@ -6,7 +6,6 @@ use readstates_operator_api::labels;
 
 use super::DiskStage;
 
-/// A StatefulSet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatefulSetSeen {
     /// Pods asked for.
@@ -35,7 +34,6 @@ pub struct StatefulSetSeen {
     pub access_modes: Vec<String>,
     /// The size at which it makes claims, which cannot be changed any more either.
     pub claim_size: Option<Quantity>,
-    /// The template itself.
     pub template: Option<Box<PodTemplateSpec>>,
     /// Whether its pods start all at once; never changed.
     pub parallel: bool,
@@ -100,7 +98,6 @@ pub struct PodSeen {
     pub memory: Option<u64>,
 }
 
-/// A schema Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSeen {
     /// Its UID, so that a deletion means this one.

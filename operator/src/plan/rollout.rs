@@ -7,7 +7,7 @@
 //!  │                                 ▲                          every pod is of its template and ready,
 //!  └── no place is free: Waits ──────┘                          or the next one waits for a time of its own
 //! ```
-//! A place is recorded before the first pod is restarted, so that an operator that starts anew counts it.
+//! A place is recorded before the first pod is restarted, so that an operator that restarts counts it.
 
 use std::fmt;
 

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use readstates_ring::{Epoch, Slot};
 use tokio::time::sleep;
 
 use super::{begin_move, busiest, clients, table, until, unwritten_changes};
@@ -12,12 +13,9 @@ use crate::{
 };
 
 pub(super) async fn handed_late(world: &Arc<World>) -> Result<(), String> {
-    let owners = world.living();
     // It owns nothing yet, so that it takes nothing again when its lease has run out.
-    let destination = Process::start(world, 3);
-    until(|| *destination.ownership.joined().borrow()).await?;
+    let (origin, slots, destination) = origin_and_destination(world).await?;
     unwritten_changes(world).await;
-    let (origin, slots) = busiest(&owners)?;
     let (from, to) = (origin.life.incarnation, destination.life.incarnation);
     let swaps = world.late.hold(Kind::Swaps);
     begin_move(&origin, to, &slots).await?;
@@ -45,9 +43,7 @@ pub(super) async fn handed_late(world: &Arc<World>) -> Result<(), String> {
 /// The destination has what was sealed and is silent about it; the origin takes the slots again, and moves them once
 /// more.
 pub(super) async fn last_part_of_the_move_before(world: &Arc<World>) -> Result<(), String> {
-    let (origin, slots) = busiest(&world.living())?;
-    let destination = Process::start(world, 3);
-    until(|| *destination.ownership.joined().borrow()).await?;
+    let (origin, slots, destination) = origin_and_destination(world).await?;
     let (from, to) = (origin.life.incarnation, destination.life.incarnation);
     let link = Kind::Messages { from, to };
     let status = || origin.ownership.status();
@@ -90,9 +86,7 @@ pub(super) async fn last_part_of_the_move_before(world: &Arc<World>) -> Result<(
 
 /// The origin has asked the ring to name the destination, and has heard nothing for as long as it waits for that.
 pub(super) async fn handed_after_giving_up(world: &Arc<World>) -> Result<(), String> {
-    let (origin, slots) = busiest(&world.living())?;
-    let destination = Process::start(world, 3);
-    until(|| *destination.ownership.joined().borrow()).await?;
+    let (origin, slots, destination) = origin_and_destination(world).await?;
     let (from, to) = (origin.life.incarnation, destination.life.incarnation);
     let swaps = world.late.hold(Kind::Swaps);
     begin_move(&origin, to, &slots).await?;
@@ -113,11 +107,8 @@ pub(super) async fn handed_after_giving_up(world: &Arc<World>) -> Result<(), Str
 
 /// The origin has asked the ring to name the destination, and the ring never does.
 pub(super) async fn handed_by_a_lost_swap(world: &Arc<World>) -> Result<(), String> {
-    let owners = world.living();
-    let destination = Process::start(world, 3);
-    until(|| *destination.ownership.joined().borrow()).await?;
+    let (origin, slots, destination) = origin_and_destination(world).await?;
     unwritten_changes(world).await;
-    let (origin, slots) = busiest(&owners)?;
     let swaps = world.late.hold(Kind::Swaps);
     begin_move(&origin, destination.life.incarnation, &slots).await?;
     until(|| origin.ownership.status().sealed > 0 && world.late.count(swaps) > 0).await?;
@@ -128,4 +119,15 @@ pub(super) async fn handed_by_a_lost_swap(world: &Arc<World>) -> Result<(), Stri
     sleep(TIMING.held).await;
     world.late.lose(swaps);
     Ok(())
+}
+
+type Move = (Arc<Process>, Vec<(Slot, Epoch)>, Arc<Process>);
+
+/// The member with the most users in memory, its slots, and a member that has just joined and owns nothing.
+async fn origin_and_destination(world: &Arc<World>) -> Result<Move, String> {
+    let owners = world.living();
+    let destination = Process::start(world, 3);
+    until(|| *destination.ownership.joined().borrow()).await?;
+    let (origin, slots) = busiest(&owners)?;
+    Ok((origin, slots, destination))
 }

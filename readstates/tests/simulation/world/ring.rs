@@ -35,7 +35,6 @@ fn moved(before: &RingTable, now: &RingTable) -> String {
 }
 
 impl World {
-    /// Swaps the ring.
     pub(crate) async fn swap(
         &self,
         expected: Option<Version>,
