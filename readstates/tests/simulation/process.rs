@@ -17,7 +17,7 @@ use readstates::{
     clock::UnixClock,
     engine::Engine,
     metrics::Metrics,
-    ownership::{LeaseClock, Ownership, OwnershipConfig, Timing},
+    ownership::{Backing, LeaseClock, Ownership, OwnershipConfig, Timing},
 };
 use readstates_ring::{
     Incarnation,
@@ -173,6 +173,11 @@ impl Process {
             incarnation: bits,
             zone: None,
             shared: true,
+            backing: match world.replicates() {
+                true => Backing::Available,
+                false => Backing::Off,
+            },
+            most_held: 64 << 20,
             timing: TIMING,
             lease_clock: LeaseClock::Runtime,
             unix_clock,
