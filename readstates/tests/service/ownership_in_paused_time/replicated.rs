@@ -21,12 +21,11 @@ use readstates_ring::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::common::rings::presence;
-
 use super::{
     balance,
     world::{Member, Said, World},
 };
+use crate::common::rings::presence;
 
 const USERS: std::ops::RangeInclusive<u64> = 1..=200;
 
