@@ -161,7 +161,7 @@ impl Owner {
         let bits = places.fold(0, |bits, place| bits | 1 << place);
         self.audiences[usize::from(slot.number())].store(bits, Ordering::Release);
         let guarded = &self.guarded[usize::from(slot.number())];
-        guarded.store(guard.is_needed(), Ordering::Release);
+        guarded.store(guard.is_needed(), Ordering::SeqCst);
     }
 
     /// Whether anything of a user is sent to any process.
@@ -285,7 +285,7 @@ impl Owner {
 
     /// Whether answers about a slot need a backup, so that it has one or is about to.
     pub(crate) fn is_guarded(&self, slot: Slot) -> bool {
-        self.guarded[usize::from(slot.number())].load(Ordering::Acquire)
+        self.guarded[usize::from(slot.number())].load(Ordering::SeqCst)
     }
 
     /// Waits until the backups have what an answer about a user rests on, and permit it, at most until the deadline.

@@ -267,7 +267,8 @@ async fn a_backup_without_room_takes_trims_and_no_changes_and_is_given_up() {
     pair.owner.reopen(BACKUP);
     pair.swap(OWNER, None, Succession::Handed);
     pair.owner.learned(slot(), &pair.config, true);
-    assert!(pair.is_settled(Answer::Applied).await);
+    let settled = pair.owner.settled(USER, Answer::Applied, true, Instant::now());
+    assert_eq!(settled.await, Settled::Alone);
     let is_over = pair.owner.acknowledged(BACKUP, &refused, None);
     assert!(is_over, "it was given up");
     assert_eq!(pair.exchange().acknowledgement.next, 1);

@@ -60,6 +60,9 @@ impl Owner {
             streams, guards, ..
         } = &mut *desk;
         guards[usize::from(slot.number())].seeding()?;
+        // Before the look at what has gathered: an answer that finds the slot without a backup after it has changed
+        // something has appended that before the look.
+        self.guarded[usize::from(slot.number())].store(true, Ordering::SeqCst);
         // What has gathered and not left yet counts as not acknowledged.
         for stream in streams.values_mut() {
             let pending = self
@@ -70,10 +73,12 @@ impl Owner {
             }
         }
         let guard = &mut guards[usize::from(slot.number())];
-        let named = guard.may_name(streams)?;
-        guard.name(named);
+        let named = guard.may_name(streams);
+        if let Some(named) = named {
+            guard.name(named);
+        }
         self.publish(&desk, slot);
-        Some(named)
+        named
     }
 
     /// The slots whose backup has to go before the next answer (R12).
