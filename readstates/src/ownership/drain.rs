@@ -122,7 +122,8 @@ impl Ownership {
     }
 
     /// Users that this member was promoted with and the database may lack.
-    pub(crate) fn inherited_users(&self) -> u64 {
+    #[must_use]
+    pub fn inherited_users(&self) -> u64 {
         let replicas = self.engine.cache().replicas();
         replicas.map_or(0, |replicas| replicas.to_load().len() as u64)
     }

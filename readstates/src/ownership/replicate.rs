@@ -21,7 +21,7 @@ use futures::{
 };
 use parking_lot::Mutex;
 use readstates_ring::{Incarnation, RingMember, Slot, SlotConfig, Succession, handoff::Event};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Destination, NotReceived, Ownership, frame,
@@ -36,6 +36,8 @@ use crate::{
 
 /// Between two looks.
 const TICK: Duration = Duration::from_millis(50);
+/// How long a backup waits for its watch of the ring until it reads the ring itself.
+const WATCHED: Duration = Duration::from_millis(20);
 /// How often everything is asked to be written while a backup has little room.
 const HURRY_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of blocks with which a backup is seeded at once, as far as slots are alike; a message may have 20 MiB.
@@ -99,9 +101,14 @@ impl Ownership {
     pub(super) async fn backs(&self, frame: &[u8]) -> Result<Bytes, NotReceived> {
         let replicas = self.engine.cache().replicas();
         let replicas = replicas.ok_or(NotReceived::NotTaking)?;
-        for _ in 0..2 {
+        let mut number = self.number.subscribe();
+        for look in 0..3 {
             match replicas.holding.receive(frame) {
                 Ok(Heard::Say(said)) => return Ok(said.encode().into()),
+                // Mostly the watch brings it in a moment: then the store is not asked.
+                Ok(Heard::LearnFirst(..)) if look == 0 => {
+                    let _ = timeout(WATCHED, number.changed()).await;
+                }
                 Ok(Heard::LearnFirst(..)) => self.refresh().await,
                 Ok(Heard::Full) => return Err(NotReceived::NotTaking),
                 Ok(Heard::Ignored) => return Err(NotReceived::OutOfPlace),
@@ -254,12 +261,24 @@ impl Ownership {
             return;
         };
         let me = self.me.incarnation();
-        let may_ask = |config: &SlotConfig| match how {
-            Succession::Promoted => config.backup() == Some(me),
-            Succession::Handed | Succession::TakenOver => config.owner() == me,
+        let Some(replicas) = self.engine.cache().replicas() else {
+            return;
+        };
+        // By what was learned with this very table: what was promised or asked for at an epoch before holds no more.
+        let may_ask = |slot, config: &SlotConfig| match (how, backup) {
+            (Succession::Promoted, _) => {
+                let promised = || replicas.holding.has_promised(slot, config.epoch());
+                config.backup() == Some(me) && promised()
+            }
+            (Succession::Handed, Some(backup)) => {
+                let to = backup.incarnation();
+                config.owner() == me && replicas.owner.may_ask_for(slot, to)
+            }
+            (Succession::Handed, None) => config.owner() == me,
+            (Succession::TakenOver, _) => false,
         };
         let asked = slots.iter().filter_map(|&slot| {
-            let config = table.config(slot).filter(may_ask)?;
+            let config = table.config(slot).filter(|it| may_ask(slot, it))?;
             Some((slot, Some(config.epoch())))
         });
         let asked: Vec<_> = asked.collect();

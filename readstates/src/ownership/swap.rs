@@ -151,7 +151,7 @@ impl Ownership {
         let next = match succession {
             // An aborted move and a renewed lease cost no slot its backup.
             Succession::Handed if is_mine => table.swap_kept(asked, owner, now),
-            Succession::Handed if self.becomes_backup(owner) => {
+            Succession::Handed if self.slots.is_handed(asked) => {
                 table.swap_backed(asked, owner, Some(&self.me), succession, now)
             }
             Succession::Handed | Succession::TakenOver | Succession::Promoted => {

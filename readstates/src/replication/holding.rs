@@ -126,6 +126,11 @@ impl Holding {
         silent
     }
 
+    /// Whether that was promised of a slot at this epoch.
+    pub(crate) fn has_promised(&self, slot: Slot, epoch: Epoch) -> bool {
+        self.backup.lock().has_promised(slot, epoch)
+    }
+
     /// How many slots have this member as their backup, which has everything of them.
     pub(crate) fn backing(&self) -> u16 {
         self.backup.lock().backs().count() as u16

@@ -23,7 +23,7 @@ mod wire;
 
 pub(crate) use holding::Heard;
 pub(crate) use owner::Settled;
-pub(crate) use replicas::{Handed, NotAdmitted, Replicas};
+pub(crate) use replicas::{Handed, Kept, NotAdmitted, Replicas};
 pub(crate) use send::{Carry, keep_sending};
 pub(crate) use time::Time;
 pub(crate) use wire::{Changed, SEMANTICS, Said};

@@ -407,15 +407,17 @@ impl Owner {
         self.landed.notify_waiters();
     }
 
-    /// Forgets a process that is gone, once no slot has it as a backup.
+    /// Nothing is sent any more to a process that is silent for long, once no slot has it as a backup. It may come back:
+    /// the next stream to it has a later number than all before, or it would take that one's frames for repetitions.
     pub(crate) fn forget(&self, to: Incarnation) -> bool {
         let mut desk = self.desk.lock();
         let is_needed = |guard: &Guard| guard.audience().contains(&to);
         if desk.guards.iter().any(is_needed) {
             return false;
         }
-        desk.streams.remove(&to);
-        desk.given_up.remove(&to);
+        if let Some(stream) = desk.streams.get_mut(&to) {
+            stream.reopen();
+        }
         if let Some((place, _)) = self.lane_of(to) {
             self.lanes[place].store(None);
         }

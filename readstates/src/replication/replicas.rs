@@ -25,6 +25,18 @@ use crate::codec::Decoded;
 /// Users with their versions and packed blocks.
 pub(crate) type Handed = Vec<(u64, u64, Vec<u8>)>;
 
+/// What a member keeps of a slot under a later config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It was the owner before, without a break.
+    Everything,
+    /// It took the slot from itself and begins with the database. What it was promoted with and the database lacks is
+    /// still in no other place.
+    Inherited,
+    /// It was not the owner before, or is not any more.
+    Nothing,
+}
+
 /// Why a change of a slot is not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotAdmitted {
@@ -61,20 +73,20 @@ impl Replicas {
         }
     }
 
-    /// A later config of a slot; `goes_on`: this member owned it before, without a break. `handed`: it owned it until now,
-    /// sealed it at this epoch, and these are the users that the database may lack something of, with versions and packed
-    /// blocks. Returns how long it answers nothing, if it is promoted by it.
+    /// A later config of a slot; `kept`: of what this member had as its owner. `handed`: it owned it until now, sealed it
+    /// at this epoch, and these are the users that the database may lack something of, with versions and packed blocks.
+    /// Returns how long it answers nothing, if it is promoted by it.
     pub(crate) fn learned(
         &self,
         slot: Slot,
         config: &SlotConfig,
-        goes_on: bool,
+        kept: Kept,
         handed: Option<(Epoch, Handed)>,
     ) -> Option<Duration> {
         let owned = handed.map(|(epoch, dirty)| self.holding.owned(epoch, dirty));
         let promoted = self.holding.learned(slot, *config, owned);
         let mut inherited = self.inherited.lock();
-        if !goes_on || config.owner() != self.me {
+        if kept == Kept::Nothing || config.owner() != self.me {
             inherited.remove(&slot);
         }
         let wait = promoted.map(|(promoted, wait)| {
@@ -85,6 +97,7 @@ impl Replicas {
         });
         drop(inherited);
         if config.owner() == self.me {
+            let goes_on = kept == Kept::Everything;
             self.owner.learned(slot, config, goes_on);
         } else {
             self.owner.lost(slot);

@@ -234,7 +234,8 @@ impl Process {
         if tokio::time::timeout_at(deadline, write).await.is_err() {
             self.engine.seal();
         }
-        let written = self.engine.cache().dirty_users() == 0;
+        let inherited = self.ownership.inherited_users();
+        let written = self.engine.cache().dirty_users() == 0 && inherited == 0;
         self.ownership.leave(written).await;
         sleep(Duration::from_millis(200)).await;
         self.engine.stop();

@@ -315,6 +315,13 @@ impl<O: Clone, B: Clone> Backup<O, B> {
         self.refuse(owner, slot, epoch);
     }
 
+    /// Whether this member has promised at this epoch: only from there may the ring be asked to promote it.
+    #[must_use]
+    pub fn has_promised(&self, slot: Slot, epoch: Epoch) -> bool {
+        let held = self.slots.get(&slot);
+        held.is_some_and(|held| held.promised >= Some(epoch))
+    }
+
     /// Whether the ring names this member as the backup of a slot, and it has not all that was acknowledged: it says so
     /// to others, which may take the slot when the owner is dead.
     #[must_use]

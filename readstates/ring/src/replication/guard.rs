@@ -153,6 +153,19 @@ impl Guard {
         old.chain(asked.iter().copied().filter(|it| Some(*it) != self.backup))
     }
 
+    /// Whether answers need the word of this process.
+    #[must_use]
+    pub fn needs(&self, process: Incarnation) -> bool {
+        self.needed().any(|needed| needed == process)
+    }
+
+    /// Whether the ring was asked to name this process, and has not said yet what came of it. Look once more when the ring
+    /// has been read for the swap: what was learned by that may have ended it.
+    #[must_use]
+    pub fn has_asked(&self, process: Incarnation) -> bool {
+        self.asked.contains(&process)
+    }
+
     /// Whether answers need the word of any process.
     #[must_use]
     pub fn is_needed(&self) -> bool {

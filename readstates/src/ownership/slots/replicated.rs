@@ -9,7 +9,7 @@ use readstates_ring::{
 use tokio::time::Instant;
 
 use super::{Inner, Slots};
-use crate::replication::Handed;
+use crate::replication::{Handed, Kept};
 
 impl Slots {
     /// Tells both sides of the replication of a config that is new here.
@@ -22,17 +22,29 @@ impl Slots {
         if config == before.config() {
             return;
         }
+        let me = machine.me();
         let held = before.flushes();
-        let goes_on = held.is_some() && config.inherits() == held;
+        let kept = match (held.is_some(), config.inherits()) {
+            (true, inherits) if inherits == held => Kept::Everything,
+            (true, None) if config.owner() == me => Kept::Inherited,
+            (true | false, Some(_) | None) => Kept::Nothing,
+        };
         inner.promoted.retain(|&(of, _, _)| of != slot);
-        let backs = config.owner() != machine.me() && config.backup() == Some(machine.me());
+        let backs = config.owner() != me && config.backup() == Some(me);
         let handed = inner.handed.remove(&slot);
         // Without what was handed on, it is no backup, and refuses.
-        let handed = handed.filter(|_| backs && held.is_some() && config.inherits() == held);
+        let handed = handed.filter(|_| backs && kept == Kept::Everything);
         let handed = held.zip(handed);
-        let wait = replicas.learned(slot, &config, goes_on, handed);
-        let is_handed = matches!(machine.state(), State::Owner { .. }) && !goes_on;
-        if is_handed {
+        let wait = replicas.learned(slot, &config, kept, handed);
+        let was_handed = match before.state() {
+            State::Ready { epoch, .. } => config.owner() == me && config.inherits() == Some(epoch),
+            State::Away
+            | State::Receiving { .. }
+            | State::Taking { .. }
+            | State::Owner { .. }
+            | State::Sealed { .. } => false,
+        };
+        if was_handed {
             replicas.was_handed(slot);
         } else if let Some(wait) = wait {
             let serves_from = Instant::now() + wait;
@@ -49,6 +61,12 @@ impl Slots {
             }
         }
         self.inner.lock().handed.extend(handed);
+    }
+
+    /// Whether that is kept of all of these.
+    pub(in crate::ownership) fn is_handed(&self, slots: &[(Slot, Option<Epoch>)]) -> bool {
+        let inner = self.inner.lock();
+        slots.iter().all(|(slot, _)| inner.handed.contains_key(slot))
     }
 
     /// Everything of these sealed slots is in the database, if the ring has not said yet who is next: a backup without

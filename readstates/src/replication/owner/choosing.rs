@@ -81,6 +81,12 @@ impl Owner {
         named
     }
 
+    /// Whether the ring may still be asked to name a process that [`Owner::name`] has returned: no later config was
+    /// learned since.
+    pub(crate) fn may_ask_for(&self, slot: Slot, to: Incarnation) -> bool {
+        self.desk.lock().guards[usize::from(slot.number())].has_asked(to)
+    }
+
     /// The slots whose backup has to go before the next answer (R12).
     pub(crate) fn to_drop(&self) -> Vec<Slot> {
         let (desk, now) = (self.desk.lock(), self.now());
@@ -145,10 +151,7 @@ impl Owner {
     pub(crate) fn give_up_slow(&self) {
         let slow: Vec<Incarnation> = {
             let (desk, now) = (self.desk.lock(), self.now());
-            let is_needed = |to: Incarnation| {
-                let mut guards = desk.guards.iter();
-                guards.any(|guard| guard.is_needed() && guard.audience().contains(&to))
-            };
+            let is_needed = |to: Incarnation| desk.guards.iter().any(|guard| guard.needs(to));
             let slow = desk.streams.values().filter(|stream| stream.is_slow(now));
             slow.map(Outbox::to).filter(|&to| !is_needed(to)).collect()
         };

@@ -63,3 +63,33 @@ async fn whoever_sends_ends_when_its_backup_is_forgotten() {
     let sends = keep_sending(Arc::clone(&pair.owner), BACKUP, way);
     timeout(Duration::from_secs(1), sends).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_taken_for_dead_and_comes_back_is_told_everything_again() {
+    let mut pair = Pair::new();
+    assert!(pair.owner.seed(slot(), BACKUP));
+    pair.exchange();
+    pair.swap(OWNER, None, Succession::TakenOver);
+    pair.owner.learned(slot(), &pair.config, false);
+    assert!(pair.holding.learned(slot(), pair.config, None).is_none());
+    assert!(pair.owner.forget(BACKUP));
+    pair.change(&[ack(9)]);
+    let mut pair = pair.backed();
+    let has = pair.block.clone();
+    assert_eq!(pair.promoted().await, has);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_for_before_a_later_config_is_not_asked_for_after_it() {
+    let mut pair = Pair::new();
+    assert!(pair.owner.seed(slot(), BACKUP));
+    pair.owner.seeded(slot());
+    pair.exchange();
+    assert_eq!(pair.owner.name(slot()), Some(BACKUP));
+    assert!(pair.owner.may_ask_for(slot(), BACKUP));
+    pair.swap(OWNER, None, Succession::Handed);
+    pair.owner.learned(slot(), &pair.config, true);
+    assert!(!pair.owner.may_ask_for(slot(), BACKUP));
+    assert_eq!(pair.owner.name(slot()), Some(BACKUP), "once more");
+    assert!(pair.owner.may_ask_for(slot(), BACKUP));
+}
