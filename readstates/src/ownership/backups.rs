@@ -56,7 +56,7 @@ impl Ownership {
     }
 
     /// Whether the ring may be asked to name backups now.
-    fn may_name_backups(&self) -> bool {
+    pub(super) fn may_name_backups(&self) -> bool {
         let dropped = *self.backups_dropped.lock();
         let keeps = dropped.is_none_or(|since| since.elapsed() >= DROPPED_PAUSE);
         let all_read = || self.watch.lock().all_read(BACKED, clock::now());

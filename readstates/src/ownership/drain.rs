@@ -111,9 +111,11 @@ impl Ownership {
             if self.move_now(&to, &slots).await > 0 {
                 vain = 0;
             } else {
-                // What waits for the others' agreement can be handed on once they have said it, and what this member was
-                // promoted with once the database has it.
-                let is_waiting = !self.slots.taking().is_empty() || self.inherited_users() > 0;
+                // What waits for the others' agreement can be handed on once they have said it, what waits for an owner
+                // before once that answers no more, and what this member was promoted with once the database has it.
+                let is_waiting = !self.slots.taking().is_empty()
+                    || !self.slots.promoted().is_empty()
+                    || self.inherited_users() > 0;
                 vain += u32::from(!is_waiting);
                 sleep(PAUSE).await;
             }

@@ -172,7 +172,7 @@ impl Ownership {
 
     async fn name_backups(&self, replicas: &Replicas) {
         let seeding = replicas.owner.seeding();
-        if seeding.is_empty() || !self.lease.is_valid() {
+        if seeding.is_empty() || !self.lease.is_valid() || !self.may_name_backups() {
             return;
         }
         let mut named: BTreeMap<Incarnation, Vec<Slot>> = BTreeMap::new();

@@ -267,7 +267,9 @@ async fn a_backup_without_room_takes_trims_and_no_changes_and_is_given_up() {
     pair.owner.reopen(BACKUP);
     pair.swap(OWNER, None, Succession::Handed);
     pair.owner.learned(slot(), &pair.config, true);
-    let settled = pair.owner.settled(USER, Answer::Applied, true, Instant::now());
+    let settled = pair
+        .owner
+        .settled(USER, Answer::Applied, true, Instant::now());
     assert_eq!(settled.await, Settled::Alone);
     let is_over = pair.owner.acknowledged(BACKUP, &refused, None);
     assert!(is_over, "it was given up");

@@ -66,7 +66,9 @@ impl Slots {
     /// Whether that is kept of all of these.
     pub(in crate::ownership) fn is_handed(&self, slots: &[(Slot, Option<Epoch>)]) -> bool {
         let inner = self.inner.lock();
-        slots.iter().all(|(slot, _)| inner.handed.contains_key(slot))
+        slots
+            .iter()
+            .all(|(slot, _)| inner.handed.contains_key(slot))
     }
 
     /// Everything of these sealed slots is in the database, if the ring has not said yet who is next: a backup without
