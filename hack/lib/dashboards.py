@@ -190,6 +190,26 @@ DASHBOARDS = {
                 (rate("readstates_slots_retaken_total", "namespace"), "taken again"),
                 (rate("readstates_slots_taken_from_the_dead_total", "namespace"), "from the dead"),
             ),
+            graph(
+                "Slots without a backup",
+                "none",
+                (f"sum by (pod) (readstates_slots_unprotected{{{OF}}})", "{{pod}}"),
+                note="Where members are to replicate; 0 otherwise.",
+            ),
+            graph(
+                "Backups: what is not written and held for others",
+                "bytes",
+                (f"sum by (pod) (readstates_backup_held_bytes{{{OF}}})", "{{pod}} holds"),
+                (f"sum by (pod) (readstates_backup_pending_bytes{{{OF}}})", "{{pod}} sends"),
+            ),
+            graph(
+                "Backups: changes, a second",
+                "ops",
+                (rate("readstates_backups_named_total", "namespace"), "slots that got one"),
+                (rate("readstates_backups_dropped_total", "namespace"), "slots that lost theirs"),
+                (rate("readstates_slots_promoted_total", "namespace"), "slots promoted"),
+            ),
+            graph("Time of a frame to a backup, p99", "s", (quantile(0.99, "readstates_backup_frame_seconds", "pod"), "{{pod}}")),
             graph("Number of the ring, by member", "none", (f"readstates_ring_number{{{OF}}}", "{{pod}}")),
             graph("Lease left", "s", (f"readstates_lease_left_seconds{{{OF}}}", "{{pod}}")),
             graph(

@@ -76,7 +76,7 @@ def main(programs, prometheus, pictures):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="readstates-dashboards-"))
     world = World(programs, folder)
     try:
-        members = [world.member(CLUSTER, f"{CLUSTER}-{n}", "--store", "memory", "--flush-interval", "2s") for n in range(2)]
+        members = [world.member(CLUSTER, f"{CLUSTER}-{n}", "--store", "memory", "--flush-interval", "2s", "--durability", "available") for n in range(2)]
         world.rebalance(CLUSTER)
         world.load(members, 200, 0.02)
         server = serve_pages(world, folder / "pages")

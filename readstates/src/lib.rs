@@ -40,6 +40,7 @@ pub mod random;
 mod ration;
 pub mod rebalance;
 pub mod refused;
+mod replication;
 pub mod schema;
 pub mod server;
 pub mod signals;

@@ -120,6 +120,9 @@ pub async fn open_ring(config: &ServeConfig) -> Result<Arc<dyn RingStore>, RingS
 /// How long a member that owns nothing any more still forwards.
 const FORWARD_ON: Duration = Duration::from_secs(2);
 
+/// However small the capacity, this many bytes are held for others.
+const LEAST_HELD: usize = 32 << 20;
+
 /// How long a start waits for the ring, so that a member that is alone is ready at once.
 const JOIN_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -382,7 +385,10 @@ impl Server {
         // Its writes are bounded by the store.
         let _ = flusher.await;
         engine.end_journal().await;
-        let unwritten_users = engine.cache().dirty_users();
+        let unwritten_users = engine
+            .cache()
+            .dirty_users()
+            .max(app.ownership.inherited_users());
         tracing::info!(unwritten_users, took = ?started.elapsed(), "stopped");
         Stopped { unwritten_users }
     }
@@ -458,11 +464,22 @@ fn of_member(
         members,
         zone: config.zone.clone(),
         shared: config.ring != RingConfig::Memory,
+        backing: config.backing,
+        most_held: most_held(config.capacity_states),
         timing: config.timing,
         lease_clock: LeaseClock::Boottime,
         unix_clock: UnixClock::System,
         max_per_member: config.limits.max_per_member,
     }
+}
+
+/// Bytes that a member holds at most of what others acknowledge: a quarter of what its cache may take, and as much as a
+/// few messages at least. The cache takes as much less as is held.
+fn most_held(capacity_states: u64) -> usize {
+    let quarter = capacity_states.saturating_mul(BYTES_PER_STATE) / 4;
+    usize::try_from(quarter)
+        .unwrap_or(usize::MAX)
+        .max(LEAST_HELD)
 }
 
 /// The scheme by which members and the operator call this one.

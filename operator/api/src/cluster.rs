@@ -163,6 +163,12 @@ use crate::{
         "!has(self.cache.durability) || self.cache.durability != 'Journal' || has(self.database.embedded)"
     ).message("durability Journal is valid only with database.embedded, on whose volume the journal is")
         .field_path(".cache.durability"),
+    validation = Rule::new(
+        "!has(self.cache.durability) || !(self.cache.durability in ['Available', 'Replicated']) || \
+         !has(self.database.embedded)"
+    ).message(
+        "durability Available and Replicated need several cache pods; with database.embedded there is one: set Journal"
+    ).field_path(".cache.durability"),
     validation = Rule::new("!has(self.restoreFrom) || !has(self.database.embedded)")
         .message(
             "restoreFrom is not possible with database.embedded, whose volume belongs to its one process: create the \
@@ -299,7 +305,9 @@ pub struct CacheSpec {
 
     /// What a crash of a cache pod or of its machine may lose. Journal: nothing that was acknowledged; valid only with
     /// database.embedded, on whose volume every change is synced first. Interval: the changes that are not in the
-    /// database yet, see flushInterval. Default: Journal with database.embedded, else Interval.
+    /// database yet, see flushInterval. Available: nothing with any one cache pod, because each change is in the memory
+    /// of a second one before it is acknowledged, if there is one that can have it. Replicated: the same, and changes
+    /// that no second cache pod can have are refused. Default: Journal with database.embedded, else Interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
 
@@ -392,6 +400,10 @@ pub enum Durability {
     Journal,
     /// What was written to the database.
     Interval,
+    /// Everything that was acknowledged, unless two pods crash together or there was one only.
+    Available,
+    /// Everything that was acknowledged, unless two pods crash together.
+    Replicated,
 }
 
 impl Durability {
@@ -401,6 +413,17 @@ impl Durability {
         match self {
             Self::Journal => "journal",
             Self::Interval => "interval",
+            Self::Available => "available",
+            Self::Replicated => "replicated",
+        }
+    }
+
+    /// Whether slots are to have backups.
+    #[must_use]
+    pub fn replicates(self) -> bool {
+        match self {
+            Self::Journal | Self::Interval => false,
+            Self::Available | Self::Replicated => true,
         }
     }
 }

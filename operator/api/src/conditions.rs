@@ -33,6 +33,9 @@ pub enum ConditionType {
     /// Slots were taken over from a process that ended without handing them on, so that changes it acknowledged in its
     /// last flush interval may be lost. True until a user acknowledges it, or the process that took them is restarted.
     TakenOver,
+    /// Every slot has a backup: what is acknowledged is in the memory of two cache pods until the database has it.
+    /// Present only if `spec.cache.durability` asks for backups.
+    Replicated,
     /// Any client that reaches the API may call it: no callers are configured.
     ApiOpen,
     /// A certificate expires within two weeks and has not been renewed.
@@ -90,6 +93,13 @@ pub enum Reason {
     TakeoverPending,
     /// Slots were taken over from a process that ended without handing them on.
     SlotsTakenOver,
+    /// Every slot has a backup.
+    AllBacked,
+    /// Slots have no backup: a crash of their cache pod loses what it acknowledged and has not written.
+    Unprotected,
+    /// The API server does not keep the backups that cache pods name: its definition of ReadStateRing is of an earlier
+    /// release.
+    BackupsNotKept,
     /// Waiting for a cache pod to hand on its slots.
     CacheDraining,
     /// Waiting for proof that a cache pod holds nothing.
@@ -350,6 +360,7 @@ impl ConditionType {
             Self::SuperDisksHealthy => "SuperDisksHealthy",
             Self::Repaired => "Repaired",
             Self::TakenOver => "TakenOver",
+            Self::Replicated => "Replicated",
             Self::ApiOpen => "ApiOpen",
             Self::CertificatesExpiring => "CertificatesExpiring",
             Self::Restored => "Restored",
@@ -397,6 +408,9 @@ impl Reason {
             Self::SlotsUnowned => "SlotsUnowned",
             Self::TakeoverPending => "TakeoverPending",
             Self::SlotsTakenOver => "SlotsTakenOver",
+            Self::AllBacked => "AllBacked",
+            Self::Unprotected => "Unprotected",
+            Self::BackupsNotKept => "BackupsNotKept",
             Self::CacheDraining => "CacheDraining",
             Self::DrainUnproven => "DrainUnproven",
             Self::RingLost => "RingLost",

@@ -16,9 +16,9 @@ pub struct ReadStateClusterStatus {
     pub observed_generation: Option<i64>,
 
     /// `Available`, `Progressing`, `Degraded`, `CacheReady`, `DatabaseReady`, `RingStable`, `RequiresUpdate`,
-    /// `RollingOut`, `TakenOver`, `ApiOpen` and `CertificatesExpiring`; `SuperDisksHealthy` if the cluster has
-    /// super-disks; `Repaired` if the operator runs a database with two or more copies; `Restored` if the cluster was to
-    /// begin with a backup; and `Stopped` while `spec.stopped` is set.
+    /// `RollingOut`, `TakenOver`, `ApiOpen` and `CertificatesExpiring`; `Replicated` if `spec.cache.durability` asks for
+    /// backups; `SuperDisksHealthy` if the cluster has super-disks; `Repaired` if the operator runs a database with two or
+    /// more copies; `Restored` if the cluster was to begin with a backup; and `Stopped` while `spec.stopped` is set.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,

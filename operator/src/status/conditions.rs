@@ -11,7 +11,7 @@ use readstates_operator_api::{
 use readstates_ring::SLOTS;
 
 use super::{
-    Decided, Report, access, certificates, reason_and_words, repairs, restore, stopped,
+    Decided, Report, access, backups, certificates, reason_and_words, repairs, restore, stopped,
     super_disks, takeovers,
 };
 use crate::{
@@ -63,6 +63,7 @@ pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {
         certificates::expiring(report.world, report.now),
     ]
     .into_iter()
+    .chain(cluster.and_then(|c| backups::condition(c, report.world)))
     .chain(super_disks)
     .chain(repaired)
     .chain(restore::condition(report))

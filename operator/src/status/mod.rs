@@ -2,6 +2,7 @@
 //! produced. Out: a status, written only when it differs from the one that is there.
 
 mod access;
+mod backups;
 mod certificates;
 mod columns;
 mod conditions;

@@ -25,6 +25,7 @@ pub(super) fn tell(conditions: &mut Vec<Condition>, report: &Report<'_>) {
         let concerned = match condition.type_ {
             ConditionType::Available
             | ConditionType::CacheReady
+            | ConditionType::Replicated
             | ConditionType::RingStable
             | ConditionType::Repaired
             | ConditionType::SuperDisksHealthy => true,

@@ -2,13 +2,14 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::EventType;
+use readstates_api::admin::ReplicationStatus;
 use readstates_operator_api::{ReadStateClusterStatus, labels::Component};
 
 use super::{Decided, Report, events, outcome, status};
 use crate::{
     apply::{Applied, Blocked, Refusal},
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, Scene, id, now, scene, try_cluster},
-    observe::{CertificatesSeen, ClientCaSeen, JobOutcome, World},
+    observe::{CertificatesSeen, ClientCaSeen, JobOutcome, Member, World},
     telemetry::Outcome,
 };
 
@@ -394,6 +395,50 @@ fn events_tell_what_changed_and_nothing_else() {
     let message = &degraded.unwrap().message;
     let named = "of chat-0 is 7200 s ahead, of chat-1 is 90 s behind of the other";
     assert!(message.contains(named), "{message}");
+}
+
+#[test]
+fn slots_without_a_backup_are_told_of_where_there_are_to_be_some() {
+    let spec = format!(
+        "\ncache: {{ durability: Available }}\n{}",
+        CASSANDRA.trim_start()
+    );
+    let backed = |slots, seconds| {
+        move |m: &mut Member| {
+            m.ownership.replication = Some(ReplicationStatus {
+                unprotected: slots,
+                unprotected_seconds: seconds,
+                ..ReplicationStatus::default()
+            });
+        }
+    };
+    let replicated = |scene: &Scene| {
+        let status = told(scene, &Applied::All, None);
+        let mut conditions = conditions(&status).into_iter();
+        let found = conditions.find(|it| it.starts_with("Replicated="));
+        found.map(|it| (it, message(&status, "Replicated").to_owned()))
+    };
+    assert_eq!(replicated(&complete()), None, "none are asked for");
+    let running = || scene(&spec).ready_for_cache().running(3);
+    let (unknown, of) = replicated(&running()).unwrap();
+    assert_eq!(unknown, "Replicated=Unknown NotObserved");
+    assert_eq!(of, "not known of chat-0, chat-1, chat-2");
+    let all = || {
+        let told = running().says("chat-0", backed(0, 0));
+        told.says("chat-1", backed(0, 0))
+            .says("chat-2", backed(0, 0))
+    };
+    assert_eq!(replicated(&all()).unwrap().0, "Replicated=True AllBacked");
+    let some = all().says("chat-0", backed(7, 12));
+    let (unprotected, message) = replicated(&some).unwrap();
+    assert_eq!(unprotected, "Replicated=False Unprotected");
+    assert!(message.contains("7 slots of chat-0 for 12 s"), "{message}");
+    let not_kept = |m: &mut Member| {
+        let replication = m.ownership.replication.get_or_insert_default();
+        replication.store_drops_backups = true;
+    };
+    let not_kept = replicated(&all().says("chat-1", not_kept)).unwrap();
+    assert_eq!(not_kept.0, "Replicated=False BackupsNotKept");
 }
 
 #[test]

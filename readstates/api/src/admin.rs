@@ -79,6 +79,28 @@ pub struct OwnershipStatus {
     /// if it is behind; absent while the clock is right. The member takes no slots while this is present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_ahead_seconds: Option<i64>,
+    /// How the member's slots are backed up; absent unless they are to have backups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replication: Option<ReplicationStatus>,
+}
+
+/// The backups of a member's slots, and those that it is the backup of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReplicationStatus {
+    /// Owned slots without a backup: changes that are not written yet are lost if this member dies.
+    #[schema(maximum = 65535)]
+    pub unprotected: u16,
+    /// For how long, in seconds, there has been such a slot without a break.
+    pub unprotected_seconds: u64,
+    /// Slots of other members that have this one as their backup.
+    #[schema(maximum = 65535)]
+    pub backing: u16,
+    /// Bytes of memory that hold what others have acknowledged and not written.
+    pub held_bytes: u64,
+    /// Users of whom acknowledged changes were lost although there was a backup, since the process started.
+    pub lost_users: u64,
+    /// Whether the store of the ring does not keep backups, because its definition of the ring is of an older release.
+    pub store_drops_backups: bool,
 }
 
 /// Slots that are moving to one member.

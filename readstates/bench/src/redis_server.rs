@@ -1,7 +1,7 @@
 //! A Redis server that is started for a run, and ended after it.
 
 use std::{
-    io,
+    io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
@@ -31,9 +31,21 @@ pub struct Append<'a> {
     pub sync: &'a str,
 }
 
+/// How a server runs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Settings<'a> {
+    /// On these processors, as Redis writes them: 2-3. Absent: all.
+    pub processors: Option<&'a str>,
+    /// Speaks TLS besides, with the `ca.crt`, `tls.crt` and `tls.key` of this folder.
+    pub tls: Option<&'a Path>,
+    /// Appends every change to a file.
+    pub append: Option<Append<'a>>,
+    /// Follows the server at this address.
+    pub replica_of: Option<SocketAddr>,
+}
+
 impl RedisServer {
-    /// Starts one, on these processors (as Redis writes them: 2-3), with TLS besides by the `ca.crt`, `tls.crt` and
-    /// `tls.key` of a folder; waits until it answers.
+    /// Starts one, and waits until it answers.
     ///
     /// # Errors
     /// When the program is not there, ends, or does not answer in time.
@@ -41,18 +53,19 @@ impl RedisServer {
         clippy::disallowed_methods,
         reason = "the peer is started by its absolute path; while it starts there is nothing to wait for but time"
     )]
-    pub fn start(
-        program: &Path,
-        processors: Option<&str>,
-        tls: Option<&Path>,
-        append: Option<Append<'_>>,
-    ) -> io::Result<Self> {
+    pub fn start(program: &Path, settings: Settings<'_>) -> io::Result<Self> {
+        let Settings {
+            processors,
+            tls,
+            append,
+            replica_of,
+        } = settings;
         // Free a moment ago; if another process takes it meanwhile, the server ends, which is reported.
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
         let address = free()?;
         let encrypted = tls.map(|_| free()).transpose()?;
         let port = address.port().to_string();
-        let settings = ["--bind", "127.0.0.1", "--port", &port, "--save", ""];
+        let network = ["--bind", "127.0.0.1", "--port", &port, "--save", ""];
         let appended = match append {
             None => vec!["--appendonly".to_owned(), "no".to_owned()],
             Some(append) => append_settings(append),
@@ -64,8 +77,9 @@ impl RedisServer {
             ))
         };
         let child = Command::new(program)
-            .args(settings)
+            .args(network)
             .args(appended)
+            .args(replica_of.map_or_else(Vec::new, replica_settings))
             .args(tls.zip(encrypted).map_or_else(Vec::new, tls_settings))
             .args(
                 processors
@@ -99,6 +113,32 @@ impl RedisServer {
         Ok(server)
     }
 
+    /// Waits until another server has all that this one has.
+    ///
+    /// # Errors
+    /// When there is none in time.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a replica says nothing when it has come so far"
+    )]
+    pub fn is_followed(&self) -> io::Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let mut stream = TcpStream::connect(self.address)?;
+            stream.write_all(b"WAIT 1 1000\r\n")?;
+            let mut answer = [0; 4];
+            stream.read_exact(&mut answer)?;
+            if &answer == b":1\r\n" {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        let address = self.address;
+        Err(io::Error::other(format!(
+            "no replica has followed redis-server at {address}"
+        )))
+    }
+
     /// Where it speaks in the clear.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -130,6 +170,12 @@ fn tls_settings((folder, address): (&Path, SocketAddr)) -> Vec<String> {
     ];
     let pair = |(name, value): (&str, String)| [name.to_owned(), value];
     settings.into_iter().flat_map(pair).collect()
+}
+
+/// What makes a server follow another.
+fn replica_settings(of: SocketAddr) -> Vec<String> {
+    let (host, port) = (of.ip().to_string(), of.port().to_string());
+    vec!["--replicaof".to_owned(), host, port]
 }
 
 /// What makes a server append changes to a file; it is never rewritten during a run.

@@ -29,7 +29,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct Resp {
     digest: String,
+    /// Each change is followed by WAIT, and done when a replica has it.
+    waits: bool,
 }
+
+/// Milliseconds that a replica may take.
+const REPLICA_PATIENCE: &str = "5000";
 
 impl Resp {
     /// Has the server load the script.
@@ -52,11 +57,18 @@ impl Resp {
         {
             Some(digest) => Ok(Self {
                 digest: digest.to_owned(),
+                waits: false,
             }),
             None => Err(io::Error::other(format!(
                 "SCRIPT LOAD was answered with {text:?}"
             ))),
         }
+    }
+
+    /// Whether changes count as done only when a replica has them, too.
+    #[must_use]
+    pub fn with_replica(self, waits: bool) -> Self {
+        Self { waits, ..self }
     }
 
     fn write_one(&self, operation: &Operation, output: &mut Vec<u8>) {
@@ -80,6 +92,9 @@ impl Resp {
                 amount,
             ];
             command(&words, output);
+            if self.waits {
+                command(&["WAIT", "1", REPLICA_PATIENCE], output);
+            }
         };
         match kind {
             Kind::Ack => script("ack", "0", output),
@@ -134,7 +149,12 @@ impl Protocol for Resp {
         let mut length = 0;
         let before = answers.len();
         for operation in operations {
-            let Some((answer, more)) = answer(operation, &input[length..])? else {
+            let is_change = operation.kind != Kind::Read;
+            let told = match self.waits && is_change {
+                true => answer_of_two(operation, &input[length..])?,
+                false => answer(operation, &input[length..])?,
+            };
+            let Some((answer, more)) = told else {
                 answers.truncate(before);
                 return Ok(Read::Incomplete);
             };
@@ -146,6 +166,28 @@ impl Protocol for Resp {
             last: false,
         })
     }
+}
+
+/// As [`answer`], of a change and of the WAIT after it.
+fn answer_of_two(
+    operation: &Operation,
+    input: &[u8],
+) -> Result<Option<(Answer, usize)>, Unreadable> {
+    let Some((changed, length)) = answer(operation, input)? else {
+        return Ok(None);
+    };
+    let Some((b':', replicas, more)) = line(&input[length..])? else {
+        return match input[length..].first() {
+            None | Some(b':') => Ok(None),
+            Some(_) => Err(Unreadable),
+        };
+    };
+    let replicas: u32 = replicas.parse().map_err(|_| Unreadable)?;
+    let told = match replicas {
+        0 => Answer::Failed(Failure::Redis),
+        _ => changed,
+    };
+    Ok(Some((told, length + more)))
 }
 
 /// The first answer of the input and its length; `None` while it is not whole.
@@ -205,6 +247,7 @@ mod tests {
     fn resp() -> Resp {
         Resp {
             digest: "abc".into(),
+            waits: false,
         }
     }
 
@@ -259,6 +302,44 @@ mod tests {
             };
             assert_eq!(read(kind, input), Ok((whole, vec![expected])));
         }
+    }
+
+    #[test]
+    fn with_a_replica_a_change_is_done_when_that_one_has_it() {
+        let resp = resp().with_replica(true);
+        let mut output = Vec::new();
+        resp.write(&[operation(Kind::Ack)], &mut output);
+        let text = String::from_utf8(output).unwrap();
+        assert!(
+            text.ends_with("*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$4\r\n5000\r\n"),
+            "{text}"
+        );
+        let read = |kind, input: &[u8]| -> Result<(Read, Vec<Answer>), Unreadable> {
+            let mut answers = Vec::new();
+            let read = resp.read(&[operation(kind)], input, &mut answers)?;
+            Ok((read, answers))
+        };
+        for (input, expected) in [
+            (&b":1\r\n:1\r\n"[..], Answer::Applied),
+            (b":0\r\n:1\r\n", Answer::Ignored),
+            (b":1\r\n:0\r\n", Answer::Failed(Failure::Redis)),
+        ] {
+            for cut in 0..input.len() {
+                assert_eq!(
+                    read(Kind::Ack, &input[..cut]),
+                    Ok((Read::Incomplete, vec![]))
+                );
+            }
+            let whole = Read::Whole {
+                length: input.len(),
+                last: false,
+            };
+            assert_eq!(read(Kind::Ack, input), Ok((whole, vec![expected])));
+        }
+        assert_eq!(read(Kind::Ack, b":1\r\n+OK\r\n"), Err(Unreadable));
+        // A read rests on nothing that is waited for.
+        let (_, answers) = read(Kind::Read, b"*0\r\n").unwrap();
+        assert_eq!(answers, [Answer::Read { states: 0 }]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use clap::Parser;
 use readstates::{
     cache::FlushMode,
     config::{Limits, ListenConfig, ObserveConfig, RingConfig, ServeConfig, StoreConfig},
-    ownership::{Timing, store::MemoryRing},
+    ownership::{Backing, Timing, store::MemoryRing},
     server::{Listeners, Server},
     store::{CqlLogin, MemoryStore},
 };
@@ -44,6 +44,7 @@ impl Member {
             tls: None,
             store: StoreConfig::Memory,
             journal: None,
+            backing: Backing::Off,
             login: CqlLogin::default(),
             moving_to: None,
             flush_interval: Duration::from_secs(3600),

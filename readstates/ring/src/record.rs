@@ -27,7 +27,7 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 
-pub use wire::{MAX_MEMBERS, MemberRecord, READS, RecordError, RingRecord, Unknown};
+pub use wire::{BACKED, MAX_MEMBERS, MemberRecord, READS, RecordError, RingRecord, Unknown};
 
 use crate::{
     Epoch, Incarnation, Line, MOST_LINES, Now, SlotConfig, Succession, SwapRefused,
@@ -295,6 +295,33 @@ impl RingTable {
         Ok(next)
     }
 
+    /// As [`RingTable::swap`] for slots that `owner` owns already, each of which keeps its backup.
+    ///
+    /// # Errors
+    /// As with [`RingTable::swap`].
+    pub fn swap_kept(
+        &self,
+        asked: &[(Slot, Option<Epoch>)],
+        owner: &RingMember,
+        now: impl Into<Now>,
+    ) -> Result<Self, NotSwapped> {
+        let now = now.into();
+        if asked.is_empty() {
+            return Ok(self.clone());
+        }
+        let mut next = self.clone();
+        for &(slot, expected) in asked {
+            let config = self.config(slot);
+            let config = config.filter(|config| config.owner() == owner.incarnation);
+            let who = (owner.incarnation, config.and_then(|config| config.backup()));
+            let swapped = next.swap_one(slot, expected, who, Succession::Handed, now)?;
+            next.slots[usize::from(slot.number())] = Some(swapped);
+        }
+        next.list(owner);
+        next.number += 1;
+        Ok(next)
+    }
+
     /// Of the slots asked for: those that [`RingTable::swap`] would take if it were asked for each alone, and why it
     /// would not take the others.
     #[must_use]
@@ -338,7 +365,9 @@ impl RingTable {
         }
     }
 
-    fn has_backups(&self) -> bool {
+    /// Whether the table names a backup of any slot.
+    #[must_use]
+    pub fn has_backups(&self) -> bool {
         let mut configs = self.slots.iter().flatten();
         configs.any(|config| config.backup().is_some())
     }

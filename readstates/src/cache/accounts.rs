@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -14,6 +14,7 @@ use crate::{
     block::{BlockRef, EMPTY},
     clock,
     journal::Journal,
+    replication::Replicas,
 };
 
 /// Bytes of memory for each state of the capacity, all in: blocks, tables, what is dead or waits in
@@ -51,6 +52,8 @@ pub(super) struct Shared {
     pub(super) sealed: AtomicBool,
     /// Has each change before it is acknowledged.
     pub(super) journal: Option<Arc<Journal>>,
+    /// Where members replicate: what each backup is told of changes and writes.
+    pub(super) replicas: OnceLock<Arc<Replicas>>,
 }
 
 impl Shared {
@@ -77,6 +80,7 @@ impl Shared {
             evictions: AtomicU64::new(0),
             sealed: AtomicBool::new(false),
             journal,
+            replicas: OnceLock::new(),
         }
     }
 
@@ -94,10 +98,16 @@ impl Shared {
         jittered(self.flushing.delay(), user)
     }
 
-    /// How many bytes blocks, tables and dirty users may take before users are evicted.
+    /// How many bytes blocks, tables and dirty users may take before users are evicted. What is held for others takes
+    /// from it.
     pub(super) fn byte_budget(&self) -> u64 {
         let capacity = self.capacity.load(Ordering::Relaxed);
-        capacity.saturating_mul(BYTES_PER_STATE).max(LEAST_BYTES)
+        let held = self
+            .replicas
+            .get()
+            .map_or(0, |replicas| replicas.holding.bytes());
+        let budget = capacity.saturating_mul(BYTES_PER_STATE);
+        budget.saturating_sub(held as u64).max(LEAST_BYTES)
     }
 
     /// What is over the capacity, in states and in bytes.

@@ -173,6 +173,9 @@ impl Stripe {
             // An owner of the slot in between may have written above it.
             return self.failed(flight, now, shared);
         }
+        if let Some(replicas) = shared.replicas.get() {
+            replicas.written(user, version);
+        }
         let now = shared.moment(now);
         let due = |since: Moment| since.after(shared.delay(user)).max(now);
         let Some(spot) = self.find(user, Hash::of(user)) else {

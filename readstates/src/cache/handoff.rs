@@ -167,7 +167,13 @@ impl Stripe {
         }
     }
 
-    fn import(&mut self, block: BlockRef<'_>, from: &Exported, now: Instant, shared: &Shared) {
+    pub(super) fn import(
+        &mut self,
+        block: BlockRef<'_>,
+        from: &Exported,
+        now: Instant,
+        shared: &Shared,
+    ) {
         let Exported {
             user,
             bytes: _,

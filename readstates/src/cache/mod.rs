@@ -52,6 +52,7 @@ mod landed;
 mod lock;
 mod many;
 mod outcomes;
+mod replicated;
 mod single;
 mod slab;
 mod slots;
@@ -89,6 +90,7 @@ use crate::{
     codec::Decoded,
     journal::Journal,
     mixed,
+    replication::Replicas,
 };
 
 /// Users brought forward under one hold of a lock: some tens of microseconds.
@@ -112,6 +114,14 @@ pub enum Refused {
     /// The disk does not take the journal, or too much of it waits for the store.
     #[error("the journal's disk does not keep up with changes")]
     JournalBehind,
+    /// The backup does not take changes as fast as they come.
+    #[error("the backup does not keep up with changes")]
+    BackupBehind,
+    /// The slot has no backup, and changes need one.
+    #[error(
+        "no other member keeps the user's changes now, and --durability replicated demands one"
+    )]
+    NoBackup,
     /// Too many states wait for the store.
     #[error("too many changes wait for the database")]
     TooManyUnwritten,
@@ -226,6 +236,17 @@ impl Cache {
         }
     }
 
+    /// Tells backups of every change and write from now on. Once, before any slot is served.
+    pub(crate) fn replicate(&self, replicas: Arc<Replicas>) {
+        // A cache has one member.
+        let _ = self.shared.replicas.set(replicas);
+    }
+
+    /// Where backups are told.
+    pub(crate) fn replicas(&self) -> Option<&Arc<Replicas>> {
+        self.shared.replicas.get()
+    }
+
     /// The process.
     pub(crate) fn incarnation(&self) -> u64 {
         self.shared.process.incarnation
@@ -328,6 +349,11 @@ impl Cache {
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.shared.capacity.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of blocks that the store lacks something of.
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.shared.dirty_bytes.load(Ordering::Relaxed)
     }
 
     /// Changes the capacity; the caller makes room afterwards, see [`Cache::shrink`].

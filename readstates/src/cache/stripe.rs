@@ -25,6 +25,7 @@ use crate::{
     codec::Decoded,
     journal::{self, Entry},
     mixed::BuildMixed,
+    replication::{Changed, NotAdmitted},
 };
 
 /// A user's distance to the store is looked at when its version passes a multiple of this: looking
@@ -162,7 +163,7 @@ impl Stripe {
         let record = self.tables.at(spot);
         self.slab.warm(record.place());
         let block = self.block(spot);
-        admit(block, record.stage(), operations, shared)?;
+        admit(user, block, record.stage(), operations, shared)?;
         let written_version = block.next_version(first_version) - 1;
         let hurry = match self.distance(user, record, operations.len() as u64) {
             Distance::Near => false,
@@ -174,6 +175,7 @@ impl Stripe {
         };
         let before = Booked::new(block, record.stage() != Stage::Clean);
         let tail_before = tail(block);
+        let (version_before, is_foreign) = (block.version(), block.is_taken_over());
         let journaled = match block.is_taken_over() {
             false => journal::Before::Ours,
             true => journal::Before::Others {
@@ -199,6 +201,16 @@ impl Stripe {
                 operations,
             };
             journal.append(hash.stripe(), &entry);
+        }
+        if let Some(replicas) = shared.replicas.get() {
+            let changed = Changed {
+                user,
+                before: version_before,
+                version,
+                first_version,
+                operations,
+            };
+            self.replicate(&changed, is_foreign, spot, replicas, shared);
         }
         self.note(user, spot, written_version, now, shared);
         self.note_for_sender(user, hash, shared);
@@ -362,6 +374,7 @@ enum Distance {
 
 /// Whether operations may be applied to a user now.
 fn admit(
+    user: u64,
     block: BlockRef<'_>,
     stage: Stage,
     operations: &[Operation],
@@ -373,6 +386,12 @@ fn admit(
     let journal = shared.journal.as_ref();
     if journal.is_some_and(|journal| !journal.takes_changes()) {
         return Err(Refused::JournalBehind);
+    }
+    let replicas = shared.replicas.get();
+    match replicas.map_or(Ok(()), |replicas| replicas.admits(user)) {
+        Ok(()) => {}
+        Err(NotAdmitted::Behind) => return Err(Refused::BackupBehind),
+        Err(NotAdmitted::NoBackup) => return Err(Refused::NoBackup),
     }
     let creating = operations.iter().filter(|it| it.creates()).count();
     if block.len() + creating > MAX_READ_STATES

@@ -10,6 +10,7 @@
 //! anything out of place are refused, never guessed at. What [`decode`] took is not checked again.
 
 mod check;
+pub(crate) mod parts;
 
 use crate::block::{BlockRef, MAX_READ_STATES, layout};
 

@@ -91,7 +91,9 @@ pub struct ServeArgs {
 
     /// What a crash of the process or of the machine may lose. `journal`: nothing that was acknowledged; each change is
     /// synced to a journal in the folder of an embedded store first, and many changes share a sync. `interval`: what
-    /// the store does not have yet (see --flush-interval). Absent: `journal` with an embedded store, else `interval`.
+    /// the store does not have yet (see --flush-interval). `available`: nothing with any one of several members; each
+    /// change is in the memory of a second one first, if there is one to have it. `replicated`: the same, and changes
+    /// that no second member can have are refused. Absent: `journal` with an embedded store, else `interval`.
     #[arg(long, env = "READSTATES_DURABILITY", value_enum, value_name = "MODE")]
     pub durability: Option<Durability>,
 

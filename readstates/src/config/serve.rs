@@ -9,7 +9,7 @@ use crate::{
     http::TlsFiles,
     journal::{self, Durability, JournalConfig},
     members_tls::{MembersTls, TlsFolderError},
-    ownership::Timing,
+    ownership::{Backing, Timing},
     store::{CqlLogin, CqlTarget, TlsFileError},
 };
 
@@ -75,6 +75,8 @@ pub struct ServeConfig {
     pub moving_to: Option<(CqlTarget, CqlLogin)>,
     /// Where changes are written before they are acknowledged, and what is there is done again at the start; `None`: nowhere.
     pub journal: Option<JournalConfig>,
+    /// Whether the slots of this member have backups.
+    pub backing: Backing,
     /// How long after its first change a user is written at the latest.
     pub flush_interval: Duration,
     /// Whether that is waited for.
@@ -190,14 +192,26 @@ impl ServeConfig {
                            cql://HOST/KEYSPACE";
             return wrong("--store", problem.into());
         }
+        let backing = match durability {
+            None | Some(Durability::Interval | Durability::Journal) => Backing::Off,
+            Some(Durability::Available) => Backing::Available,
+            Some(Durability::Replicated) => Backing::Required,
+        };
+        if backing != Backing::Off && place == RingConfig::Memory {
+            let problem = "a member that is alone has no other that could keep its changes, too; give --ring file:DIR or \
+                           kubernetes, or --durability interval (journal with an embedded store)";
+            return wrong("--durability", problem.into());
+        }
         let journal = match (&store, durability) {
+            // One that is alone was refused.
+            (_, Some(Durability::Available | Durability::Replicated)) => None,
             (StoreConfig::Embedded(folder), durability) => Some(JournalConfig {
                 folder: journal::folder_of(folder),
                 durability: durability.unwrap_or(Durability::Journal),
                 accept_damage: accept_journal_damage,
             }),
-            (_, None | Some(Durability::Interval)) => None,
-            (_, Some(Durability::Journal)) => {
+            (StoreConfig::Memory | StoreConfig::Cql(_), None | Some(Durability::Interval)) => None,
+            (StoreConfig::Memory | StoreConfig::Cql(_), Some(Durability::Journal)) => {
                 let problem = "a journal goes with an embedded store; give --durability interval";
                 return wrong("--durability", problem.into());
             }
@@ -210,6 +224,7 @@ impl ServeConfig {
             tls,
             store,
             journal,
+            backing,
             login: cql.login()?,
             moving_to,
             flush_interval,
@@ -393,6 +408,14 @@ mod tests {
             (
                 &["--store", "memory", "--durability", "journal"],
                 &["--durability", "embedded store", "--durability interval"],
+            ),
+            (
+                &["--store", "cql://db/k", "--durability", "available"],
+                &["--durability", "alone", "--ring"],
+            ),
+            (
+                &["--durability", "replicated"],
+                &["--durability", "alone", "journal with an embedded store"],
             ),
             (&["--durability", "none"], &["--durability", "journal"]),
             (&["--cql-user", "u"], &["--cql-password-file"]),

@@ -12,6 +12,7 @@ mod written;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
+pub use settled::Rests;
 use tokio::{
     sync::{Notify, watch},
     task::JoinHandle,
@@ -253,6 +254,12 @@ impl Engine {
                 flusher.wake();
             }
         }));
+    }
+
+    /// Asks that everything that is dirty be written as soon as can be.
+    pub(crate) fn hurry_all(&self) {
+        self.cache.hurry_all(clock::now());
+        self.flusher.wake();
     }
 
     /// Writes everything that is dirty now.

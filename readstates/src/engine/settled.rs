@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use readstates_ring::Slot;
 use tokio::{
     sync::watch,
     time::{Duration, Instant, sleep},
@@ -9,11 +10,24 @@ use tokio::{
 
 use super::Engine;
 use crate::{
-    cache::Cache,
+    cache::{Cache, SlotSet},
     clock,
     flush::Flusher,
     journal::{Journal, PATIENCE, Ticket},
+    replication::{Replicas, Settled},
 };
+
+/// Between two looks at whether a user without a backup is written.
+const ALONE_LOOK: Duration = Duration::from_millis(50);
+
+/// What an answer says of a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rests {
+    /// That a change was made, now or before.
+    OnChange,
+    /// What the user is.
+    OnRead,
+}
 
 /// Between two looks at what the journal still needs.
 const LOOK: Duration = Duration::from_millis(500);
@@ -24,7 +38,47 @@ impl Engine {
     /// changed nothing: they show what others have changed.
     ///
     /// Cancel-safe: it only looks.
-    pub async fn settled(&self, user: u64) -> bool {
+    pub async fn settled(&self, user: u64, what: Rests) -> bool {
+        if let Some(replicas) = self.cache.replicas() {
+            let deadline = Instant::now() + PATIENCE;
+            let is_dirty = self.cache.is_dirty(user);
+            if !self
+                .is_replicated(replicas, user, is_dirty, what, deadline)
+                .await
+            {
+                return false;
+            }
+        }
+        self.is_on_disk(user).await
+    }
+
+    async fn is_replicated(
+        &self,
+        replicas: &Replicas,
+        user: u64,
+        is_dirty: bool,
+        what: Rests,
+        deadline: Instant,
+    ) -> bool {
+        loop {
+            match replicas.settled(user, is_dirty, deadline).await {
+                Settled::Late => return false,
+                Settled::Backed => return true,
+                Settled::Alone => {}
+            }
+            let needs_backup = replicas.is_required() && what == Rests::OnChange;
+            if !needs_backup || !self.cache.is_dirty(user) {
+                return true;
+            }
+            // It has lost its backup since it was changed: what the database has needs none.
+            if Instant::now() >= deadline {
+                return false;
+            }
+            sleep(ALONE_LOOK).await;
+        }
+    }
+
+    async fn is_on_disk(&self, user: u64) -> bool {
         let Some(journal) = &self.journal else {
             return true;
         };
@@ -39,7 +93,26 @@ impl Engine {
     /// As [`Engine::settled`], of many users.
     ///
     /// Cancel-safe: it only looks.
-    pub async fn settled_all(&self, users: impl Iterator<Item = u64>) -> bool {
+    pub async fn settled_all(&self, users: impl Iterator<Item = u64> + Clone) -> bool {
+        if let Some(replicas) = self.cache.replicas() {
+            let deadline = Instant::now() + PATIENCE;
+            let mut looked_at = SlotSet::default();
+            for user in users.clone() {
+                let slot = Slot::of_user(user);
+                // All were changed before the first look: one for each slot is enough where only backups count.
+                if looked_at.contains(slot) {
+                    continue;
+                }
+                let is_replicated =
+                    self.is_replicated(replicas, user, true, Rests::OnChange, deadline);
+                if !is_replicated.await {
+                    return false;
+                }
+                if !replicas.is_required() {
+                    looked_at.insert(slot);
+                }
+            }
+        }
         let Some(journal) = &self.journal else {
             return true;
         };

@@ -20,6 +20,7 @@ use super::{
     selection::Selection,
 };
 use crate::{
+    engine::Rests,
     forward::{self, Passed},
     ownership::{Pass, Peer, Routes, Way},
 };
@@ -138,14 +139,19 @@ async fn settled(
     asked: &read_states::Asked<'_>,
     answer: Answer,
 ) -> Answer {
-    if !says_something(&answer) || app.engine.settled(asked.target.user.get()).await {
+    let what = match operation.method() == "GET" {
+        true => Rests::OnRead,
+        false => Rests::OnChange,
+    };
+    if !says_something(&answer) || app.engine.settled(asked.target.user.get(), what).await {
         return answer;
     }
     let problem = if answer.is_err() || operation.method() == "GET" {
-        let detail = "the disk has not taken the user's last changes yet; try again later";
+        let detail =
+            "the disk or the backup has not taken the user's last changes yet; try again later";
         Problem::new(ProblemType::TooManyUnwritten, detail)
     } else {
-        let detail = format!("the disk has not taken the change in time; {UNKNOWN}");
+        let detail = format!("the disk or the backup has not taken the change in time; {UNKNOWN}");
         Problem::new(ProblemType::OutcomeUnknown, detail)
     };
     Err(problem.into())

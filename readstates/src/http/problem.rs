@@ -89,9 +89,12 @@ impl From<NotDone> for Refusal {
 pub(super) fn problem_type(not_done: NotDone) -> ProblemType {
     match not_done {
         NotDone::Refused(Refused::TooManyReadStates(_)) => ProblemType::TooManyReadStates,
-        NotDone::Refused(Refused::TooManyUnwritten | Refused::JournalBehind) => {
-            ProblemType::TooManyUnwritten
-        }
+        NotDone::Refused(
+            Refused::TooManyUnwritten
+            | Refused::JournalBehind
+            | Refused::BackupBehind
+            | Refused::NoBackup,
+        ) => ProblemType::TooManyUnwritten,
         NotDone::Refused(Refused::UserTooBusy) => ProblemType::UserTooBusy,
         NotDone::Refused(Refused::Sealed) => ProblemType::Draining,
         NotDone::Refused(Refused::VersionMoved) => ProblemType::VersionMoved,
@@ -118,6 +121,8 @@ fn next_step(not_done: NotDone) -> &'static str {
         NotDone::Refused(
             Refused::TooManyUnwritten
             | Refused::JournalBehind
+            | Refused::BackupBehind
+            | Refused::NoBackup
             | Refused::UserTooBusy
             | Refused::Sealed
             | Refused::NotHere,

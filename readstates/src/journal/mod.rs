@@ -59,6 +59,11 @@ pub enum Durability {
     Interval,
     /// A change is acknowledged when it is in the journal on the disk; a crash loses nothing.
     Journal,
+    /// A change is acknowledged when another member has it, too, if there is one that can: the death of one of the two
+    /// loses nothing.
+    Available,
+    /// As with `available`, and without another member changes are refused.
+    Replicated,
 }
 
 /// Where a journal is, and what is done with it.

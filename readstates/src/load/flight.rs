@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::{Class, LoadError, Loader, Waiter, account::Ticket};
 use crate::{
-    cache::{Term, Touch},
+    cache::{Landed, Term, Touch},
     clock,
     codec::{self, DecodeError, Decoded},
     store::{Part, StoreError, Stored, chain},
@@ -207,10 +207,13 @@ impl Loader {
     /// The user is loaded: waiters do their work, in order, before any other task can.
     fn land(&self, user: u64, block: Block<'_>, term: Term) {
         let now = clock::now();
+        let loaded = block.as_ref().map(|(decoded, _)| decoded);
+        let replicas = self.cache.replicas();
+        let replayed = replicas.and_then(|replicas| replicas.replayed(user, loaded));
         {
             let mut flights = self.flights(user);
             let mut flight = flights.remove(&user).unwrap_or_default();
-            self.cache.land(user, block, term, now, |landed| {
+            let work = |landed: &mut Landed<'_>| {
                 for (waiter, _ticket) in flight.waiters.drain(..) {
                     if waiter.gone() {
                         // Nothing is begun; a caller that has just left may still be told so.
@@ -219,7 +222,11 @@ impl Loader {
                         waiter.land(landed, &self.metrics);
                     }
                 }
-            });
+            };
+            match replayed {
+                Some(block) => self.cache.land_replayed(user, &block, term, now, work),
+                None => self.cache.land(user, block, term, now, work),
+            };
             // Waiters that are left have not landed.
             flight.refuse(LoadError::Moved);
         }

@@ -112,6 +112,14 @@ impl Ownership {
         Destination::of(presence)
     }
 
+    /// A live process that frames can be sent to, also while it hands its own slots on.
+    pub(super) fn reachable(&self, to: Incarnation) -> Option<Destination> {
+        let watch = self.watch.lock();
+        let presence = watch.presence(to)?;
+        let is_over = presence.gone || watch.is_dead(to, clock::now());
+        Destination::of(presence).filter(|_| !is_over)
+    }
+
     /// Reads the presences because a caller is in doubt.
     pub(super) async fn see_the_others(&self) {
         let read = async {

@@ -27,6 +27,10 @@ impl Ownership {
         self.spawn(Arc::clone(self).look_around());
         self.spawn(Arc::clone(self).keep_agreeing());
         self.spawn(Arc::clone(self).keep_clean());
+        if self.config.replicates() {
+            self.spawn(Arc::clone(self).keep_backed());
+            self.spawn(Arc::clone(self).keep_working_off());
+        }
     }
 
     async fn look_around(self: Arc<Self>) {
@@ -85,7 +89,9 @@ impl Ownership {
         let (asked, forgettable) = {
             let watch = self.watch.lock();
             let dead = |incarnation| watch.is_dead(incarnation, asked_at);
-            let asked = to_take(&table, &watch.live(asked_at), self.me.incarnation(), dead);
+            let me = self.me.incarnation();
+            let mut asked = to_take(&table, &watch.live(asked_at), me, dead);
+            asked.extend(self.incomplete_of_the_dead(&table, dead));
             (asked, watch.forgettable(&table, asked_at))
         };
         self.mint_above();

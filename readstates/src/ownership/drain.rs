@@ -33,11 +33,11 @@ impl Ownership {
         self.spawn(async move {
             this.renew().await;
             this.hear_of_confirmed().await;
-            while !this.hand_over().await {
+            while !this.hand_over().await || this.backing() > 0 {
                 this.engine.flush_all().await;
                 sleep(this.config.timing.look_every).await;
             }
-            tracing::info!("drained: nothing is owned here any more");
+            tracing::info!("drained: nothing is owned here any more, and nothing is backed");
         });
     }
 
@@ -49,7 +49,14 @@ impl Ownership {
         let work = async {
             self.renew().await;
             self.hear_of_confirmed().await;
-            self.hand_over().await
+            // The owners of what it backs seed others first; one that dies meanwhile leaves its slots here.
+            while self.hand_over().await {
+                if self.backing() == 0 {
+                    return true;
+                }
+                sleep(PAUSE).await;
+            }
+            false
         };
         // A batch that is cut off stays sealed: after giving up here, the process writes everything and ends.
         tokio::select! {
@@ -104,12 +111,23 @@ impl Ownership {
             if self.move_now(&to, &slots).await > 0 {
                 vain = 0;
             } else {
-                // What waits for the others' agreement can be handed on once they have said it.
-                vain += u32::from(self.slots.taking().is_empty());
+                // What waits for the others' agreement can be handed on once they have said it, what waits for an owner
+                // before once that answers no more, and what this member was promoted with once the database has it.
+                let is_waiting = !self.slots.taking().is_empty()
+                    || !self.slots.promoted().is_empty()
+                    || self.inherited_users() > 0;
+                vain += u32::from(!is_waiting);
                 sleep(PAUSE).await;
             }
         }
         self.slots.counts().owned == 0
+    }
+
+    /// Users that this member was promoted with and the database may lack.
+    #[must_use]
+    pub fn inherited_users(&self) -> u64 {
+        let replicas = self.engine.cache().replicas();
+        replicas.map_or(0, |replicas| replicas.to_load().len() as u64)
     }
 
     /// The process is over: it acknowledges nothing more. `written` says that nothing is lost with it; then others may
@@ -117,7 +135,8 @@ impl Ownership {
     pub async fn leave(self: &Arc<Self>, written: bool) {
         self.lease.give_up();
         self.draining.store(true, Ordering::Relaxed);
-        if written && !self.left_to_origins.load(Ordering::Relaxed) {
+        let is_elsewhere = self.inherited_users() == 0;
+        if written && is_elsewhere && !self.left_to_origins.load(Ordering::Relaxed) {
             self.gone.store(true, Ordering::Relaxed);
             for _ in 0..LAST_WORDS {
                 if self.renew().await {

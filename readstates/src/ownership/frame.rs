@@ -6,6 +6,7 @@
 //! | 2 part | header, blocks | empty |
 //! | 3 last part | header, blocks, digest of the blocks of all parts | JSON: `Slots`, those that are here, complete |
 //! | 4 hint | number u64, little endian: the ring in the store has come so far, the sender says | number u64: the ring that is known here, 0 while taken slots are not served; the release before answers nothing |
+//! | 5 frame of a stream to a backup | see [`crate::replication`] | its acknowledgement |
 //!
 //! A header, little endian: origin u64, transfer u64, number of the part u32, count of blocks u32. A
 //! block: user u64, flags u8 (1 dirty, 2 taken over), milliseconds since it is dirty u32, length u32,
@@ -23,6 +24,7 @@ const OFFER: u8 = 1;
 const PART: u8 = 2;
 const LAST_PART: u8 = 3;
 const HINT: u8 = 4;
+const REPLICA: u8 = 5;
 /// Bytes before the first block: kind and header.
 const HEAD: usize = 1 + 24;
 /// Bytes before a packed block.
@@ -97,6 +99,19 @@ pub(super) fn hint(number: u64) -> Bytes {
     let mut out = vec![HINT];
     out.extend(number.to_le_bytes());
     out.into()
+}
+
+/// A frame of a stream to a backup.
+pub(super) fn replica(frame: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(1 + frame.len());
+    out.put_u8(REPLICA);
+    out.put_slice(frame);
+    out.freeze()
+}
+
+/// The frame of a stream to a backup, if the message is one.
+pub(super) fn of_replica(message: &[u8]) -> Option<&[u8]> {
+    message.strip_prefix(&[REPLICA])
 }
 
 /// The answer to a hint: the number of the ring that is known here.

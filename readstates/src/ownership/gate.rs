@@ -34,6 +34,8 @@ struct Door {
     inside: AtomicU64,
     /// The epoch at which those inside may be acknowledged.
     epoch: AtomicI64,
+    /// And those that went in since this one: the owner has only changed its backup since.
+    since: AtomicI64,
     /// Something about the slot is different now.
     changed: Notify,
 }
@@ -59,6 +61,7 @@ impl Gate {
         let door = |_| Door {
             inside: AtomicU64::new(0),
             epoch: AtomicI64::new(NONE),
+            since: AtomicI64::new(NONE),
             changed: Notify::new(),
         };
         Self {
@@ -90,9 +93,10 @@ impl Gate {
         (before & OPEN != 0).then_some(pass)
     }
 
-    /// Opens a door for an epoch.
-    pub(super) fn open(&self, slot: Slot, epoch: Epoch) {
+    /// Opens a door for an epoch, of an ownership that began with the epoch `since`.
+    pub(super) fn open(&self, slot: Slot, epoch: Epoch, since: Epoch) {
         let door = self.door(slot);
+        door.since.store(since.number(), Ordering::Release);
         door.epoch.store(epoch.number(), Ordering::Release);
         door.inside.fetch_or(OPEN, Ordering::AcqRel);
         door.changed.notify_waiters();
@@ -165,7 +169,7 @@ impl Pass<'_> {
         self.slot
     }
 
-    /// The epoch at which the operation went in; it is acknowledged at no other.
+    /// The epoch at which the operation went in.
     #[must_use]
     pub fn epoch(&self) -> i64 {
         self.epoch
@@ -178,8 +182,12 @@ impl Pass<'_> {
         if mutant::drops(Rule::R1) {
             return true;
         }
-        let epoch = self.gate.door(self.slot).epoch.load(Ordering::Acquire);
-        epoch != NONE && epoch == self.epoch && self.gate.lease.is_valid()
+        let door = self.gate.door(self.slot);
+        // In this order: a door that is opened anew meanwhile has a later `since`.
+        let epoch = door.epoch.load(Ordering::Acquire);
+        let since = door.since.load(Ordering::Acquire);
+        let is_in_force = epoch != NONE && (since..=epoch).contains(&self.epoch);
+        is_in_force && self.gate.lease.is_valid()
     }
 }
 
@@ -220,7 +228,7 @@ mod tests {
         let (gate, slot, epoch) = gate();
         assert!(gate.enter(slot).is_none());
         gate.left(slot).await;
-        gate.open(slot, epoch);
+        gate.open(slot, epoch, epoch);
         let pass = gate.enter(slot).unwrap();
         gate.close(slot, true);
         assert!(gate.enter(slot).is_none());
@@ -234,13 +242,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_acknowledged_without_a_lease_or_at_another_epoch() {
         let (gate, slot, epoch) = gate();
-        gate.open(slot, epoch);
+        gate.open(slot, epoch, epoch);
         let pass = gate.enter(slot).unwrap();
         gate.close(slot, false);
         assert!(!pass.may_acknowledge());
-        gate.open(slot, Epoch::mint(Some(epoch), 0));
+        let later = Epoch::mint(Some(epoch), 0);
+        gate.open(slot, later, later);
         assert!(!pass.may_acknowledge(), "it went in at the epoch before");
         let next = gate.enter(slot).unwrap();
+        assert!(next.may_acknowledge());
+        // Another backup, and no other owner.
+        let same = Epoch::mint(Some(later), 0);
+        gate.open(slot, same, later);
         assert!(next.may_acknowledge());
         tokio::time::advance(Duration::from_secs(11)).await;
         assert!(!next.may_acknowledge());
@@ -253,7 +266,7 @@ mod tests {
         let waited = gate.wait(slot, deadline, || gate.is_open(slot));
         let opened = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            gate.open(slot, epoch);
+            gate.open(slot, epoch, epoch);
         };
         assert!(tokio::join!(waited, opened).0);
         gate.close(slot, true);

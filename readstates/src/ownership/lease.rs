@@ -22,6 +22,19 @@ pub enum LeaseClock {
     Runtime,
 }
 
+impl LeaseClock {
+    /// The time since a moment that stays the same: this one, or the start of the machine.
+    pub(super) fn read(self, origin: Instant) -> Duration {
+        match self {
+            Self::Boottime => {
+                let time = clock_gettime(ClockId::Boottime);
+                Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+            }
+            Self::Runtime => clock::now().saturating_duration_since(origin),
+        }
+    }
+}
+
 /// Nanoseconds by a [`LeaseClock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Reading(u64);
@@ -48,18 +61,9 @@ impl Lease {
     }
 
     pub(super) fn now(&self) -> Reading {
-        let nanos = match self.clock {
-            LeaseClock::Boottime => {
-                let time = clock_gettime(ClockId::Boottime);
-                // A machine is up for less than 584 years.
-                (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
-            }
-            LeaseClock::Runtime => {
-                let since = clock::now().saturating_duration_since(self.origin);
-                u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-            }
-        };
-        Reading(nanos)
+        let since = self.clock.read(self.origin);
+        // A machine is up for less than 584 years.
+        Reading(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 
     pub(super) fn is_valid(&self) -> bool {

@@ -1,5 +1,7 @@
 //! What ownership shows of itself.
 
+mod backed;
+
 use std::sync::atomic::Ordering;
 
 use super::{Counters, Ownership, clocks::Verdict};
@@ -10,6 +12,8 @@ use crate::metrics::{Histogram, Text};
 pub(super) struct Timings {
     /// From the seal of a batch of slots until the ring named its next owner.
     pub(super) sealed: Histogram,
+    /// From sending a frame to a backup until it was acknowledged.
+    pub(super) frames: Histogram,
 }
 
 impl Ownership {
@@ -116,6 +120,9 @@ impl Ownership {
             kept,
             not_agreed,
             doubted,
+            promoted: _,
+            backups_named: _,
+            backups_dropped: _,
         } = &self.counters;
         let counters = [
             (
@@ -211,6 +218,7 @@ impl Ownership {
         let help = "Time from the seal of a batch of slots until the ring named its next owner.";
         text.family(name, help, "histogram");
         text.histogram(name, &[], &self.timings.sealed);
+        self.write_backed(text);
         self.store.write(text);
     }
 }

@@ -15,12 +15,15 @@
 //! [`store`] is where all members keep the ring and see each other. A member acts by itself: it takes
 //! slots that have no owner or whose owner is dead, hands its own on when it leaves, and moves some when
 //! it is asked to. Everything about time and network goes through [`store::RingStore`], [`Peers`], the
-//! clock of the runtime, [`LeaseClock`] and [`UnixClock`], so that a test can stand in for all of these.
+//! clock of the runtime, [`LeaseClock`] and [`UnixClock`](crate::clock::UnixClock), so that a test can
+//! stand in for all of these.
 
 mod addresses;
 mod agree;
 mod alive;
+mod backups;
 mod clocks;
+mod config;
 mod doubt;
 mod drain;
 mod frame;
@@ -32,6 +35,7 @@ mod metrics;
 mod peers;
 mod receive;
 mod remint;
+mod replicate;
 mod ring;
 mod routes;
 mod send;
@@ -40,18 +44,16 @@ pub mod store;
 mod swap;
 mod watch;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
 };
 
 use addresses::Addresses;
 pub use addresses::{Destination, NoDestination};
 use arc_swap::{ArcSwap, Guard};
 use clocks::{Checked, Verdict};
+pub use config::{Backing, OwnershipConfig, Timing};
 use doubt::Doubt;
 use gate::Gate;
 pub use gate::Pass;
@@ -65,7 +67,10 @@ use readstates_api::{
     ProblemType,
     admin::{OwnershipStatus, StreamStatus},
 };
-use readstates_ring::{Incarnation, Line, RingMember, Slot, record::RecordError};
+use readstates_ring::{
+    Incarnation, Line, RingMember, Slot,
+    record::{READS, RecordError},
+};
 pub use receive::NotReceived;
 use ring::Known;
 pub use routes::{Peer, Routes};
@@ -79,64 +84,14 @@ use tokio::{
 };
 use watch::Watch;
 
-use crate::{clock::UnixClock, engine::Engine, random::Random};
+use crate::{
+    engine::Engine,
+    random::Random,
+    replication::{Replicas, SEMANTICS, Time},
+};
 
 /// Requests that may wait for sealed slots at once.
 const MOST_QUEUED: usize = 4096;
-
-/// How long things take and are waited for. Members of one ring must agree on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timing {
-    /// Between two renewals of the lease.
-    pub renew_every: Duration,
-    /// How long after a renewal was sent its holder may acknowledge.
-    pub held: Duration,
-    /// How long a process must be silent until it is taken for dead; more than `held`.
-    pub dead_after: Duration,
-    /// Between two looks at who is there.
-    pub look_every: Duration,
-    /// How long a request waits for a slot on the move.
-    pub queue_patience: Duration,
-    /// How old the epoch of a slot may become until its owner mints another.
-    pub epoch_lasts: Duration,
-}
-
-impl Default for Timing {
-    fn default() -> Self {
-        Self {
-            renew_every: Duration::from_secs(3),
-            held: Duration::from_secs(10),
-            dead_after: Duration::from_secs(13),
-            look_every: Duration::from_secs(2),
-            queue_patience: Duration::from_secs(2),
-            epoch_lasts: Duration::from_secs(24 * 3600),
-        }
-    }
-}
-
-/// Who this member is, and how it behaves.
-#[derive(Debug, Clone)]
-pub struct OwnershipConfig {
-    pub name: String,
-    /// The process: drawn at start.
-    pub incarnation: u64,
-    /// Where clients reach it.
-    pub url: String,
-    /// Where the other members reach it, if there can be any.
-    pub members: Option<String>,
-    /// Its zone, where known.
-    pub zone: Option<String>,
-    /// Whether there can be other members.
-    pub shared: bool,
-    /// How long things take.
-    pub timing: Timing,
-    /// The clock of the lease.
-    pub lease_clock: LeaseClock,
-    /// The clock that epochs are minted from.
-    pub unix_clock: UnixClock,
-    /// Requests under way to one other member, and from one, at once.
-    pub max_per_member: usize,
-}
 
 /// This member's part of the ring.
 #[derive(Debug)]
@@ -155,6 +110,10 @@ pub struct Ownership {
     known: Mutex<Known>,
     /// The store knows less than this member does: it was restored.
     behind: AtomicBool,
+    /// Since when there are slots of this member without a backup.
+    unprotected_since: Mutex<Option<Instant>>,
+    /// Since when the store is known not to keep the backups that a ring names.
+    backups_dropped: Mutex<Option<Instant>>,
     /// Which takes this member has seen and agrees with.
     seen: agree::Seen,
     /// The time, as it was compared last.
@@ -213,6 +172,9 @@ pub(crate) struct Counters {
     pub(crate) kept: AtomicU64,
     pub(crate) not_agreed: AtomicU64,
     pub(crate) doubted: AtomicU64,
+    pub(crate) promoted: AtomicU64,
+    pub(crate) backups_named: AtomicU64,
+    pub(crate) backups_dropped: AtomicU64,
 }
 
 /// Where a request about a slot goes.
@@ -252,11 +214,20 @@ impl Ownership {
             line: Some(Line::NONE),
             epoch: None,
             clock_wrong: false,
+            reads: Some(READS),
+            replicates: config.replicates().then_some(SEMANTICS),
         };
         let me = presence.member()?;
         let lease = Arc::new(Lease::new(config.lease_clock));
         let gate = Arc::new(Gate::new(Arc::clone(&lease), MOST_QUEUED));
         engine.cache().close_all(config.shared);
+        if config.replicates() {
+            let (clock, origin) = (config.lease_clock, crate::clock::now());
+            let time = Time::new(move || clock.read(origin));
+            let requires = config.backing == Backing::Required;
+            let replicas = Replicas::new(incarnation, requires, config.most_held, time);
+            engine.cache().replicate(Arc::new(replicas));
+        }
         let watch = Watch::new(incarnation, config.timing.dead_after);
         let lease_thread = lease_thread(config.lease_clock);
         Ok(Arc::new(Self {
@@ -272,6 +243,8 @@ impl Ownership {
             routes: ArcSwap::from_pointee(Routes::unknown()),
             known: Mutex::default(),
             behind: AtomicBool::new(false),
+            unprotected_since: Mutex::default(),
+            backups_dropped: Mutex::default(),
             seen: agree::Seen::default(),
             checked: Mutex::new(None),
             number: channel::Sender::new(0),
@@ -416,6 +389,7 @@ impl Ownership {
                 Verdict::Wrong { ahead } => Some(ahead / 1_000_000),
                 Verdict::Right | Verdict::Unheard => None,
             },
+            replication: self.replication(),
         }
     }
 

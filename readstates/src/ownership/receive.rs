@@ -45,6 +45,9 @@ impl Ownership {
     /// # Errors
     /// When it is not taken: the sender keeps what it has, and may begin again.
     pub async fn receive(self: &Arc<Self>, message: &[u8]) -> Result<Bytes, NotReceived> {
+        if let Some(frame) = frame::of_replica(message) {
+            return self.backs(frame).await;
+        }
         match Message::decode(message)? {
             Message::Offer(offer) => self.offered(offer).await.map(|slots| answer(&slots)),
             Message::Hint(number) => {

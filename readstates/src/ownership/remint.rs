@@ -6,11 +6,11 @@
 //! The owner stays in service: it asks the ring for the next epoch, one that inherits its own, and goes on with that.
 //! An operation that is in flight at that moment is not acknowledged, and is sent again.
 
-use readstates_ring::{Epoch, Slot};
+use readstates_ring::{Epoch, Slot, Succession};
 
 use super::{
     Ownership,
-    store::{RingStore, Swapped, Versioned},
+    store::{Swapped, Versioned},
 };
 use crate::store::chain;
 
@@ -41,12 +41,17 @@ impl Ownership {
         if held.is_empty() || self.is_behind() || !self.lease.is_valid() {
             return;
         }
-        let (next, refused) = table.kept(&held, &self.me, table.number(), self.mint_time());
+        let asked: Vec<_> = held.iter().map(|&(slot, at)| (slot, Some(at))).collect();
+        let now = self.mint_time();
+        let (asked, refused) = table.swappable(&asked, me, Succession::Handed, now);
         self.report_forbidden(&refused);
-        if refused.len() == held.len() {
+        if asked.is_empty() {
             return;
         }
-        match self.store.compare_and_swap(Some(version), next).await {
+        let Ok(next) = table.swap_kept(&asked, &self.me, now) else {
+            return;
+        };
+        match self.replace(Some(version), next).await {
             Ok(Swapped::Taken(taken)) => {
                 tracing::debug!(slots = held.len(), "slots go on under new epochs");
                 self.adopt(&taken.table);

@@ -202,7 +202,7 @@ impl Ownership {
             return Ok(current);
         };
         let version = current.as_ref().map(|current| current.version.clone());
-        match self.store.compare_and_swap(version, next).await? {
+        match self.replace(version, next).await? {
             Swapped::Taken(taken) => {
                 self.counters.mended.fetch_add(1, Ordering::Relaxed);
                 self.counters.kept.fetch_add(kept, Ordering::Relaxed);

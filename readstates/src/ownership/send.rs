@@ -105,7 +105,12 @@ impl Ownership {
         };
         let table = Arc::clone(self.routes.load().table());
         let movable = self.movable(&table, destination, slots);
-        movable.into_iter().filter(accepts).collect()
+        // Users of whom nobody has asked since a promotion are in no other place.
+        let replicas = self.engine.cache().replicas();
+        let is_whole =
+            |slot: &(Slot, Epoch)| replicas.is_none_or(|replicas| replicas.is_worked_off(slot.0));
+        let movable = movable.into_iter().filter(is_whole);
+        movable.filter(accepts).collect()
     }
 
     /// The slots that a table lets move now. Those that the clock forbids are reported.
@@ -268,6 +273,11 @@ impl Sending<'_> {
             if actions.contains(&swap) {
                 handed.push((slot, Some(epoch)));
             }
+        }
+        if self.ownership.becomes_backup(&self.to.member) {
+            let dirty = self.ownership.engine.cache().dirty_of(set);
+            let slots = handed.iter().map(|&(slot, _)| slot);
+            self.ownership.slots.hand(dirty, slots);
         }
         self.ownership
             .swap(handed, &self.to.member, Succession::Handed, ahead)

@@ -5,6 +5,7 @@
 //! an await. The path of requests does not take it: it looks at the gate and at the routes.
 
 mod known;
+mod replicated;
 mod transfers;
 
 use std::{collections::HashMap, sync::Arc};
@@ -15,12 +16,15 @@ use readstates_ring::{
     handoff::{Action, Event, SlotAtMember, Stage, State},
     mutant::{self, Rule},
 };
-use tokio::sync::{Mutex as Turn, Notify};
+use tokio::{
+    sync::{Mutex as Turn, Notify},
+    time::Instant,
+};
 use transfers::Transfer;
 pub(super) use transfers::{NotTaken, Part};
 
 use super::gate::Gate;
-use crate::{cache::SlotSet, engine::Engine};
+use crate::{cache::SlotSet, engine::Engine, replication::Handed};
 
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -46,6 +50,10 @@ struct Inner {
     /// Sealed slots for which the ring may name another member that has not yet said that it knows: what is here of
     /// them is kept.
     held: SlotSet,
+    /// Slots that this member was promoted for, with the epoch, and from when on it may serve them.
+    promoted: Vec<(Slot, Epoch, Instant)>,
+    /// What the database lacks of sealed slots that are handed on, while the ring is asked to name their next owner.
+    handed: HashMap<Slot, Handed>,
 }
 
 /// How many slots are in which state.
@@ -72,6 +80,8 @@ impl Slots {
                 opening: Vec::new(),
                 leaving: false,
                 held: SlotSet::default(),
+                promoted: Vec::new(),
+                handed: HashMap::new(),
             }),
             sweeping: Turn::new(()),
             garbage: Notify::new(),
@@ -101,7 +111,9 @@ impl Slots {
 
     fn hear_in(&self, inner: &mut Inner, slot: Slot, event: Event) -> Vec<Action> {
         let index = usize::from(slot.number());
+        let before = inner.machines[index];
         let actions = inner.machines[index].step(event);
+        self.tell_replicas(inner, slot, &before);
         let others = |action: &Action| !self.carry_out(inner, slot, *action);
         actions.into_iter().filter(others).collect()
     }
@@ -129,10 +141,10 @@ impl Slots {
             Action::Serve { epoch, warm } => {
                 inner.leave_transfers(slot);
                 if warm && !cache.is_retired(slot) {
-                    self.open(slot, epoch);
+                    self.open(inner, slot, epoch);
                 } else if cache.users_of(slot) == 0 {
                     cache.revive(slot);
-                    self.open(slot, epoch);
+                    self.open(inner, slot, epoch);
                 } else {
                     self.gate.close(slot, false);
                     cache.close(slot);
@@ -178,11 +190,12 @@ impl Slots {
     }
 
     /// Serves a slot with what is in memory of it.
-    fn open(&self, slot: Slot, epoch: Epoch) {
+    fn open(&self, inner: &Inner, slot: Slot, epoch: Epoch) {
+        let since = inner.machines[usize::from(slot.number())].since();
         let cache = self.engine.cache();
         cache.track(&[slot], false);
         cache.serve(slot, epoch);
-        self.gate.open(slot, epoch);
+        self.gate.open(slot, epoch, since);
     }
 
     /// Drops what is retired, and opens the slots that waited for that.
@@ -201,7 +214,7 @@ impl Slots {
                 inner.opening.push((slot, epoch));
                 self.garbage.notify_one();
             } else {
-                self.open(slot, epoch);
+                self.open(&inner, slot, epoch);
             }
         }
     }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     Ownership,
-    store::{RingStore, RingStoreError, Swapped, Versioned},
+    store::{RingStoreError, Swapped, Versioned},
 };
 use crate::{clock, store::chain};
 
@@ -102,15 +102,24 @@ impl Ownership {
         let is_mine = owner.incarnation() == self.me.incarnation();
         if !mutant::drops(Rule::R10) {
             // A restored store may have given the same epoch to another member, or with another backup.
+            let replicas = self.engine.cache().replicas();
+            let incomplete = replicas.map(|replicas| replicas.holding.incomplete());
             let watch = self.watch.lock();
-            let may_be_taken = |config: &SlotConfig| match succession {
-                Succession::Handed | Succession::Promoted => false,
-                Succession::TakenOver => may_take(config, |it| watch.was_dead(it), |_| false),
-            };
             let me = self.me.incarnation();
+            let may_be_taken = |slot, config: &SlotConfig| {
+                let at = (slot, config.epoch());
+                let is_here = incomplete.as_ref().is_some_and(|those| those.contains(&at));
+                let is_incomplete = |backup| backup == me && is_here;
+                match succession {
+                    Succession::Handed | Succession::Promoted => false,
+                    Succession::TakenOver => {
+                        may_take(config, |it| watch.was_dead(it), is_incomplete)
+                    }
+                }
+            };
             asked.retain(|&(slot, _)| {
                 let config = table.config(slot);
-                config.is_none_or(|config| config.owner() == me || may_be_taken(&config))
+                config.is_none_or(|config| config.owner() == me || may_be_taken(slot, &config))
             });
         }
         if !is_mine && !mutant::drops(Rule::R3) {
@@ -139,7 +148,17 @@ impl Ownership {
         if asked.is_empty() {
             return Ok(Swapped::Conflict);
         }
-        match table.swap(asked, owner, succession, now) {
+        let next = match succession {
+            // An aborted move and a renewed lease cost no slot its backup.
+            Succession::Handed if is_mine => table.swap_kept(asked, owner, now),
+            Succession::Handed if self.slots.is_handed(asked) => {
+                table.swap_backed(asked, owner, Some(&self.me), succession, now)
+            }
+            Succession::Handed | Succession::TakenOver | Succession::Promoted => {
+                table.swap(asked, owner, succession, now)
+            }
+        };
+        match next {
             Ok(next) => {
                 let next = match is_mine {
                     true => next.on_line(self.new_line()),
@@ -148,7 +167,7 @@ impl Ownership {
                 if !is_mine {
                     self.gives(&next, asked);
                 }
-                self.store.compare_and_swap(version, next).await
+                self.replace(version, next).await
             }
             Err(NotSwapped::Conflict { .. } | NotSwapped::TooFarAhead { .. }) => {
                 Ok(Swapped::Conflict)

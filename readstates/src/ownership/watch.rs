@@ -244,6 +244,31 @@ impl Watch {
         self.pause
     }
 
+    /// The other live processes that can be backups, of owners whose operations have this meaning.
+    pub(super) fn replicating(&self, semantics: u16, now: Instant) -> Vec<&Presence> {
+        let can = |presence: &&Presence| {
+            presence.replicates == Some(semantics)
+                && !presence.draining
+                && presence.incarnation != self.me
+                && !self.is_dead(presence.incarnation, now)
+        };
+        let seen = self.seen.values().filter_map(|seen| seen.presence.as_ref());
+        let mut all: Vec<&Presence> = seen.filter(can).collect();
+        all.sort_unstable_by_key(|presence| presence.incarnation);
+        all
+    }
+
+    /// Whether every other living process says that it reads rings of this version: one that does not would never hear
+    /// of the ring again.
+    pub(super) fn all_read(&self, version: u32, now: Instant) -> bool {
+        self.seen.iter().all(|(&incarnation, seen)| {
+            let reads = seen.presence.as_ref().and_then(|presence| presence.reads);
+            incarnation == self.me
+                || self.is_dead(incarnation, now)
+                || reads.is_some_and(|reads| reads >= version)
+        })
+    }
+
     /// What a process says of itself.
     pub(super) fn presence(&self, incarnation: Incarnation) -> Option<&Presence> {
         self.seen.get(&incarnation)?.presence.as_ref()

@@ -26,6 +26,7 @@ mod http_refusals;
 mod ill_parts;
 mod import;
 mod ipv6;
+mod killed_members;
 mod linearizable;
 mod loads;
 mod members;

@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use readstates::{
     block::{BlockRef, Operation, Outcome, Visit},
     cache::{Refused, Touch},
-    engine::NotDone,
+    engine::{NotDone, Rests},
     load::LoadError,
     ownership::Way,
 };
@@ -136,8 +136,13 @@ async fn serve(world: &Arc<World>, process: &Arc<Process>, job: Job, forwarded: 
                     tokio::spawn(stop_for_long(Arc::clone(world), Arc::clone(process)));
                 }
                 process.life.boundary().await;
+                let rests = match job.change {
+                    Some(_) => Rests::OnChange,
+                    None => Rests::OnRead,
+                };
+                let settled = process.engine.settled(job.user, rests).await;
                 match worked {
-                    Ok(_) if !pass.may_acknowledge() => {
+                    Ok(_) if !settled || !pass.may_acknowledge() => {
                         return match job.change {
                             Some(_) => Reply::Unknown,
                             None => Reply::Nothing,

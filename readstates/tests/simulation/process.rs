@@ -17,7 +17,7 @@ use readstates::{
     clock::UnixClock,
     engine::Engine,
     metrics::Metrics,
-    ownership::{LeaseClock, Ownership, OwnershipConfig, Timing},
+    ownership::{Backing, LeaseClock, Ownership, OwnershipConfig, Timing},
 };
 use readstates_ring::{
     Incarnation,
@@ -173,6 +173,11 @@ impl Process {
             incarnation: bits,
             zone: None,
             shared: true,
+            backing: match world.replicates() {
+                true => Backing::Available,
+                false => Backing::Off,
+            },
+            most_held: 64 << 20,
             timing: TIMING,
             lease_clock: LeaseClock::Runtime,
             unix_clock,
@@ -229,7 +234,8 @@ impl Process {
         if tokio::time::timeout_at(deadline, write).await.is_err() {
             self.engine.seal();
         }
-        let written = self.engine.cache().dirty_users() == 0;
+        let inherited = self.ownership.inherited_users();
+        let written = self.engine.cache().dirty_users() == 0 && inherited == 0;
         self.ownership.leave(written).await;
         sleep(Duration::from_millis(200)).await;
         self.engine.stop();

@@ -31,7 +31,12 @@ fn a_flush_mode_is_passed_on() {
 
 #[test]
 fn a_durability_is_passed_on() {
-    for (wanted, said) in [("Journal", "journal"), ("Interval", "interval")] {
+    for (wanted, said) in [
+        ("Journal", "journal"),
+        ("Interval", "interval"),
+        ("Available", "available"),
+        ("Replicated", "replicated"),
+    ] {
         let cache = format!("\ncache: {{ durability: {wanted} }}\n");
         assert_eq!(told(&cache), [format!("READSTATES_DURABILITY={said}")]);
     }

@@ -19,7 +19,7 @@ use callers::{Caller, Callers, Way};
 use clap::{Parser, ValueEnum as _};
 use hdrhistogram::Histogram;
 use readstates_api::Id;
-use readstates_bench::redis_server::{RedisServer, SERVER};
+use readstates_bench::redis_server::{RedisServer, SERVER, Settings};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Users of one task, in turn.
@@ -84,10 +84,13 @@ fn run(flags: &Flags) -> Result<String, Box<dyn Error>> {
         "Operations per second, latency as a task sees it, and processor of the client for an operation.\n\n\
          | tasks | way | operations/s | p50 µs | p99 µs | p99.9 µs | CPU µs |\n|--:|---|--:|--:|--:|--:|--:|\n",
     );
-    let processors = flags.server_processors.as_deref();
+    let settings = Settings {
+        processors: flags.server_processors.as_deref(),
+        ..Settings::default()
+    };
     let is_redis_asked = flags.only.iter().any(|way| way.is_redis());
     let redis = is_redis_asked
-        .then(|| RedisServer::start(&flags.redis_server, processors, None, None))
+        .then(|| RedisServer::start(&flags.redis_server, settings))
         .transpose()?;
     // Messages of a later row are newer than those of all before it.
     let mut first = std::time::SystemTime::UNIX_EPOCH.elapsed()?.as_nanos() as u64;

@@ -13,7 +13,7 @@ use readstates_bench::{
     args::LoadArgs,
     config::Load,
     drive::{self, Service, drive, print},
-    redis_server::{Append, RedisServer, SERVER},
+    redis_server::{Append, RedisServer, SERVER, Settings},
     resp::{Fill, Resp},
     secure::Trust,
 };
@@ -52,6 +52,10 @@ struct Flags {
     #[arg(long, default_value = "always", requires = "append_to", value_name = "WHEN", value_parser = ["always", "everysec"])]
     append_sync: String,
 
+    /// Have a second server follow, and answer a change when that one has it, too (WAIT 1).
+    #[arg(long, conflicts_with_all = ["weigh", "tls"])]
+    replica: bool,
+
     /// Processors that the server may use, as Redis writes them: 2-3. Absent: all
     #[arg(long, value_name = "LIST")]
     server_processors: Option<String>,
@@ -80,12 +84,24 @@ fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
         folder,
         sync: &flags.append_sync,
     });
-    let server = RedisServer::start(
-        &flags.server,
-        flags.server_processors.as_deref(),
-        flags.tls.as_deref(),
+    let processors = flags.server_processors.as_deref();
+    let settings = Settings {
+        processors,
+        tls: flags.tls.as_deref(),
         append,
-    )?;
+        replica_of: None,
+    };
+    let server = RedisServer::start(&flags.server, settings)?;
+    let follows = || {
+        let settings = Settings {
+            processors,
+            replica_of: Some(server.address()),
+            ..Settings::default()
+        };
+        let replica = RedisServer::start(&flags.server, settings)?;
+        server.is_followed().map(|()| replica)
+    };
+    let replica = flags.replica.then(follows).transpose()?;
     if let Some(layout) = flags.weigh {
         let weight = memory::weigh(layout, flags.states, server.id(), server.address())?;
         println!("{}", serde_json::to_string(&[weight])?);
@@ -105,8 +121,9 @@ fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
             FILL_DEPTH,
         )?;
     }
+    let servers = [Some(&server), replica.as_ref()];
     let args = LoadArgs {
-        process: vec![server.id()],
+        process: servers.into_iter().flatten().map(RedisServer::id).collect(),
         ..flags.load.clone()
     };
     let tls = flags.tls.as_ref().map(|folder| {
@@ -114,13 +131,14 @@ fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
         trust.with("127.0.0.1")
     });
     let service = Service {
-        urls: match flags.tls {
-            Some(_) => "redis-server, EVALSHA over TLS".to_owned(),
-            None => "redis-server, EVALSHA".to_owned(),
+        urls: match (&flags.tls, flags.replica) {
+            (Some(_), _) => "redis-server, EVALSHA over TLS".to_owned(),
+            (None, true) => "redis-server and a replica, EVALSHA and WAIT 1".to_owned(),
+            (None, false) => "redis-server, EVALSHA".to_owned(),
         },
         routes: vec![Route {
             address: server.encrypted().unwrap_or(server.address()),
-            protocol: Arc::new(Resp::load(server.address())?),
+            protocol: Arc::new(Resp::load(server.address())?.with_replica(flags.replica)),
             tls: tls.transpose()?,
         }],
         depth: flags.pipeline.max(1),

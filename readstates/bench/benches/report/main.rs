@@ -245,8 +245,11 @@ fn durability_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>>
         format!(
             "## What survives a crash, and what it costs\n\nAcknowledgements at saturation on the disk of this machine, each asked \
              in turn, three times; the best round of each counts. *interval*: ours with the embedded store, written behind. \
-             *journal*: the same, and each change is synced to a journal before it is answered. Redis appends to a file: \
-             *always*, synced before a change is answered; *everysec*, once a second.\n\n{}",
+             *journal*: the same, and each change is synced to a journal before it is answered. *pair*: one of two members with \
+             stores in memory owns every slot; *pair-interval* does not replicate, *pair-available* and *pair-replicated* answer \
+             a change when the second member has it in memory, too. Redis appends to a file: *always*, synced before a change is \
+             answered; *everysec*, once a second; *replica*: no file, and a change is answered when a second server has it \
+             (`WAIT 1`). Both processes of a pair share the server's processors.\n\n{}",
             load_table(&runs, "redis-always-ack")
         )
     }))

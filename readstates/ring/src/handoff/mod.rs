@@ -304,6 +304,12 @@ impl SlotAtMember {
         }
     }
 
+    /// The member.
+    #[must_use]
+    pub fn me(&self) -> Incarnation {
+        self.me
+    }
+
     /// The newest config that is known here.
     #[must_use]
     pub fn config(&self) -> SlotConfig {

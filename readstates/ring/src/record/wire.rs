@@ -25,7 +25,7 @@ pub const READS: u32 = 2;
 
 /// The version of the records that name backups. A reader of an older version would keep a slot's backup when the slot
 /// gets another owner, and take a slot over while its backup lives.
-const BACKED: u32 = 2;
+pub const BACKED: u32 = 2;
 
 /// Fields of a record that this release does not know, by name. They are written back as they were read.
 pub type Unknown = std::collections::BTreeMap<String, serde_json::Value>;

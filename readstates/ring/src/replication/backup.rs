@@ -315,6 +315,13 @@ impl<O: Clone, B: Clone> Backup<O, B> {
         self.refuse(owner, slot, epoch);
     }
 
+    /// Whether this member has promised at this epoch: only from there may the ring be asked to promote it.
+    #[must_use]
+    pub fn has_promised(&self, slot: Slot, epoch: Epoch) -> bool {
+        let held = self.slots.get(&slot);
+        held.is_some_and(|held| held.promised >= Some(epoch))
+    }
+
     /// Whether the ring names this member as the backup of a slot, and it has not all that was acknowledged: it says so
     /// to others, which may take the slot when the owner is dead.
     #[must_use]
@@ -326,12 +333,40 @@ impl<O: Clone, B: Clone> Backup<O, B> {
         })
     }
 
+    /// The slots that the ring names this member for as their backup, and of which it has all that was acknowledged.
+    pub fn backs(&self) -> impl Iterator<Item = Slot> + '_ {
+        let held = self.slots.iter();
+        held.filter(|(slot, held)| {
+            let (owner, backup) = (held.config.owner(), held.config.backup());
+            backup == Some(self.me) && owner != self.me && !self.is_incomplete(**slot)
+        })
+        .map(|(slot, _)| *slot)
+    }
+
+    /// The slots that the ring names this member for as their backup without its having all that was acknowledged, each
+    /// at the epoch of that config.
+    pub fn incomplete(&self) -> impl Iterator<Item = (Slot, Epoch)> + '_ {
+        let held = self.slots.iter();
+        held.filter(|(slot, held)| held.config.owner() != self.me && self.is_incomplete(**slot))
+            .map(|(slot, held)| (*slot, held.config.epoch()))
+    }
+
     /// The slots of which this member holds something, as the backup of others or for owners before: a member that is
     /// drained holds nothing.
     pub fn holds(&self) -> impl Iterator<Item = Slot> + '_ {
         let held = self.slots.iter();
         held.filter(|(_, held)| held.journal.is_some())
             .map(|(slot, _)| *slot)
+    }
+
+    /// Drops what this member has of a slot whose config names it for nothing. It need not be called: what is kept helps
+    /// whoever takes the slot from the dead ([`Backup::kept`]), and takes memory until [`What::Free`].
+    pub fn release(&mut self, slot: Slot) {
+        if let Some(held) = self.slots.get_mut(&slot) {
+            let is_named =
+                [Some(held.config.owner()), held.config.backup()].contains(&Some(self.me));
+            held.journal = held.journal.take().filter(|_| is_named);
+        }
     }
 
     /// What this member has of a slot for a third one that took it from the dead, whose config was `taken`: it lacks what

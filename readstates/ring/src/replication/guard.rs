@@ -17,6 +17,13 @@ pub type Streams = BTreeMap<Incarnation, Outbox>;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Tickets(Vec<(Incarnation, (u32, u64))>);
 
+impl FromIterator<(Incarnation, (u32, u64))> for Tickets {
+    /// Frames by the process they go to, each as its stream and its number: one for each process.
+    fn from_iter<I: IntoIterator<Item = (Incarnation, (u32, u64))>>(frames: I) -> Self {
+        Self(frames.into_iter().collect())
+    }
+}
+
 impl Tickets {
     /// The frame in the stream to a process: the first one that ever was, if none is known.
     fn of(&self, to: Incarnation) -> (u32, u64) {
@@ -146,6 +153,25 @@ impl Guard {
         old.chain(asked.iter().copied().filter(|it| Some(*it) != self.backup))
     }
 
+    /// Whether answers need the word of this process.
+    #[must_use]
+    pub fn needs(&self, process: Incarnation) -> bool {
+        self.needed().any(|needed| needed == process)
+    }
+
+    /// Whether the ring was asked to name this process, and has not said yet what came of it. Look once more when the ring
+    /// has been read for the swap: what was learned by that may have ended it.
+    #[must_use]
+    pub fn has_asked(&self, process: Incarnation) -> bool {
+        self.asked.contains(&process)
+    }
+
+    /// Whether answers need the word of any process.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        self.needed().next().is_some()
+    }
+
     /// The processes to which every change, image and trim is sent.
     #[must_use]
     pub fn audience(&self) -> Vec<Incarnation> {
@@ -184,6 +210,20 @@ impl Guard {
         if !at.may_acknowledge(admitted, lease_valid || no_lease) {
             return Err(Waits::NotOwner);
         }
+        self.backed(answer, tickets, (streams, now))
+    }
+
+    /// The part of [`Guard::may_answer`] that is about backups: whether they have what the answer rests on, and permit
+    /// it.
+    ///
+    /// # Errors
+    /// What it waits for.
+    pub fn backed(
+        &self,
+        answer: Answer,
+        tickets: &Tickets,
+        (streams, now): (&Streams, Duration),
+    ) -> Result<(), Waits> {
         let (no_ticket, no_permission) = match answer {
             Answer::Applied => (
                 Shortcut::AppliedWithoutTicket,
@@ -246,11 +286,11 @@ impl Guard {
         }
     }
 
-    /// Whether the backup has to go (R12): it refuses the slot, or is slow. The ring is asked to name another or none,
-    /// and no answer is given until it has.
+    /// Whether the backup, or one that the ring was asked to name, has to go (R12): it refuses the slot, or is slow. The
+    /// ring is asked to name another or none, and no answer is given until it has.
     #[must_use]
     pub fn must_drop(&self, streams: &Streams, now: Duration) -> bool {
-        self.backup.is_some_and(|backup| {
+        self.needed().any(|backup| {
             let Some(stream) = streams.get(&backup) else {
                 return true;
             };

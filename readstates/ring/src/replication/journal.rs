@@ -159,26 +159,27 @@ impl<O: Clone, B: Clone> Journal<O, B> {
     }
 
     /// What a user's block is, when the database has it as `loaded` with this version: the later of that and the image,
-    /// and all changes above. `None` if the database lacks nothing. `apply` does an operation to a block that is at the
-    /// version before; it returns the version that results.
+    /// and all changes above. `None` if the database lacks nothing. `open` makes of an image what `loaded` is, and `apply`
+    /// does an operation to that at the version before; it returns the version that results.
     ///
     /// # Errors
     /// When a change does not follow from what is there: what that user lacks is lost.
-    pub fn replay(
+    pub fn replay<W>(
         &self,
         user: u64,
-        (mut version, loaded): (u64, &B),
-        apply: impl Fn(&mut B, &Change<O>) -> u64,
-    ) -> Result<Option<(u64, B)>, Mismatch> {
+        (mut version, mut block): (u64, W),
+        open: impl Fn(&B) -> W,
+        apply: impl Fn(&mut W, &Change<O>) -> u64,
+    ) -> Result<Option<(u64, W)>, Mismatch> {
         let Some(of_user) = self.users.get(&user) else {
             return Ok(None);
         };
         let replays_all = mutant::takes(Shortcut::ReplaysAll);
-        let (mut block, mut is_news) = (loaded.clone(), false);
+        let mut is_news = false;
         if let Some((of_image, image)) = &of_user.image
             && is_later(*of_image, version)
         {
-            (version, block, is_news) = (*of_image, image.clone(), true);
+            (version, block, is_news) = (*of_image, open(image), true);
         }
         for change in &of_user.changes {
             if !is_later(change.version, version) && !replays_all {

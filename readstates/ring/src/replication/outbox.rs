@@ -76,6 +76,12 @@ impl Outbox {
         self.stream
     }
 
+    /// The number of the frame that gathers.
+    #[must_use]
+    pub fn next_number(&self) -> u64 {
+        self.number
+    }
+
     /// Frames that are not acknowledged.
     #[must_use]
     pub fn under_way(&self) -> usize {

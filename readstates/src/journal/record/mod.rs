@@ -8,20 +8,17 @@
 //! | 4 | 0: the block was this process's; 1 or 2: another's until then |
 //! | 4 | how many parts follow, 0 to [`MOST_OPERATIONS`] |
 //! | 8 or 0 | with 2 alone: the user's version before |
-//! | 32 each | parts: kind, which of flags and visit are there (1, 2), day of the visit (u16), count or mention count (u32), flags (u32), 0 (u32), channel, message or milliseconds (u64 each) |
-//!
-//! A part is an operation, but for an import, which has two: in the second are what was counted through and the
-//! milliseconds of the pin, in the place of channel and message.
+//! | 32 each | parts of operations: see [`crate::codec::parts`] |
 //!
 //! Operations are pure: applied to the same block they give the same block. So a change is replayed by doing it
 //! again, and the version says whether it was the same. Without operations it is the mark of this process on a block
 //! that another one wrote: see [`crate::block::renew`].
 
-mod part;
-
-use part::{PART, bytes_of, operations, part_of, parts_in, rest_of};
-
-use crate::block::Operation;
+pub(crate) use crate::codec::parts::UnknownRecord;
+use crate::{
+    block::Operation,
+    codec::parts::{PART, operations_of, parts_of, put_operations, u32_at, u64_at},
+};
 
 /// Bytes of a record before its operations.
 pub(super) const HEAD: usize = 32;
@@ -69,11 +66,6 @@ pub(super) struct Change {
     pub(super) operations: Vec<Operation>,
 }
 
-/// The bytes of a frame are no records, although their checksum is right: a newer release wrote them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a record that this release does not know")]
-pub(super) struct UnknownRecord;
-
 impl Entry<'_> {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let (kind, before) = match self.before {
@@ -81,7 +73,7 @@ impl Entry<'_> {
             Before::OthersAtAny => (OTHERS_AT_ANY, None),
             Before::Others { version } => (OTHERS, Some(version)),
         };
-        let parts: usize = self.operations.iter().map(parts_in).sum();
+        let parts = parts_of(self.operations);
         out.reserve(HEAD + VERSION + PART * parts);
         out.extend(self.user.to_le_bytes());
         out.extend(self.first_version.to_le_bytes());
@@ -92,12 +84,7 @@ impl Entry<'_> {
         if let Some(version) = before {
             out.extend(version.to_le_bytes());
         }
-        for operation in self.operations {
-            out.extend(bytes_of(&part_of(operation)));
-            if let Operation::Import { import, .. } = operation {
-                out.extend(bytes_of(&rest_of(import)));
-            }
-        }
+        put_operations(out, self.operations);
     }
 }
 
@@ -120,13 +107,12 @@ pub(super) fn decode_all(mut bytes: &[u8]) -> Result<Vec<Change>, UnknownRecord>
             return Err(UnknownRecord);
         }
         let (parts, rest) = rest.split_at_checked(PART * count).ok_or(UnknownRecord)?;
-        let (parts, _) = parts.as_chunks::<PART>();
         changes.push(Change {
             user: u64_at(head, 0),
             first_version: u64_at(head, 8),
             version: u64_at(head, 16),
             before,
-            operations: operations(parts)?,
+            operations: operations_of(parts)?,
         });
         bytes = rest;
     }
@@ -135,18 +121,6 @@ pub(super) fn decode_all(mut bytes: &[u8]) -> Result<Vec<Change>, UnknownRecord>
     } else {
         Err(UnknownRecord)
     }
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(word)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(word)
 }
 
 #[cfg(test)]

@@ -92,6 +92,7 @@ impl Ownership {
         self.slots.let_go(slots.iter().map(|&(slot, _)| slot));
         let table = Arc::clone(self.routes().table());
         self.adopt(&table);
+        self.slots.are_written(slots.iter().map(|&(slot, _)| slot));
     }
 
     /// Tells the destination that the ring has changed. Returns whether it says that it knows and serves: from then on it

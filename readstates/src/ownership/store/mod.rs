@@ -92,6 +92,13 @@ pub struct Presence {
     /// Whether its clock is wrong, so that it takes no slots.
     #[serde(default, skip_serializing_if = "is_false")]
     pub clock_wrong: bool,
+    /// The highest version of the ring's record that it reads. A process of a release before does not tell it, and need
+    /// not read rings that name backups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<u32>,
+    /// It can be a backup, of owners whose operations have the meaning of this number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicates: Option<u16>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]

@@ -20,6 +20,8 @@ fn says(name: &str, bits: u64, renewals: u64) -> Presence {
         line: None,
         epoch: None,
         clock_wrong: false,
+        reads: None,
+        replicates: None,
     }
 }
 

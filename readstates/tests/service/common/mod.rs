@@ -18,7 +18,7 @@ use readstates::{
     cache::FlushMode,
     config::{Limits, ListenConfig, ObserveConfig, RingConfig, ServeConfig, StoreConfig},
     ownership::{
-        HttpPeers, Peers, Timing,
+        Backing, HttpPeers, Peers, Timing,
         store::{MemoryRing, RingStore},
     },
     server::{Listeners, Server, Stopped},
@@ -70,6 +70,7 @@ pub fn config(flush_interval: Duration) -> ServeConfig {
         tls: None,
         store: StoreConfig::Memory,
         journal: None,
+        backing: Backing::Off,
         login: CqlLogin::default(),
         moving_to: None,
         flush_interval,

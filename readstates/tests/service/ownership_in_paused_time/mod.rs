@@ -6,6 +6,7 @@ mod clocks;
 mod epochs;
 mod late_swaps;
 mod outages;
+mod replicated;
 mod restores;
 mod world;
 

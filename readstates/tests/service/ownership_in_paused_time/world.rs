@@ -15,10 +15,11 @@ use readstates::{
     block::{Operation, Outcome, Visit},
     cache::{Process, Touch},
     clock::UnixClock,
-    engine::Engine,
+    engine::{Engine, Rests},
     metrics::Metrics,
     ownership::{
-        Destination, LeaseClock, Ownership, OwnershipConfig, PeerError, Peers, Timing, Way,
+        Backing, Destination, LeaseClock, Ownership, OwnershipConfig, PeerError, Peers, Timing,
+        Way,
         store::{MemoryRing, RingStore},
     },
     store::{MemoryStore, Store},
@@ -108,6 +109,8 @@ pub(crate) struct World {
     /// How far the clocks of members that start from now on are ahead, in microseconds.
     pub(crate) clocks_ahead: i64,
     pub(crate) timing: Timing,
+    /// Whether slots of members that start from now on have backups.
+    pub(crate) backing: Backing,
     began: Instant,
     next: u64,
 }
@@ -137,6 +140,7 @@ impl World {
             ring: Arc::new(MemoryRing::default()),
             clocks_ahead: 0,
             timing: Timing::default(),
+            backing: Backing::Off,
             began: Instant::now(),
             next: 1,
         }
@@ -166,6 +170,8 @@ impl World {
             members: Some(format!("http://chat-{incarnation}:7403")),
             zone: None,
             shared: true,
+            backing: self.backing,
+            most_held: 64 << 20,
             timing: self.timing,
             lease_clock: LeaseClock::Runtime,
             unix_clock: UnixClock::Runtime {
@@ -233,8 +239,11 @@ impl Member {
             .engine
             .change(user, &[operation], Touch::Online, seen)
             .await;
+        let settled = self.engine.settled(user, Rests::OnChange).await;
         match done {
-            Ok((outcome, version)) if pass.may_acknowledge() => Said::Done(outcome, version),
+            Ok((outcome, version)) if settled && pass.may_acknowledge() => {
+                Said::Done(outcome, version)
+            }
             Ok(_) => Said::Unknown,
             Err(_) => Said::Later(ProblemType::SlotMoving),
         }

@@ -145,6 +145,9 @@ impl World {
             let Some((cached, version)) = process.engine.cache().read(user, all) else {
                 continue;
             };
+            if self.is_backed(user, process) {
+                continue;
+            }
             let (stored, written) = self.stored_block(user).await;
             if version > written {
                 // An answer that nothing was changed may have told it.
@@ -171,6 +174,16 @@ impl World {
             }
             state.lost_versions.extend(versions);
         });
+    }
+
+    /// Whether a living member has everything that this one acknowledged of a user.
+    fn is_backed(&self, user: u64, owner: &Process) -> bool {
+        let config = self
+            .table()
+            .and_then(|table| table.config(Slot::of_user(user)));
+        let config = config.filter(|config| config.owner() == owner.life.incarnation);
+        let backup = config.and_then(|config| self.find(config.backup()?));
+        backup.is_some_and(|backup| !backup.life.is_dead())
     }
 
     /// What the database has of a user.

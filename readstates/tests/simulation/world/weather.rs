@@ -66,7 +66,13 @@ impl World {
 
     /// In three of four seeds the ring may be restored from seconds ago, or be deleted.
     pub(crate) fn has_restores(&self) -> bool {
-        !self.seed.is_multiple_of(4)
+        // A slot with a backup is not protected against them (R16).
+        !self.seed.is_multiple_of(4) && !self.replicates()
+    }
+
+    /// Whether slots have backups.
+    pub(crate) fn replicates(&self) -> bool {
+        std::env::var_os("SIMULATION_REPLICATES").is_some()
     }
 
     pub(crate) fn set_database_away(&self, away: bool) {

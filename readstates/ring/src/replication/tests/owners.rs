@@ -23,7 +23,7 @@ fn a_journal_gives_the_later_of_block_and_image_and_what_is_above() {
         );
     }
     let replay = |journal: &Journal<u8, Whole>, version, block: Whole| {
-        journal.replay(1, (version, &block), append)
+        journal.replay(1, (version, block), Whole::clone, append)
     };
     assert_eq!(replay(&journal, 9, vec![9]), Ok(Some((12, vec![1, 2, 3]))));
     assert_eq!(
@@ -55,7 +55,7 @@ fn a_journal_gives_the_later_of_block_and_image_and_what_is_above() {
             operation: 0,
         },
     );
-    let other = journal.replay(1, (12, &Vec::new()), |_, _| 14);
+    let other = journal.replay(1, (12, Whole::new()), Whole::clone, |_, _| 14);
     assert!(
         other.is_err(),
         "the operation has made another version of it"

@@ -290,7 +290,12 @@ fn swap_of_a_dead_backup_is_carried_out_late() {
     assert!(!scene.possible(Step::Promote { pod: P }));
     // P lives, and has kept what the database lacks; C takes the slot, and can ask P for that.
     let kept = scene.world.pods[P].backup.kept(slot(), &taken).unwrap();
-    let replayed = kept.replay(USER, (0, &[0; 3]), |_, change| change.version);
+    let replayed = kept.replay(
+        USER,
+        (0, [0; 3]),
+        |&image| image,
+        |_, change| change.version,
+    );
     assert_eq!(replayed.unwrap().unwrap().1, ONLY_X);
     scene.step(Step::TakeOver { pod: C }).swap(C);
     scene.learn(C).learn(P).learn(B);

@@ -79,11 +79,15 @@ impl World {
             base: fence::base(cell.stamp, pod.slot.since()),
         };
         if let Some(journal) = &mut pod.inherited {
-            let replayed =
-                journal.replay(USER, (cell.version, &cell.content), |content, change| {
+            let replayed = journal.replay(
+                USER,
+                (cell.version, cell.content),
+                |&image| image,
+                |content, change| {
                     content[usize::from(change.operation)] += 1;
                     change.version
-                });
+                },
+            );
             match replayed.map_err(|mismatch| mismatch.to_string())? {
                 Some((version, content)) => {
                     (block.version, block.content, block.dirty) = (version, content, true);

@@ -1,10 +1,28 @@
-//! Operations as parts of 32 bytes: the table is in the head of [`super`].
+//! Operations as parts of 32 bytes, for the journal on the disk and for backups in other members.
+//!
+//! | bytes, little endian | |
+//! |---|---|
+//! | 1 | kind |
+//! | 1 | which of flags (1) and day of the visit (2) are there |
+//! | 2 | day of the visit |
+//! | 4 | count or mention count |
+//! | 4 | flags |
+//! | 4 | 0 |
+//! | 8 | channel |
+//! | 8 | message, or milliseconds |
+//!
+//! A part is an operation, but for an import, which has two: in the second are what was counted through and the
+//! milliseconds of the pin, in the place of channel and message.
 
-use super::{UnknownRecord, u32_at, u64_at};
 use crate::block::{Import, Operation, Visit};
 
+/// The bytes are no operations: a newer release wrote them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a record that this release does not know")]
+pub(crate) struct UnknownRecord;
+
 /// Bytes of a part.
-pub(super) const PART: usize = 32;
+pub(crate) const PART: usize = 32;
 
 const ACK: u8 = 1;
 const MANUAL: u8 = 2;
@@ -18,8 +36,33 @@ const IMPORT_MORE: u8 = 8;
 const HAS_FLAGS: u8 = 1;
 const HAS_LAST_VIEWED: u8 = 2;
 
+/// How many parts these operations have.
+pub(crate) fn parts_of(operations: &[Operation]) -> usize {
+    operations.iter().map(parts_in).sum()
+}
+
+/// Appends the parts of operations; returns how many there are.
+pub(crate) fn put_operations(out: &mut Vec<u8>, operations: &[Operation]) -> u32 {
+    for operation in operations {
+        out.extend(bytes_of(&part_of(operation)));
+        if let Operation::Import { import, .. } = operation {
+            out.extend(bytes_of(&rest_of(import)));
+        }
+    }
+    // A request has far fewer than 2^32.
+    parts_of(operations) as u32
+}
+
+/// The operations of these parts.
+pub(crate) fn operations_of(parts: &[u8]) -> Result<Vec<Operation>, UnknownRecord> {
+    match parts.as_chunks::<PART>() {
+        (parts, []) => operations(parts),
+        _ => Err(UnknownRecord),
+    }
+}
+
 /// How many parts an operation has.
-pub(super) fn parts_in(operation: &Operation) -> usize {
+fn parts_in(operation: &Operation) -> usize {
     match operation {
         Operation::Import { .. } => 2,
         Operation::Ack { .. }
@@ -33,7 +76,7 @@ pub(super) fn parts_in(operation: &Operation) -> usize {
 
 /// What a part says.
 #[derive(Default)]
-pub(super) struct Part {
+struct Part {
     kind: u8,
     visit: Visit,
     count: u32,
@@ -42,7 +85,7 @@ pub(super) struct Part {
 }
 
 /// The part of an operation, the first of an import.
-pub(super) fn part_of(operation: &Operation) -> Part {
+fn part_of(operation: &Operation) -> Part {
     match *operation {
         Operation::Ack {
             channel,
@@ -118,7 +161,7 @@ pub(super) fn part_of(operation: &Operation) -> Part {
 }
 
 /// The second part of an import.
-pub(super) fn rest_of(import: &Import) -> Part {
+fn rest_of(import: &Import) -> Part {
     Part {
         kind: IMPORT_MORE,
         channel: import.counted_through,
@@ -127,7 +170,7 @@ pub(super) fn rest_of(import: &Import) -> Part {
     }
 }
 
-pub(super) fn bytes_of(part: &Part) -> [u8; PART] {
+fn bytes_of(part: &Part) -> [u8; PART] {
     let Part {
         kind,
         visit: Visit { flags, last_viewed },
@@ -208,11 +251,23 @@ fn operation<'a>(
 }
 
 /// The operations of these parts.
-pub(super) fn operations(parts: &[[u8; PART]]) -> Result<Vec<Operation>, UnknownRecord> {
+fn operations(parts: &[[u8; PART]]) -> Result<Vec<Operation>, UnknownRecord> {
     let mut operations = Vec::with_capacity(parts.len());
     let mut parts = parts.iter();
     while let Some(part) = parts.next() {
         operations.push(operation(part, &mut parts)?);
     }
     Ok(operations)
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
 }

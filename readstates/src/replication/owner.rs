@@ -1,0 +1,426 @@
+//! The owner's side: what its backups must have before it answers, and what is sent to them.
+//!
+//! ```text
+//!  change, under the lock of a stripe ─▶ lanes (one for each backup) ─▶ frame ─▶ acknowledgement
+//!  answer ─▶ Owner::settled ◀────────────────────────────────────────────────────────┘
+//! ```
+//! One lock over guards and streams, never across an await and never under a stripe's lock. A frame takes what has
+//! gathered under it, and an entry about a slot is appended under it: so no user's entry of a slot overtakes the one with
+//! which the slot begins.
+
+mod choosing;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use readstates_ring::{
+    Epoch, Incarnation, Slot, SlotConfig,
+    replication::{Answer, Guard, Opening, Outbox, Streams, Tickets},
+};
+use tokio::{
+    sync::Notify,
+    time::{Instant as Deadline, timeout_at},
+};
+
+use super::{
+    lane::Lane,
+    time::Time,
+    wire::{self, Changed, Head, OfSlot, Said},
+};
+
+/// Backups of one owner at once: a bit of a word for each.
+const MOST_LANES: usize = 64;
+/// Bytes that wait for frames of one backup at most, but for one change of each caller.
+const MOST_PENDING: usize = 8 << 20;
+
+/// What is known of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// The backups have what it rests on, and permit it.
+    Backed,
+    /// The slot has no backup.
+    Alone,
+    /// They have not, or do not, by the deadline.
+    Late,
+}
+
+/// What one member does for the slots that it owns.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    me: Incarnation,
+    time: Time,
+    desk: Mutex<Desk>,
+    /// For each slot the lanes that its entries go to, as bits.
+    audiences: Box<[AtomicU64]>,
+    /// Whether answers about a slot need a backup.
+    guarded: Box<[AtomicBool]>,
+    /// The epoch at which each slot is owned.
+    epochs: Box<[AtomicI64]>,
+    lanes: Box<[ArcSwapOption<Lane>]>,
+    /// Something was acknowledged, or a config was learned.
+    landed: Notify,
+    /// Answers that wait for that.
+    waiting: AtomicUsize,
+}
+
+/// An answer that waits, while it does.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Self(all)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Desk {
+    streams: Streams,
+    guards: Box<[Guard]>,
+    /// The slots that this member owns.
+    owned: Box<[bool]>,
+    /// When the stream to a process was given up last.
+    given_up: BTreeMap<Incarnation, Duration>,
+}
+
+/// A frame as it leaves; it is sent as it is until it is acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Leaving {
+    pub(crate) stream: u32,
+    pub(crate) number: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Owner {
+    pub(crate) fn new(me: Incarnation, time: Time) -> Self {
+        Self {
+            me,
+            time,
+            desk: Mutex::new(Desk {
+                streams: Streams::new(),
+                guards: Slot::all().map(Guard::new).collect(),
+                owned: Slot::all().map(|_| false).collect(),
+                given_up: BTreeMap::new(),
+            }),
+            audiences: Slot::all().map(|_| AtomicU64::new(0)).collect(),
+            guarded: Slot::all().map(|_| AtomicBool::new(false)).collect(),
+            epochs: Slot::all().map(|_| AtomicI64::new(0)).collect(),
+            lanes: (0..MOST_LANES).map(|_| ArcSwapOption::empty()).collect(),
+            landed: Notify::new(),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Times of streams.
+    pub(crate) fn now(&self) -> Duration {
+        self.time.now()
+    }
+
+    fn lane_of(&self, to: Incarnation) -> Option<(usize, Arc<Lane>)> {
+        let lanes = self.lanes.iter().enumerate();
+        let mut lanes = lanes.filter_map(|(place, lane)| Some((place, lane.load_full()?)));
+        lanes.find(|(_, lane)| lane.to() == to)
+    }
+
+    /// A lane for each stream there is, if there is room for one more. Under the lock.
+    fn open_lane(&self, stream: &Outbox) -> Option<Arc<Lane>> {
+        if let Some((_, lane)) = self.lane_of(stream.to()) {
+            return Some(lane);
+        }
+        let free = self.lanes.iter().find(|lane| lane.load().is_none())?;
+        let lane = Lane::new(stream.to(), stream.stream(), stream.next_number());
+        let lane = Arc::new(lane);
+        free.store(Some(Arc::clone(&lane)));
+        Some(lane)
+    }
+
+    /// Says which lanes a slot's entries go to from now on. Under the lock.
+    fn publish(&self, desk: &Desk, slot: Slot) {
+        let guard = &desk.guards[usize::from(slot.number())];
+        let carried = |to: &Incarnation| {
+            let stream = desk.streams.get(to);
+            stream.is_some_and(|stream| stream.carries(slot))
+        };
+        let audience = guard.audience();
+        let lanes = audience.iter().filter(|to| carried(to));
+        let places = lanes.filter_map(|&to| Some(self.lane_of(to)?.0));
+        let bits = places.fold(0, |bits, place| bits | 1 << place);
+        self.audiences[usize::from(slot.number())].store(bits, Ordering::Release);
+        let guarded = &self.guarded[usize::from(slot.number())];
+        guarded.store(guard.is_needed(), Ordering::SeqCst);
+    }
+
+    /// Whether anything of a user is sent to any process.
+    pub(crate) fn is_backed(&self, user: u64) -> bool {
+        let slot = usize::from(Slot::of_user(user).number());
+        self.audiences[slot].load(Ordering::Acquire) != 0
+    }
+
+    /// This member owns a slot by a later config; `goes_on`: it did before, without a break.
+    pub(crate) fn learned(&self, slot: Slot, config: &SlotConfig, goes_on: bool) {
+        let mut desk = self.desk.lock();
+        let Desk {
+            streams,
+            guards,
+            owned,
+            given_up: _,
+        } = &mut *desk;
+        owned[usize::from(slot.number())] = true;
+        let guard = &mut guards[usize::from(slot.number())];
+        let epoch = config.epoch();
+        self.epochs[usize::from(slot.number())].store(epoch.number(), Ordering::Release);
+        let opening = guard.learned(config, goes_on, streams);
+        match opening {
+            Opening::Continue { backup, sealed } => {
+                let stream = streams.entry(backup).or_insert_with(|| Outbox::new(backup));
+                stream.begin(slot);
+                let continues = OfSlot::Continue { sealed };
+                self.say_of_slot(stream, slot, epoch, continues);
+            }
+            Opening::Nothing => {
+                let backup = config.backup().and_then(|backup| streams.get_mut(&backup));
+                if let Some(stream) = backup.filter(|stream| stream.carries(slot)) {
+                    self.say_of_slot(stream, slot, epoch, OfSlot::Serves);
+                }
+            }
+        }
+        self.publish(&desk, slot);
+        drop(desk);
+        self.landed.notify_waiters();
+    }
+
+    fn say_of_slot(&self, stream: &mut Outbox, slot: Slot, epoch: Epoch, what: OfSlot) {
+        if let Some(lane) = self.open_lane(stream) {
+            stream.gather();
+            lane.append_of_slot(|out| wire::put_of_slot(out, slot, epoch, what));
+        } else {
+            // Without a lane the backup is as good as one that refuses: see [`Owner::to_drop`].
+            stream.end(slot);
+        }
+    }
+
+    /// This member does not own a slot any more.
+    pub(crate) fn lost(&self, slot: Slot) {
+        let mut desk = self.desk.lock();
+        let Desk {
+            streams,
+            guards,
+            owned,
+            given_up: _,
+        } = &mut *desk;
+        owned[usize::from(slot.number())] = false;
+        guards[usize::from(slot.number())].lost(streams);
+        self.publish(&desk, slot);
+        drop(desk);
+        self.landed.notify_waiters();
+    }
+
+    fn epoch(&self, slot: Slot) -> Option<Epoch> {
+        Epoch::new(self.epochs[usize::from(slot.number())].load(Ordering::Acquire))
+    }
+
+    /// Appends to the lanes of a user's slot, while the lock of the user's stripe is held.
+    fn append(&self, user: u64, put: impl Fn(&mut Vec<u8>, Epoch)) {
+        let slot = Slot::of_user(user);
+        let mut bits = self.audiences[usize::from(slot.number())].load(Ordering::Acquire);
+        while bits != 0 {
+            let place = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let lane = self.lanes[place].load();
+            if let (Some(lane), Some(epoch)) = (&*lane, self.epoch(slot)) {
+                lane.append(slot, |out| put(out, epoch));
+            }
+        }
+    }
+
+    /// A block that was the owner's own has changed.
+    pub(crate) fn changed(&self, change: &Changed<'_>) {
+        self.append(change.user, |out, epoch| {
+            wire::put_change(out, epoch, change)
+        });
+    }
+
+    /// A block is to be had whole: of a seed, or the first that an answer of this ownership rests on.
+    pub(crate) fn image(&self, user: u64, version: u64, block: &[u8]) {
+        self.append(user, |out, epoch| {
+            wire::put_image(out, epoch, user, version, block)
+        });
+    }
+
+    /// The database has a user at this version, by a write of this ownership.
+    pub(crate) fn written(&self, user: u64, version: u64) {
+        self.append(user, |out, epoch| wire::put_trim(out, epoch, user, version));
+    }
+
+    /// Whether changes of a slot may be made: its backups take them, and no more wait than they can take.
+    pub(crate) fn takes_changes(&self, slot: Slot) -> bool {
+        let mut bits = self.audiences[usize::from(slot.number())].load(Ordering::Acquire);
+        while bits != 0 {
+            let place = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let lane = self.lanes[place].load();
+            if lane
+                .as_ref()
+                .is_some_and(|lane| lane.pending() >= MOST_PENDING)
+            {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether answers about a slot need a backup, so that it has one or is about to.
+    pub(crate) fn is_guarded(&self, slot: Slot) -> bool {
+        self.guarded[usize::from(slot.number())].load(Ordering::SeqCst)
+    }
+
+    /// Waits until the backups have what an answer about a user rests on, and permit it, at most until the deadline.
+    /// Ask once the work is done. `is_dirty`: the database lacks something of the user.
+    ///
+    /// Cancel-safe: it only looks.
+    pub(crate) async fn settled(
+        &self,
+        user: u64,
+        answer: Answer,
+        is_dirty: bool,
+        deadline: Deadline,
+    ) -> Settled {
+        let slot = Slot::of_user(user);
+        if !self.is_guarded(slot) {
+            return Settled::Alone;
+        }
+        let tickets = match is_dirty {
+            true => self.tickets(slot),
+            false => Tickets::default(),
+        };
+        let _waiting = Waiting::begin(&self.waiting);
+        loop {
+            let landed = self.landed.notified();
+            tokio::pin!(landed);
+            landed.as_mut().enable();
+            let is_late = Deadline::now() >= deadline;
+            match self.look(slot, answer, &tickets) {
+                Settled::Late if is_late => return Settled::Late,
+                // Too late or landed: it is looked at once more.
+                Settled::Late => {
+                    let _ = timeout_at(deadline, landed).await;
+                }
+                settled @ (Settled::Backed | Settled::Alone) => return settled,
+            }
+        }
+    }
+
+    /// The frames with the last entries of a slot.
+    fn tickets(&self, slot: Slot) -> Tickets {
+        let lanes = self.lanes.iter().filter_map(|lane| lane.load_full());
+        lanes.map(|lane| (lane.to(), lane.last(slot))).collect()
+    }
+
+    fn look(&self, slot: Slot, answer: Answer, tickets: &Tickets) -> Settled {
+        let desk = self.desk.lock();
+        let guard = &desk.guards[usize::from(slot.number())];
+        let backed = guard.backed(answer, tickets, (&desk.streams, self.now()));
+        match (backed, guard.is_needed()) {
+            (Ok(()), true) => Settled::Backed,
+            (Ok(()), false) => Settled::Alone,
+            (Err(_), _) => Settled::Late,
+        }
+    }
+
+    /// The next frame to a process takes everything that has gathered; without anything it is a heartbeat. One at a time.
+    pub(crate) fn leave(&self, to: Incarnation) -> Option<Leaving> {
+        let mut desk = self.desk.lock();
+        let (_, lane) = self.lane_of(to)?;
+        let (stream, now) = (desk.streams.get_mut(&to)?, self.now());
+        let (of, number) = (stream.stream(), stream.leave(now));
+        let mut bytes = Vec::with_capacity(wire::HEAD + lane.pending());
+        let head = Head {
+            from: self.me,
+            to,
+            stream: of,
+            number,
+        };
+        wire::put_head(&mut bytes, head);
+        lane.take((of, number), &mut bytes);
+        Some(Leaving {
+            stream: of,
+            number,
+            bytes,
+        })
+    }
+
+    /// Waits until there is something for a process that no frame has taken.
+    pub(crate) async fn gathered(&self, to: Incarnation) {
+        match self.lane_of(to) {
+            // Cancel-safe: the next frame takes it in any case.
+            Some((_, lane)) => lane.news.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// A backup has answered; returns whether that frame is acknowledged, or of a stream that was given up.
+    pub(crate) fn acknowledged(&self, to: Incarnation, of: &Leaving, said: Option<&Said>) -> bool {
+        let mut desk = self.desk.lock();
+        let now = self.now();
+        let Some(stream) = desk.streams.get_mut(&to) else {
+            return true;
+        };
+        if let Some(said) = said {
+            stream.acknowledged(&said.acknowledgement, now);
+        }
+        let is_over = stream.stream() != of.stream || stream.under_way() == 0;
+        drop(desk);
+        self.landed.notify_waiters();
+        is_over
+    }
+
+    /// Gives up what a process has not acknowledged. It backs nothing of this owner any more, by this stream.
+    pub(crate) fn reopen(&self, to: Incarnation) {
+        let mut desk = self.desk.lock();
+        let now = self.now();
+        desk.given_up.insert(to, now);
+        let Some(stream) = desk.streams.get_mut(&to) else {
+            return;
+        };
+        stream.reopen();
+        if let Some((_, lane)) = self.lane_of(to) {
+            lane.begin_again(stream.stream());
+        }
+        for slot in Slot::all() {
+            self.publish(&desk, slot);
+        }
+        drop(desk);
+        self.landed.notify_waiters();
+    }
+
+    /// Nothing is sent any more to a process that is silent for long, once no slot has it as a backup. It may come back:
+    /// the next stream to it has a later number than all before, or it would take that one's frames for repetitions.
+    pub(crate) fn forget(&self, to: Incarnation) -> bool {
+        let mut desk = self.desk.lock();
+        let is_needed = |guard: &Guard| guard.audience().contains(&to);
+        if desk.guards.iter().any(is_needed) {
+            return false;
+        }
+        if let Some(stream) = desk.streams.get_mut(&to) {
+            stream.reopen();
+        }
+        if let Some((place, _)) = self.lane_of(to) {
+            self.lanes[place].store(None);
+        }
+        true
+    }
+}

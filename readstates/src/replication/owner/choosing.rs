@@ -1,0 +1,175 @@
+//! Which slots need a backup, another one, or none; and the seeding of one that is to be named.
+
+use std::{collections::BTreeSet, sync::atomic::Ordering, time::Duration};
+
+use readstates_ring::{Incarnation, Slot, replication::Outbox};
+
+use super::{Desk, Owner};
+use crate::replication::wire::OfSlot;
+
+/// A process whose stream was given up, because it is slow or has no room, is not seeded for so long.
+const REST: Duration = Duration::from_secs(1);
+
+impl Owner {
+    /// Begins to seed a process with a slot: from now on it gets every change. `false` when it must not be seeded now, or
+    /// there is no lane for it. What follows are [`Owner::image`] of each user that the database lacks something of, and
+    /// [`Owner::seeded`].
+    pub(crate) fn seed(&self, slot: Slot, to: Incarnation) -> bool {
+        let mut desk = self.desk.lock();
+        let given_up = desk.given_up.get(&to);
+        if given_up.is_some_and(|&at| self.now() < at + REST) {
+            return false;
+        }
+        let Desk {
+            streams, guards, ..
+        } = &mut *desk;
+        let guard = &mut guards[usize::from(slot.number())];
+        let Some(epoch) = self.epoch(slot).filter(|_| guard.may_seed(to)) else {
+            return false;
+        };
+        let stream = streams.entry(to).or_insert_with(|| Outbox::new(to));
+        if self.open_lane(stream).is_none() {
+            return false;
+        }
+        guard.seed(to, streams);
+        if let Some(stream) = streams.get_mut(&to) {
+            self.say_of_slot(stream, slot, epoch, OfSlot::Seed);
+        }
+        self.publish(&desk, slot);
+        true
+    }
+
+    /// Everything that the database lacks of a slot was sent to the process that is seeded.
+    pub(crate) fn seeded(&self, slot: Slot) {
+        let mut desk = self.desk.lock();
+        let Desk {
+            streams, guards, ..
+        } = &mut *desk;
+        let seeding = guards[usize::from(slot.number())].seeding();
+        let stream = seeding.and_then(|to| streams.get_mut(&to));
+        if let (Some(stream), Some(epoch)) = (stream, self.epoch(slot)) {
+            self.say_of_slot(stream, slot, epoch, OfSlot::Seeded);
+        }
+    }
+
+    /// The process that the ring is to be asked to name now. From this moment on every answer needs it as well as the
+    /// backup before; the state machine has to be told, too ([`readstates_ring::handoff::SlotAtMember::backup_asked`]).
+    pub(crate) fn name(&self, slot: Slot) -> Option<Incarnation> {
+        let mut desk = self.desk.lock();
+        let Desk {
+            streams, guards, ..
+        } = &mut *desk;
+        guards[usize::from(slot.number())].seeding()?;
+        // Before the look at what has gathered: an answer that finds the slot without a backup after it has changed
+        // something has appended that before the look.
+        self.guarded[usize::from(slot.number())].store(true, Ordering::SeqCst);
+        // What has gathered and not left yet counts as not acknowledged.
+        for stream in streams.values_mut() {
+            let pending = self
+                .lane_of(stream.to())
+                .is_some_and(|(_, lane)| lane.pending() > 0);
+            if pending {
+                stream.gather();
+            }
+        }
+        let guard = &mut guards[usize::from(slot.number())];
+        let named = guard.may_name(streams);
+        if let Some(named) = named {
+            guard.name(named);
+        }
+        self.publish(&desk, slot);
+        named
+    }
+
+    /// Whether the ring may still be asked to name a process that [`Owner::name`] has returned: no later config was
+    /// learned since.
+    pub(crate) fn may_ask_for(&self, slot: Slot, to: Incarnation) -> bool {
+        self.desk.lock().guards[usize::from(slot.number())].has_asked(to)
+    }
+
+    /// The slots whose backup has to go before the next answer (R12).
+    pub(crate) fn to_drop(&self) -> Vec<Slot> {
+        let (desk, now) = (self.desk.lock(), self.now());
+        let guards = Slot::all().zip(&desk.guards);
+        let must = guards.filter(|(_, guard)| guard.must_drop(&desk.streams, now));
+        must.map(|(slot, _)| slot).collect()
+    }
+
+    /// The slots of this member that have no backup, and none is on the way.
+    pub(crate) fn alone(&self) -> BTreeSet<Slot> {
+        let desk = self.desk.lock();
+        let is_alone = |slot: &Slot| {
+            let place = usize::from(slot.number());
+            desk.owned[place] && !desk.guards[place].is_needed() && !desk.is_seeding(*slot)
+        };
+        Slot::all().filter(is_alone).collect()
+    }
+
+    /// The slots of this member whose backup is one of `these`, and for which no other is on the way.
+    pub(crate) fn backed_by(&self, these: impl Fn(Incarnation) -> bool) -> BTreeSet<Slot> {
+        let desk = self.desk.lock();
+        let is_by = |slot: &Slot| {
+            let guard = &desk.guards[usize::from(slot.number())];
+            guard.backup().is_some_and(&these) && !desk.is_seeding(*slot)
+        };
+        Slot::all().filter(is_by).collect()
+    }
+
+    /// How many slots of this member have no backup by the config in force.
+    pub(crate) fn unprotected(&self) -> u16 {
+        let desk = self.desk.lock();
+        let owned = desk.owned.iter().zip(&desk.guards);
+        let unprotected = owned.filter(|(owned, guard)| **owned && guard.backup().is_none());
+        unprotected.count() as u16
+    }
+
+    /// Bytes that wait for the next frames to all processes.
+    pub(crate) fn pending_of_all(&self) -> usize {
+        let lanes = self.lanes.iter().filter_map(|lane| lane.load_full());
+        lanes.map(|lane| lane.pending()).sum()
+    }
+
+    /// Answers that wait for backups.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that wait for the next frame to a process.
+    pub(crate) fn pending(&self, to: Incarnation) -> usize {
+        self.lane_of(to).map_or(0, |(_, lane)| lane.pending())
+    }
+
+    /// The slots that are seeded.
+    pub(crate) fn seeding(&self) -> BTreeSet<Slot> {
+        let desk = self.desk.lock();
+        let guards = Slot::all().zip(&desk.guards);
+        let seeding = guards.filter(|(_, guard)| guard.seeding().is_some());
+        seeding.map(|(slot, _)| slot).collect()
+    }
+
+    /// Gives up the frames of streams that are slow and that no answer needs.
+    pub(crate) fn give_up_slow(&self) {
+        let slow: Vec<Incarnation> = {
+            let (desk, now) = (self.desk.lock(), self.now());
+            let is_needed = |to: Incarnation| desk.guards.iter().any(|guard| guard.needs(to));
+            let slow = desk.streams.values().filter(|stream| stream.is_slow(now));
+            slow.map(Outbox::to).filter(|&to| !is_needed(to)).collect()
+        };
+        slow.into_iter().for_each(|to| self.reopen(to));
+    }
+
+    /// The processes that there are streams to.
+    pub(crate) fn backups(&self) -> Vec<Incarnation> {
+        let lanes = self.lanes.iter().filter_map(|lane| lane.load_full());
+        lanes.map(|lane| lane.to()).collect()
+    }
+}
+
+impl Desk {
+    /// Whether a process is seeded with a slot, or was, and has not refused it.
+    fn is_seeding(&self, slot: Slot) -> bool {
+        let seeding = self.guards[usize::from(slot.number())].seeding();
+        let stream = seeding.and_then(|to| self.streams.get(&to));
+        stream.is_some_and(|it| it.carries(slot) && it.refused(slot).is_none())
+    }
+}
