@@ -11,10 +11,10 @@ use std::{
 
 use futures::FutureExt as _;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{ResourceExt, runtime::reflector::Store};
 use readstates_operator_api::{
-    ReadStateCluster, ReadStateClusterStatus,
-    conditions::{Condition, ConditionType},
+    ReadStateCluster, ReadStateClusterStatus, conditions::ConditionType,
 };
 
 /// The places as one cluster sees them. The default: any number of them.
