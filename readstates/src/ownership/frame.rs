@@ -6,7 +6,7 @@
 //! | 2 part | header, blocks | empty |
 //! | 3 last part | header, blocks, digest of the blocks of all parts | JSON: `Slots`, those that are here, complete |
 //! | 4 hint | number u64, little endian: the ring in the store has come so far, the sender says | number u64: the ring that is known here, 0 while taken slots are not served; the release before answers nothing |
-//! | 5 frame of a stream to a backup | see [`crate::replication`] | its acknowledgement |
+//! | 5 frame of a stream to a backup | see `replication` | its acknowledgement |
 //!
 //! A header, little endian: origin u64, transfer u64, number of the part u32, count of blocks u32. A
 //! block: user u64, flags u8 (1 dirty, 2 taken over), milliseconds since it is dirty u32, length u32,
