@@ -8,10 +8,8 @@ use crate::{
     agents::Agents, backoff::Failures, connections::Connections, known::Known, rollouts::Rollouts,
 };
 
-/// Clients and settings.
 #[derive(Clone)]
 pub struct Context {
-    /// The API server.
     pub client: Client,
     /// The reporter of events.
     pub reporter: Reporter,
