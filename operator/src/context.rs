@@ -9,10 +9,8 @@ use crate::{
     remembered::Remembered, rollouts::Rollouts,
 };
 
-/// Clients and settings.
 #[derive(Clone)]
 pub struct Context {
-    /// The API server.
     pub client: Client,
     /// The reporter of events.
     pub reporter: Reporter,
