@@ -71,6 +71,8 @@ pub struct SuperDisk {
     marked: AtomicBool,
     /// Name of the mirror when it was last seen.
     known: Mutex<Option<String>>,
+    /// Arrays that are known to be this volume's, without asking their disks again.
+    proven: Mutex<look::Proven>,
 }
 
 impl SuperDisk {
@@ -86,6 +88,7 @@ impl SuperDisk {
             freezer,
             marked: AtomicBool::new(false),
             known: Mutex::new(None),
+            proven: Mutex::default(),
         }
     }
 
