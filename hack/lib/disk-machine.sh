@@ -5,7 +5,10 @@ DISK_MACHINE_TOOLS="
 qemu-system-x86_64 qemu-system-x86 your distribution
 dpkg-deb           dpkg            a Debian or Ubuntu: kernels and programs of the guest are their packages
 apt-get            apt             a Debian or Ubuntu: kernels and programs of the guest are their packages
+setpriv            util-linux      your distribution
 "
+# A test that was told to end has ended by then, and nextest with it.
+DISK_GRACE=20
 
 disk_machine_dir() {
     # shellcheck disable=SC2153 # common.sh sets it
@@ -35,6 +38,32 @@ export_disk_machine() {
     READSTATES_DISK_PROGRAMS=$(disk_target)/programs.cpio
     READSTATES_DISK_LOGS=$LOGS/disk-machine
     export READSTATES_DISK_MACHINE READSTATES_DISK_PROGRAMS READSTATES_DISK_LOGS
+}
+
+# in_group COMMAND…: in a process group of its own, so that what ends this script ends everything that COMMAND started. The
+# guests end with the process that started them.
+in_group() {
+    local status=0 group
+    set -m
+    ("$@") </dev/null &
+    set +m
+    group=$!
+    # shellcheck disable=SC2064 # the number is known now
+    trap "end_group $group; exit 143" INT TERM HUP
+    wait "$group" || status=$?
+    trap - INT TERM HUP
+    return "$status"
+}
+
+# end_group NUMBER: tells it to end, and waits for that.
+end_group() {
+    local patience=$((DISK_GRACE * 5))
+    kill -TERM -- "-$1" 2>/dev/null || return 0
+    while [ $patience -gt 0 ] && kill -0 -- "-$1" 2>/dev/null; do
+        sleep 0.2
+        patience=$((patience - 1))
+    done
+    kill -KILL -- "-$1" 2>/dev/null || true
 }
 
 # run_disk_tests [--fast | --sample N] [WORD…]
