@@ -12,11 +12,14 @@ DISK_GRACE=20
 
 disk_machine_dir() {
     # shellcheck disable=SC2153 # common.sh sets it
-    echo "$CACHE/disk-machine/$(content_hash "$ROOT/hack/lib/disk-packages.sh" "$ROOT/hack/disk-guest")"
+    echo "$CACHE/disk-machine/$(content_hash "$ROOT"/hack/lib/disk-{packages,flavours}.sh "$ROOT/hack/disk-guest")"
 }
 
 # What does not change with our code: downloaded and packed once.
-build_disk_machine() { fresh_dir "$(disk_machine_dir)" fill_disk_machine; }
+build_disk_machine() {
+    fresh_dir "$(disk_machine_dir)" fill_disk_machine
+    ensure_disk_mdadm
+}
 
 disk_target() { echo "$CARGO_TARGET_DIR/disk-machine"; }
 
@@ -39,6 +42,25 @@ export_disk_machine() {
     READSTATES_DISK_LOGS=$LOGS/disk-machine
     export READSTATES_DISK_MACHINE READSTATES_DISK_PROGRAMS READSTATES_DISK_LOGS
 }
+
+# record_disk_tests [--fast | --sample N] [WORD…]: counts what ended, passed or failed, in the table of situations, and writes
+# the book's page of it.
+record_disk_tests() {
+    local junit=$ROOT/target/nextest/disk/junit.xml kernel status=0
+    kernel=${READSTATES_DISK_KERNEL:-$(oldest_disk_kernel)}
+    rm -f "$junit"
+    # Scenarios that fail are counted, too.
+    run_disk_tests "$@" || status=$?
+    [ -s "$junit" ] || die "no scenario has ended"
+    export PYTHONDONTWRITEBYTECODE=1
+    python3 "$ROOT/hack/lib/disk_situations.py" record "$junit" "$kernel" "${READSTATES_DISK_MDADM:-12}" \
+        "$(content_hash "$ROOT/operator/superdisk/src")" "$(date -u +%Y-%m-%d)"
+    python3 "$ROOT/hack/lib/disk_situations.py" page >"$ROOT/readstates/book/src/explanation/disk-situations.md"
+    return "$status"
+}
+
+# The one that guests have unless they are asked for another.
+oldest_disk_kernel() { find "$(disk_machine_dir)" -mindepth 1 -maxdepth 1 -name '[0-9]*.[0-9]*' -printf '%f\n' | sort -V | head -n 1; }
 
 # in_group COMMAND…: in a process group of its own, so that what ends this script ends everything that COMMAND started. The
 # guests end with the process that started them.
