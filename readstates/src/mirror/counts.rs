@@ -100,92 +100,109 @@ impl Counts {
     pub(super) fn page(&self, now: Now) -> String {
         let mut text = Text::default();
         text.build_info("readstates_mirror_build_info", env!("CARGO_PKG_VERSION"));
-        let name = "readstates_mirror_requests_total";
-        text.family(
-            name,
-            "Requests, by route; other: those of no route.",
-            "counter",
+        let requests = self
+            .requests
+            .iter()
+            .map(|(route, count)| (route.as_str(), count));
+        let help = "Requests, by route; other: those of no route.";
+        family(
+            &mut text,
+            "readstates_mirror_requests_total",
+            help,
+            "route",
+            requests,
         );
-        for (route, count) in &self.requests {
-            text.sample(name, &[("route", route.as_str())], count.get() as f64);
-        }
-        let name = "readstates_mirror_writes_total";
-        let help = "Writes that the old system has done, by what became of them at the service.";
-        text.family(name, help, "counter");
-        for (result, count) in [
+        let writes = [
             ("mirrored", &self.mirrored),
             ("failed", &self.failed),
             ("dropped", &self.dropped),
             ("unreadable", &self.unreadable),
             ("too_large", &self.too_large),
-        ] {
-            text.sample(name, &[("result", result)], count.get() as f64);
-        }
-        let name = "readstates_mirror_comparisons_total";
-        let help = "Answers of the old system that were compared, by result.";
-        text.family(name, help, "counter");
-        for (result, count) in [
+        ];
+        let help = "Writes that the old system has done, by what became of them at the service.";
+        family(
+            &mut text,
+            "readstates_mirror_writes_total",
+            help,
+            "result",
+            writes,
+        );
+        let comparisons = [
             ("equal", &self.equal),
             ("different", &self.different),
             ("unsettled", &self.unsettled),
-        ] {
-            text.sample(name, &[("result", result)], count.get() as f64);
-        }
-        let name = "readstates_mirror_skipped_total";
-        text.family(
-            name,
-            "Answers that were not compared, by reason.",
-            "counter",
+        ];
+        let help = "Answers of the old system that were compared, by result.";
+        family(
+            &mut text,
+            "readstates_mirror_comparisons_total",
+            help,
+            "result",
+            comparisons,
         );
-        for why in Skipped::ALL {
-            text.sample(
-                name,
-                &[("reason", why.name())],
-                self.skipped[why as usize].get() as f64,
-            );
-        }
-        let name = "readstates_mirror_differences_total";
-        text.family(
-            name,
-            "Channels that differed, twice in a row, by kind.",
-            "counter",
+        let skipped = Skipped::ALL.map(|why| (why.name(), &self.skipped[why as usize]));
+        let help = "Answers that were not compared, by reason.";
+        family(
+            &mut text,
+            "readstates_mirror_skipped_total",
+            help,
+            "reason",
+            skipped,
         );
-        for kind in Kind::ALL {
-            text.sample(
-                name,
-                &[("kind", kind.name())],
-                self.kinds[kind as usize].get() as f64,
-            );
-        }
-        for (name, help, count) in [
-            (
-                "readstates_mirror_served_total",
-                "Reads that were answered with what the service has.",
-                &self.served,
-            ),
-            (
-                "readstates_mirror_fallbacks_total",
-                "Reads that the service should have answered, and the old system did.",
-                &self.fallbacks,
-            ),
-            (
-                "readstates_mirror_unproven_total",
-                "How often a user ceased to be served by the service.",
-                &self.unproven,
-            ),
-            (
-                "readstates_mirror_old_unanswered_total",
-                "Requests that the old system did not answer.",
-                &self.unanswered,
-            ),
-        ] {
-            text.counter(name, help, count.get());
-        }
+        let kinds = Kind::ALL.map(|kind| (kind.name(), &self.kinds[kind as usize]));
+        let help = "Channels that differed, twice in a row, by kind.";
+        family(
+            &mut text,
+            "readstates_mirror_differences_total",
+            help,
+            "kind",
+            kinds,
+        );
+        let help = "Reads that were answered with what the service has.";
+        text.counter("readstates_mirror_served_total", help, self.served.get());
+        let help = "Reads that the service should have answered, and the old system did.";
+        text.counter(
+            "readstates_mirror_fallbacks_total",
+            help,
+            self.fallbacks.get(),
+        );
+        let help = "How often a user ceased to be served by the service.";
+        text.counter(
+            "readstates_mirror_unproven_total",
+            help,
+            self.unproven.get(),
+        );
+        let help = "Requests that the old system did not answer.";
+        text.counter(
+            "readstates_mirror_old_unanswered_total",
+            help,
+            self.unanswered.get(),
+        );
+        let help = "Differences that --differences has no room for.";
+        text.counter(
+            "readstates_mirror_not_written_total",
+            help,
+            self.not_written.get(),
+        );
         let help = "Writes that wait for the service or are there, counted by their users.";
         text.gauge("readstates_mirror_queue_length", help, now.queued as f64);
         let help = "Users who may be served by the service.";
         text.gauge("readstates_mirror_proven_users", help, now.proven as f64);
         text.finish()
+    }
+}
+
+/// Counters that differ in one label.
+fn family<'c>(
+    text: &mut Text,
+    name: &str,
+    help: &str,
+    label: &str,
+    counters: impl IntoIterator<Item = (&'c str, &'c Counter)>,
+) {
+    text.family(name, help, "counter");
+    for (value, counter) in counters {
+        text.sample(name, &[(label, value)], counter.get() as f64);
     }
 }
 

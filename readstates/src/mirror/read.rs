@@ -83,26 +83,26 @@ impl Mirror {
         let served = self.share.has(user) && self.proven.has(user);
         let compared = self.place(route, user, &head);
         if served && open {
-            if let Some(positions) = self.from_ours(shape, user).await {
+            if let Some(positions) = self.ask_ours(shape, user).await {
                 if let Some(compared) = compared {
                     task::spawn(Arc::clone(self).compare(compared, None, None));
                 }
                 self.counts.served.increment(1);
                 return ours(Response::new(()), shape.render(user, &positions));
             }
-            return self.from_old(self.old.send(&head, None).await, compared);
+            return self.answer_of_old(self.old.send(&head, None).await, compared);
         }
         if served {
             let (answer, positions) =
-                tokio::join!(self.old.send(&head, None), self.from_ours(shape, user));
+                tokio::join!(self.old.send(&head, None), self.ask_ours(shape, user));
             return match (answer, positions) {
                 (Ok(answer), Some(positions)) if answer.status() == StatusCode::OK => {
                     self.in_place_of(answer, user, positions, shape, compared)
                 }
-                (answer, _) => self.from_old(answer, compared),
+                (answer, _) => self.answer_of_old(answer, compared),
             };
         }
-        self.from_old(self.old.send(&head, None).await, compared)
+        self.answer_of_old(self.old.send(&head, None).await, compared)
     }
 
     /// A place among the comparisons under way.
@@ -121,7 +121,7 @@ impl Mirror {
     }
 
     /// What the service has of a user who is to be served from there.
-    async fn from_ours(&self, shape: &Shape, user: Id) -> Option<Positions> {
+    async fn ask_ours(&self, shape: &Shape, user: Id) -> Option<Positions> {
         match self.ours.serve(user).await {
             Ok(states) => Some(shape.of_ours(&states)),
             Err(_) => {
@@ -132,7 +132,7 @@ impl Mirror {
     }
 
     /// The old system's answer, and a comparison behind it.
-    fn from_old(
+    fn answer_of_old(
         self: &Arc<Self>,
         answer: Result<reqwest::Response, reqwest::Error>,
         compared: Option<Compared>,

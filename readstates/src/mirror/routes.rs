@@ -286,35 +286,15 @@ fn does(written: WrittenRoute, pattern: &Pattern, has_shape: bool) -> Result<Doe
     only("manual", manual.is_some(), does == WrittenDoes::Ack)?;
     only("login", login.is_some(), does == WrittenDoes::Read)?;
     let made = match does {
-        WrittenDoes::Ack | WrittenDoes::AckManual => {
-            let manual = match (does, manual) {
-                (WrittenDoes::AckManual, _) => Manual::Always,
-                (_, None) => Manual::Never,
-                (_, Some(text)) => match Source::parse(&text) {
-                    Ok(source) if source.is_body() => Manual::If(source),
-                    Ok(_) => return Err("manual: give `body /POINTER`".to_owned()),
-                    Err(problem) => return Err(format!("manual: {problem}")),
-                },
-            };
-            Does::Ack {
-                user: given.needed(Field::User)?,
-                channel: given.needed(Field::Channel)?,
-                message: given.needed(Field::Message)?,
-                mentions: match manual {
-                    Manual::Never => None,
-                    Manual::Always | Manual::If(_) => given.optional(Field::Mentions)?,
-                },
-                manual,
-            }
-        }
+        WrittenDoes::Ack => match manual {
+            Some(text) => ack(&mut given, Manual::If(in_body("manual", &text)?))?,
+            None => ack(&mut given, Manual::Never)?,
+        },
+        WrittenDoes::AckManual => ack(&mut given, Manual::Always)?,
         WrittenDoes::Mention => Does::Mention {
-            users: match users.map(|text| Source::parse(&text)).transpose() {
-                Ok(Some(source)) if source.is_body() => Users::Listed(source),
-                Ok(Some(_)) => {
-                    return Err("users: give `body /POINTER`, where a list is".to_owned());
-                }
-                Err(problem) => return Err(format!("users: {problem}")),
-                Ok(None) => Users::One(given.needed(Field::User)?),
+            users: match users {
+                Some(text) => Users::Listed(in_body("users", &text)?),
+                None => Users::One(given.needed(Field::User)?),
             },
             channel: given.needed(Field::Channel)?,
             message: given.needed(Field::Message)?,
@@ -323,20 +303,48 @@ fn does(written: WrittenRoute, pattern: &Pattern, has_shape: bool) -> Result<Doe
             user: given.needed(Field::User)?,
             channel: given.optional(Field::Channel)?,
         },
-        WrittenDoes::Read => {
-            let user = given.needed(Field::User)?;
-            if pattern.method != Method::GET || user.is_body() {
-                return Err("a read is a GET without a body".to_owned());
-            }
-            if !has_shape {
-                return Err("`shape:` is missing, which says what the answer looks like".to_owned());
-            }
-            let open = login == Some(WrittenLogin::None);
-            Does::Read { user, open }
-        }
+        WrittenDoes::Read => read(&mut given, has_shape, login)?,
     };
     given.end()?;
     Ok(made)
+}
+
+fn ack(given: &mut Given<'_>, manual: Manual) -> Result<Does, String> {
+    Ok(Does::Ack {
+        user: given.needed(Field::User)?,
+        channel: given.needed(Field::Channel)?,
+        message: given.needed(Field::Message)?,
+        mentions: match manual {
+            Manual::Never => None,
+            Manual::Always | Manual::If(_) => given.optional(Field::Mentions)?,
+        },
+        manual,
+    })
+}
+
+fn read(
+    given: &mut Given<'_>,
+    has_shape: bool,
+    login: Option<WrittenLogin>,
+) -> Result<Does, String> {
+    let user = given.needed(Field::User)?;
+    if given.pattern.method != Method::GET || user.is_body() {
+        return Err("a read is a GET without a body".to_owned());
+    }
+    if !has_shape {
+        return Err("`shape:` is missing, which says what the answer looks like".to_owned());
+    }
+    let open = login == Some(WrittenLogin::None);
+    Ok(Does::Read { user, open })
+}
+
+/// What may be in the body only.
+fn in_body(key: &str, text: &str) -> Result<Source, String> {
+    match Source::parse(text) {
+        Ok(source) if source.is_body() => Ok(source),
+        Ok(_) => Err(format!("{key}: give `body /POINTER`")),
+        Err(problem) => Err(format!("{key}: {problem}")),
+    }
 }
 
 #[cfg(test)]

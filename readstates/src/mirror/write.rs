@@ -41,7 +41,10 @@ enum Write {
     /// What it means, in parts.
     Parts(Vec<Part>),
     /// Something for users who are not known.
-    Unreadable(UnderWay),
+    Unreadable {
+        too_large: bool,
+        under_way: UnderWay,
+    },
 }
 
 impl Mirror {
@@ -89,8 +92,7 @@ impl Mirror {
             Outgoing::Whole(bytes) => serde_json::from_slice(bytes).ok(),
             Outgoing::None => None,
             Outgoing::Streamed(_) if does.needs_body() => {
-                self.counts.too_large.increment(1);
-                return Write::Unreadable(self.writes.begin_unknown());
+                return self.unreadable(true);
             }
             Outgoing::Streamed(_) => None,
         };
@@ -104,7 +106,6 @@ impl Mirror {
             Ok(Some(operation)) => Write::Parts(Part::of(&operation, &self.writes)),
             Ok(None) => Write::Parts(Vec::new()),
             Err(unreadable) => {
-                self.counts.unreadable.increment(1);
                 if let Some(left_out) = self.log.take(std::time::Instant::now()) {
                     let route = &self.routes.routes[route].request;
                     let value = unreadable.0;
@@ -113,8 +114,15 @@ impl Mirror {
                         "a request of {route} has no {value} that can be read"
                     );
                 }
-                Write::Unreadable(self.writes.begin_unknown())
+                self.unreadable(false)
             }
+        }
+    }
+
+    fn unreadable(&self, too_large: bool) -> Write {
+        Write::Unreadable {
+            too_large,
+            under_way: self.writes.begin_unknown(),
         }
     }
 
@@ -128,7 +136,17 @@ impl Mirror {
         };
         match (effect, write) {
             (Effect::Nothing, _) => {}
-            (Effect::Done | Effect::Unknown, Write::Unreadable(under_way)) => {
+            (
+                Effect::Done | Effect::Unknown,
+                Write::Unreadable {
+                    too_large,
+                    under_way,
+                },
+            ) => {
+                match too_large {
+                    true => self.counts.too_large.increment(1),
+                    false => self.counts.unreadable.increment(1),
+                }
                 // Nobody is proven meanwhile.
                 self.proven.clear();
                 drop(under_way);
