@@ -33,6 +33,7 @@ pub mod load;
 pub mod members_tls;
 pub mod metrics;
 pub mod migrate;
+pub mod mirror;
 pub mod mixed;
 pub mod ownership;
 pub mod random;
