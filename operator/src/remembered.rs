@@ -7,7 +7,7 @@
 //! | quiet | the pods; of the API server, what is remembered | nothing: if something is to be written, a whole look follows |
 //!
 //! So nothing is decided by what is remembered but that there is nothing to do. An event of the cluster or of one of its
-//! objects ends what is remembered; a watch that lags delays what its event would have brought, by [`WHOLE`] at most.
+//! objects ends what is remembered; a watch that lags delays what its event would have brought, by ten minutes at most.
 
 mod look;
 #[cfg(test)]
