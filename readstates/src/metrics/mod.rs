@@ -25,7 +25,7 @@ use crate::{
 };
 
 families! {
-    /// The metrics of one member. The others are written by [`Metrics::write_own`].
+    /// The metrics of one member. The others are written by `write_own`.
     pub struct Metrics {
         counter loads = "readstates_loads_total", "Users loaded from the store.";
         counter load_refusals = "readstates_load_refusals_total",
