@@ -33,7 +33,7 @@ pub(super) struct Answer {
     body: Vec<u8>,
     /// Its size as it was.
     length: usize,
-    /// Whether somebody may change it without an event.
+    /// Whether it may change without an event that tells.
     of_others: bool,
     read_at: Instant,
 }
@@ -189,7 +189,7 @@ fn response((status, body): (StatusCode, Vec<u8>)) -> Response<Body> {
     response
 }
 
-/// Seen by nobody: a whole look follows.
+/// Never shown: a whole look follows.
 fn not_quiet(why: &'static str) -> kube::Error {
     kube::Error::Service(why.into())
 }
