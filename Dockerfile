@@ -13,6 +13,8 @@ ARG PROFILE=release
 FROM ${RUST_IMAGE} AS compile
 ARG PROFILE
 WORKDIR /source
+# The operator's allocator is built with make.
+RUN apt-get update -q && apt-get install -yq --no-install-recommends make && rm -rf /var/lib/apt/lists/*
 COPY . .
 RUN cargo build --profile "$PROFILE" --locked --bins --target-dir /target \
  && mkdir -p /bin-out \

@@ -9,6 +9,7 @@ curl   curl                     your distribution
 flock  util-linux               your distribution
 git    git                      your distribution
 jq     jq                       your distribution
+make   make                     your distribution
 "
 CLUSTER_TOOLS="
 docker docker.io                https://docs.docker.com/engine/install/

@@ -79,6 +79,8 @@ rust_target() {
     *) die "no Rust target is known for $1" ;;
     esac
 }
+# Pages of up to 64 KiB are used on arm64: the operator's allocator works with those that are smaller, too.
+log_of_largest_page() { case $1 in arm64) echo 16 ;; *) echo 12 ;; esac; }
 release_programs() { echo "$CARGO_TARGET_DIR/release-programs/$1-$2"; }
 
 # compile_release ARCHITECTURE PROFILE: for any Linux with that C library or a later one, whatever this machine has.
@@ -89,6 +91,7 @@ compile_release() {
     programs=$(release_programs "$1" "$2")
     claim_target_folder
     PATH=$(rust_tool_dir cargo-auditable "$AUDITABLE_VERSION")/bin:$(zig_dir)/bin:$PATH \
+        JEMALLOC_SYS_WITH_LG_PAGE=$(log_of_largest_page "$1") \
         CARGO_ZIGBUILD_ZIG_PATH=$(zig_dir)/lib/python$(python_minor)/site-packages/ziglang/zig \
         cargo auditable zigbuild --manifest-path "$ROOT/Cargo.toml" --profile "$2" --locked --target "$target.$OLDEST_GLIBC" \
         "${bins[@]}"

@@ -88,10 +88,9 @@ impl Remembered {
 
     /// A look at what is remembered, if that may still be so.
     pub(crate) fn quiet(&self, client: &Client, cluster: &ReadStateCluster) -> Option<Look> {
-        let memories = self.memories();
-        let (answers, since) = memories.get(&key(cluster))?.answers.as_ref()?;
+        let (answers, since) = self.memories().get(&key(cluster))?.answers.clone()?;
         let valid = since.elapsed() < WHOLE;
-        valid.then(|| Look::quiet(client.clone(), Arc::clone(answers)))
+        valid.then(|| Look::quiet(client.clone(), answers))?
     }
 
     /// A look at the API server. It ends with [`Remembered::looked`].
@@ -111,8 +110,8 @@ impl Remembered {
     /// Remembers what a whole look has read, unless something was or is to be done, or happened meanwhile.
     pub(crate) fn looked(&self, cluster: &ReadStateCluster, look: &Look, at_rest: bool) {
         let key = key(cluster);
+        let answers = at_rest.then(|| look.answers()).flatten();
         let mut memories = self.memories();
-        let answers = look.answers().filter(|_| at_rest);
         let (Some((answers, events)), Some(memory)) = (answers, memories.get_mut(&key)) else {
             memories.remove(&key);
             return;

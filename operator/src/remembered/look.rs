@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     future::Future,
     mem,
+    ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -18,21 +19,27 @@ use super::OF_OTHERS;
 
 /// The key of a password in a Secret.
 pub(super) const PASSWORD: &str = "password";
-/// Bytes of answers that are kept of one look, as they are kept: a cluster of three racks has a tenth.
-const LARGEST: usize = 1 << 20;
-/// Answers are JSON, and there are some for each of hundreds of clusters.
+/// Bytes of answers that are kept of one look: a cluster of two racks has a tenth.
+const LARGEST: usize = 2 << 20;
+/// Of compression: there are answers for each of hundreds of clusters, and they are read every 15 seconds.
 const LEVEL: i32 = 1;
 
-/// Answers of the API server by path and query.
-pub(super) type Answers = Mutex<HashMap<String, Answer>>;
+/// Answers of the API server at one whole look.
+#[derive(Debug)]
+pub(super) struct Answers {
+    /// All bodies, compressed as one: the objects of a cluster repeat each other.
+    packed: Vec<u8>,
+    /// Bytes of all bodies.
+    length: usize,
+    /// By path and query.
+    index: Mutex<HashMap<String, Answer>>,
+}
 
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+struct Answer {
     status: StatusCode,
-    /// Compressed.
-    body: Vec<u8>,
-    /// Its size as it was.
-    length: usize,
+    /// Its place among all bodies.
+    body: Range<usize>,
     /// Whether it may change without an event that tells.
     of_others: bool,
     read_at: Instant,
@@ -54,13 +61,13 @@ enum Kind {
         /// Events of the cluster before it began.
         events: u64,
     },
-    Quiet(Arc<Answers>),
+    Quiet(Arc<Answers>, Arc<Vec<u8>>),
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    answers: HashMap<String, Answer>,
-    size: usize,
+    index: HashMap<String, Answer>,
+    bodies: Vec<u8>,
     /// Something was written, or could not be read: what is kept is no whole.
     spoiled: bool,
 }
@@ -77,9 +84,10 @@ impl Look {
         Self { client, kind }
     }
 
-    pub(super) fn quiet(client: Client, answers: Arc<Answers>) -> Self {
-        let kind = Kind::Quiet(answers);
-        Self { client, kind }
+    pub(super) fn quiet(client: Client, answers: Arc<Answers>) -> Option<Self> {
+        let bodies = zstd::bulk::decompress(&answers.packed, answers.length).ok()?;
+        let kind = Kind::Quiet(answers, Arc::new(bodies));
+        Some(Self { client, kind })
     }
 
     /// The client to look with. At a quiet look, what is not remembered and every write fail.
@@ -90,9 +98,13 @@ impl Look {
                 let (client, kept) = (self.client.clone(), Arc::clone(kept));
                 self.through(move |request| ask(client.clone(), Arc::clone(&kept), request))
             }
-            Kind::Quiet(answers) => {
-                let (client, answers) = (self.client.clone(), Arc::clone(answers));
-                self.through(move |request| remember(client.clone(), Arc::clone(&answers), request))
+            Kind::Quiet(answers, bodies) => {
+                let client = self.client.clone();
+                let (answers, bodies) = (Arc::clone(answers), Arc::clone(bodies));
+                self.through(move |request| {
+                    let (answers, bodies) = (Arc::clone(&answers), Arc::clone(&bodies));
+                    remember(client.clone(), answers, bodies, request)
+                })
             }
         }
     }
@@ -111,8 +123,18 @@ impl Look {
             return None;
         };
         let mut kept = lock(kept);
-        let whole = !kept.spoiled;
-        whole.then(|| (Mutex::new(mem::take(&mut kept.answers)), *events))
+        if kept.spoiled {
+            return None;
+        }
+        let mut packed = zstd::bulk::compress(&kept.bodies, LEVEL).ok()?;
+        // It has room for what does not compress.
+        packed.shrink_to_fit();
+        let answers = Answers {
+            packed,
+            length: kept.bodies.len(),
+            index: Mutex::new(mem::take(&mut kept.index)),
+        };
+        Some((answers, *events))
     }
 }
 
@@ -130,13 +152,7 @@ async fn ask(
     let mut kept = lock(&kept);
     match &answered {
         Ok((status, body)) if status.is_success() || *status == StatusCode::NOT_FOUND => {
-            match Answer::new(&url, *status, body) {
-                Some(answer) if kept.size + answer.body.len() <= LARGEST => {
-                    kept.size += answer.body.len();
-                    kept.answers.insert(url, answer);
-                }
-                Some(_) | None => kept.spoiled = true,
-            }
+            kept.add(url, *status, body);
         }
         Ok(_) | Err(_) => kept.spoiled = true,
     }
@@ -147,23 +163,23 @@ async fn ask(
 async fn remember(
     client: Client,
     answers: Arc<Answers>,
+    bodies: Arc<Vec<u8>>,
     request: Request<Body>,
 ) -> kube::Result<Response<Body>> {
     let url = read_of(&request).ok_or_else(|| not_quiet("it is a write"))?;
-    let known = lock(&answers).get(&url).cloned();
+    let known = lock(&answers.index).get(&url).cloned();
     let known = known.ok_or_else(|| not_quiet("it is not remembered"))?;
-    let body = zstd::bulk::decompress(&known.body, known.length);
-    let body = body.map_err(|error| kube::Error::Service(error.into()))?;
+    let body = &bodies[known.body];
     if known.of_others && known.read_at.elapsed() >= OF_OTHERS {
         let (status, now) = send(&client, request).await?;
-        if (status, now.as_slice()) != (known.status, body.as_slice()) {
+        if (status, now.as_slice()) != (known.status, body) {
             return Err(not_quiet("it has changed"));
         }
-        if let Some(answer) = lock(&answers).get_mut(&url) {
+        if let Some(answer) = lock(&answers.index).get_mut(&url) {
             answer.read_at = Instant::now();
         }
     }
-    Ok(response((known.status, body)))
+    Ok(response((known.status, body.to_vec())))
 }
 
 /// Path and query of a request that only reads.
@@ -194,18 +210,21 @@ fn not_quiet(why: &'static str) -> kube::Error {
     kube::Error::Service(why.into())
 }
 
-impl Answer {
-    fn new(url: &str, status: StatusCode, body: &[u8]) -> Option<Self> {
-        let mut compressed = zstd::bulk::compress(body, LEVEL).ok()?;
-        // It has room for what does not compress.
-        compressed.shrink_to_fit();
-        Some(Self {
+impl Kept {
+    fn add(&mut self, url: String, status: StatusCode, body: &[u8]) {
+        let start = self.bodies.len();
+        if start + body.len() > LARGEST {
+            self.spoiled = true;
+            return;
+        }
+        self.bodies.extend_from_slice(body);
+        let answer = Answer {
             status,
-            of_others: of_others(url, body),
-            body: compressed,
-            length: body.len(),
+            body: start..self.bodies.len(),
+            of_others: of_others(&url, body),
             read_at: Instant::now(),
-        })
+        };
+        self.index.insert(url, answer);
     }
 }
 
