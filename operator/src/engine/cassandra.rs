@@ -25,6 +25,8 @@ const LONGEST_DECOMMISSION: Duration = Duration::from_hours(7 * 24);
 const LONGEST_CLEANUP: Duration = Duration::from_hours(3 * 24);
 /// A repair reads the whole disk, and those of the nodes with the other copies.
 const LONGEST_REPAIR: Duration = Duration::from_hours(3 * 24);
+/// A drain writes what is in memory: all the time that a pod has to stop.
+const LONGEST_DRAIN: Duration = Duration::from_mins(15);
 /// A snapshot writes what is in memory, and links files.
 const LONGEST_SNAPSHOT: Duration = Duration::from_mins(30);
 /// Data in the format of an earlier release is read and written anew.
@@ -200,6 +202,10 @@ impl Engine for Cassandra {
             UpgradeStep::Release(name) => self.clear_snapshot(name).await?,
         }
         Ok(())
+    }
+
+    async fn drain(&self) -> Result<(), EngineError> {
+        self.nodetool(&["drain"], LONGEST_DRAIN).await.map(drop)
     }
 
     async fn pools(&self) -> Result<Option<Pools>, EngineError> {

@@ -45,6 +45,9 @@ pub trait Engine: Send + Sync + 'static {
     /// Takes this step of a change to another release. Returns when it is done, perhaps hours later.
     fn upgrade(&self, step: &UpgradeStep) -> impl Future<Output = Result<(), EngineError>> + Send;
 
+    /// Writes what is in memory and serves no more.
+    fn drain(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
+
     /// What it has under way; nothing where the engine tells Prometheus itself.
     fn pools(&self) -> impl Future<Output = Result<Option<Pools>, EngineError>> + Send;
 

@@ -17,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_DECOMMISSION: Duration = Duration::from_hours(7 * 24);
 /// A cleanup reads and writes the whole disk.
 const LONGEST_CLEANUP: Duration = Duration::from_hours(3 * 24);
+/// A drain writes what is in memory: all the time that a pod has to stop.
+const LONGEST_DRAIN: Duration = Duration::from_mins(15);
 /// A snapshot writes what is in memory, and links files.
 const LONGEST_SNAPSHOT: Duration = Duration::from_mins(30);
 
@@ -227,6 +229,14 @@ impl Engine for Scylla {
             UpgradeStep::Rewrite => Ok(()),
             UpgradeStep::Release(name) => self.clear_snapshot(name).await,
         }
+    }
+
+    async fn drain(&self) -> Result<(), EngineError> {
+        let path = "/storage_service/drain";
+        let request = self.http.post(format!("{}{path}", self.base));
+        self.send::<serde_json::Value>(request, LONGEST_DRAIN, path)
+            .await
+            .map(drop)
     }
 
     async fn pools(&self) -> Result<Option<Pools>, EngineError> {

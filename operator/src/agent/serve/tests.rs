@@ -78,6 +78,10 @@ impl Engine for Arc<Fake> {
         }
     }
 
+    async fn drain(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     async fn pools(&self) -> Result<Option<Pools>, EngineError> {
         self.pools.fetch_add(1, Ordering::Relaxed);
         Ok(Some(Pools::default()))

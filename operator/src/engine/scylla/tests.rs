@@ -220,6 +220,19 @@ async fn a_snapshot_is_taken_of_everything_and_an_unfinished_one_goes_first() {
     );
 }
 
+#[tokio::test]
+async fn a_drain_is_one_call_and_keeps_the_words_of_a_refusal() {
+    let router = Router::new().route("/storage_service/drain", post(async || ""));
+    scylla(router).await.drain().await.unwrap();
+    let refuse = async || {
+        let body = Json(json!({ "message": "already drained", "code": 500 }));
+        (StatusCode::INTERNAL_SERVER_ERROR, body).into_response()
+    };
+    let router = Router::new().route("/storage_service/drain", post(refuse));
+    let error = scylla(router).await.drain().await.unwrap_err();
+    assert_eq!(error.to_string(), "already drained");
+}
+
 /// Ends the second time that it is asked; and a table of tablets.
 fn repairs(ends: &'static str, told: &std::sync::Arc<std::sync::Mutex<Vec<String>>>) -> Router {
     let keyspaces = async |query: Query| match query["replication"].as_str() {
