@@ -47,7 +47,6 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// A namespace.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub name: String,
