@@ -28,6 +28,20 @@ pub struct DatabaseUpgrade {
     pub since: Time,
 }
 
+impl DatabaseUpgrade {
+    /// Whether nodes have to take a step of it: not once it was taken back.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        match self.stage {
+            DatabaseUpgradeStage::Snapshotting
+            | DatabaseUpgradeStage::Restarting
+            | DatabaseUpgradeStage::Rewriting
+            | DatabaseUpgradeStage::Releasing => true,
+            DatabaseUpgradeStage::WentBack => false,
+        }
+    }
+}
+
 /// Stage of a change to another release of the engine.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseUpgradeStage {

@@ -6,7 +6,9 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
-use readstates_operator_api::{DatabaseNodeState, DatabaseUpgradeStage, ReadStateCluster};
+use readstates_operator_api::{
+    DatabaseNodeState, DatabaseUpgrade, DatabaseUpgradeStage, ReadStateCluster,
+};
 
 use super::{
     PodSeen, Seen, StatefulSetSeen,
@@ -115,6 +117,10 @@ fn at_rest(
     };
     status.observed_generation == cluster.metadata.generation
         && status.waiting_on.is_none()
+        && !status
+            .database_upgrade
+            .as_ref()
+            .is_some_and(DatabaseUpgrade::goes_on)
         && status
             .database_nodes
             .iter()
