@@ -41,6 +41,7 @@ mod ration;
 pub mod rebalance;
 pub mod refused;
 mod replication;
+pub mod rows;
 pub mod schema;
 pub mod server;
 pub mod signals;
