@@ -29,10 +29,11 @@ use crate::{
     config::ServeConfig,
     engine::Engine,
     health::Health,
-    http::{self, App, Entrance, Forwarder, Port},
+    http::{self, App, Entrance, Forwarder},
     journal::{Journal, JournalError},
     members_tls::{ClientError, MembersTls},
     metrics::Metrics,
+    operation::Port,
     ownership::{
         HttpPeers, Ownership, Peers,
         store::{RingStore, RingStoreError},

@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 use http::HeaderMap;
 use readstates_api::{Problem, ProblemType};
 
-use super::{FORWARDED, connections::Connections, crowd::Crowd, problem::Refusal, route::Class};
+use super::{FORWARDED, connections::Connections, crowd::Crowd, problem::Refusal};
 use crate::{
-    config::Limits,
     limit::{Limit, Permit},
+    limits::Limits,
     metrics::Text,
+    operation::Class,
     ownership::{Peer, Routes},
 };
 

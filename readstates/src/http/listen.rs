@@ -22,9 +22,11 @@ use super::{
     connections::Open,
     crowd::{Crowd, Place},
     ending::{Leave, closing, send_at_once, serve_to_the_end},
-    route::Port,
 };
-use crate::limit::{Limit, Permit};
+use crate::{
+    limit::{Limit, Permit},
+    operation::Port,
+};
 
 /// Out of file descriptors or memory: some connections must end first.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

@@ -26,13 +26,13 @@ use super::{
     problem::{Refusal, problem_type},
     read_states::Asked,
     reply::{self, Answer},
-    route::{Class, Operation},
     selection::Selection,
 };
 use crate::{
     block::{Operation as Change, Outcome, Precondition},
     cache::Touch,
     engine::NotDone,
+    operation::{Class, Operation},
 };
 
 /// What the work on one user takes at most: itself, as it waits and among those of its owner (there with

@@ -8,7 +8,7 @@ use readstates_metrics::Text;
 use super::{Metrics, requests};
 use crate::{
     cache::{FlushMode, Flushing, Totals},
-    http::Port,
+    operation::Port,
 };
 
 impl Metrics {
