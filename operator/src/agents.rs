@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     build::ports,
     connections::{Peer, PodClients},
-    engine::{Cleanup, Facts, Repair, Report, Start, Target},
+    engine::{Cleanup, Facts, Repair, Report, Start, Target, Upgrade},
     observe::PodSeen,
     super_disk::Answer,
 };
@@ -78,6 +78,14 @@ pub trait Agents: Send + Sync {
         clients: &'a PodClients,
         pod: &'a PodSeen,
         order: &'a Repair,
+    ) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Take a step of a change to another release. Agents of the release before cannot, and say so.
+    fn upgrade<'a>(
+        &'a self,
+        clients: &'a PodClients,
+        pod: &'a PodSeen,
+        order: &'a Upgrade,
     ) -> BoxFuture<'a, Result<(), String>>;
 }
 
@@ -183,6 +191,15 @@ impl Agents for HttpAgents {
         order: &'a Repair,
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(post(clients, pod, "/v1/repair", None, order))
+    }
+
+    fn upgrade<'a>(
+        &'a self,
+        clients: &'a PodClients,
+        pod: &'a PodSeen,
+        order: &'a Upgrade,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(post(clients, pod, "/v1/upgrade", None, order))
     }
 }
 

@@ -22,6 +22,7 @@ pub async fn carry_out(command: Command) -> anyhow::Result<()> {
             match command {
                 AgentCommand::Prepare(args) => agent::prepare(args).await?,
                 AgentCommand::Serve(args) => agent::serve(args).await?,
+                AgentCommand::Drain(args) => agent::drain(args).await?,
             }
         }
         Command::Run(args) => {

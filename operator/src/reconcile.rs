@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use kube::{ResourceExt, runtime::controller::Action};
 use readstates_operator_api::{
-    ReadStateCluster, ReadStateClusterStatus,
+    DatabaseUpgrade, ReadStateCluster, ReadStateClusterStatus,
     labels::{self, Component},
 };
 
@@ -269,6 +269,11 @@ fn rests(plan: &Plan, world: &World) -> bool {
         && plan.problem.is_none()
         && plan.identity.is_none()
         && plan.database.trouble.is_none()
+        && !plan
+            .database
+            .upgrade
+            .as_ref()
+            .is_some_and(DatabaseUpgrade::goes_on)
         && plan.rollout == RolloutStep::default()
         && !world.nodes.claims.values().any(grows)
 }
@@ -309,4 +314,38 @@ pub(crate) fn chain(error: &Error) -> String {
         next = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use readstates_operator_api::DatabaseUpgradeStage;
+
+    use super::*;
+    use crate::fixtures;
+
+    #[test]
+    fn a_cluster_is_judged_from_memory_at_rest_and_not_while_its_database_changes_its_release() {
+        let at = |stage| {
+            let mut plan = Plan::default();
+            plan.database.upgrade = Some(DatabaseUpgrade {
+                from: "cassandra:5.0.8".to_owned(),
+                to: "cassandra:5.0.9".to_owned(),
+                snapshot: "before".to_owned(),
+                stage,
+                since: Time(fixtures::now()),
+            });
+            rests(&plan, &World::default())
+        };
+        assert!(rests(&Plan::default(), &World::default()));
+        for stage in [
+            DatabaseUpgradeStage::Snapshotting,
+            DatabaseUpgradeStage::Restarting,
+            DatabaseUpgradeStage::Rewriting,
+            DatabaseUpgradeStage::Releasing,
+        ] {
+            assert!(!at(stage), "{stage:?}");
+        }
+        assert!(at(DatabaseUpgradeStage::WentBack));
+    }
 }

@@ -169,6 +169,7 @@ async fn tell(
     let plan = Plan {
         database: NodesStep {
             records: world.records.clone(),
+            upgrade: world.upgrade.clone(),
             ..NodesStep::default()
         },
         ..Plan::default()

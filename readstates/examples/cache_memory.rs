@@ -194,10 +194,16 @@ impl World {
             let now = Instant::now();
             times.take_with_processor(|| {
                 let mut cold = HashSet::<u64>::new();
-                self.cache
-                    .change_many(&operations, Touch::Online, now, &mut cold, |_, done| {
+                self.cache.change_many(
+                    &operations[..],
+                    0..batch,
+                    Touch::Online,
+                    now,
+                    &mut cold,
+                    |_, done| {
                         assert!(matches!(done, Some(Ok(_))), "{done:?}");
-                    });
+                    },
+                );
             });
         }
         times.show(&format!("batch of {batch}"));

@@ -19,20 +19,21 @@ use parts::{follow, guards, of_member, scheme, this_process};
 pub use parts::{open_ring, open_store};
 use readstates_identity::IdentityError;
 use readstates_ring::record::RecordError;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::task::AbortOnDropHandle;
 
 pub use crate::workers::Listeners;
 use crate::{
     access::AccessError,
-    cache::Flushing,
+    cache::{Flushing, Process},
     config::ServeConfig,
     engine::Engine,
     health::Health,
-    http::{self, App, Entrance, Forwarder, Port},
+    http::{self, App, Entrance, Forwarder},
     journal::{Journal, JournalError},
     members_tls::{ClientError, MembersTls},
     metrics::Metrics,
+    operation::Port,
     ownership::{
         HttpPeers, Ownership, Peers,
         store::{RingStore, RingStoreError},
@@ -166,26 +167,7 @@ impl Server {
         // A store that answers at once makes a member that is ready at once.
         health.ask(store.as_ref()).await;
         let watcher = tokio::spawn(Arc::clone(&health).watch(Arc::clone(&store)));
-        let capacity = config.capacity_states;
-        let flushing = Flushing {
-            interval: config.flush_interval,
-            mode: config.flush_mode,
-        };
-        let journal = match &config.journal {
-            Some(journal) => Journal::open(journal, store.as_ref(), process.incarnation).await?,
-            None => None,
-        };
-        journal
-            .iter()
-            .for_each(|journal| health.has_journal(journal));
-        let (engine, flusher) = Engine::start_with_journal(
-            process,
-            capacity,
-            flushing,
-            store,
-            Arc::clone(&metrics),
-            journal,
-        );
+        let (engine, flusher) = start_engine(config, process, store, &metrics, &health).await?;
         let ownership = Ownership::new(
             of_member(config, process.incarnation, http_address, members_address),
             Arc::clone(&engine),
@@ -203,34 +185,10 @@ impl Server {
             config.limits.clone(),
             closed.clone(),
         );
-        let app = app.guarded(access, tls).observed(config.observe.clone());
-        let app = Arc::new(app);
-        let (of_members, of_operators) = config
-            .tls
-            .as_ref()
-            .map(MembersTls::acceptors)
-            .transpose()?
-            .unzip();
-        let entrance = |port, listener, proof| Entrance {
-            port,
-            listener,
-            proof,
-        };
-        let members = members.map(|members| entrance(Port::Members, members, of_members));
-        let of_workers = [entrance(Port::Api, http, None)].into_iter().chain(members);
-        let workers = Workers::start(of_workers, config.workers, &app, &closed)?;
-        workers.show_to(&app);
-        // Not on the threads that answer clients: probes and the operator are answered even when those are overrun.
-        let here =
-            |entrance| tokio::spawn(http::listen(entrance, Arc::clone(&app), closed.clone()));
-        let background = [
-            here(entrance(Port::Admin, admin, of_operators)),
-            here(entrance(Port::Watch, watched, None)),
-        ];
-        let renewal = config
-            .tls
-            .clone()
-            .map(|tls| tokio::spawn(async move { tls.identity.follow(tls.folder).await }));
+        let app = Arc::new(app.guarded(access, tls).observed(config.observe.clone()));
+        let (workers, background) =
+            open_ports(config, [http, admin, watched], members, &app, &closed)?;
+        let renewal = config.tls.clone().map(renew);
         if !admin_address.ip().is_unspecified() {
             ownership.is_asked_at(format!("{}://{admin_address}", scheme(config)));
         }
@@ -355,4 +313,66 @@ impl Server {
         tracing::info!(unwritten_users, took = ?started.elapsed(), "stopped");
         Stopped { unwritten_users }
     }
+}
+
+/// The engine and what writes its changes to the store, with the journal if there is one.
+async fn start_engine(
+    config: &ServeConfig,
+    process: Process,
+    store: Arc<dyn Store>,
+    metrics: &Arc<Metrics>,
+    health: &Health,
+) -> Result<(Arc<Engine>, JoinHandle<()>), StartError> {
+    let flushing = Flushing {
+        interval: config.flush_interval,
+        mode: config.flush_mode,
+    };
+    let journal = match &config.journal {
+        Some(journal) => Journal::open(journal, store.as_ref(), process.incarnation).await?,
+        None => None,
+    };
+    journal
+        .iter()
+        .for_each(|journal| health.has_journal(journal));
+    Ok(Engine::start_with_journal(
+        process,
+        config.capacity_states,
+        flushing,
+        store,
+        Arc::clone(metrics),
+        journal,
+    ))
+}
+
+/// Answers on all ports, of clients, the operator, watchers and members: the first and the last by the workers.
+fn open_ports(
+    config: &ServeConfig,
+    [http, admin, watched]: [TcpListener; 3],
+    members: Option<TcpListener>,
+    app: &Arc<App>,
+    closed: &watch::Receiver<bool>,
+) -> Result<(Workers, [JoinHandle<()>; 2]), StartError> {
+    let acceptors = config.tls.as_ref().map(MembersTls::acceptors);
+    let (of_members, of_operators) = acceptors.transpose()?.unzip();
+    let entrance = |port, listener, proof| Entrance {
+        port,
+        listener,
+        proof,
+    };
+    let members = members.map(|members| entrance(Port::Members, members, of_members));
+    let of_workers = [entrance(Port::Api, http, None)].into_iter().chain(members);
+    let workers = Workers::start(of_workers, config.workers, app, closed)?;
+    workers.show_to(app);
+    // Not on the threads that answer clients: probes and the operator are answered even when those are overrun.
+    let here = |entrance| tokio::spawn(http::listen(entrance, Arc::clone(app), closed.clone()));
+    let background = [
+        here(entrance(Port::Admin, admin, of_operators)),
+        here(entrance(Port::Watch, watched, None)),
+    ];
+    Ok((workers, background))
+}
+
+/// Looks for renewed certificates until it is aborted.
+fn renew(tls: MembersTls) -> JoinHandle<()> {
+    tokio::spawn(async move { tls.identity.follow(tls.folder).await })
 }

@@ -19,6 +19,15 @@ use opentelemetry_sdk::{
     trace::{SdkTracer, SdkTracerProvider},
 };
 
+/// What is said about requests.
+#[derive(Debug, Clone, Default)]
+pub struct ObserveConfig {
+    /// Requests that take at least this long are logged; `None`: none are.
+    pub slow_request: Option<Duration>,
+    /// Makes and exports spans; `None`: there are none.
+    pub tracing: Option<Tracing>,
+}
+
 /// How long a stop waits for the last spans to be taken.
 const LAST_SPANS: Duration = Duration::from_secs(5);
 

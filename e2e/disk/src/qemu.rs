@@ -160,6 +160,14 @@ fn arguments(hardware: &Hardware) -> Vec<String> {
         format!("socket,id=orders,path={}", orders.display()),
     );
     say("-chardev", format!("socket,id=qmp,path={}", qmp.display()));
+    words.extend(plugs(drives, node.as_ref()));
+    words
+}
+
+/// The arguments for what is plugged in.
+fn plugs(drives: &[Drive], node: Option<&Node>) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut say = |key: &str, value: String| words.extend([key.to_owned(), value]);
     for port in 0..PORTS {
         let port = format!(
             "pcie-root-port,id=port{port},chassis={},slot={}",

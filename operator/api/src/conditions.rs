@@ -187,6 +187,14 @@ pub enum Reason {
     DatabaseUnhealthy,
     /// Database pods are being changed, one after another.
     DatabaseRolling,
+    /// The database is being changed to another release of its engine; the message has the step and the node.
+    DatabaseUpgrading,
+    /// A database node repeatedly failed at a step of the change to another release; the message quotes the database.
+    DatabaseUpgradeFailed,
+    /// The database runs its former release again; its snapshots from before the upgrade are kept.
+    DatabaseWentBack,
+    /// The change of the database to another release has ended, and its snapshots were removed.
+    DatabaseUpgradeEnded,
     /// A restart waits for a maintenance window or for the maintenance pace.
     MaintenancePending,
     /// A restart of a serving pod waits because as many clusters as allowed restart pods already; the message names

@@ -59,6 +59,12 @@ pub const TAKE_OVER_CLAIM: &str = "readstates.dev/take-over-claim";
 /// On a `ReadStateCluster`: the database image that may follow the running one, although its release is not a supported
 /// successor (annotation).
 pub const ACCEPT_ENGINE_VERSION: &str = "readstates.dev/accept-engine-version";
+/// On a `ReadStateCluster`: the database image that the nodes may be changed to although not all have a snapshot to go
+/// back to (annotation).
+pub const UPGRADE_WITHOUT_SNAPSHOT: &str = "readstates.dev/upgrade-without-snapshot";
+/// On a `ReadStateCluster`: the name of the snapshot, kept since the database went back to its former release, that the
+/// nodes may remove (annotation).
+pub const RELEASE_SNAPSHOT: &str = "readstates.dev/release-snapshot";
 /// On a `ReadStateCluster`: its own UID, to make it adopt objects of its name without an owner, as left by `kubectl
 /// delete --cascade=orphan` (annotation).
 pub const ADOPT: &str = "readstates.dev/adopt";

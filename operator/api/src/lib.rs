@@ -28,6 +28,7 @@ mod status;
 mod storage;
 mod super_disk;
 mod tls;
+mod upgrade;
 
 pub use access::{AccessSpec, CallerSpec, ClientCaSource, ServiceAccountRef, TokenSecretRef, Verb};
 pub use backup::{
@@ -61,6 +62,7 @@ pub use storage::{
 };
 pub use super_disk::{FastLeg, Filesystem, SuperDiskSpec};
 pub use tls::{ApiTlsSpec, IdentitySpec, IssuerRef, TlsSpec};
+pub use upgrade::{DatabaseUpgrade, DatabaseUpgradeStage, NodeUpgrade};
 
 /// The API group of every kind here.
 pub const GROUP: &str = "readstates.dev";

@@ -5,7 +5,10 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::restore::RestoreStatus;
+use crate::{
+    restore::RestoreStatus,
+    upgrade::{DatabaseUpgrade, NodeUpgrade},
+};
 
 /// The state that the operator last observed. Scripts should read the conditions.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -58,6 +61,10 @@ pub struct ReadStateClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub database_nodes: Vec<DatabaseNode>,
+
+    /// The change of the database to another release of its engine. Absent while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database_upgrade: Option<DatabaseUpgrade>,
 
     /// The keyspace that was created or verified. While it matches the spec, cache pods do not wait for the schema Job
     /// to run again.
@@ -216,6 +223,10 @@ pub struct DatabaseNode {
     /// When the last completed repair of the node's data began. Absent until the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_repaired: Option<Time>,
+
+    /// What the node does for a change to another release of its engine. Absent when there is nothing to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<NodeUpgrade>,
 }
 
 impl DatabaseNode {
@@ -239,7 +250,7 @@ impl DatabaseNode {
     }
 }
 
-/// A pending job of a database node that may take hours: a cleanup or a repair.
+/// A pending job of a database node that may take hours: a cleanup, a repair, or a step of an upgrade.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingJob {

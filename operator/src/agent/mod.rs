@@ -1,4 +1,5 @@
-//! The agent in each database pod. It alone reaches the engine's admin port, which listens on loopback. It runs twice:
+//! The agent in each database pod. It alone reaches the engine's admin port, which listens on loopback. It runs twice, and
+//! once more in the database's container when that is about to be stopped (`drain`):
 //! ```text
 //! prepare (init container)               serve (sidecar)
 //!   what is on the disk?                   how is the node? (GET /v1/node, /v1/facts)
@@ -14,6 +15,7 @@
 //! names the pod by UID.
 
 mod disk;
+mod drain;
 mod keystore;
 mod layout;
 mod metrics;
@@ -28,15 +30,17 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-pub use self::{prepare::prepare, serve::serve};
+pub use self::{drain::drain, prepare::prepare, serve::serve};
 
-/// The two modes of an agent.
+/// What an agent does at the begin, in the life and at the end of a database pod.
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
     /// Check the disk, wait for the order to start if one is needed, and exit.
     Prepare(PrepareArgs),
     /// Serve the operator and the probes of the database until told to stop.
     Serve(ServeArgs),
+    /// Have the engine write what is in memory, before it is stopped.
+    Drain(DrainArgs),
 }
 
 /// Database engine.
@@ -111,6 +115,26 @@ pub struct PrepareArgs {
     /// File from which Cassandra reads both; written by this command.
     #[arg(long, value_name = "FILE", requires = "certificates")]
     pub keystore: Option<PathBuf>,
+}
+
+/// Flags of `operator agent drain`.
+#[derive(Clone, Debug, Args)]
+pub struct DrainArgs {
+    /// Database engine.
+    #[arg(long, value_enum)]
+    pub engine: EngineName,
+
+    /// Path of Cassandra's nodetool.
+    #[arg(long, value_name = "PROGRAM", default_value = "nodetool")]
+    pub nodetool: PathBuf,
+
+    /// Address of the engine's admin port: JMX, or the REST API.
+    #[arg(long, value_name = "ADDR")]
+    pub admin: SocketAddr,
+
+    /// Seconds that it lasts at least, in which clients learn that the node goes.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    pub linger_seconds: u64,
 }
 
 /// Flags of `operator agent serve`.

@@ -123,6 +123,7 @@ struct Agent<E> {
     decommission: Mutex<Option<Job>>,
     cleanup: Mutex<Option<RequestedJob>>,
     repair: Mutex<Option<RequestedJob>>,
+    upgrade: Mutex<Option<RequestedJob>>,
     /// The last ones, and when they were asked for.
     pools: Mutex<Option<Pools>>,
     /// Held while they are queried.
@@ -166,6 +167,7 @@ impl<E: Engine> Agent<E> {
             decommission: Mutex::default(),
             cleanup: Mutex::default(),
             repair: Mutex::default(),
+            upgrade: Mutex::default(),
             pools: Mutex::default(),
             pools_asked: tokio::sync::Mutex::default(),
         }
@@ -267,7 +269,9 @@ impl<E: Engine> Agent<E> {
                     cleans_up: true,
                     cleanup: locked(&self.cleanup).clone(),
                     repairs: true,
-                    repair: locked(&self.repair).clone(),
+                    repair: locked(&self.repair).clone().map(Box::new),
+                    upgrades: true,
+                    upgrade: locked(&self.upgrade).clone().map(Box::new),
                 })
             }
         };
@@ -291,6 +295,7 @@ fn router<E: Engine>(agent: Arc<Agent<E>>) -> Router {
         .route("/v1/decommission", post(orders::decommission::<E>))
         .route("/v1/cleanup", post(orders::cleanup::<E>))
         .route("/v1/repair", post(orders::repair::<E>))
+        .route("/v1/upgrade", post(orders::upgrade::<E>))
         .with_state(agent)
 }
 

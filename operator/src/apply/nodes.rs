@@ -132,6 +132,10 @@ async fn give((agents, clients): (&dyn Agents, &PodClients), token: Option<&str>
             let taken = agents.repair(clients, pod, order).await;
             (pod, "repair", taken)
         }
+        Order::Upgrade { pod, order } => {
+            let taken = agents.upgrade(clients, pod, order).await;
+            (pod, "take a step of an upgrade", taken)
+        }
     };
     match taken {
         Ok(()) => tracing::info!(pod = pod.name, what, "told"),

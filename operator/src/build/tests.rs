@@ -17,6 +17,7 @@ mod claims;
 mod database_pods;
 mod engines;
 mod flush_mode;
+mod goldens;
 mod logins;
 mod network_policies;
 mod overlay;

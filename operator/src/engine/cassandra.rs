@@ -12,7 +12,8 @@ use tokio::{
 };
 
 use super::{
-    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, canonical,
+    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, UpgradeStep,
+    canonical,
 };
 use crate::words::last_telling_line;
 
@@ -24,6 +25,12 @@ const LONGEST_DECOMMISSION: Duration = Duration::from_hours(7 * 24);
 const LONGEST_CLEANUP: Duration = Duration::from_hours(3 * 24);
 /// A repair reads the whole disk, and those of the nodes with the other copies.
 const LONGEST_REPAIR: Duration = Duration::from_hours(3 * 24);
+/// A drain writes what is in memory: all the time that a pod has to stop.
+const LONGEST_DRAIN: Duration = Duration::from_mins(15);
+/// A snapshot writes what is in memory, and links files.
+const LONGEST_SNAPSHOT: Duration = Duration::from_mins(30);
+/// Data in the format of an earlier release is read and written anew.
+const LONGEST_REWRITE: Duration = Duration::from_hours(3 * 24);
 const TOUCH: Duration = Duration::from_secs(3);
 
 /// Keyspaces of Cassandra's own that hold history, not data: they are created with up to three copies, and a lost copy
@@ -44,6 +51,11 @@ pub struct Cassandra {
 impl Cassandra {
     async fn nodetool(&self, args: &[&str], patience: Duration) -> Result<String, EngineError> {
         self.watched(args, patience, |_| {}).await
+    }
+
+    async fn clear_snapshot(&self, name: &str) -> Result<(), EngineError> {
+        let args = ["clearsnapshot", "-t", name];
+        self.nodetool(&args, LONGEST_SNAPSHOT).await.map(drop)
     }
 
     /// Runs `nodetool`, and hands out each line that it prints meanwhile.
@@ -173,6 +185,27 @@ impl Engine for Cassandra {
             done.map_err(|error| why_not_repaired(&keyspace, error))?;
         }
         Ok(())
+    }
+
+    /// A snapshot that is there already was cut off: it is taken anew. Removing one that is not there is no error.
+    async fn upgrade(&self, step: &UpgradeStep) -> Result<(), EngineError> {
+        match step {
+            UpgradeStep::Snapshot(name) => {
+                self.clear_snapshot(name).await?;
+                let args = ["snapshot", "--tag", name];
+                self.nodetool(&args, LONGEST_SNAPSHOT).await?;
+            }
+            // What has the current format already is left as it is.
+            UpgradeStep::Rewrite => {
+                self.nodetool(&["upgradesstables"], LONGEST_REWRITE).await?;
+            }
+            UpgradeStep::Release(name) => self.clear_snapshot(name).await?,
+        }
+        Ok(())
+    }
+
+    async fn drain(&self) -> Result<(), EngineError> {
+        self.nodetool(&["drain"], LONGEST_DRAIN).await.map(drop)
     }
 
     async fn pools(&self) -> Result<Option<Pools>, EngineError> {
@@ -355,9 +388,12 @@ fn parts(text: &str) -> Result<Facts, EngineError> {
         if let Some(title) = line.strip_suffix(':') {
             part = title;
         } else if part == "Schema versions"
-            && let Some((version, _)) = line.split_once(": [")
+            && let Some((version, nodes)) = line.split_once(": [")
         {
+            let nodes = nodes.trim_end_matches(']').split(',').map(str::trim);
+            let nodes = nodes.map(canonical).collect();
             facts.schema_versions.push(version.to_owned());
+            facts.schema_nodes.insert(version.to_owned(), nodes);
         } else if part == "Keyspaces"
             && let Some((name, class)) = line.split_once(" -> ")
             && !class.contains("LocalStrategy")

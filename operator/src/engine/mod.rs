@@ -15,7 +15,7 @@ pub use self::{
     pools::{Pool, Pools},
     report::{
         Cleanup, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Ranges, Repair, Report,
-        RequestedJob, Start, Target, View,
+        RequestedJob, Start, Target, Upgrade, UpgradeStep, View,
     },
     scylla::Scylla,
 };
@@ -41,6 +41,12 @@ pub trait Engine: Send + Sync + 'static {
         ranges: Ranges,
         progress: &(dyn Fn(String) + Send + Sync),
     ) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    /// Takes this step of a change to another release. Returns when it is done, perhaps hours later.
+    fn upgrade(&self, step: &UpgradeStep) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    /// Writes what is in memory and serves no more.
+    fn drain(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
 
     /// What it has under way; nothing where the engine tells Prometheus itself.
     fn pools(&self) -> impl Future<Output = Result<Option<Pools>, EngineError>> + Send;

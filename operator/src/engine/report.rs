@@ -1,5 +1,7 @@
 //! The JSON between operator and agents: reports and orders.
 
+use std::collections::BTreeMap;
+
 use readstates_api::admin::IdentityStatus;
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +91,13 @@ pub struct View {
     pub repairs: bool,
     /// How the repair is, if one was ordered since the agent started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repair: Option<RequestedJob>,
+    pub repair: Option<Box<RequestedJob>>,
+    /// Whether the agent can be told the steps of an upgrade; agents of the release before cannot.
+    #[serde(default)]
+    pub upgrades: bool,
+    /// How the step of an upgrade is, if one was ordered since the agent started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<Box<RequestedJob>>,
 }
 
 impl View {
@@ -198,7 +206,7 @@ pub enum Job {
     },
 }
 
-/// How the cleanup or repair that was last ordered is.
+/// How the cleanup, repair or step of an upgrade that was last ordered is.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestedJob {
@@ -218,6 +226,9 @@ pub struct RequestedJob {
 pub struct Facts {
     /// Versions of the schema among the nodes that can be reached, and `UNREACHABLE` where some cannot.
     pub schema_versions: Vec<String>,
+    /// Addresses of the nodes that have each of these versions; agents of the release before do not say.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub schema_nodes: BTreeMap<String, Vec<String>>,
     /// Every keyspace that is spread over nodes.
     pub keyspaces: Vec<Keyspace>,
 }
@@ -277,6 +288,31 @@ pub struct Repair {
     pub request: String,
     /// Which of the node's data.
     pub ranges: Ranges,
+}
+
+/// Body of `POST /v1/upgrade`: one step of a change to another release of the engine.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Upgrade {
+    pub pod_uid: String,
+    /// The node.
+    pub host_id: String,
+    /// Which step this is: the same order again begins no second one.
+    pub request: String,
+    /// What the node has to do.
+    pub step: UpgradeStep,
+}
+
+/// What a node does for a change to another release of its engine.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum UpgradeStep {
+    /// Take a snapshot of this name of all its data, in place of an unfinished one.
+    Snapshot(String),
+    /// Write all data in the format of the release that runs.
+    Rewrite,
+    /// Remove the snapshot of this name.
+    Release(String),
 }
 
 /// Which of a node's data is repaired.

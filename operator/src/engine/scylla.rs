@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
-    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, canonical,
+    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, UpgradeStep,
+    canonical,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -16,6 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_DECOMMISSION: Duration = Duration::from_hours(7 * 24);
 /// A cleanup reads and writes the whole disk.
 const LONGEST_CLEANUP: Duration = Duration::from_hours(3 * 24);
+/// A drain writes what is in memory: all the time that a pod has to stop.
+const LONGEST_DRAIN: Duration = Duration::from_mins(15);
+/// A snapshot writes what is in memory, and links files.
+const LONGEST_SNAPSHOT: Duration = Duration::from_mins(30);
 
 /// `ScyllaDB` in this pod.
 #[derive(Clone, Debug)]
@@ -100,6 +105,20 @@ impl Scylla {
         Ok(pairs.into_iter().map(|p| (p.key, p.value)).collect())
     }
 
+    async fn clear_snapshot(&self, name: &str) -> Result<(), EngineError> {
+        self.snapshots(reqwest::Method::DELETE, name).await
+    }
+
+    /// Takes or removes the snapshot of this name of every keyspace.
+    async fn snapshots(&self, method: reqwest::Method, name: &str) -> Result<(), EngineError> {
+        let path = "/storage_service/snapshots";
+        let url = format!("{}{path}?tag={name}", self.base);
+        let request = self.http.request(method, url);
+        self.send::<serde_json::Value>(request, LONGEST_SNAPSHOT, path)
+            .await
+            .map(drop)
+    }
+
     /// On how many nodes a row of this table is. A keyspace has no ring of its own where its tables are made of
     /// tablets, and one of vnodes answers for a table as well.
     async fn factor(&self, table: &Table) -> Result<i32, EngineError> {
@@ -162,7 +181,8 @@ impl Engine for Scylla {
                 replication_factor,
             });
         Ok(Facts {
-            schema_versions: versions.into_keys().collect(),
+            schema_versions: versions.keys().cloned().collect(),
+            schema_nodes: versions.into_iter().map(of_nodes).collect(),
             keyspaces: keyspaces.collect(),
         })
     }
@@ -198,6 +218,27 @@ impl Engine for Scylla {
         repair::repair(self, ranges, progress).await
     }
 
+    /// A snapshot that is there already was cut off: it is taken anew. Its upgrade guides have no step that writes data in
+    /// a new format: compaction does that.
+    async fn upgrade(&self, step: &UpgradeStep) -> Result<(), EngineError> {
+        match step {
+            UpgradeStep::Snapshot(name) => {
+                self.clear_snapshot(name).await?;
+                self.snapshots(reqwest::Method::POST, name).await
+            }
+            UpgradeStep::Rewrite => Ok(()),
+            UpgradeStep::Release(name) => self.clear_snapshot(name).await,
+        }
+    }
+
+    async fn drain(&self) -> Result<(), EngineError> {
+        let path = "/storage_service/drain";
+        let request = self.http.post(format!("{}{path}", self.base));
+        self.send::<serde_json::Value>(request, LONGEST_DRAIN, path)
+            .await
+            .map(drop)
+    }
+
     async fn pools(&self) -> Result<Option<Pools>, EngineError> {
         Ok(None)
     }
@@ -205,6 +246,11 @@ impl Engine for Scylla {
     async fn alive(&self) -> bool {
         self.get::<u64>("/system/uptime_ms").await.is_ok()
     }
+}
+
+/// A version of the schema and the nodes that have it.
+fn of_nodes((version, nodes): (String, Vec<String>)) -> (String, Vec<String>) {
+    (version, nodes.iter().map(|node| canonical(node)).collect())
 }
 
 /// `{"message": "…", "code": 500}`.

@@ -28,7 +28,7 @@ use kube::{
     api::{ListParams, ResourceExt},
 };
 use readstates_operator_api::{
-    DatabaseNode, ReadStateCluster, ReadStateRing,
+    DatabaseNode, DatabaseUpgrade, ReadStateCluster, ReadStateRing,
     labels::{self, Component},
 };
 
@@ -91,6 +91,8 @@ pub struct World {
     pub super_disks: BTreeMap<String, SuperDiskSeen>,
     /// The nodes as the status has recorded them.
     pub records: Vec<DatabaseNode>,
+    /// The change to another release of the engine, as the status has recorded it.
+    pub upgrade: Option<DatabaseUpgrade>,
     /// What people have consented to, by annotations of the cluster.
     pub consent: Consent,
     /// The database and keyspace that are on record as made or verified.
@@ -135,6 +137,10 @@ pub struct Consent {
     pub takeover: Option<String>,
     /// The image of the database that may follow the one that runs, whatever their releases are.
     pub engine_version: Option<String>,
+    /// The image of the database that nodes may get although not all have a snapshot.
+    pub without_snapshot: Option<String>,
+    /// The snapshot, kept since the database went back to its former release, that may be removed.
+    pub release_snapshot: Option<String>,
     /// Host ID of the node that may be lost for good.
     pub data_loss: Option<String>,
     /// Pod UID and leg of the super-disk that is decided about.
@@ -151,6 +157,8 @@ impl Consent {
             restart_database: said(labels::RESTART_DATABASE),
             takeover: said(labels::ACKNOWLEDGE_TAKEOVER),
             engine_version: said(labels::ACCEPT_ENGINE_VERSION),
+            without_snapshot: said(labels::UPGRADE_WITHOUT_SNAPSHOT),
+            release_snapshot: said(labels::RELEASE_SNAPSHOT),
             data_loss: said(labels::ACCEPT_DATA_LOSS),
             keep_leg: said(labels::KEEP_LEG),
         }
@@ -289,6 +297,7 @@ pub async fn observe(
         nodes,
         super_disks,
         records: status.map_or_else(Vec::new, |s| s.database_nodes.clone()),
+        upgrade: status.and_then(|s| s.database_upgrade.clone()),
         consent: Consent::of(cluster),
         schema: status
             .and_then(|s| s.schema.as_ref())

@@ -6,7 +6,9 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
-use readstates_operator_api::{DatabaseNodeState, ReadStateCluster};
+use readstates_operator_api::{
+    DatabaseNodeState, DatabaseUpgrade, DatabaseUpgradeStage, ReadStateCluster,
+};
 
 use super::{
     PodSeen, Seen, StatefulSetSeen,
@@ -30,7 +32,7 @@ const BUSY: Duration = Duration::from_secs(3);
 pub struct Nodes {
     /// What the agents said, by pod name. A pod that is missing here was not asked.
     pub reports: BTreeMap<String, Seen<Report>>,
-    /// What must be known for a node to join or leave, by the name of the pod that was asked; asked only where one may
+    /// What must be known for a node to join or leave or get another release, by the name of the pod that was asked; asked only where one may
     /// have to.
     pub facts: BTreeMap<String, Seen<Facts>>,
     /// Claims of database pods, by name.
@@ -81,7 +83,8 @@ pub(super) async fn nodes(
     });
     let reports: BTreeMap<_, _> = join_all(reports).await.into_iter().collect();
     let mut facts = BTreeMap::new();
-    let witness = joins(&reports).then(|| running(pods, &reports)).flatten();
+    let asks = joins(&reports) || restarts_for_upgrade(cluster);
+    let witness = asks.then(|| running(pods, &reports)).flatten();
     for pod in leavers(id, cluster, pods, racks).into_iter().chain(witness) {
         if let Some(Seen::Known(Report {
             phase: Phase::Running(_),
@@ -114,12 +117,23 @@ fn at_rest(
     };
     status.observed_generation == cluster.metadata.generation
         && status.waiting_on.is_none()
+        && !status
+            .database_upgrade
+            .as_ref()
+            .is_some_and(DatabaseUpgrade::goes_on)
         && status
             .database_nodes
             .iter()
             .all(|n| n.state == DatabaseNodeState::Member)
         && pods.iter().all(|p| p.ready)
         && racks.values().all(|r| r.settled)
+}
+
+/// Whether nodes are being restarted with another release, each once all agree on the schema.
+fn restarts_for_upgrade(cluster: &ReadStateCluster) -> bool {
+    let status = cluster.status.as_ref();
+    let upgrade = status.and_then(|status| status.database_upgrade.as_ref());
+    upgrade.is_some_and(|upgrade| upgrade.stage == DatabaseUpgradeStage::Restarting)
 }
 
 /// Whether a pod waits to be told how to start.

@@ -117,6 +117,7 @@ impl Plan {
     pub fn acts(&self) -> bool {
         let NodesStep {
             records: _,
+            upgrade: _,
             orders,
             claims_to_delete,
             claims_to_grow,

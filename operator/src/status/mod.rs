@@ -13,6 +13,7 @@ mod restore;
 mod stopped;
 mod super_disks;
 mod takeovers;
+mod upgrade;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -22,7 +23,7 @@ use kube::{
     runtime::events::EventType,
 };
 use readstates_operator_api::{
-    DatabaseNode, ReadStateCluster, ReadStateClusterStatus, SchemaStatus, Waiting,
+    DatabaseNode, DatabaseUpgrade, ReadStateCluster, ReadStateClusterStatus, SchemaStatus, Waiting,
     conditions::Reason,
     labels::{self, Component},
 };
@@ -83,6 +84,15 @@ impl Decided<'_> {
         }
     }
 
+    /// The change of the database's release to keep: the one before, while nothing is being done.
+    fn upgrade(&self, world: &World) -> Option<DatabaseUpgrade> {
+        if self.cluster.paused {
+            world.upgrade.clone()
+        } else {
+            self.plan.database.upgrade.clone()
+        }
+    }
+
     /// What is waited for; nothing while paused, since nothing is being done.
     fn waiting(&self) -> Option<WaitingOn> {
         if self.cluster.paused {
@@ -136,6 +146,9 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
             .or(world.last_ring_number),
         last_repaired: repairs::last(&database_nodes),
         database_nodes,
+        database_upgrade: spec
+            .as_ref()
+            .map_or_else(|_| world.upgrade.clone(), |d| d.upgrade(world)),
         schema: schema(report),
         restore: restore::entry(report).map(Box::new),
         database_free_gib: nodes::free_gib(world),

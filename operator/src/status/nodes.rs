@@ -118,6 +118,7 @@ mod tests {
             cleanup: None,
             repair: None,
             last_repaired: None,
+            upgrade: None,
         };
         ReadStateClusterStatus {
             database_nodes: nodes.iter().map(node).collect(),

@@ -13,7 +13,7 @@ use readstates_operator::{
     connections::PodClients,
     engine::{
         Cleanup, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Repair, Report,
-        RequestedJob, Start, Target, View,
+        RequestedJob, Start, Target, Upgrade, UpgradeStep, View,
     },
     observe::PodSeen,
     super_disk::{Answer, Condition},
@@ -42,6 +42,13 @@ pub(crate) struct Ring {
     /// The repair that a node was told last, by pod name, and what repairs end with while they fail.
     repaired: BTreeMap<String, RequestedJob>,
     pub(crate) repairs_fail: Option<String>,
+    /// The step of an upgrade that a node was told last, by pod name and UID, and what such steps end with while they fail.
+    upgraded: BTreeMap<(String, String), RequestedJob>,
+    pub(crate) upgrades_fail: Option<String>,
+    /// Snapshots that are there, as `name of pod`.
+    pub(crate) snapshots: BTreeSet<String>,
+    /// Whether the nodes have two versions of the schema.
+    pub(crate) disagrees: bool,
     /// How super-disks are that are not healthy, by pod name.
     disks: BTreeMap<String, Condition>,
     /// Nodes whose disk was lost, by pod name: the others see them down.
@@ -141,13 +148,18 @@ impl Ring {
         self.lost.contains_key(pod)
     }
 
-    fn facts() -> Facts {
+    fn facts(&self) -> Facts {
         let keyspace = Keyspace {
             name: "readstates".to_owned(),
             replication_factor: 1,
         };
         Facts {
-            schema_versions: vec!["v1".to_owned()],
+            schema_versions: if self.disagrees {
+                vec!["v1".to_owned(), "v2".to_owned()]
+            } else {
+                vec!["v1".to_owned()]
+            },
+            schema_nodes: BTreeMap::new(),
             keyspaces: vec![keyspace],
         }
     }
@@ -195,7 +207,9 @@ impl Ring {
                     job: Job::Done,
                 }),
                 repairs: true,
-                repair: self.repaired.get(&pod.name).cloned(),
+                repair: self.repaired.get(&pod.name).cloned().map(Box::new),
+                upgrades: true,
+                upgrade: self.upgraded.get(&life(pod)).cloned().map(Box::new),
             }),
         };
         Report {
@@ -204,6 +218,11 @@ impl Ring {
             phase,
         }
     }
+}
+
+/// A pod's life: an agent that is restarted remembers no order.
+fn life(pod: &PodSeen) -> (String, String) {
+    (pod.name.clone(), pod.uid.clone().unwrap())
 }
 
 impl Agents for FakeAgents {
@@ -238,7 +257,8 @@ impl Agents for FakeAgents {
         _: &'a PodClients,
         _: &'a PodSeen,
     ) -> BoxFuture<'a, Result<Facts, String>> {
-        Box::pin(async { Ok(Ring::facts()) })
+        let facts = self.ring().facts();
+        Box::pin(async move { Ok(facts) })
     }
 
     fn start<'a>(
@@ -327,6 +347,47 @@ impl Agents for FakeAgents {
             job,
         };
         ring.repaired.insert(pod.name.clone(), told);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn upgrade<'a>(
+        &'a self,
+        _: &'a PodClients,
+        pod: &'a PodSeen,
+        order: &'a Upgrade,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        assert_eq!(Some(&order.pod_uid), pod.uid.as_ref());
+        let mut ring = self.ring();
+        ring.nobody_moves_but("");
+        let last = ring.upgraded.get(&life(pod));
+        if last.is_some_and(|u| u.request == order.request && u.job == Job::Done) {
+            return Box::pin(async { Ok(()) });
+        }
+        let does = match &order.step {
+            UpgradeStep::Snapshot(_) => "snapshot",
+            UpgradeStep::Rewrite => "rewrite",
+            UpgradeStep::Release(_) => "release",
+        };
+        ring.orders.push(format!("{does} {}", pod.name));
+        let fails = ring.upgrades_fail.clone();
+        let job = fails.map_or(Job::Done, |error| Job::Failed { error });
+        if job == Job::Done {
+            match &order.step {
+                UpgradeStep::Snapshot(name) => {
+                    ring.snapshots.insert(format!("{name} of {}", pod.name));
+                }
+                UpgradeStep::Rewrite => {}
+                UpgradeStep::Release(name) => {
+                    ring.snapshots.remove(&format!("{name} of {}", pod.name));
+                }
+            }
+        }
+        let told = RequestedJob {
+            request: order.request.clone(),
+            progress: None,
+            job,
+        };
+        ring.upgraded.insert(life(pod), told);
         Box::pin(async { Ok(()) })
     }
 }

@@ -39,6 +39,7 @@ mod policy;
 mod process;
 mod reconciling;
 mod refusals;
+mod releases;
 mod repairs;
 mod restart;
 mod restore;

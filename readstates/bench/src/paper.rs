@@ -90,6 +90,12 @@ pub fn page(measured: Measured) -> String {
             ),
         );
     }
+    database(line);
+    out
+}
+
+/// The lines of what the database is written.
+fn database(mut line: impl FnMut(&str, String, String)) {
     for seconds in FLUSH_SECONDS {
         let writes = block_writes(seconds);
         line(
@@ -103,7 +109,6 @@ pub fn page(measured: Measured) -> String {
             ),
         );
     }
-    out
 }
 
 /// Blocks written in a second: users with at least one update in an interval, when updates fall evenly on all, by the

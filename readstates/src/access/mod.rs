@@ -43,7 +43,7 @@ pub use self::{
     table::DEFAULT_MAX_CONCURRENT,
 };
 use crate::{
-    config::Limits,
+    limits::Limits,
     metrics::{Counter, Gauge, Text},
     ration::Ration,
     store::chain,

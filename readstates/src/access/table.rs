@@ -6,7 +6,7 @@ use super::{
     file::{AccessFile, CallerEntry, TokenHash, Verb, Verbs},
     token::Key,
 };
-use crate::{config::Limits, limit::Limit, ration::Ration};
+use crate::{limit::Limit, limits::Limits, ration::Ration};
 
 /// Requests that a caller may have under way at one member when its entry does not say.
 pub const DEFAULT_MAX_CONCURRENT: usize = 1024;

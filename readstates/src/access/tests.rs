@@ -50,20 +50,18 @@ fn nobody_may_be_named_but_something_must_be_said() {
     }
 }
 
-#[test]
-fn a_wrong_file_is_refused_with_the_place_and_without_its_tokens() {
-    let (one, other) = (hash("one"), hash("other"));
-    let of = |fields: &str| format!("callers:\n- {{name: a, verbs: [read], {fields}}}\n");
-    let two = |fields: &str| {
-        format!(
-            "{}- {{name: b, verbs: [read], {fields}}}\n",
-            of(&format!(
-                "tokens: [\"{one}\"], serviceAccounts: [n/s], certificates: [x.y]"
-            ))
-        )
-    };
+/// Files, and what their refusals say.
+type Wrong = Vec<(String, Vec<&'static str>)>;
+
+/// A file with one caller.
+fn of(fields: &str) -> String {
+    format!("callers:\n- {{name: a, verbs: [read], {fields}}}\n")
+}
+
+fn with_wrong_proofs() -> Wrong {
+    let one = hash("one");
     let good = format!("tokens: [\"{one}\"]");
-    let table = [
+    vec![
         ("callers: [".to_owned(), vec!["callers"]),
         ("caller: []".to_owned(), vec!["unknown field `caller`"]),
         (
@@ -111,6 +109,17 @@ fn a_wrong_file_is_refused_with_the_place_and_without_its_tokens() {
             of(&format!("tokens: [\"{one}\", \"{one}\"]")),
             vec!["tokens[1]", "\"a\""],
         ),
+    ]
+}
+
+fn with_wrong_callers() -> Wrong {
+    let (one, other) = (hash("one"), hash("other"));
+    let two = |fields: &str| {
+        let first = format!("tokens: [\"{one}\"], serviceAccounts: [n/s], certificates: [x.y]");
+        format!("{}- {{name: b, verbs: [read], {fields}}}\n", of(&first))
+    };
+    let good = format!("tokens: [\"{one}\"]");
+    vec![
         (two(&good), vec!["callers[1] \"b\"", "tokens[0]", "\"a\""]),
         (
             two("serviceAccounts: [n/s]"),
@@ -142,15 +151,19 @@ fn a_wrong_file_is_refused_with_the_place_and_without_its_tokens() {
             format!("{}---\ncallers: []\n", of(&good)),
             vec!["more than one document"],
         ),
-    ];
-    for (text, parts) in table {
+    ]
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_the_place_and_without_its_tokens() {
+    for (text, parts) in with_wrong_proofs().into_iter().chain(with_wrong_callers()) {
         let refusal = AccessFile::parse(text.as_bytes()).unwrap_err().to_string();
         for part in parts {
             assert!(refusal.contains(part), "{text}\n{refusal}");
         }
         assert!(!refusal.contains("secret-token"), "{refusal}");
         assert!(!refusal.contains("12345678"), "{refusal}");
-        assert!(!refusal.contains(&one[10..]), "{refusal}");
+        assert!(!refusal.contains(&hash("one")[10..]), "{refusal}");
     }
     let large = vec![b' '; MAX_BYTES + 1];
     assert!(matches!(

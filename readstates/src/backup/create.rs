@@ -79,7 +79,7 @@ pub(super) async fn run(
     plan: &Plan,
     progress: &Progress,
 ) -> Result<Created, BackupError> {
-    let id = BackupId::new(Timestamp::now())?;
+    let id = BackupId::new(Timestamp::now()).map_err(|_| BackupError::Random)?;
     let marker = Marker::begin(repository, Work::Create, &id).await?;
     let creating = async {
         let create = Create {

@@ -38,9 +38,7 @@ mod verify;
 pub use error::BackupError;
 pub(crate) use error::Damage;
 use jiff::Timestamp;
-pub use manifest::{BackupId, WhichBackup};
 pub use once::OnceRefusal;
-pub use place::BackupPlace;
 pub(crate) use progress::Progress;
 pub(crate) use read::Reading;
 pub(crate) use report::write as write_report;
@@ -49,6 +47,7 @@ use restore::Wish;
 use seal::Key;
 pub(crate) use stores::{Opened, open as open_store};
 
+pub use crate::backup_names::{BackupId, BackupPlace, WhichBackup};
 use crate::{
     clock::UnixClock,
     config::{

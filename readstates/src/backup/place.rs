@@ -1,11 +1,6 @@
-//! Where backups lie: a folder, or a bucket of S3.
+//! Opens the place where backups lie: a folder, or a bucket of S3.
 
-use std::{
-    env, fmt, fs, io,
-    path::{Path as FilePath, PathBuf},
-    str::FromStr,
-    sync::Arc,
-};
+use std::{env, fs, io, path::Path as FilePath, sync::Arc};
 
 use object_store::{
     Certificate, ClientOptions, ObjectStore,
@@ -14,51 +9,7 @@ use object_store::{
     path::Path,
 };
 
-use super::BackupError;
-
-/// A folder, or a bucket and what the names of objects in it begin with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BackupPlace {
-    /// In a folder.
-    Folder(PathBuf),
-    /// In a bucket.
-    S3 {
-        bucket: String,
-        /// Without a slash at the end; may be empty.
-        prefix: String,
-    },
-}
-
-impl FromStr for BackupPlace {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        const FORM: &str = "write a folder, file:///FOLDER or s3://BUCKET[/PREFIX]";
-        if let Some(rest) = text.strip_prefix("s3://") {
-            let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-            let prefix = prefix.trim_matches('/');
-            if bucket.is_empty() || Path::parse(prefix).is_err() {
-                return Err(format!("{text:?} names no bucket and prefix; {FORM}"));
-            }
-            let (bucket, prefix) = (bucket.to_owned(), prefix.to_owned());
-            return Ok(Self::S3 { bucket, prefix });
-        }
-        match text.strip_prefix("file://").unwrap_or(text) {
-            "" => Err(format!("the folder is missing; {FORM}")),
-            other if other.contains("://") => Err(format!("{other:?} is not supported; {FORM}")),
-            folder => Ok(Self::Folder(folder.into())),
-        }
-    }
-}
-
-impl fmt::Display for BackupPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Folder(folder) => folder.display().fmt(f),
-            Self::S3 { bucket, prefix } => write!(f, "s3://{bucket}/{prefix}"),
-        }
-    }
-}
+use super::{BackupError, BackupPlace};
 
 impl BackupPlace {
     /// The objects there, and what their names begin with. `ca`: file with the CAs of a store that is no folder; none:
@@ -121,28 +72,4 @@ pub(super) fn trusting(ca: &FilePath) -> Result<ClientOptions, BackupError> {
     }
     let trusted = found.into_iter();
     Ok(trusted.fold(options, ClientOptions::with_root_certificate))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_is_a_folder_or_a_bucket() {
-        let s3 = |bucket: &str, prefix: &str| BackupPlace::S3 {
-            bucket: bucket.into(),
-            prefix: prefix.into(),
-        };
-        for (text, place) in [
-            ("backups", BackupPlace::Folder("backups".into())),
-            ("file:///var/b", BackupPlace::Folder("/var/b".into())),
-            ("s3://chat", s3("chat", "")),
-            ("s3://chat/read/states/", s3("chat", "read/states")),
-        ] {
-            assert_eq!(text.parse(), Ok(place), "{text}");
-        }
-        for text in ["", "s3://", "s3:///x", "ftp://x/y", "file://"] {
-            assert!(text.parse::<BackupPlace>().is_err(), "{text}");
-        }
-    }
 }

@@ -91,7 +91,7 @@ pub(super) async fn run(
     if dry_run {
         return pruned(repository, rule, None).await;
     }
-    let id = BackupId::new(Timestamp::now())?;
+    let id = BackupId::new(Timestamp::now()).map_err(|_| BackupError::Random)?;
     let marker = Marker::begin(repository, Work::Prune, &id).await?;
     let pruned = pruned(repository, rule, Some(&marker)).await;
     let ended = marker.end().await;

@@ -2,12 +2,7 @@
 
 use futures::{StreamExt, stream::BoxStream};
 
-use super::{
-    BackupError, Repository,
-    chunk::records,
-    manifest::{Manifest, WhichBackup},
-    open,
-};
+use super::{BackupError, Repository, WhichBackup, chunk::records, manifest::Manifest, open};
 use crate::{
     config::PlaceArgs,
     store::{Row, Stored},

@@ -107,6 +107,20 @@ pub(crate) struct NaiveState {
 }
 
 impl NaiveState {
+    /// Returns whether it counts.
+    fn mention(&mut self, message: u64, count: u32) -> bool {
+        let remembered = self.remembered();
+        let known = remembered.iter().any(|&(counted, _)| counted == message);
+        let too_old = remembered.len() == 8 && message < remembered[7].0;
+        let counts = message > self.last && !known && !too_old;
+        if counts {
+            let sum = u64::from(self.count) + u64::from(count);
+            self.count = u32::try_from(sum).unwrap_or(u32::MAX);
+            self.ever_counted.push((message, count));
+        }
+        counts
+    }
+
     /// The last eight counted, newest first.
     fn remembered(&self) -> Vec<(u64, u32)> {
         let mut newest = self.ever_counted.clone();
@@ -257,18 +271,7 @@ impl NaiveUser {
                 state.pin = old.max(millis);
                 state.pin != old
             }
-            Operation::Mention { message, count, .. } => {
-                let remembered = state.remembered();
-                let known = remembered.iter().any(|&(counted, _)| counted == message);
-                let too_old = remembered.len() == 8 && message < remembered[7].0;
-                let counts = message > state.last && !known && !too_old;
-                if counts {
-                    state.count = u32::try_from(u64::from(state.count) + u64::from(count))
-                        .unwrap_or(u32::MAX);
-                    state.ever_counted.push((message, count));
-                }
-                counts
-            }
+            Operation::Mention { message, count, .. } => state.mention(message, count),
             // What was deleted is not brought back.
             Operation::Import { import, .. } => {
                 (before.is_some() || !self.was_deleted(channel))

@@ -14,7 +14,7 @@ use crate::block::{BlockRef, Operation, Outcome, Precondition};
 #[derive(Debug)]
 pub struct Landed<'a> {
     pub(super) stripe: &'a mut Stripe,
-    pub(super) user: u64,
+    pub(super) hash: Hash,
     pub(super) spot: Spot,
     pub(super) now: Instant,
     pub(super) shared: &'a Shared,
@@ -36,13 +36,13 @@ impl Landed<'_> {
     ) -> Option<Result<T, Refused>> {
         let Self {
             stripe,
-            user,
+            hash,
             spot,
             now,
             shared,
         } = self;
         stripe.touch(*spot, touch);
-        let outcomes = stripe.apply(*user, *spot, operations, *now, shared);
+        let outcomes = stripe.apply(*hash, *spot, operations, *now, shared);
         // What `apply` tidies does not move records.
         Some(outcomes.map(|outcomes| view(stripe.block(*spot), outcomes.as_slice())))
     }
@@ -57,7 +57,7 @@ impl Landed<'_> {
     ) -> Option<Result<T, Refused>> {
         if let Some(precondition) = precondition {
             // Of a slot that is served elsewhere by now the block here may be an old one.
-            if self.shared.slots.term(Hash::of(self.user)).is_none() {
+            if self.shared.slots.term(self.hash).is_none() {
                 return Some(Err(Refused::NotHere));
             }
             if !precondition.holds(self.stripe.block(self.spot)) {

@@ -80,7 +80,7 @@ pub use handoff::PARTS;
 pub use landed::Landed;
 use lock::Lock;
 use readstates_ring::Stamp;
-pub use single::{Single, StateSeen, WithState};
+pub use single::{Made, OfUser, Operations, Single, StateSeen, WithState};
 pub use slots::{SlotSet, Term};
 use stripe::Stripe;
 use table::Hash;
@@ -282,7 +282,7 @@ impl Cache {
         let spot = stripe.find(user, hash)?;
         Some(work(&mut Landed {
             stripe: &mut stripe,
-            user,
+            hash,
             spot,
             now,
             shared: &self.shared,
@@ -319,7 +319,7 @@ impl Cache {
         };
         Some(first(&mut Landed {
             stripe: &mut stripe,
-            user,
+            hash,
             spot,
             now,
             shared: &self.shared,

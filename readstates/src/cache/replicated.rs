@@ -83,7 +83,7 @@ impl Cache {
         };
         Some(first(&mut Landed {
             stripe: &mut stripe,
-            user,
+            hash,
             spot,
             now,
             shared: &self.shared,

@@ -1,4 +1,4 @@
-//! One operation of one user out of many: what it does, and what is told of it.
+//! Operations of many users: whose each is, what it does, and what is told of it.
 
 use crate::block::{BlockRef, Operation, Outcome, State};
 
@@ -70,5 +70,64 @@ impl Single for WithState {
 
     fn outcome(seen: &StateSeen) -> Option<Outcome> {
         seen.outcome
+    }
+}
+
+/// Something about one user.
+pub trait OfUser: Copy + Send + Sync {
+    fn user(&self) -> u64;
+}
+
+/// Operations of many users, in the order in which they are applied.
+pub trait Operations: Sync {
+    type One: Single;
+
+    fn len(&self) -> usize;
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn user(&self, index: usize) -> u64;
+
+    fn operation(&self, index: usize) -> Self::One;
+}
+
+impl<O: Single> Operations for [(u64, O)] {
+    type One = O;
+
+    fn len(&self) -> usize {
+        <[(u64, O)]>::len(self)
+    }
+
+    fn user(&self, index: usize) -> u64 {
+        self[index].0
+    }
+
+    fn operation(&self, index: usize) -> O {
+        self[index].1
+    }
+}
+
+/// An operation of each of some users, made of what is there for it: no list of operations is needed.
+#[derive(Debug, Clone, Copy)]
+pub struct Made<'a, T, F> {
+    pub of: &'a [T],
+    pub operation: F,
+}
+
+impl<T: OfUser, O: Single, F: Fn(&T) -> O + Sync> Operations for Made<'_, T, F> {
+    type One = O;
+
+    fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    fn user(&self, index: usize) -> u64 {
+        self.of[index].user()
+    }
+
+    fn operation(&self, index: usize) -> O {
+        (self.operation)(&self.of[index])
     }
 }

@@ -152,13 +152,13 @@ impl Stripe {
     /// Applies operations to a user, all or none.
     pub(super) fn apply(
         &mut self,
-        user: u64,
+        hash: Hash,
         spot: Spot,
         operations: &[Operation],
         now: Instant,
         shared: &Shared,
     ) -> Result<Outcomes, Refused> {
-        let hash = Hash::of(user);
+        let user = hash.user();
         let first_version = shared.slots.first_version(hash).ok_or(Refused::NotHere)?;
         let record = self.tables.at(spot);
         self.slab.warm(record.place());
@@ -175,12 +175,10 @@ impl Stripe {
         };
         let before = Booked::new(block, record.stage() != Stage::Clean);
         let tail_before = tail(block);
-        let (version_before, is_foreign) = (block.version(), block.is_taken_over());
-        let journaled = match block.is_taken_over() {
+        let (old, is_foreign) = (block.version(), block.is_taken_over());
+        let journaled = match is_foreign {
             false => journal::Before::Ours,
-            true => journal::Before::Others {
-                version: block.version(),
-            },
+            true => journal::Before::Others { version: old },
         };
         let appended = self.slab.appended();
         let (outcomes, place, changed) = self.work(record.place(), operations, first_version)?;
@@ -205,7 +203,7 @@ impl Stripe {
         if let Some(replicas) = shared.replicas.get() {
             let changed = Changed {
                 user,
-                before: version_before,
+                before: old,
                 version,
                 first_version,
                 operations,

@@ -48,6 +48,10 @@ impl Hash {
         }
     }
 
+    pub(super) fn user(self) -> u64 {
+        self.user
+    }
+
     pub(super) fn stripe(self) -> usize {
         self.keyed as usize % STRIPES
     }

@@ -326,7 +326,8 @@ fn operations_of_many_users_are_told_of_one_by_one_and_keep_their_order() {
         .collect();
     let mut told = vec![None; operations.len()];
     cache.change_many(
-        &operations,
+        &operations[..],
+        0..operations.len(),
         Touch::Online,
         now,
         &mut HashSet::new(),
@@ -346,7 +347,8 @@ fn operations_of_many_users_are_told_of_one_by_one_and_keep_their_order() {
     assert_eq!(cache.dirty_users(), 100);
     cache.seal();
     cache.change_many(
-        &[(1, ack(1, 99))],
+        &[(1, ack(1, 99))][..],
+        0..1,
         Touch::Online,
         now,
         &mut HashSet::new(),

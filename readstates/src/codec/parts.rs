@@ -127,27 +127,7 @@ fn part_of(operation: &Operation) -> Part {
             message,
             ..Part::default()
         },
-        Operation::Import {
-            channel,
-            import:
-                Import {
-                    message,
-                    mention_count,
-                    counted_through: _,
-                    flags,
-                    last_viewed,
-                    last_pin_millis: _,
-                },
-        } => Part {
-            kind: IMPORT,
-            visit: Visit {
-                flags,
-                last_viewed: Some(last_viewed),
-            },
-            count: mention_count,
-            channel,
-            message,
-        },
+        Operation::Import { channel, import } => first_of(channel, &import),
         Operation::Delete { channel } => Part {
             kind: DELETE,
             channel,
@@ -157,6 +137,26 @@ fn part_of(operation: &Operation) -> Part {
             kind: DELETE_USER,
             ..Part::default()
         },
+    }
+}
+
+/// The first part of an import.
+fn first_of(channel: u64, import: &Import) -> Part {
+    let Import {
+        message,
+        mention_count,
+        counted_through: _,
+        flags,
+        last_viewed,
+        last_pin_millis: _,
+    } = *import;
+    let last_viewed = Some(last_viewed);
+    Part {
+        kind: IMPORT,
+        visit: Visit { flags, last_viewed },
+        count: mention_count,
+        channel,
+        message,
     }
 }
 

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use readstates_api::Id;
 
 use super::{StoreConfig, cli::CqlArgs};
-use crate::backup::{BackupPlace, WhichBackup};
+use crate::backup_names::{BackupPlace, WhichBackup};
 
 /// Flags of `readstates backup`.
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use readstates_api::Id;
 
 use super::{ReportArgs, StoreConfig, cli::CqlArgs};
-use crate::backup::{BackupPlace, WhichBackup};
+use crate::backup_names::{BackupPlace, WhichBackup};
 
 /// Flags of `readstates export`.
 #[derive(Debug, Args)]

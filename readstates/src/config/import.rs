@@ -9,7 +9,7 @@ use std::{
 use clap::{Args, ValueEnum};
 
 use super::{ReportArgs, ServiceArgs, cli::CqlArgs};
-use crate::import::{Columns, Place, TableName, Template};
+use crate::rows::{Columns, Place, TableName, Template};
 
 /// Flags of `readstates import`.
 #[derive(Debug, Args)]

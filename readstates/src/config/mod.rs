@@ -10,7 +10,6 @@ mod cli;
 mod cql;
 mod export;
 mod import;
-mod limits;
 mod listen;
 mod migrate;
 mod mirror;
@@ -27,13 +26,14 @@ pub use backup::{
 pub use cli::{CertificatesArgs, Cli, Command, RebalanceArgs, SchemaArgs, ServeArgs, TokenArgs};
 pub use export::{ExportArgs, RowFormat};
 pub use import::{FileFormat, ImportArgs};
-pub use limits::Limits;
 pub use listen::{ListenArgs, ListenConfig};
 pub use migrate::{
     MigrateArgs, MigrateCommand, MigrateCopyArgs, MigrateVerifyArgs, MoveArgs, ToCqlArgs,
 };
 pub use mirror::{MirrorArgs, Percent};
-pub use observe::{ObserveArgs, ObserveConfig};
+pub use observe::ObserveArgs;
 pub use ring::{RingArgs, RingConfig, RingPlace};
 pub use serve::{ConfigError, ServeConfig, StoreConfig};
 pub use user::{ServiceArgs, ServiceError, UserArgs, UserCommand, UserDeleteArgs, UserShowArgs};
+
+pub use crate::{limits::Limits, trace::ObserveConfig};

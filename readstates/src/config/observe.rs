@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::trace::Tracing;
+use crate::trace::ObserveConfig;
 
 /// What is said about requests.
 #[derive(Debug, Args)]
@@ -32,13 +32,4 @@ impl ObserveArgs {
             tracing: None,
         }
     }
-}
-
-/// What is said about requests.
-#[derive(Debug, Clone, Default)]
-pub struct ObserveConfig {
-    /// Requests that take at least this long are logged; `None`: none are.
-    pub slow_request: Option<Duration>,
-    /// Makes and exports spans; `None`: there are none.
-    pub tracing: Option<Tracing>,
 }

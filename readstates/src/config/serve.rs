@@ -170,7 +170,6 @@ impl ServeConfig {
             limits,
             observe,
         } = args;
-        let wrong = |flag, problem: String| Err(ConfigError::Value { flag, problem });
         if !FLUSH_INTERVALS.contains(&flush_interval) {
             let problem = format!("{flush_interval:?} is out of range; give 10ms to 1h");
             return wrong("--flush-interval", problem);
@@ -192,30 +191,8 @@ impl ServeConfig {
                            cql://HOST/KEYSPACE";
             return wrong("--store", problem.into());
         }
-        let backing = match durability {
-            None | Some(Durability::Interval | Durability::Journal) => Backing::Off,
-            Some(Durability::Available) => Backing::Available,
-            Some(Durability::Replicated) => Backing::Required,
-        };
-        if backing != Backing::Off && place == RingConfig::Memory {
-            let problem = "a member that is alone has no other that could keep its changes, too; give --ring file:DIR or \
-                           kubernetes, or --durability interval (journal with an embedded store)";
-            return wrong("--durability", problem.into());
-        }
-        let journal = match (&store, durability) {
-            // One that is alone was refused.
-            (_, Some(Durability::Available | Durability::Replicated)) => None,
-            (StoreConfig::Embedded(folder), durability) => Some(JournalConfig {
-                folder: journal::folder_of(folder),
-                durability: durability.unwrap_or(Durability::Journal),
-                accept_damage: accept_journal_damage,
-            }),
-            (StoreConfig::Memory | StoreConfig::Cql(_), None | Some(Durability::Interval)) => None,
-            (StoreConfig::Memory | StoreConfig::Cql(_), Some(Durability::Journal)) => {
-                let problem = "a journal goes with an embedded store; give --durability interval";
-                return wrong("--durability", problem.into());
-            }
-        };
+        let backing = backing(durability, &place)?;
+        let journal = journal(&store, durability, accept_journal_damage)?;
         let moving_to = to_cql.moving(moving_to, &store, cql.claim.as_ref())?;
         let zone = ring.known_zone();
         let RingArgs { member, .. } = ring;
@@ -243,6 +220,45 @@ impl ServeConfig {
             observe: observe.config(),
         })
     }
+}
+
+fn wrong<T>(flag: &'static str, problem: String) -> Result<T, ConfigError> {
+    Err(ConfigError::Value { flag, problem })
+}
+
+fn backing(durability: Option<Durability>, ring: &RingConfig) -> Result<Backing, ConfigError> {
+    let backing = match durability {
+        None | Some(Durability::Interval | Durability::Journal) => return Ok(Backing::Off),
+        Some(Durability::Available) => Backing::Available,
+        Some(Durability::Replicated) => Backing::Required,
+    };
+    if *ring == RingConfig::Memory {
+        let problem = "a member that is alone has no other that could keep its changes, too; give --ring file:DIR or \
+                       kubernetes, or --durability interval (journal with an embedded store)";
+        return wrong("--durability", problem.into());
+    }
+    Ok(backing)
+}
+
+fn journal(
+    store: &StoreConfig,
+    durability: Option<Durability>,
+    accept_damage: bool,
+) -> Result<Option<JournalConfig>, ConfigError> {
+    Ok(match (store, durability) {
+        // One that is alone was refused.
+        (_, Some(Durability::Available | Durability::Replicated)) => None,
+        (StoreConfig::Embedded(folder), durability) => Some(JournalConfig {
+            folder: journal::folder_of(folder),
+            durability: durability.unwrap_or(Durability::Journal),
+            accept_damage,
+        }),
+        (StoreConfig::Memory | StoreConfig::Cql(_), None | Some(Durability::Interval)) => None,
+        (StoreConfig::Memory | StoreConfig::Cql(_), Some(Durability::Journal)) => {
+            let problem = "a journal goes with an embedded store; give --durability interval";
+            return wrong("--durability", problem.into());
+        }
+    })
 }
 
 /// The cores that this process may use, by its affinity and its control group.

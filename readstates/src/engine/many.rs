@@ -12,9 +12,9 @@ use tokio::time::{Instant, timeout_at};
 use super::{Engine, NotDone};
 use crate::{
     block::Outcome,
-    cache::{Refused, Single, Touch},
+    cache::{Operations, Refused, Single, Touch},
     clock,
-    load::{Group, Item, LoadError, Outcomes},
+    load::{Group, Item, LoadError},
     mixed::BuildMixed,
 };
 
@@ -23,11 +23,6 @@ const TURN: usize = 512;
 
 /// What a caller gets back for each operation.
 type Done<O> = Result<<O as Single>::Seen, NotDone>;
-/// The same, or `None` while its user is being loaded.
-type Pending<O> = Option<Done<O>>;
-// Callers bound their memory by the size of a result.
-const _: () =
-    assert!(size_of::<Option<Result<Outcome, NotDone>>>() == size_of::<Result<Outcome, NotDone>>());
 
 /// Whose operations have to wait, and which.
 #[derive(Default)]
@@ -48,39 +43,48 @@ impl Engine {
         operations: &[(u64, O)],
         touch: Touch,
     ) -> Vec<Done<O>> {
+        self.change_all(operations, touch).await
+    }
+
+    /// As [`Engine::change_many`], of operations in another form than a list.
+    pub async fn change_all<M: Operations + ?Sized>(
+        &self,
+        operations: &M,
+        touch: Touch,
+    ) -> Vec<Done<M::One>> {
         let mut results = Vec::with_capacity(operations.len());
         let mut cold = Cold::default();
-        for turn in operations.chunks(TURN) {
+        while results.len() < operations.len() {
             if !results.is_empty() {
                 tokio::task::yield_now().await;
             }
-            self.change_cached(turn, touch, &mut results, &mut cold);
+            self.change_cached(operations, touch, &mut results, &mut cold);
         }
         if !cold.places.is_empty() {
             self.change_cold(operations, touch, &cold.places, &mut results)
                 .await;
         }
-        // None is left that is not known: what its load has not told by the deadline, `settle` refuses.
-        let known = |done: Pending<O>| done.unwrap_or(Err(NotDone::Unknown));
-        results.into_iter().map(known).collect()
+        results
     }
 
-    /// Applies what can be applied now; notes the rest.
-    fn change_cached<O: Single>(
+    /// Applies the operations of one turn, as far as they can be applied now; notes the rest.
+    fn change_cached<M: Operations + ?Sized>(
         &self,
-        operations: &[(u64, O)],
+        operations: &M,
         touch: Touch,
-        results: &mut Vec<Pending<O>>,
+        results: &mut Vec<Done<M::One>>,
         cold: &mut Cold,
     ) {
         let (mut applied, mut ignored, mut reads, mut refusals) = (0, 0, 0, 0);
         let start = results.len();
-        results.resize_with(start + operations.len(), || None);
+        let end = operations.len().min(start + TURN);
+        // Stays where the load of a user tells nothing by the deadline.
+        results.resize_with(end, || Err(LoadError::StoreAway.into()));
         let Cold { users, places } = cold;
-        let each = |index: usize, done: Option<Result<O::Seen, Refused>>| {
-            let known = match done {
+        let each = |index: usize, done: Option<Result<<M::One as Single>::Seen, Refused>>| {
+            results[index] = match done {
                 Some(Ok(seen)) => {
-                    match O::outcome(&seen) {
+                    match M::One::outcome(&seen) {
                         Some(Outcome::Applied) => applied += 1,
                         Some(Outcome::Ignored) => ignored += 1,
                         None => reads += 1,
@@ -93,14 +97,14 @@ impl Engine {
                 }
                 None => {
                     // A call has fewer operations than this holds: what is sent is bounded.
-                    places.push((start + index) as u32);
+                    places.push(index as u32);
                     return;
                 }
             };
-            results[start + index] = Some(known);
         };
+        let now = clock::now();
         self.cache
-            .change_many(operations, touch, clock::now(), users, each);
+            .change_many(operations, start..end, touch, now, users, each);
         let hits = applied + ignored + reads + refusals;
         self.metrics.hits.increment(hits);
         self.metrics.applied.increment(applied);
@@ -112,12 +116,12 @@ impl Engine {
     }
 
     /// Queues the operations that have to wait, in order, and waits for them.
-    async fn change_cold<O: Single>(
+    async fn change_cold<M: Operations + ?Sized>(
         &self,
-        operations: &[(u64, O)],
+        operations: &M,
         touch: Touch,
         cold: &[u32],
-        results: &mut [Pending<O>],
+        results: &mut [Done<M::One>],
     ) {
         self.metrics.misses.increment(cold.len() as u64);
         let deadline = Instant::now() + self.loader.patience(touch);
@@ -126,9 +130,9 @@ impl Engine {
         let (mut left, mut under_way) = (cold.iter(), 0);
         loop {
             for &place in left.by_ref().take(window - under_way) {
-                let (user, operation) = operations[place as usize];
+                let user = operations.user(place as usize);
                 let item = Item {
-                    operation,
+                    operation: operations.operation(place as usize),
                     touch,
                     place,
                     group: Some(Arc::clone(&group)),
@@ -142,7 +146,7 @@ impl Engine {
             // Cancel-safe: what was not received stays in the channel.
             match timeout_at(deadline, outcomes.recv()).await {
                 Ok(Some((place, outcome))) => {
-                    results[place as usize] = Some(outcome);
+                    results[place as usize] = outcome;
                     under_way -= 1;
                 }
                 // The channel does not end: `group` holds a sender.
@@ -150,28 +154,15 @@ impl Engine {
             }
         }
         for &place in left {
-            results[place as usize] = Some(Err(LoadError::TooManyLoads.into()));
+            results[place as usize] = Err(LoadError::TooManyLoads.into());
         }
         group.leave();
-        self.settle(operations, cold, &mut outcomes, results);
-    }
-
-    /// The caller's wait is over: what is not done by now never is, and stays refused.
-    fn settle<O: Single>(
-        &self,
-        operations: &[(u64, O)],
-        cold: &[u32],
-        outcomes: &mut Outcomes<O::Seen>,
-        results: &mut [Pending<O>],
-    ) {
+        // The caller's wait is over: what is not done by now never is, and stays refused.
         for &place in cold {
-            self.loader.settle(operations[place as usize].0);
+            self.loader.settle(operations.user(place as usize));
         }
         while let Ok((place, outcome)) = outcomes.try_recv() {
-            results[place as usize] = Some(outcome);
-        }
-        for &place in cold {
-            results[place as usize].get_or_insert(Err(LoadError::StoreAway.into()));
+            results[place as usize] = outcome;
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     App,
     head::{Head, Imported},
     problem::Refusal,
-    route::{Class, Operation, Port, Resource},
+    route::Resource,
     tls::ClientCertificate,
 };
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
         audit::{self, Subject},
     },
     limit::{Limit, Permit},
+    operation::{Class, Operation, Port},
 };
 
 /// The caller in an audit line when there is none.

@@ -24,8 +24,8 @@ use super::{
     head::Head,
     precondition,
     reply::{self, Answer},
-    route::Class,
 };
+use crate::operation::Class;
 
 /// Many operations on many users, in binary
 ///

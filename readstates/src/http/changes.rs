@@ -244,7 +244,7 @@ pub(super) async fn written(app: &App, asked: &Asked<'_>, answer: Answer) -> Ans
 
 /// A mention of one user, as `POST /v1/mentions` with `If-Match` has it.
 pub(super) async fn mention(app: &App, asked: &Asked<'_>) -> Answer {
-    let operation = mentions::checked(asked.json()?)?.operation();
+    let operation = mentions::checked(asked.json()?)?.0.operation();
     let view = |_: BlockRef<'_>, outcomes: &[Outcome]| outcomes.contains(&Outcome::Applied);
     let applied = change(app, asked, &[operation], Touch::Mention, view).await?;
     reply::value(&MentionsAnswer {

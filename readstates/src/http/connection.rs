@@ -31,7 +31,7 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-use crate::config::Limits;
+use crate::limits::Limits;
 
 /// Bytes of an answer, head and all, that is copied to be sent in one piece.
 const SMALL_ANSWER: usize = 1024;

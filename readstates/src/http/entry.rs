@@ -3,11 +3,8 @@
 use http::{HeaderMap, HeaderValue, Method, Uri, Version, header, request::Parts};
 use readstates_api::{Problem, ProblemType};
 
-use super::{
-    FORWARDED, INCARNATION,
-    problem::Refusal,
-    route::{Operation, Port, Resource},
-};
+use super::{FORWARDED, INCARNATION, problem::Refusal, route::Resource};
+use crate::operation::{Operation, Port};
 
 /// Leaves only those headers that say something where they came in.
 pub(super) fn believe(port: Port, headers: &mut HeaderMap) {

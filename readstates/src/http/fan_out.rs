@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
+use readstates_api::Id;
 use readstates_ring::{SLOTS, Slot};
 
 use super::owner;
 use crate::{
-    cache::SlotSet,
+    cache::{OfUser, SlotSet},
     ownership::{Ownership, Pass, Peer},
 };
 
@@ -24,14 +25,20 @@ pub(super) struct Part<T> {
 /// Items by owner, in the order in which they came.
 #[derive(Debug)]
 pub(super) struct Split<'a, T> {
-    /// Owned by this member, with each user.
-    pub(super) mine: Vec<(u64, T)>,
+    /// Owned by this member.
+    pub(super) mine: Vec<T>,
     /// The right to work on it.
     pub(super) passes: Passes<'a>,
     /// Owned by each of the others.
     pub(super) others: Vec<Part<T>>,
     /// Has no owner now: the slots are on the move.
-    pub(super) waiting: Vec<(u64, T)>,
+    pub(super) waiting: Vec<T>,
+}
+
+impl OfUser for Id {
+    fn user(&self) -> u64 {
+        self.get()
+    }
 }
 
 /// The right to work on many slots.
@@ -40,9 +47,21 @@ pub(super) struct Passes<'a>(Vec<Pass<'a>>);
 
 impl Passes<'_> {
     /// The slots of which nothing may be acknowledged: to be asked when the work is done.
-    pub(super) fn lost(&self) -> SlotSet {
+    pub(super) fn lost(self) -> Lost {
         let lost = self.0.iter().filter(|pass| !pass.may_acknowledge());
-        lost.map(Pass::slot).collect()
+        let lost: SlotSet = lost.map(Pass::slot).collect();
+        Lost((!lost.is_empty()).then_some(lost))
+    }
+}
+
+/// Slots that this member has lost while it worked; mostly none.
+#[derive(Debug)]
+pub(super) struct Lost(Option<SlotSet>);
+
+impl Lost {
+    pub(super) fn has(&self, item: &impl OfUser) -> bool {
+        let lost = self.0.as_ref();
+        lost.is_some_and(|lost| lost.contains(Slot::of_user(item.user())))
     }
 }
 
@@ -57,10 +76,10 @@ enum Place {
 
 /// Groups items by the owners of their users. A request that another member has forwarded looks at the
 /// ring itself before it says that something is not this member's.
-pub(super) async fn by_owner<'a, T: Copy>(
+pub(super) async fn by_owner<'a, T: OfUser>(
     ownership: &'a Ownership,
     headers: &HeaderMap,
-    items: &[(u64, T)],
+    items: &[T],
 ) -> Split<'a, T> {
     let split = by_owner_now(ownership, items);
     if split.others.is_empty() || owner::forwarder(headers).is_none() {
@@ -71,7 +90,7 @@ pub(super) async fn by_owner<'a, T: Copy>(
     by_owner_now(ownership, items)
 }
 
-fn by_owner_now<'a, T: Copy>(ownership: &'a Ownership, items: &[(u64, T)]) -> Split<'a, T> {
+fn by_owner_now<'a, T: OfUser>(ownership: &'a Ownership, items: &[T]) -> Split<'a, T> {
     let mut split = Split {
         mine: Vec::new(),
         passes: Passes::default(),
@@ -79,16 +98,16 @@ fn by_owner_now<'a, T: Copy>(ownership: &'a Ownership, items: &[(u64, T)]) -> Sp
         waiting: Vec::new(),
     };
     let mut places = [Place::Unknown; SLOTS as usize];
-    for &(user, item) in items {
-        let slot = Slot::of_user(user);
+    for &item in items {
+        let slot = Slot::of_user(item.user());
         let place = &mut places[usize::from(slot.number())];
         if let Place::Unknown = place {
             *place = split.place(ownership, slot);
         }
         match *place {
-            Place::Mine => split.mine.push((user, item)),
+            Place::Mine => split.mine.push(item),
             Place::Other(index) => split.others[usize::from(index)].items.push(item),
-            Place::Waiting | Place::Unknown => split.waiting.push((user, item)),
+            Place::Waiting | Place::Unknown => split.waiting.push(item),
         }
     }
     split
@@ -122,8 +141,9 @@ impl<'a, T> Split<'a, T> {
 }
 
 /// Waits until these users have owners, or the wait is over.
-pub(super) async fn decided<T>(ownership: &Ownership, items: &[(u64, T)]) {
-    let slots: SlotSet = items.iter().map(|(user, _)| Slot::of_user(*user)).collect();
+pub(super) async fn decided(ownership: &Ownership, items: &[impl OfUser]) {
+    let slots = items.iter().map(|item| Slot::of_user(item.user()));
+    let slots: SlotSet = slots.collect();
     let slots = Slot::all().filter(|&slot| slots.contains(slot));
     ownership.decided(slots).await;
 }

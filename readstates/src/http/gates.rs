@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 use http::HeaderMap;
 use readstates_api::{Problem, ProblemType};
 
-use super::{FORWARDED, connections::Connections, crowd::Crowd, problem::Refusal, route::Class};
+use super::{FORWARDED, connections::Connections, crowd::Crowd, problem::Refusal};
 use crate::{
-    config::Limits,
     limit::{Limit, Permit},
+    limits::Limits,
     metrics::Text,
+    operation::Class,
     ownership::{Peer, Routes},
 };
 
@@ -175,28 +176,8 @@ impl Gates {
             "Connections to the port for probes that were cut because newer ones came.",
             watchers.pushed_out(),
         );
-        let families: [Family<'_>; 3] = [
-            (
-                "readstates_limit",
-                "How much of what may be going on at once.",
-                "gauge",
-                |limit| limit.most() as f64,
-            ),
-            (
-                "readstates_limit_in_use",
-                "How much of it is going on now.",
-                "gauge",
-                |limit| limit.used() as f64,
-            ),
-            (
-                "readstates_limit_refusals_total",
-                "How often something was refused because of the limit.",
-                "counter",
-                |limit| limit.refused() as f64,
-            ),
-        ];
         connections.write(text);
-        for (family, help, kind, value) in families {
+        for (family, help, kind, value) in FAMILIES {
             text.family(family, help, kind);
             for (name, limit) in &all {
                 text.sample(family, &[("limit", name)], value(limit));
@@ -206,7 +187,28 @@ impl Gates {
 }
 
 /// Name, meaning and kind of a family about limits, and what it shows of each.
-type Family<'a> = (&'a str, &'a str, &'a str, fn(&Limit) -> f64);
+type Family = (&'static str, &'static str, &'static str, fn(&Limit) -> f64);
+
+const FAMILIES: [Family; 3] = [
+    (
+        "readstates_limit",
+        "How much of what may be going on at once.",
+        "gauge",
+        |limit| limit.most() as f64,
+    ),
+    (
+        "readstates_limit_in_use",
+        "How much of it is going on now.",
+        "gauge",
+        |limit| limit.used() as f64,
+    ),
+    (
+        "readstates_limit_refusals_total",
+        "How often something was refused because of the limit.",
+        "counter",
+        |limit| limit.refused() as f64,
+    ),
+];
 
 fn over(limit: &Limit, what: &str) -> Refusal {
     over_most(limit.most(), what)

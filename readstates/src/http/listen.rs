@@ -21,9 +21,12 @@ use super::{
     connection::{Phase, TimedSocket},
     connections::Open,
     crowd::{Crowd, Place},
-    route::Port,
+    ending::{Leave, closing, send_at_once, serve_to_the_end},
 };
-use crate::limit::{Limit, Permit};
+use crate::{
+    limit::{Limit, Permit},
+    operation::Port,
+};
 
 /// Out of file descriptors or memory: some connections must end first.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -94,12 +97,6 @@ pub(crate) async fn listen(entrance: Entrance, app: Arc<App>, mut closed: watch:
     connections.wait().await;
 }
 
-/// Waits until the member stops listening.
-async fn closing(closed: &mut watch::Receiver<bool>) {
-    // An error means that the server is gone, which is as good as closed.
-    let _ = closed.wait_for(|&closed| closed).await;
-}
-
 /// Whether one client is gone again, rather than accepting being impossible.
 fn is_about_the_client(error: &io::Error) -> bool {
     matches!(
@@ -168,7 +165,7 @@ async fn connection(
         let _ = socket.try_write(FULL);
         return;
     };
-    hurry(&socket);
+    send_at_once(&socket);
     let peer = Peer::at(address);
     serve(socket, peer, admitted, phase, port, app, closed).await;
 }
@@ -186,7 +183,7 @@ async fn encrypted(
     let (Some(tls), Some(admitted)) = (app.tls.clone(), admitted) else {
         return;
     };
-    hurry(&socket);
+    send_at_once(&socket);
     // Nothing is kept of a handshake that does not come to its end.
     let shaken = tokio::select! {
         shaken = timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)) => shaken.ok().flatten(),
@@ -216,7 +213,7 @@ async fn proven(
     app: Arc<App>,
     mut closed: watch::Receiver<bool>,
 ) {
-    hurry(&socket);
+    send_at_once(&socket);
     // Nothing is kept of a handshake that does not come to its end.
     let shaken = tokio::select! {
         shaken = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket)) => shaken.ok(),
@@ -239,13 +236,6 @@ async fn proven(
     let phase = Phase::new();
     if let Some(admitted) = Admitted::to(&app, port, peer.address, &phase) {
         serve(socket, peer, admitted, phase, port, app, closed).await;
-    }
-}
-
-/// Answers are small and complete: waiting for more to send only delays them.
-fn hurry(socket: &TcpStream) {
-    if let Err(error) = socket.set_nodelay(true) {
-        tracing::debug!("TCP_NODELAY was refused: {error}");
     }
 }
 
@@ -278,26 +268,13 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         .max_header_size(max_header_bytes)
         .max_buf_size(BUFFER_BYTES.max(max_header_bytes))
         .serve_connection(TokioIo::new(socket), service);
-    tokio::pin!(connection);
-    // The connection goes on where it was when the other branch has told it to end.
-    let ended = tokio::select! {
-        biased;
-        ended = connection.as_mut() => ended,
-        () = closing(&mut closed) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-        () = admitted.pushed_out() => {
-            if admitted.may_be_cut(&idle) {
-                return;
-            }
-            // A request came meanwhile: its answer is the last one.
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let leave = async {
+        admitted.pushed_out().await;
+        match admitted.may_be_cut(&idle) {
+            true => Leave::AtOnce,
+            // A request came meanwhile.
+            false => Leave::Answered,
         }
     };
-    if let Err(error) = ended {
-        // Clients come and go as they like.
-        tracing::debug!("a connection ended: {}", crate::store::chain(&error));
-    }
+    serve_to_the_end(connection, &mut closed, leave).await;
 }

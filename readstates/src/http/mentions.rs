@@ -12,7 +12,6 @@ use hyper::body::Incoming;
 use readstates_api::{
     FailedUser, Id, MAX_MENTIONED_USERS, MentionsAnswer, MentionsRequest, Problem, ProblemType,
 };
-use readstates_ring::Slot;
 
 use super::{
     App,
@@ -26,20 +25,19 @@ use super::{
     problem::{Refusal, problem_type},
     read_states::Asked,
     reply::{self, Answer},
-    route::{Class, Operation},
     selection::Selection,
 };
 use crate::{
     block::{Operation as Change, Outcome, Precondition},
-    cache::Touch,
+    cache::{Made, OfUser, Touch},
     engine::NotDone,
+    operation::{Class, Operation},
 };
 
-/// What the work on one user takes at most: itself, as it waits and among those of its owner (there with
-/// the room of a list that has grown), its operation and its outcome.
-const WORK_BYTES: usize = 2 * size_of::<Id>()
-    + 3 * size_of::<(u64, Id)>()
-    + size_of::<(u64, Change)>()
+/// What the work on one user takes at most: itself, among those of its owner and among those who wait (both with the room
+/// of a list that has grown), its place among those who are loaded, and its outcome.
+const WORK_BYTES: usize = 5 * size_of::<Id>()
+    + size_of::<u32>()
     + size_of::<Result<Outcome, NotDone>>()
     + size_of::<FailedUser>();
 
@@ -66,14 +64,13 @@ pub(super) async fn mention(app: &App, head: &Head, content: Incoming) -> Answer
     let _from = app
         .gates
         .enter_from(&app.ownership.routes(), &head.headers)?;
-    let mention = checked(body::json(&head.headers, &body.bytes)?)?;
+    let (mention, mut left) = checked(body::json(&head.headers, &body.bytes)?)?;
     if let Some(precondition) = precondition::if_match(&head.headers, Some(mention.channel))? {
-        return alone(app, head, &mention, precondition, &body).await;
+        return alone(app, head, &mention, &left, precondition, &body).await;
     }
-    body.count_work(&app.gates, mention.users.len() * WORK_BYTES)?;
+    body.count_work(&app.gates, left.len() * WORK_BYTES)?;
     body.done_with_bytes();
     let mut answer = MentionsAnswer::default();
-    let mut left: Vec<(u64, Id)> = mention.users.iter().map(|&id| (id.get(), id)).collect();
     for _ in 0..fan_out::MOST_LOOKS {
         left = round(app, head, &mention, &left, &mut answer).await?;
         if left.is_empty() {
@@ -81,8 +78,7 @@ pub(super) async fn mention(app: &App, head: &Head, content: Incoming) -> Answer
         }
         fan_out::decided(&app.ownership, &left).await;
     }
-    let users = left.iter().map(|(_, user)| user);
-    fail(&mut answer, users, ProblemType::SlotMoving);
+    fail(&mut answer, &left, ProblemType::SlotMoving);
     reply::value(&answer)
 }
 
@@ -91,10 +87,11 @@ async fn alone(
     app: &App,
     head: &Head,
     mention: &Mention,
+    users: &[Id],
     precondition: Precondition,
     body: &Arrived,
 ) -> Answer {
-    let &[user] = &mention.users[..] else {
+    let &[user] = users else {
         let detail = "If-Match is the version of one user; mention one, or leave it out";
         return Err(Problem::new(ProblemType::BadValue, detail)
             .at("/user_ids")
@@ -118,9 +115,9 @@ async fn round(
     app: &App,
     head: &Head,
     mention: &Mention,
-    users: &[(u64, Id)],
+    users: &[Id],
     answer: &mut MentionsAnswer,
-) -> Result<Vec<(u64, Id)>, Refusal> {
+) -> Result<Vec<Id>, Refusal> {
     let Split {
         mine,
         passes,
@@ -147,12 +144,11 @@ async fn round(
     Ok(waiting)
 }
 
-/// A mention that is in range, its users sorted and each there once.
+/// A mention that is in range, without its users.
 pub(super) struct Mention {
     channel: Id,
     message: Id,
     count: u32,
-    users: Vec<Id>,
 }
 
 impl Mention {
@@ -166,7 +162,8 @@ impl Mention {
     }
 }
 
-pub(super) fn checked(request: MentionsRequest) -> Result<Mention, Refusal> {
+/// The mention, and its users, sorted and each there once.
+pub(super) fn checked(request: MentionsRequest) -> Result<(Mention, Vec<Id>), Refusal> {
     let MentionsRequest {
         channel_id,
         message_id,
@@ -198,34 +195,33 @@ pub(super) fn checked(request: MentionsRequest) -> Result<Mention, Refusal> {
     }
     user_ids.sort_unstable();
     user_ids.dedup();
-    Ok(Mention {
+    let mention = Mention {
         channel: channel_id,
         message: message_id,
         count,
-        users: user_ids,
-    })
+    };
+    Ok((mention, user_ids))
 }
 
 /// Applies a mention to users of this member; returns also the users who are on the move.
 async fn apply(
     app: &App,
     mention: &Mention,
-    users: Vec<(u64, Id)>,
+    users: Vec<Id>,
     passes: Passes<'_>,
-) -> (MentionsAnswer, Vec<(u64, Id)>) {
+) -> (MentionsAnswer, Vec<Id>) {
     let operation = mention.operation();
-    let operations: Vec<_> = users.iter().map(|&(user, _)| (user, operation)).collect();
-    let outcomes = app.engine.change_many(&operations, Touch::Mention).await;
-    let settled = app
-        .engine
-        .settled_all(operations.iter().map(|&(user, _)| user))
-        .await;
+    let operations = Made {
+        of: &users,
+        operation: |_: &Id| operation,
+    };
+    let outcomes = app.engine.change_all(&operations, Touch::Mention).await;
+    let settled = app.engine.settled_all(users.iter().map(OfUser::user)).await;
     let lost = passes.lost();
-    drop(passes);
     let (mut answer, mut moved) = (MentionsAnswer::default(), Vec::new());
-    for ((user, user_id), outcome) in users.into_iter().zip(outcomes) {
+    for (user_id, outcome) in users.into_iter().zip(outcomes) {
         let problem = match outcome {
-            Ok(_) if !settled || lost.contains(Slot::of_user(user)) => ProblemType::OutcomeUnknown,
+            Ok(_) if !settled || lost.has(&user_id) => ProblemType::OutcomeUnknown,
             Ok(Outcome::Applied) => {
                 answer.applied += 1;
                 continue;
@@ -237,7 +233,7 @@ async fn apply(
             Err(not_done) => problem_type(not_done),
         };
         if problem == ProblemType::SlotMoving {
-            moved.push((user, user_id));
+            moved.push(user_id);
         } else {
             answer.failed.push(FailedUser { user_id, problem });
         }

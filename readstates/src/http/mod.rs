@@ -17,6 +17,7 @@ mod connection;
 mod connections;
 mod crowd;
 mod deadline;
+pub(crate) mod ending;
 mod entry;
 mod fan_out;
 mod forward;
@@ -34,7 +35,7 @@ mod precondition;
 mod probes;
 mod problem;
 mod read_states;
-mod reply;
+pub(crate) mod reply;
 mod representation;
 mod route;
 mod rows;
@@ -67,7 +68,6 @@ use readstates_api::headers;
 use reply::Answer;
 pub(crate) use reply::Body;
 use route::Resource;
-pub(crate) use route::{Class, Operation, Port};
 use slow::Slow;
 use snapshots::Snapshots;
 pub(crate) use tls::ApiTls;
@@ -77,13 +77,14 @@ use tracing::Instrument;
 
 use crate::{
     access::Access,
-    config::{Limits, ObserveConfig},
     engine::Engine,
     health::Health,
     limit::Permit,
+    limits::Limits,
     metrics::Metrics,
+    operation::{Class, Operation, Port},
     ownership::Ownership,
-    trace::Tracing,
+    trace::{ObserveConfig, Tracing},
 };
 
 const RING: HeaderName = HeaderName::from_static(headers::RING);

@@ -285,7 +285,8 @@ mod tests {
     use readstates_api::Id;
     use serde_json::Value;
 
-    use super::super::route::{Operation, Port, Resource};
+    use super::super::route::Resource;
+    use crate::operation::{Operation, Port};
 
     #[test]
     fn the_committed_documents_are_what_the_code_says() {

@@ -17,11 +17,12 @@ use super::{
     problem::{Refusal, UNKNOWN},
     read_states,
     reply::{Answer, Body},
-    route::{Class, Operation, Resource},
+    route::Resource,
     selection::Selection,
 };
 use crate::{
     engine::Rests,
+    operation::{Class, Operation},
     ownership::{Pass, Peer, Routes, Way},
 };
 

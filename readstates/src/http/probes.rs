@@ -11,12 +11,12 @@ use super::{
     App, body, openapi,
     problem::Refusal,
     reply::{self, Answer, Body},
-    route::Class,
     tls,
 };
 use crate::{
     access, journal,
     metrics::{Text, process},
+    operation::Class,
 };
 
 /// How long a client may wait for the next ring: less than the minute after which many proxies give

@@ -26,7 +26,7 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    pub(super) fn whole(bytes: Bytes) -> Self {
+    pub(crate) fn whole(bytes: Bytes) -> Self {
         Self::Whole((!bytes.is_empty()).then_some(bytes))
     }
 }
@@ -98,7 +98,7 @@ pub(super) fn accepted(body: &impl serde::Serialize) -> Answer {
 }
 
 /// 200 with a body of this type.
-pub(super) fn typed(content_type: HeaderValue, bytes: Bytes) -> Response<Body> {
+pub(crate) fn typed(content_type: HeaderValue, bytes: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::whole(bytes));
     response
         .headers_mut()
@@ -113,7 +113,7 @@ pub(super) fn etag(version: u64) -> HeaderValue {
 }
 
 /// A status and a line for people.
-pub(super) fn text(status: StatusCode, line: String) -> Response<Body> {
+pub(crate) fn text(status: StatusCode, line: String) -> Response<Body> {
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     let mut response = typed(plain, line.into());
     *response.status_mut() = status;

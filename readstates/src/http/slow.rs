@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{
-    FORWARDED,
-    head::Head,
-    route::{Class, Operation, Port},
+use super::{FORWARDED, head::Head};
+use crate::{
+    operation::{Class, Operation, Port},
+    {clock, metrics::Counter, ration::Ration},
 };
-use crate::{clock, metrics::Counter, ration::Ration};
 
 /// What is said about slow requests.
 #[derive(Debug, Default)]

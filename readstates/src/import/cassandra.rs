@@ -7,11 +7,13 @@ use tokio::sync::mpsc;
 
 use super::{
     ImportError, Progression,
-    columns::{Columns, FIELDS, Field, Places},
     values::{Texts, import_of},
     window::{BadRow, Position, Row, Window},
 };
-use crate::store::{CqlLogin, CqlTarget, ForeignRow, ForeignScan, ForeignTable};
+use crate::{
+    rows::{Columns, FIELDS, Field, Places},
+    store::{CqlLogin, CqlTarget, ForeignRow, ForeignScan, ForeignTable},
+};
 
 /// Windows that are read ahead of the one that is sent.
 const AHEAD: usize = 2;

@@ -2,7 +2,8 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-use super::{columns::NoColumn, csv::ReadError};
+use super::csv::ReadError;
+use crate::rows::NoColumn;
 use crate::{
     backup::BackupError,
     config::{ConfigError, ServiceError},

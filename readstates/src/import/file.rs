@@ -7,13 +7,15 @@ use tokio::sync::mpsc;
 use super::{
     ImportError, Progression,
     buffered::{Beginning, Buffered},
-    columns::{Columns, FIELDS, Places},
     csv::{CsvReader, ReadError, Record},
     lines,
     values::{Texts, import_of},
     window::{BadRow, Position, Row, Window},
 };
-use crate::config::FileFormat;
+use crate::{
+    config::FileFormat,
+    rows::{Columns, FIELDS, Places},
+};
 
 /// Windows that are read ahead of the one that is sent.
 const AHEAD: usize = 2;

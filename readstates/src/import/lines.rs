@@ -4,12 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::{
-    buffered::Buffered,
-    columns::{Columns, FIELDS, Field},
-    csv::ReadError,
-    values::Texts,
-};
+use super::{buffered::Buffered, csv::ReadError, values::Texts};
+use crate::rows::{Columns, FIELDS, Field};
 
 /// The longest line. Read states take a few hundred bytes.
 const LONGEST: usize = 1 << 20;

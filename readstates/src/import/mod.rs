@@ -15,18 +15,15 @@ mod bad;
 mod buffered;
 mod cassandra;
 mod checkpoint;
-mod columns;
 mod csv;
 mod error;
 mod file;
 mod lines;
 mod pace;
-mod place;
 mod redis;
 mod report;
 mod send;
 mod source;
-mod template;
 mod values;
 mod window;
 mod work;
@@ -36,12 +33,7 @@ use std::time::Duration;
 use readstates_client::{Client, Routing};
 use tokio::time::Instant;
 
-pub use self::{
-    columns::Columns,
-    error::ImportError,
-    place::{Place, RedisAddress, TableName},
-    template::Template,
-};
+pub use self::error::ImportError;
 use self::{report::Report, window::Window, work::Work};
 use crate::{
     backup,

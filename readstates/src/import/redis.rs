@@ -12,14 +12,11 @@ use redis::{
 use tokio::sync::mpsc;
 
 use super::{
-    ImportError, Progression,
-    columns::{Columns, FIELDS, Field},
-    lines,
-    place::RedisAddress,
-    template::Template,
+    ImportError, Progression, lines,
     values::{Texts, import_of},
     window::{BadRow, Position, Row, Window},
 };
+use crate::rows::{Columns, FIELDS, Field, RedisAddress, Template};
 
 /// Windows that are read ahead of the one that is sent.
 const AHEAD: usize = 2;

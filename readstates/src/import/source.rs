@@ -5,15 +5,17 @@ use std::fs;
 use tokio::sync::mpsc;
 
 use super::{
-    ImportError, Place, Progression, Template,
+    ImportError, Progression,
     buffered::Beginning,
     cassandra::CqlSource,
     checkpoint::State,
-    columns::Field,
     file::FileSource,
     redis::{RedisSource, Values},
 };
-use crate::config::{FileFormat, ImportArgs};
+use crate::{
+    config::{FileFormat, ImportArgs},
+    rows::{Field, Place, Template},
+};
 
 /// One source of rows.
 pub(super) enum Source {

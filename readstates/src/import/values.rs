@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
+use crate::rows::{Columns, FIELDS, Field};
 use jiff::{Timestamp, civil::Date, civil::date};
 use readstates_api::{Id, batch::v3::Import};
-
-use super::columns::{Columns, FIELDS, Field};
 
 /// The values of a row by field; `None`: it has none.
 pub(super) type Texts<'a> = [Option<Cow<'a, str>>; FIELDS];

@@ -37,7 +37,7 @@ use line::{Entered, Line};
 use parking_lot::{Mutex, MutexGuard};
 use readstates_ring::Slot;
 use tokio::sync::{Notify, oneshot};
-pub(crate) use waiter::{Answer, Changer, Group, Item, Outcomes, Reader, Waiter};
+pub(crate) use waiter::{Answer, Changer, Group, Item, Reader, Waiter};
 
 pub use crate::refused::LoadError;
 use crate::{

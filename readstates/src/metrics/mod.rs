@@ -21,7 +21,7 @@ use requests::Requests;
 use crate::{
     block::Outcome,
     cache::{Flushing, Totals},
-    http::{Operation, Port},
+    operation::{Operation, Port},
 };
 
 families! {

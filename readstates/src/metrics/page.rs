@@ -8,7 +8,7 @@ use readstates_metrics::Text;
 use super::{Metrics, requests};
 use crate::{
     cache::{FlushMode, Flushing, Totals},
-    http::Port,
+    operation::Port,
 };
 
 impl Metrics {
@@ -52,12 +52,12 @@ pub(super) fn write_totals(text: &mut Text, totals: &Totals, capacity_states: u6
     let Totals {
         users,
         states,
-        bytes,
-        bytes_needed,
-        bytes_of_tails,
+        bytes: _,
+        bytes_needed: _,
+        bytes_of_tails: _,
         dirty_users,
         dirty_states,
-        dirty_bytes,
+        dirty_bytes: _,
         evictions,
         oldest_dirty,
     } = *totals;
@@ -88,38 +88,47 @@ pub(super) fn write_totals(text: &mut Text, totals: &Totals, capacity_states: u6
             "Read states of users who are dirty.",
             dirty_states as f64,
         ),
-        (
-            "readstates_cache_bytes",
-            "Memory of the cache: blocks and what is idle between them, tables, dirty users.",
-            bytes as f64,
-        ),
-        (
-            "readstates_cache_needed_bytes",
-            "Memory of the cache without what is idle: what its bound is about.",
-            bytes_needed as f64,
-        ),
-        (
-            "readstates_cache_tail_bytes",
-            "Memory of what does not fit the 24 bytes of a state: mentions, pins, deletions.",
-            bytes_of_tails as f64,
-        ),
-        (
-            "readstates_dirty_bytes",
-            "Memory of the blocks of users who are dirty.",
-            dirty_bytes as f64,
-        ),
-        (
-            "readstates_oldest_dirty_seconds",
-            "Age of the oldest change that is not written; 0 when there is none.",
-            oldest.as_secs_f64(),
-        ),
     ];
     for (name, help, value) in gauges {
         text.gauge(name, help, value);
     }
+    write_memory(text, totals);
+    text.gauge(
+        "readstates_oldest_dirty_seconds",
+        "Age of the oldest change that is not written; 0 when there is none.",
+        oldest.as_secs_f64(),
+    );
     text.counter(
         "readstates_evictions_total",
         "Users evicted from the cache.",
         evictions,
     );
+}
+
+fn write_memory(text: &mut Text, totals: &Totals) {
+    let gauges = [
+        (
+            "readstates_cache_bytes",
+            "Memory of the cache: blocks and what is idle between them, tables, dirty users.",
+            totals.bytes as f64,
+        ),
+        (
+            "readstates_cache_needed_bytes",
+            "Memory of the cache without what is idle: what its bound is about.",
+            totals.bytes_needed as f64,
+        ),
+        (
+            "readstates_cache_tail_bytes",
+            "Memory of what does not fit the 24 bytes of a state: mentions, pins, deletions.",
+            totals.bytes_of_tails as f64,
+        ),
+        (
+            "readstates_dirty_bytes",
+            "Memory of the blocks of users who are dirty.",
+            totals.dirty_bytes as f64,
+        ),
+    ];
+    for (name, help, value) in gauges {
+        text.gauge(name, help, value);
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use readstates_metrics::{Counter, Histogram, Text};
 
-use crate::http::{Class, Operation};
+use crate::operation::{Class, Operation};
 
 /// The statuses that the service answers with; the last stands for any other.
 const STATUSES: [(u16, &str); 21] = [

@@ -100,18 +100,40 @@ impl Counts {
     pub(super) fn page(&self, now: Now) -> String {
         let mut text = Text::default();
         text.build_info("readstates_mirror_build_info", env!("CARGO_PKG_VERSION"));
-        let requests = self
-            .requests
-            .iter()
-            .map(|(route, count)| (route.as_str(), count));
+        self.write_families(&mut text);
+        let help = "Reads that were answered with what the service has.";
+        text.counter("readstates_mirror_served_total", help, self.served.get());
+        let help = "Reads that the service should have answered, and the old system did.";
+        let fallbacks = self.fallbacks.get();
+        text.counter("readstates_mirror_fallbacks_total", help, fallbacks);
+        let help = "How often a user ceased to be served by the service.";
+        let unproven = self.unproven.get();
+        text.counter("readstates_mirror_unproven_total", help, unproven);
+        let help = "Requests that the old system did not answer.";
+        let unanswered = self.unanswered.get();
+        text.counter("readstates_mirror_old_unanswered_total", help, unanswered);
+        let help = "Differences that --differences has no room for.";
+        let not_written = self.not_written.get();
+        text.counter("readstates_mirror_not_written_total", help, not_written);
+        let help = "Writes that wait for the service or are there, counted by their users.";
+        text.gauge("readstates_mirror_queue_length", help, now.queued as f64);
+        let help = "Users who may be served by the service.";
+        text.gauge("readstates_mirror_proven_users", help, now.proven as f64);
+        text.finish()
+    }
+
+    /// Counters that differ in one label.
+    fn write_families(&self, text: &mut Text) {
+        let mut family = |name, help, label, counters: &[(&str, &Counter)]| {
+            text.family(name, help, "counter");
+            for (value, counter) in counters {
+                text.sample(name, &[(label, *value)], counter.get() as f64);
+            }
+        };
+        let requests = self.requests.iter();
+        let requests: Vec<_> = requests.map(|(route, count)| (&**route, count)).collect();
         let help = "Requests, by route; other: those of no route.";
-        family(
-            &mut text,
-            "readstates_mirror_requests_total",
-            help,
-            "route",
-            requests,
-        );
+        family("readstates_mirror_requests_total", help, "route", &requests);
         let writes = [
             ("mirrored", &self.mirrored),
             ("failed", &self.failed),
@@ -120,89 +142,23 @@ impl Counts {
             ("too_large", &self.too_large),
         ];
         let help = "Writes that the old system has done, by what became of them at the service.";
-        family(
-            &mut text,
-            "readstates_mirror_writes_total",
-            help,
-            "result",
-            writes,
-        );
+        family("readstates_mirror_writes_total", help, "result", &writes);
         let comparisons = [
             ("equal", &self.equal),
             ("different", &self.different),
             ("unsettled", &self.unsettled),
         ];
-        let help = "Answers of the old system that were compared, by result.";
-        family(
-            &mut text,
+        let (name, help) = (
             "readstates_mirror_comparisons_total",
-            help,
-            "result",
-            comparisons,
+            "Answers of the old system that were compared, by result.",
         );
+        family(name, help, "result", &comparisons);
         let skipped = Skipped::ALL.map(|why| (why.name(), &self.skipped[why as usize]));
         let help = "Answers that were not compared, by reason.";
-        family(
-            &mut text,
-            "readstates_mirror_skipped_total",
-            help,
-            "reason",
-            skipped,
-        );
+        family("readstates_mirror_skipped_total", help, "reason", &skipped);
         let kinds = Kind::ALL.map(|kind| (kind.name(), &self.kinds[kind as usize]));
         let help = "Channels that differed, twice in a row, by kind.";
-        family(
-            &mut text,
-            "readstates_mirror_differences_total",
-            help,
-            "kind",
-            kinds,
-        );
-        let help = "Reads that were answered with what the service has.";
-        text.counter("readstates_mirror_served_total", help, self.served.get());
-        let help = "Reads that the service should have answered, and the old system did.";
-        text.counter(
-            "readstates_mirror_fallbacks_total",
-            help,
-            self.fallbacks.get(),
-        );
-        let help = "How often a user ceased to be served by the service.";
-        text.counter(
-            "readstates_mirror_unproven_total",
-            help,
-            self.unproven.get(),
-        );
-        let help = "Requests that the old system did not answer.";
-        text.counter(
-            "readstates_mirror_old_unanswered_total",
-            help,
-            self.unanswered.get(),
-        );
-        let help = "Differences that --differences has no room for.";
-        text.counter(
-            "readstates_mirror_not_written_total",
-            help,
-            self.not_written.get(),
-        );
-        let help = "Writes that wait for the service or are there, counted by their users.";
-        text.gauge("readstates_mirror_queue_length", help, now.queued as f64);
-        let help = "Users who may be served by the service.";
-        text.gauge("readstates_mirror_proven_users", help, now.proven as f64);
-        text.finish()
-    }
-}
-
-/// Counters that differ in one label.
-fn family<'c>(
-    text: &mut Text,
-    name: &str,
-    help: &str,
-    label: &str,
-    counters: impl IntoIterator<Item = (&'c str, &'c Counter)>,
-) {
-    text.family(name, help, "counter");
-    for (value, counter) in counters {
-        text.sample(name, &[(label, value)], counter.get() as f64);
+        family("readstates_mirror_differences_total", help, "kind", &kinds);
     }
 }
 

@@ -4,35 +4,18 @@ use http::{HeaderMap, HeaderName};
 use serde_json::Value;
 
 use super::pattern::Pattern;
+use crate::rows::Field;
 
-/// A value of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Field {
-    User,
-    Channel,
-    Message,
-    Mentions,
-}
+/// Values that requests have a use for.
+pub(super) const USED: [Field; 4] = [Field::User, Field::Channel, Field::Message, Field::Mentions];
 
-impl Field {
-    pub(super) const ALL: [Self; 4] = [Self::User, Self::Channel, Self::Message, Self::Mentions];
-
-    pub(super) fn key(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Channel => "channel",
-            Self::Message => "message",
-            Self::Mentions => "mentions",
-        }
-    }
-
-    pub(super) fn of_key(key: &str) -> Result<Self, String> {
-        let field = Self::ALL.into_iter().find(|field| field.key() == key);
-        field.ok_or_else(|| {
-            let keys = Self::ALL.map(Self::key).join("}, {");
-            format!("{{{key}}} is no placeholder; they are {{{keys}}}, and * for any other segment")
-        })
-    }
+/// The value that a placeholder of this name stands for.
+pub(super) fn placeholder(key: &str) -> Result<Field, String> {
+    let field = USED.into_iter().find(|field| field.key() == key);
+    field.ok_or_else(|| {
+        let keys = USED.map(Field::key).join("}, {");
+        format!("{{{key}}} is no placeholder; they are {{{keys}}}, and * for any other segment")
+    })
 }
 
 /// Where a value is.

@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
@@ -15,7 +15,11 @@ use tokio_util::task::TaskTracker;
 use super::{
     error::MirrorError,
     proxy::{self, Mirror, text},
-    tee::{Body, whole},
+};
+use crate::http::{
+    Body,
+    ending::{closing, send_at_once, serve_to_the_end},
+    reply::typed,
 };
 
 /// Connections that wait to be accepted, at most.
@@ -116,20 +120,13 @@ async fn accept(
     Ok((socket, place))
 }
 
-async fn closing(closed: &mut watch::Receiver<bool>) {
-    // An error means that the process ends, which is as good as closed.
-    let _ = closed.wait_for(|&closed| closed).await;
-}
-
 async fn connection(
     port: Port,
     socket: TcpStream,
     mirror: Arc<Mirror>,
     mut closed: watch::Receiver<bool>,
 ) {
-    if let Err(error) = socket.set_nodelay(true) {
-        tracing::debug!("TCP_NODELAY was refused: {error}");
-    }
+    send_at_once(&socket);
     let service = service_fn(move |request: Request<Incoming>| {
         let mirror = Arc::clone(&mirror);
         async move {
@@ -143,29 +140,15 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(socket), service);
-    tokio::pin!(connection);
-    // The connection goes on where it was when the other branch has told it to end.
-    let ended = tokio::select! {
-        biased;
-        ended = connection.as_mut() => ended,
-        () = closing(&mut closed) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        // Callers come and go as they like.
-        tracing::debug!("a connection ended: {}", crate::store::chain(&error));
-    }
+    // A port that is full accepts no further one, so none has to make room.
+    serve_to_the_end(connection, &mut closed, std::future::pending()).await;
 }
 
 fn watched(mirror: &Mirror, request: &Request<Incoming>) -> Response<Body> {
     match (request.method(), request.uri().path()) {
         (&Method::GET, "/metrics") => {
-            let mut page = Response::new(whole(mirror.page()));
             let of_text = HeaderValue::from_static("text/plain; version=0.0.4");
-            page.headers_mut().insert(header::CONTENT_TYPE, of_text);
-            page
+            typed(of_text, mirror.page().into())
         }
         (&Method::GET, "/livez") => text(StatusCode::OK, "alive"),
         _ => text(StatusCode::NOT_FOUND, "here are /metrics and /livez"),

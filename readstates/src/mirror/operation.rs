@@ -40,6 +40,15 @@ pub(super) enum Manual {
     If(Source),
 }
 
+impl Manual {
+    fn source(&self) -> Option<&Source> {
+        match self {
+            Self::Never | Self::Always => None,
+            Self::If(source) => Some(source),
+        }
+    }
+}
+
 /// Who is mentioned.
 #[derive(Debug)]
 pub(super) enum Users {
@@ -73,7 +82,10 @@ impl Does {
 
     /// Whether the body of a request is needed.
     pub(super) fn needs_body(&self) -> bool {
-        let of = |source: &Option<Source>| source.as_ref().is_some_and(Source::is_body);
+        self.sources().into_iter().any(Source::is_body)
+    }
+
+    fn sources(&self) -> Vec<&Source> {
         match self {
             Self::Ack {
                 user,
@@ -82,19 +94,16 @@ impl Does {
                 manual,
                 mentions,
             } => {
-                let any = [user, channel, message].into_iter().any(Source::is_body);
-                any || matches!(manual, Manual::If(_)) || of(mentions)
+                let needed = [user, channel, message].into_iter();
+                needed.chain(manual.source()).chain(mentions).collect()
             }
             Self::Mention {
-                users,
+                users: Users::One(source) | Users::Listed(source),
                 channel,
                 message,
-            } => match users {
-                Users::One(user) => [user, channel, message].into_iter().any(Source::is_body),
-                Users::Listed(_) => true,
-            },
-            Self::Delete { user, channel } => user.is_body() || of(channel),
-            Self::Read { .. } => false,
+            } => vec![source, channel, message],
+            Self::Delete { user, channel } => [user].into_iter().chain(channel).collect(),
+            Self::Read { user, open: _ } => vec![user],
         }
     }
 

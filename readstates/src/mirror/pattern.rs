@@ -6,7 +6,8 @@
 use http::Method;
 use readstates_api::Id;
 
-use super::field::Field;
+use super::field::{USED, placeholder};
+use crate::rows::Field;
 
 /// A method and the segments of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,8 +79,7 @@ impl Pattern {
 
     /// The fields that have a placeholder.
     pub(super) fn fields(&self) -> impl Iterator<Item = Field> {
-        Field::ALL
-            .into_iter()
+        USED.into_iter()
             .filter(|&field| self.place(field).is_some())
     }
 
@@ -101,7 +101,7 @@ impl Segment {
             .strip_prefix('{')
             .and_then(|rest| rest.strip_suffix('}'))
         {
-            return Ok(Self::Place(Field::of_key(key)?));
+            return Ok(Self::Place(placeholder(key)?));
         }
         if text.contains(['{', '}', '*']) {
             let problem = "a placeholder and * are a whole segment";

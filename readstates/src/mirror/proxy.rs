@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -17,10 +16,14 @@ use super::{
     queue::Queue,
     routes::Routes,
     share::{Proven, Share},
-    tee::{Body, Outgoing, whole},
+    tee::Outgoing,
     writes::Writes,
 };
-use crate::{ration::Ration, store::chain};
+use crate::{
+    http::{Body, reply},
+    ration::Ration,
+    store::chain,
+};
 
 /// The mirror, as its requests share it.
 pub(super) struct Mirror {
@@ -94,7 +97,7 @@ pub(super) async fn answer(mirror: &Arc<Mirror>, request: Request<Incoming>) -> 
         None => {
             let sent = mirror.old.send(&head, Outgoing::unread(body).into_body());
             match mirror.passed(sent.await) {
-                Ok((answer, body)) => answer.map(|()| body.boxed_unsync()),
+                Ok((answer, body)) => answer.map(|()| Body::Passed(body)),
                 Err(none) => *none,
             }
         }
@@ -114,9 +117,5 @@ fn upgrades(method: &Method, headers: &HeaderMap) -> bool {
 
 /// An answer of the mirror's own.
 pub(super) fn text(status: StatusCode, text: &str) -> Response<Body> {
-    let mut answer = Response::new(whole(format!("readstates mirror: {text}\n")));
-    *answer.status_mut() = status;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    answer.headers_mut().insert(header::CONTENT_TYPE, plain);
-    answer
+    reply::text(status, format!("readstates mirror: {text}\n"))
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use readstates_api::Id;
 use tokio::{sync::OwnedSemaphorePermit, task, time::sleep};
@@ -16,9 +15,10 @@ use super::{
     old::{self, Head},
     proxy::Mirror,
     shape::{Positions, Shape},
-    tee::{Body, Outgoing, Tee, collected, whole},
+    tee::{Outgoing, Tee, collected},
     writes::Quiet,
 };
+use crate::http::Body;
 
 /// Answers of the old system that are compared; larger ones are skipped.
 const MOST_ANSWER: usize = 4 << 20;
@@ -76,7 +76,7 @@ impl Mirror {
         let (Some(user), Some(shape), Outgoing::None) = (user, &self.routes.shape, &body) else {
             self.counts.unreadable.increment(1);
             return match self.passed(self.old.send(&head, body.into_body()).await) {
-                Ok((answer, body)) => answer.map(|()| body.boxed_unsync()),
+                Ok((answer, body)) => answer.map(|()| Body::Passed(body)),
                 Err(none) => *none,
             };
         };
@@ -145,20 +145,20 @@ impl Mirror {
             }
         };
         let Some(compared) = compared else {
-            return answer.map(|()| body.boxed_unsync());
+            return answer.map(|()| Body::Passed(body));
         };
         if let Some(why) = skipped(answer.status(), answer.headers()) {
             self.counts.skip(why);
-            return answer.map(|()| body.boxed_unsync());
+            return answer.map(|()| Body::Passed(body));
         }
         let mirror = Arc::clone(self);
-        let body = Tee::new(body, MOST_ANSWER, move |copy| match copy {
+        let tee = Tee::new(body, MOST_ANSWER, move |copy| match copy {
             Some(copy) => {
                 task::spawn(mirror.compare(compared, Some(copy), None));
             }
             None => mirror.counts.skip(Skipped::Unreadable),
         });
-        answer.map(|()| body.boxed_unsync())
+        answer.map(|()| Body::Passed(reqwest::Body::wrap(tee)))
     }
 
     /// The service's answer with the head of the old system's, which has let the caller read.
@@ -313,7 +313,7 @@ fn skipped(status: StatusCode, headers: &HeaderMap) -> Option<Skipped> {
 
 /// An answer with what the service has.
 fn ours(head: Response<()>, rendered: Vec<u8>) -> Response<Body> {
-    let mut answer = head.map(|()| whole(rendered));
+    let mut answer = head.map(|()| Body::whole(rendered.into()));
     for name in OF_BODY {
         answer.headers_mut().remove(name);
     }

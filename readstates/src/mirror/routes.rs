@@ -7,11 +7,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    field::{Field, Source},
+    field::{Source, USED},
     operation::{Does, Manual, Users},
     pattern::Pattern,
     shape::Shape,
 };
+use crate::rows::Field;
 
 /// Longer files are refused before they are read.
 const MAX_BYTES: u64 = 1 << 20;
@@ -205,7 +206,7 @@ fn route(written: WrittenRoute, has_shape: bool, before: &[Route]) -> Result<Rou
 /// The values of a route that are not taken yet.
 struct Given<'p> {
     pattern: &'p Pattern,
-    written: [(Field, Option<String>); 4],
+    written: [(Field, Option<String>); USED.len()],
     taken: Vec<Field>,
 }
 

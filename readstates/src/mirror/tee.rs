@@ -6,17 +6,8 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
+use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
-
-/// The body of an answer to a caller.
-pub(super) type Body = UnsyncBoxBody<Bytes, reqwest::Error>;
-
-/// A body of an answer that is whole.
-pub(super) fn whole(bytes: impl Into<Bytes>) -> Body {
-    let body = http_body_util::Full::new(bytes.into());
-    body.map_err(|never| match never {}).boxed_unsync()
-}
 
 /// A body on its way to the old system.
 pub(super) enum Outgoing {
@@ -104,7 +95,7 @@ impl hyper::body::Body for Prefixed {
 }
 
 /// What is called with the copy at the end; `None`: it was too large.
-type AtEnd = Box<dyn FnOnce(Option<Bytes>) + Send>;
+type AtEnd = Box<dyn FnOnce(Option<Bytes>) + Send + Sync>;
 
 /// A body of the old system on its way to a caller, and a copy. A caller that leaves ends the copy, too.
 pub(super) struct Tee {
@@ -120,7 +111,7 @@ impl Tee {
     pub(super) fn new(
         body: reqwest::Body,
         most: usize,
-        at_end: impl FnOnce(Option<Bytes>) + Send + 'static,
+        at_end: impl FnOnce(Option<Bytes>) + Send + Sync + 'static,
     ) -> Self {
         let left = body.size_hint().exact();
         let mut tee = Self {

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{Response, StatusCode};
-use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use readstates_api::Id;
 use tokio::{
@@ -17,9 +16,10 @@ use super::{
     operation::Operation,
     proxy::{Mirror, text},
     queue::Part,
-    tee::{Body, Outgoing},
+    tee::Outgoing,
     writes::UnderWay,
 };
+use crate::http::Body;
 
 /// Bodies of writes that are read; larger ones go to the old system alone.
 const MOST_BODY: usize = 1 << 20;
@@ -165,7 +165,7 @@ impl Mirror {
             }
         }
         match self.passed(answer) {
-            Ok((answer, body)) => answer.map(|()| body.boxed_unsync()),
+            Ok((answer, body)) => answer.map(|()| Body::Passed(body)),
             Err(none) => *none,
         }
     }

@@ -2,12 +2,12 @@
 //!
 //! One test in a process of its own: what is logged is logged for all of it.
 
-use std::{
-    fs, io,
-    sync::{Arc, Mutex},
-};
+use std::{fs, sync::Arc};
 
-use crate::common::{NEVER, config, on};
+use crate::{
+    common::{NEVER, config, on},
+    lines::Lines,
+};
 use readstates::{
     access::{AccessConfig, token},
     config::ServeConfig,
@@ -23,33 +23,6 @@ use readstates_api::{
 };
 use reqwest::Method;
 use serde_json::Value;
-
-/// What was logged, as JSON, a line each.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Lines {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-
-    fn read(&self) -> Vec<Value> {
-        let text = self.text();
-        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-        lines.collect()
-    }
-}
 
 #[tokio::test]
 async fn deletions_orders_and_refusals_have_a_line_each_and_a_flood_has_few() {

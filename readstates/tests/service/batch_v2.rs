@@ -1,15 +1,18 @@
 //! `POST /v1/batch` in version 2: reads, and the read states after each record.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
-use crate::common::{
-    NEVER, Running, alone, config,
-    faulty::{FaultyStore, Mood},
-    members, on, owner_of,
+use crate::{
+    common::{
+        NEVER, Running, alone, config,
+        faulty::{FaultyStore, Mood},
+        members, on, owner_of,
+    },
+    earlier::refuses_frames,
 };
 use readstates::store::MemoryStore;
 use readstates_api::{
-    AckAnswer, Id, Problem, ProblemType, ReadState, Version,
+    AckAnswer, Id, ReadState, Version,
     batch::{
         BatchEncoder, MEDIA_TYPE, RawRecord, Record, RecordOperation, RecordOutcome, parse_answer,
         v2::{self, Entry, Row},
@@ -17,11 +20,6 @@ use readstates_api::{
 };
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
-    task::JoinSet,
-};
 
 fn id(number: u64) -> Id {
     Id::new(number).unwrap()
@@ -192,33 +190,6 @@ async fn any_member_answers_for_the_users_of_all() {
     assert!(metrics.contains("readstates_forwards_total 2"), "{metrics}");
 }
 
-/// A member of an earlier release, as far as a frame of version 2 goes: it refuses each request as malformed.
-async fn of_an_earlier_release(address: SocketAddr) -> JoinSet<()> {
-    let problem = Problem::new(
-        ProblemType::MalformedBody,
-        "the frame does not start with RSB1",
-    );
-    let body = serde_json::to_string(&problem).unwrap();
-    let answer = format!(
-        "HTTP/1.1 400 x\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let listener = TcpListener::bind(address).await.unwrap();
-    let mut task = JoinSet::new();
-    task.spawn(async move {
-        while let Ok((mut socket, _)) = listener.accept().await {
-            let mut frame = Vec::new();
-            // The head, then a frame of two records, which ends with a message of 7.
-            while !frame.ends_with(&7_u64.to_le_bytes()) {
-                assert!(socket.read_buf(&mut frame).await.unwrap() > 0);
-            }
-            assert!(frame.windows(4).any(|bytes| bytes == b"RSB2"));
-            socket.write_all(answer.as_bytes()).await.unwrap();
-        }
-    });
-    task
-}
-
 #[tokio::test]
 async fn records_of_an_owner_that_does_not_know_the_version_say_so_and_the_others_are_done() {
     let store = Arc::new(MemoryStore::default());
@@ -231,7 +202,8 @@ async fn records_of_an_owner_that_does_not_know_the_version_say_so_and_the_other
     let old = members.pop().unwrap().server;
     let address = old.members_address.unwrap();
     old.crash().await;
-    let _old = of_an_earlier_release(address).await;
+    // The frame of two records ends with a message of 7.
+    let _old = refuses_frames(address, b"RSB2").await;
     let records = [
         ack(mine, 5),
         read(theirs, 10),

@@ -1,11 +1,14 @@
 //! `POST /v1/batch` in version 3: read states of another system.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
-use crate::common::{
-    Answer, NEVER, Running, SOON, alone, config,
-    faulty::{FaultyStore, Mood},
-    members, on, owner_of,
+use crate::{
+    common::{
+        Answer, NEVER, Running, SOON, alone, config,
+        faulty::{FaultyStore, Mood},
+        members, on, owner_of,
+    },
+    earlier::refuses_frames,
 };
 use readstates::{
     access::{AccessConfig, token},
@@ -13,7 +16,7 @@ use readstates::{
     store::MemoryStore,
 };
 use readstates_api::{
-    Id, Problem, ProblemType, ReadState,
+    Id, ReadState,
     batch::{
         MEDIA_TYPE,
         v3::{self, Import, ImportOutcome},
@@ -21,11 +24,6 @@ use readstates_api::{
 };
 use readstates_client::{Client, Config};
 use reqwest::Method;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
-    task::JoinSet,
-};
 
 fn id(number: u64) -> Id {
     Id::new(number).unwrap()
@@ -143,31 +141,6 @@ async fn the_client_sends_rows_to_their_owners() {
     }
 }
 
-/// A member of an earlier release, as far as a frame of version 3 goes: it refuses each request as malformed.
-async fn of_an_earlier_release(address: SocketAddr) -> JoinSet<()> {
-    let detail = "the frame does not start with RSB1";
-    let problem = Problem::new(ProblemType::MalformedBody, detail);
-    let body = serde_json::to_string(&problem).unwrap();
-    let answer = format!(
-        "HTTP/1.1 400 x\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let listener = TcpListener::bind(address).await.unwrap();
-    let mut task = JoinSet::new();
-    task.spawn(async move {
-        while let Ok((mut socket, _)) = listener.accept().await {
-            let mut frame = Vec::new();
-            // The head, then a frame whose last record ends with a pin at 7 ms.
-            while !frame.ends_with(&7_u64.to_le_bytes()) {
-                assert!(socket.read_buf(&mut frame).await.unwrap() > 0);
-            }
-            assert!(frame.windows(4).any(|bytes| bytes == b"RSB3"));
-            socket.write_all(answer.as_bytes()).await.unwrap();
-        }
-    });
-    task
-}
-
 #[tokio::test]
 async fn rows_of_an_owner_that_does_not_know_the_version_say_so_and_the_others_are_done() {
     let store = Arc::new(MemoryStore::default());
@@ -177,7 +150,8 @@ async fn rows_of_an_owner_that_does_not_know_the_version_say_so_and_the_others_a
     let old = members.pop().unwrap().server;
     let address = old.members_address.unwrap();
     old.crash().await;
-    let _old = of_an_earlier_release(address).await;
+    // The frame's last record ends with a pin at 7 ms.
+    let _old = refuses_frames(address, b"RSB3").await;
     let last = Import {
         last_pin_timestamp: Some("1970-01-01T00:00:00.007Z".parse().unwrap()),
         ..row(theirs, 11, 5)

@@ -2,13 +2,12 @@
 //!
 //! What is logged is logged for all of the process: one test here reads it.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use crate::common::{NEVER, Running, alone, config, faulty::FaultyStore, of_ring, on, owner_of};
+use crate::{
+    common::{NEVER, Running, alone, config, faulty::FaultyStore, of_ring, on, owner_of},
+    lines::Lines,
+};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use readstates::{
     config::{ObserveConfig, ServeConfig},
@@ -147,21 +146,6 @@ async fn a_trace_goes_from_the_client_through_the_member_that_forwards_to_the_ow
     }
 }
 
-/// What was logged, as JSON, a line each.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_slow_request_has_a_line_with_its_id_and_a_flood_of_them_has_few() {
     let lines = Lines::default();
@@ -193,7 +177,7 @@ async fn a_slow_request_has_a_line_with_its_id_and_a_flood_of_them_has_few() {
         )
         .await
         .ok();
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let text = lines.text();
     let line: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     assert_eq!(line["message"], "slow request");
     assert_eq!(line["request_id"], "gateway-17");
@@ -202,7 +186,7 @@ async fn a_slow_request_has_a_line_with_its_id_and_a_flood_of_them_has_few() {
     assert!(line["seconds"].as_f64().unwrap() >= 0.2);
     let herd = (100..400).map(|user| member.version(user));
     futures::future::join_all(herd).await;
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let text = lines.text();
     let said = text.lines().count();
     let page = member.get("/metrics").await.text;
     let counted = page

@@ -47,6 +47,16 @@ pub(crate) struct Job {
     pub(crate) change: Option<Operation>,
 }
 
+impl Job {
+    /// What its client hears when it may not be told.
+    fn without_answer(self) -> Reply {
+        match self.change {
+            Some(_) => Reply::Unknown,
+            None => Reply::Nothing,
+        }
+    }
+}
+
 /// What a client hears.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
@@ -143,10 +153,7 @@ async fn serve(world: &Arc<World>, process: &Arc<Process>, job: Job, forwarded: 
                 let settled = process.engine.settled(job.user, rests).await;
                 match worked {
                     Ok(_) if !settled || !pass.may_acknowledge() => {
-                        return match job.change {
-                            Some(_) => Reply::Unknown,
-                            None => Reply::Nothing,
-                        };
+                        return job.without_answer();
                     }
                     Ok(mut seen) => {
                         if job.change.is_some() {

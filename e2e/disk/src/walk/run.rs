@@ -127,15 +127,7 @@ impl Walk {
             Step::Round(volume) => self.round(volume)?,
             Step::Write(volume) => self.write(volume)?,
             Step::Resolve(volume, keep) => self.resolve(volume, keep)?,
-            Step::FailDurable(volume) => {
-                self.durable(volume).fail(true);
-                self.state.hurt();
-                let mounted = self.state.volume(volume).is_mounted;
-                self.state.volume_mut(volume).durable_fails = true;
-                if mounted {
-                    self.truths[volume.index()].split();
-                }
-            }
+            Step::FailDurable(volume) => self.fail_durable(volume),
             Step::MendDurable(volume) => {
                 self.durable(volume).mend();
                 self.state.volume_mut(volume).durable_fails = false;
@@ -180,6 +172,16 @@ impl Walk {
             }
         }
         Ok(())
+    }
+
+    fn fail_durable(&mut self, volume: Volume) {
+        self.durable(volume).fail(true);
+        self.state.hurt();
+        let mounted = self.state.volume(volume).is_mounted;
+        self.state.volume_mut(volume).durable_fails = true;
+        if mounted {
+            self.truths[volume.index()].split();
+        }
     }
 
     pub(super) fn machine(&self) -> Result<&Vm> {

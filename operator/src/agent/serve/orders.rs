@@ -1,4 +1,4 @@
-//! Orders to a running node, each of which takes long: leave, clean up, repair. In: the order, which names pod and node.
+//! Orders to a running node, each of which takes long: leave, clean up, repair, a step of an upgrade. In: the order, which names pod and node.
 //! Out: 202 once it is under way, or why it is not. How it ends is told by every report after it.
 
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use axum::{Json, extract::State, http::StatusCode};
 use super::{Agent, locked};
 use crate::{
     agent::order::{self, Refusal},
-    engine::{Cleanup, Engine, EngineError, Job, Mode, Repair, RequestedJob, Target},
+    engine::{Cleanup, Engine, EngineError, Job, Mode, Repair, RequestedJob, Target, Upgrade},
     words::one_line,
 };
 
@@ -96,6 +96,32 @@ pub(super) async fn repair<E: Engine>(
     Ok(StatusCode::ACCEPTED)
 }
 
+/// The order to take a step of a change to another release.
+pub(super) async fn upgrade<E: Engine>(
+    State(agent): State<Arc<Agent<E>>>,
+    Json(order): Json<Upgrade>,
+) -> Result<StatusCode, Refusal> {
+    let Upgrade {
+        pod_uid,
+        host_id,
+        request,
+        step,
+    } = order;
+    let may_begin = agent
+        .may_begin(&agent.upgrade, &pod_uid, &host_id, &request)
+        .await?;
+    if may_begin {
+        tracing::info!(request, ?step, "taking a step of an upgrade");
+        // Not joined: it ends with the process.
+        tokio::spawn(async move {
+            let job = ended(agent.engine.upgrade(&step).await);
+            tracing::info!(request, ?job, "the step of an upgrade ended");
+            end(&agent.upgrade, job);
+        });
+    }
+    Ok(StatusCode::ACCEPTED)
+}
+
 impl<E: Engine> Agent<E> {
     /// What this node is doing, if it is the one that is meant.
     async fn mode_of(&self, host_id: &str) -> Result<Mode, Refusal> {
@@ -123,7 +149,7 @@ impl<E: Engine> Agent<E> {
         }
     }
 
-    /// Whether a cleanup or a repair begins now; noted if so. False: it runs already, or is done. Refused, unless the
+    /// Whether a cleanup, a repair or a step of an upgrade begins now; noted if so. False: it runs already, or is done. Refused, unless the
     /// order is for this pod and this node, and the node serves and stays.
     async fn may_begin(
         &self,

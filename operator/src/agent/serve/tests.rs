@@ -9,7 +9,9 @@ use tokio::{
 
 use super::*;
 use crate::agent::mutual::tests::Cluster;
-use crate::engine::{Cleanup, EngineError, Node, NodeState, Ranges, Repair, Target};
+use crate::engine::{
+    Cleanup, EngineError, Node, NodeState, Ranges, Repair, Target, Upgrade, UpgradeStep,
+};
 
 const HOST: &str = "7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0001";
 
@@ -26,6 +28,8 @@ struct Fake {
     /// How each repair that was begun ends.
     repaired: Mutex<Vec<Ranges>>,
     repair: Mutex<Option<oneshot::Receiver<Result<(), EngineError>>>>,
+    /// Steps of upgrades that were taken.
+    taken: Mutex<Vec<UpgradeStep>>,
 }
 
 impl Engine for Arc<Fake> {
@@ -64,6 +68,18 @@ impl Engine for Arc<Fake> {
             Some(end) => end.await.unwrap(),
             None => Ok(()),
         }
+    }
+
+    async fn upgrade(&self, step: &UpgradeStep) -> Result<(), EngineError> {
+        locked(&self.taken).push(step.clone());
+        match step {
+            UpgradeStep::Rewrite => Err(EngineError::Refused("No space left".to_owned())),
+            UpgradeStep::Snapshot(_) | UpgradeStep::Release(_) => Ok(()),
+        }
+    }
+
+    async fn drain(&self) -> Result<(), EngineError> {
+        Ok(())
     }
 
     async fn pools(&self) -> Result<Option<Pools>, EngineError> {
@@ -118,6 +134,7 @@ async fn world() -> World {
         clean: Notify::new(),
         repaired: Mutex::default(),
         repair: Mutex::default(),
+        taken: Mutex::default(),
     });
     let cql = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let loopback = "127.0.0.1:0".parse().unwrap();
@@ -363,11 +380,11 @@ async fn a_repair_runs_once_for_each_request_says_how_far_it_is_and_ends_in_the_
     assert_eq!(tell(HOST, "1").await, 202);
     assert_eq!(tell(HOST, "2").await, 409);
     let until = async |request: &str, progress: Option<&str>, job: Job| {
-        let wanted = Some(RequestedJob {
+        let wanted = Some(Box::new(RequestedJob {
             request: request.to_owned(),
             progress: progress.map(str::to_owned),
             job,
-        });
+        }));
         while world.view(60).await.repair != wanted {
             tokio::task::yield_now().await;
         }
@@ -383,6 +400,46 @@ async fn a_repair_runs_once_for_each_request_says_how_far_it_is_and_ends_in_the_
     until("1", None, Job::Done).await;
     assert_eq!(tell(HOST, "1").await, 202);
     assert_eq!(*locked(&world.fake.repaired), [Ranges::All, Ranges::All]);
+}
+
+#[tokio::test]
+async fn a_step_of_an_upgrade_is_taken_once_for_each_request_and_again_when_it_failed() {
+    let world = world().await;
+    let tell = async |host_id: &str, request: &str, step: UpgradeStep| {
+        let order = Upgrade {
+            pod_uid: "uid-1".to_owned(),
+            host_id: host_id.to_owned(),
+            request: request.to_owned(),
+            step,
+        };
+        let url = format!("{}/v1/upgrade", world.url);
+        let answer = world.operator.post(url).json(&order).send().await.unwrap();
+        answer.status().as_u16()
+    };
+    let until = async |request: &str, job: Job| {
+        let wanted = Some(Box::new(RequestedJob {
+            request: request.to_owned(),
+            progress: None,
+            job,
+        }));
+        while world.view(60).await.upgrade != wanted {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(world.view(60).await.upgrades);
+    let snapshot = || UpgradeStep::Snapshot("before".to_owned());
+    assert_eq!(tell("id-of-another", "1", snapshot()).await, 409);
+    assert_eq!(tell(HOST, "1", snapshot()).await, 202);
+    until("1", Job::Done).await;
+    assert_eq!(tell(HOST, "1", snapshot()).await, 202);
+    let error = "No space left".to_owned();
+    for _ in 0..2 {
+        assert_eq!(tell(HOST, "2", UpgradeStep::Rewrite).await, 202);
+        let error = error.clone();
+        until("2", Job::Failed { error }).await;
+    }
+    let taken = [snapshot(), UpgradeStep::Rewrite, UpgradeStep::Rewrite];
+    assert_eq!(*locked(&world.fake.taken), taken);
 }
 
 #[tokio::test]

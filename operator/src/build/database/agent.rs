@@ -145,7 +145,7 @@ pub(super) fn containers(
         Engine::Scylla => (&cluster.agent_image, "64Mi"),
     };
     let serve = Container {
-        command: Some(vec![format!("{RUN_PATH}/agent")]),
+        command: Some(vec![program()]),
         args: Some(arguments(
             place,
             engine,
@@ -167,6 +167,27 @@ pub(super) fn containers(
     vec![prepare, serve]
 }
 
+/// What the kubelet runs in the database's container before it stops it.
+pub(super) fn drain(place: &Place<'_>, engine: &dyn Members) -> Vec<String> {
+    let name = engine_name(place);
+    let admin = engine.admin();
+    let arguments = ["agent", "drain", "--engine", name, "--admin", &admin];
+    let arguments = arguments.into_iter().map(str::to_owned);
+    [program()].into_iter().chain(arguments).collect()
+}
+
+/// This program, as the first container has left it for the others.
+fn program() -> String {
+    format!("{RUN_PATH}/agent")
+}
+
+fn engine_name(place: &Place<'_>) -> &'static str {
+    match place.database.engine {
+        Engine::Cassandra => "cassandra",
+        Engine::Scylla => "scylla",
+    }
+}
+
 fn common(cluster: &ValidatedCluster, name: &str) -> Container {
     Container {
         name: name.to_owned(),
@@ -186,10 +207,7 @@ fn environment() -> Vec<EnvVar> {
 }
 
 fn arguments(place: &Place<'_>, engine: &dyn Members, life: &str, more: &[&str]) -> Vec<String> {
-    let name = match place.database.engine {
-        Engine::Cassandra => "cassandra",
-        Engine::Scylla => "scylla",
-    };
+    let name = engine_name(place);
     let common = [
         "agent",
         life,

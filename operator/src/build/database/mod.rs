@@ -57,9 +57,6 @@ pub fn database_image(template: &PodTemplateSpec) -> Option<&str> {
         .as_deref()
 }
 
-/// Writes all that is in memory, while clients learn that they should no longer connect.
-const DRAIN: &str = "nodetool drain & sleep 5; wait";
-
 /// One member's place in the database.
 struct Place<'a> {
     database: &'a Database,
@@ -383,7 +380,7 @@ fn container(
         lifecycle: Some(Lifecycle {
             pre_stop: Some(LifecycleHandler {
                 exec: Some(ExecAction {
-                    command: Some(["/bin/sh", "-c", DRAIN].map(str::to_owned).to_vec()),
+                    command: Some(agent::drain(place, engine)),
                 }),
                 ..LifecycleHandler::default()
             }),

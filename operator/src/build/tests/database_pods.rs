@@ -1,7 +1,12 @@
 //! Placement, priority and settings of pods that the user chooses.
 
-use super::{environment, pod};
-use crate::fixtures::{CASSANDRA, EXTERNAL, cluster};
+use clap::Parser;
+
+use super::{SCYLLA, environment, pod};
+use crate::{
+    cli::Cli,
+    fixtures::{CASSANDRA, EXTERNAL, cluster},
+};
 
 const SET: &str = "StatefulSet chat-db-b";
 
@@ -58,4 +63,31 @@ fn cache_pods_have_a_priority_of_their_own() {
     let spec = format!("cache: {{ priorityClassName: first }}{EXTERNAL}");
     let placed = pod(&cluster(&spec), "StatefulSet chat");
     assert_eq!(placed.priority_class_name.as_deref(), Some("first"));
+}
+
+#[test]
+fn a_database_is_drained_by_our_own_program_and_by_nothing_of_its_image() {
+    for (spec, set, line) in [
+        (
+            CASSANDRA,
+            SET,
+            "/run/readstates/agent agent drain --engine cassandra --admin 127.0.0.1:7199",
+        ),
+        (
+            SCYLLA,
+            "StatefulSet chat-db-a",
+            "/run/readstates/agent agent drain --engine scylla --admin 127.0.0.1:10000",
+        ),
+    ] {
+        let pod = pod(&cluster(spec), set);
+        let database = &pod.containers[0];
+        let hook = database.lifecycle.as_ref().unwrap().pre_stop.as_ref();
+        let command = hook.unwrap().exec.as_ref().unwrap().command.as_ref();
+        let command = command.unwrap();
+        assert_eq!(command.join(" "), line);
+        // It is what the first container has left, and these are arguments that it knows.
+        let mut mounts = database.volume_mounts.iter().flatten();
+        assert!(mounts.any(|m| m.mount_path == "/run/readstates"));
+        Cli::try_parse_from(command).unwrap();
+    }
 }

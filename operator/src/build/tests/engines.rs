@@ -86,6 +86,7 @@ fn each_pod_is_told_which_node_it_is_as_long_as_it_is_one() {
         cleanup: None,
         repair: None,
         last_repaired: None,
+        upgrade: None,
     };
     let records = [
         record("a-0", DatabaseNodeState::Member),

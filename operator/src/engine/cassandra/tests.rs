@@ -75,6 +75,12 @@ fn facts_leave_out_history_and_local_keyspaces() {
         facts(text).unwrap(),
         Facts {
             schema_versions: vec!["0d8b".to_owned(), "UNREACHABLE".to_owned()],
+            schema_nodes: [
+                ("0d8b", vec!["10.0.0.1", "10.0.0.2"]),
+                ("UNREACHABLE", vec!["10.0.0.3"]),
+            ]
+            .map(|(v, nodes)| (v.to_owned(), nodes.into_iter().map(str::to_owned).collect()))
+            .into(),
             keyspaces: vec![keyspace("system_auth", 1), keyspace("readstates", 2)],
         }
     );
@@ -151,6 +157,23 @@ esac"#;
     assert_eq!(
         said.lock().unwrap()[..2],
         ["keyspace ks begins", "keyspace ks, 50 %"]
+    );
+}
+
+#[tokio::test]
+async fn the_steps_of_an_upgrade_are_those_of_nodetool_and_an_unfinished_snapshot_goes_first() {
+    let (cassandra, folder) = played(r#"echo "$@" >> "$(dirname "$0")/told""#);
+    for step in [
+        UpgradeStep::Snapshot("before".to_owned()),
+        UpgradeStep::Rewrite,
+        UpgradeStep::Release("before".to_owned()),
+    ] {
+        cassandra.upgrade(&step).await.unwrap();
+    }
+    let told = std::fs::read_to_string(folder.path().join("told")).unwrap();
+    assert_eq!(
+        told,
+        "clearsnapshot -t before\nsnapshot --tag before\nupgradesstables\nclearsnapshot -t before\n"
     );
 }
 

@@ -154,6 +154,11 @@ async fn facts_of_a_tablets_keyspace_and_without_system_keyspaces() {
         scylla(schema()).await.facts().await.unwrap(),
         Facts {
             schema_versions: vec!["v1".to_owned()],
+            schema_nodes: [(
+                "v1".to_owned(),
+                vec!["10.0.0.1".to_owned(), "10.0.0.2".to_owned()]
+            )]
+            .into(),
             keyspaces: vec![keyspace("readstates", 2), keyspace("theirs", 3)],
         }
     );
@@ -186,6 +191,46 @@ async fn a_cleanup_goes_through_the_keyspaces_of_vnodes() {
         .route("/storage_service/keyspace_cleanup/{keyspace}", post(clean));
     scylla(router).await.cleanup().await.unwrap();
     assert_eq!(*cleaned.lock().unwrap(), ["theirs", "others"]);
+}
+
+#[tokio::test]
+async fn a_snapshot_is_taken_of_everything_and_an_unfinished_one_goes_first() {
+    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let tell = |does: &'static str| {
+        let told = told.clone();
+        async move |query: Query| {
+            assert_eq!(query.keys().collect::<Vec<_>>(), ["tag"]);
+            told.lock()
+                .unwrap()
+                .push(format!("{does} {}", query["tag"]));
+        }
+    };
+    let snapshots = post(tell("take")).delete(tell("remove"));
+    let scylla = scylla(Router::new().route("/storage_service/snapshots", snapshots)).await;
+    for step in [
+        UpgradeStep::Snapshot("before".to_owned()),
+        UpgradeStep::Rewrite,
+        UpgradeStep::Release("before".to_owned()),
+    ] {
+        scylla.upgrade(&step).await.unwrap();
+    }
+    assert_eq!(
+        *told.lock().unwrap(),
+        ["remove before", "take before", "remove before"]
+    );
+}
+
+#[tokio::test]
+async fn a_drain_is_one_call_and_keeps_the_words_of_a_refusal() {
+    let router = Router::new().route("/storage_service/drain", post(async || ""));
+    scylla(router).await.drain().await.unwrap();
+    let refuse = async || {
+        let body = Json(json!({ "message": "already drained", "code": 500 }));
+        (StatusCode::INTERNAL_SERVER_ERROR, body).into_response()
+    };
+    let router = Router::new().route("/storage_service/drain", post(refuse));
+    let error = scylla(router).await.drain().await.unwrap_err();
+    assert_eq!(error.to_string(), "already drained");
 }
 
 /// Ends the second time that it is asked; and a table of tablets.

@@ -1,11 +1,11 @@
-//! Jobs that a member's agent is told to do and that may take hours: cleanup and repair. In: the record of a job, and what
+//! Jobs that a member's agent is told to do and that may take hours: cleanup, repair, steps of an upgrade. In: the record of a job, and what
 //! the agent says of it. Out: how far it is, and whether it may be told now. One job at a time over all nodes.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{DatabaseNode, PendingJob};
 
-use super::{NodesStep, Order, Sight, attempts, health, join};
+use super::{NodesStep, Order, Sight, attempts, health, join, upgrade};
 use crate::{
     engine::{Job, RequestedJob},
     observe::PodSeen,
@@ -37,7 +37,17 @@ pub(super) fn stage(
     doing: &str,
     now: Timestamp,
 ) -> Stage {
-    let own = request(pending);
+    stage_of(&request(pending), pending, seen, doing, now)
+}
+
+/// The same for a job with a name of its own.
+pub(super) fn stage_of(
+    own: &str,
+    pending: &PendingJob,
+    seen: Option<&RequestedJob>,
+    doing: &str,
+    now: Timestamp,
+) -> Stage {
     let same = seen.filter(|seen| seen.request == own);
     let pauses = pending
         .told
@@ -85,8 +95,12 @@ pub(super) fn may_tell(
     };
     // Only what is in the status already may be acted on.
     let mut records = sight.world.records.iter();
-    let recorded = records
-        .any(|r| r.name == record.name && r.cleanup == record.cleanup && r.repair == record.repair);
+    let recorded = records.any(|r| {
+        r.name == record.name
+            && r.cleanup == record.cleanup
+            && r.repair == record.repair
+            && r.upgrade == record.upgrade
+    });
     if !recorded {
         return Err("it is its turn".to_owned());
     }
@@ -99,12 +113,12 @@ fn busy(sight: &Sight<'_>, nodes: &NodesStep) -> Option<String> {
     let told = nodes.orders.iter().find_map(|order| match order {
         Order::Cleanup { pod, .. } => Some(format!("the cleanup of {}", pod.name)),
         Order::Repair { pod, .. } => Some(format!("the repair of {}", pod.name)),
-        Order::Start { .. } | Order::Decommission { .. } => None,
+        Order::Start { .. } | Order::Decommission { .. } | Order::Upgrade { .. } => None,
     });
-    told.or_else(|| {
+    told.or_else(|| upgrade::running(sight, nodes)).or_else(|| {
         health::members(&nodes.records).find_map(|record| {
             let view = health::last_view(sight, &record.name).ok()?;
-            if runs(view.repair.as_ref()) {
+            if runs(view.repair.as_deref()) {
                 return Some(format!("the repair of {}", record.name));
             }
             runs(view.cleanup.as_ref()).then(|| format!("the cleanup of {}", record.name))

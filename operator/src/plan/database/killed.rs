@@ -19,7 +19,7 @@ struct Change {
 const SAMPLES: usize = 3;
 
 /// Turns in which something may go wrong, which is longer than any of the changes takes.
-const TURNS: usize = 34;
+const TURNS: usize = 60;
 
 fn delete(spec: &str) -> String {
     format!("{spec}  reclaim: Delete\n")
@@ -39,6 +39,10 @@ fn take_back(sim: &mut Sim) {
 
 fn roll(sim: &mut Sim) {
     sim.also("  image: next\n");
+}
+
+fn roll_back(sim: &mut Sim) {
+    sim.respec(&delete(&two_and_two()));
 }
 
 fn shrink_too(sim: &mut Sim) {
@@ -74,6 +78,16 @@ fn changes() -> Vec<Change> {
         change("grow", grow, None),
         change("shrink", shrink, None),
         change("roll", roll, None),
+        change(
+            "roll, taken back when the first has restarted",
+            roll,
+            Some((8, roll_back)),
+        ),
+        change(
+            "roll, and a disk is lost meanwhile",
+            roll,
+            Some((9, lose_a_disk)),
+        ),
         change("replace", lose_a_disk, None),
         change("replace two of a rack", lose_a_rack, None),
         change("shrink, taken back at once", shrink, Some((1, take_back))),
@@ -181,6 +195,15 @@ fn assert_same(sim: &Sim, calm: &Sim, place: &str) {
     assert_eq!(sim.told(), calm.told(), "{place}: {:?}", sim.log);
     assert_eq!(sim.waits(), calm.waits(), "{place}: {:?}", sim.log);
     assert_eq!(sim.repaired(), calm.repaired(), "{place}: {:?}", sim.log);
+    assert_eq!(sim.images(), calm.images(), "{place}: {:?}", sim.steps);
+    // Snapshots are kept by record, or not at all. Whether there is anything to go back to depends on how far it came.
+    let kept = sim.upgrade.iter().map(|upgrade| upgrade.snapshot.as_str());
+    assert!(
+        sim.snapshots().into_iter().eq(kept),
+        "{place}: {:?} {:?}",
+        sim.upgrade,
+        sim.steps
+    );
 }
 
 #[test]

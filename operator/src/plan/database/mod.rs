@@ -37,6 +37,7 @@ mod room;
 mod sight;
 mod step;
 mod super_disks;
+mod upgrade;
 mod version;
 mod volumes;
 mod wait;
@@ -76,10 +77,13 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
         return Decision::default();
     };
     let mut nodes = NodesStep::default();
+    nodes.upgrade.clone_from(&world.upgrade);
     record::seen(&sight, &mut nodes);
     repair::settle(&sight, &mut nodes);
     back::decide(&sight, &mut nodes);
     let (mut waiting, mut upkeep) = topology(&sight, &mut nodes);
+    let upgrading = upgrade::decide(&sight, &mut nodes).map(WaitingOn::Database);
+    upkeep = upgrading.or(upkeep);
     let mut turns = roll::Turns::default();
     let racks = racks(&sight, &mut nodes, &mut turns, &mut waiting);
     if waiting.is_none() && upkeep.is_none() {
@@ -104,6 +108,7 @@ pub(super) fn stop(cluster: &ValidatedCluster, world: &World, now: Timestamp) ->
         return Decision::default();
     };
     let mut nodes = NodesStep::default();
+    nodes.upgrade.clone_from(&world.upgrade);
     record::seen(&sight, &mut nodes);
     if halt::data_moves(&sight, &nodes) {
         return decide(cluster, world, now);
@@ -163,7 +168,8 @@ fn racks(
     let mut out = Vec::new();
     for rack in &sight.database.racks {
         let Some(seen) = sight.world.racks.get(&rack.name) else {
-            let wanted = turns.all_before || room::held(sight, nodes, rack) > 0;
+            let may_come = turns.all_before && upgrade::against_moves(sight, nodes).is_none();
+            let wanted = may_come || room::held(sight, nodes, rack) > 0;
             if wanted && !sight.cluster.lacks_certificates() {
                 let (members, wait) = room::room(sight, nodes, rack, 0);
                 out.push(RackStep {
@@ -188,9 +194,14 @@ fn racks(
         };
         let (members, room) = room::members(sight, nodes, rack, seen);
         let roll = roll::decide(sight, nodes, rack, seen, turns);
+        // What waits for the end of an upgrade must not keep it from the other racks.
+        let members_now = match upgrade::against_moves(sight, nodes) {
+            Some(_) => seen.replicas,
+            None => rack.members,
+        };
         let complete = seen.observed
-            && seen.replicas == rack.members
-            && seen.ready == rack.members
+            && seen.replicas == members_now
+            && seen.ready == members_now
             && roll.complete;
         out.push(RackStep {
             rack: rack.name.clone(),
@@ -209,6 +220,8 @@ fn racks(
                 .or(room.map(WaitingOn::Database))
                 .or(roll.waiting.map(WaitingOn::Database))
                 .or(Some(unready(sight, rack, seen.ready)));
+        } else if let Some(room) = room {
+            *waiting = waiting.take().or(Some(WaitingOn::Database(room)));
         }
     }
     out

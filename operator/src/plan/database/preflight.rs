@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use readstates_operator_api::DatabaseNode;
 
-use super::{NodesStep, Sight, cleanup, health, repair, super_disks};
+use super::{NodesStep, Sight, cleanup, health, repair, super_disks, upgrade};
 use crate::{
     engine::{Facts, Phase},
     observe::{PodSeen, Seen},
@@ -102,6 +102,7 @@ pub(super) fn reasons_against(
     reasons.extend(super_disks::member_at_risk(sight, nodes, &leaver.name));
     reasons.extend(cleanup::against_leaving(nodes, leaver));
     reasons.extend(repair::against(sight, nodes));
+    reasons.extend(upgrade::against_moves(sight, nodes));
     let stay: Vec<_> = health::members(&nodes.records)
         .filter(|r| r.name != leaver.name)
         .collect();
@@ -117,6 +118,7 @@ pub(super) fn reasons_against(
 fn against_facts(facts: &Facts, stay: usize) -> Vec<String> {
     let Facts {
         schema_versions: _,
+        schema_nodes: _,
         keyspaces,
     } = facts;
     let mut reasons = Vec::from_iter(disagreement(facts));

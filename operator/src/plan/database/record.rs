@@ -90,6 +90,7 @@ pub(super) fn new(
         cleanup: None,
         repair: None,
         last_repaired: None,
+        upgrade: None,
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) fn settle(sight: &Sight<'_>, nodes: &mut NodesStep) {
         else {
             continue;
         };
-        match jobs::stage(pending, view.repair.as_ref(), "", sight.now) {
+        match jobs::stage(pending, view.repair.as_deref(), "", sight.now) {
             Stage::Done => {
                 // What was written after it began is not in it.
                 let began = pending.told.take().unwrap_or_else(|| pending.since.clone());
@@ -136,7 +136,7 @@ fn next(
         );
     }
     let doing = "its data is compared with that of the other nodes";
-    match jobs::stage(pending, view.repair.as_ref(), doing, sight.now) {
+    match jobs::stage(pending, view.repair.as_deref(), doing, sight.now) {
         Stage::Done => return Ok("it is done".to_owned()),
         Stage::Runs(progress) => return Ok(progress),
         Stage::Told => return Ok("it has been told to".to_owned()),
@@ -166,7 +166,10 @@ fn next(
 pub(super) fn running<'a>(sight: &Sight<'_>, nodes: &'a NodesStep) -> Option<&'a str> {
     let told = nodes.orders.iter().find_map(|order| match order {
         Order::Repair { pod, .. } => Some(pod.name.as_str()),
-        Order::Start { .. } | Order::Decommission { .. } | Order::Cleanup { .. } => None,
+        Order::Start { .. }
+        | Order::Decommission { .. }
+        | Order::Cleanup { .. }
+        | Order::Upgrade { .. } => None,
     });
     told.or_else(|| {
         let mut members = health::members(&nodes.records);
@@ -174,11 +177,11 @@ pub(super) fn running<'a>(sight: &Sight<'_>, nodes: &'a NodesStep) -> Option<&'a
             let Ok(view) = health::last_view(sight, &record.name) else {
                 return false;
             };
-            let by_agent = view.repair.as_ref().map(|repair| &repair.job);
+            let by_agent = view.repair.as_deref().map(|repair| &repair.job);
             let stage = record
                 .repair
                 .as_ref()
-                .map(|pending| jobs::stage(pending, view.repair.as_ref(), "", sight.now));
+                .map(|pending| jobs::stage(pending, view.repair.as_deref(), "", sight.now));
             by_agent == Some(&Job::Running) || matches!(stage, Some(Stage::Told))
         });
         runs.map(|record| record.name.as_str())

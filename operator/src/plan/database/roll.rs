@@ -5,7 +5,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{
     DatabaseWait, Named, NodesStep, Sight, Template, as_wanted, health, on_its_way, outdated,
-    repair, super_disks, version,
+    repair, super_disks, upgrade, version,
 };
 use crate::{
     build,
@@ -51,12 +51,8 @@ pub(super) fn decide(
     if as_wanted(sight, rack, seen) {
         return go_on(sight, nodes, (rack, seen), turns, Template::Wanted);
     }
-    // The spec is the same: only the operator has changed.
-    let wanted = sight.database.spec_hash(seen.claim_size.as_ref());
-    let ours = seen.spec_hash.as_ref().is_none_or(|s| *s == wanted);
-    let name = build::update_name(sight.cluster, sight.database);
-    if ours && sight.world.consent.update.as_ref() != Some(&name) {
-        nodes.update = Some(name);
+    if let Some(update) = unconsented(sight, seen) {
+        nodes.update = Some(update);
         // A restart that was asked for brings no other template.
         return go_on(sight, nodes, (rack, seen), turns, Template::as_seen(seen));
     }
@@ -64,7 +60,23 @@ pub(super) fn decide(
         nodes.trouble.get_or_insert(trouble);
         return go_on(sight, nodes, (rack, seen), turns, Template::as_seen(seen));
     }
+    if upgrade::must_wait(sight, nodes, seen) {
+        return go_on(sight, nodes, (rack, seen), turns, Template::as_seen(seen));
+    }
     begin(sight, nodes, rack, seen, turns)
+}
+
+/// The name of the update that the rack waits for consent to: the spec is the same, and only the operator has changed.
+fn unconsented(sight: &Sight<'_>, seen: &StatefulSetSeen) -> Option<String> {
+    let wanted = sight.database.spec_hash(seen.claim_size.as_ref());
+    let ours = seen.spec_hash.as_ref().is_none_or(|s| *s == wanted);
+    let name = build::update_name(sight.cluster, sight.database);
+    (ours && sight.world.consent.update.as_ref() != Some(&name)).then_some(name)
+}
+
+/// Whether the rack is to get the wanted template, unless its release speaks against it.
+pub(super) fn may_have_wanted(sight: &Sight<'_>, rack: &Rack, seen: &StatefulSetSeen) -> bool {
+    !as_wanted(sight, rack, seen) && unconsented(sight, seen).is_none()
 }
 
 /// Another template: written when its first pod may be restarted.
@@ -254,6 +266,9 @@ fn may_turn(sight: &Sight<'_>, nodes: &NodesStep) -> Result<(), String> {
         return Err(why);
     }
     health::check(sight, &nodes.records, None)?;
+    if let Some(why) = upgrade::against_restart(sight, nodes) {
+        return Err(why);
+    }
     if let Some(pod) = unready(sight).next() {
         return Err(format!("{} is not ready", pod.name));
     }

@@ -3,7 +3,7 @@
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
-use super::{DatabaseWait, NodesStep, Sight, leave, on_its_way};
+use super::{DatabaseWait, NodesStep, Sight, leave, on_its_way, upgrade};
 use crate::{observe::StatefulSetSeen, validate::Rack};
 
 /// How many members the rack may have now.
@@ -29,6 +29,11 @@ pub(super) fn members(
             |r: &DatabaseNode| r.rack == rack.name && r.state == DatabaseNodeState::Leaving;
         if nodes.records.iter().any(leaving) {
             return (has, None);
+        }
+        if let Some(why) = upgrade::against_moves(sight, nodes) {
+            let pod = sight.name(rack, has);
+            let reasons = vec![why];
+            return (has, Some(DatabaseWait::JoinRefused { pod, reasons }));
         }
         return room(sight, nodes, rack, has);
     }

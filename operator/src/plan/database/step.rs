@@ -1,11 +1,11 @@
 //! What is to be done about the database, as data: racks to write, nodes to order about.
 
 use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::api::resource::Quantity};
-use readstates_operator_api::DatabaseNode;
+use readstates_operator_api::{DatabaseNode, DatabaseUpgrade};
 
 use super::DatabaseTrouble;
 use crate::{
-    engine::{Cleanup, Repair, Start, Target},
+    engine::{Cleanup, Repair, Start, Target, Upgrade},
     observe::{PodSeen, StatefulSetSeen},
 };
 
@@ -65,6 +65,8 @@ impl Template {
 pub struct NodesStep {
     /// The records to keep in the status.
     pub records: Vec<DatabaseNode>,
+    /// The change to another release of the engine, to keep in the status.
+    pub upgrade: Option<DatabaseUpgrade>,
     /// What to tell agents.
     pub orders: Vec<Order>,
     /// Claims of nodes that have left, to delete.
@@ -129,5 +131,12 @@ pub enum Order {
         pod: PodSeen,
         /// The node, exactly, and which repair it is.
         order: Repair,
+    },
+    /// Take a step of a change to another release.
+    Upgrade {
+        /// The pod whose agent is told.
+        pod: PodSeen,
+        /// The node, exactly, and which step it is.
+        order: Upgrade,
     },
 }

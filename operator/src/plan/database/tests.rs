@@ -6,6 +6,7 @@ use crate::plan::DatabaseTrouble;
 mod disks;
 mod joins;
 mod repairs;
+mod upgrades;
 mod volumes_of;
 
 const ALL: [&str; 4] = ["chat-db-a-0", "chat-db-a-1", "chat-db-b-0", "chat-db-b-1"];

@@ -47,6 +47,31 @@ fn refused(engine: Engine, from: &str, to: &str) -> Option<String> {
     })
 }
 
+/// Whether these are images of two releases, or of such as are not known to be one.
+pub(super) fn differ(from: &str, to: &str) -> bool {
+    from != to && release(from).is_none_or(|from| Some(from) != release(to))
+}
+
+/// Whether both are of one line, whose members read each other's disks.
+pub(super) fn one_line(from: &str, to: &str) -> bool {
+    line(from).is_some_and(|from| Some(from) == line(to))
+}
+
+/// `5.0.9` of `5.0.9-jre17`, where the tag names a full release.
+fn release(image: &str) -> Option<&str> {
+    let tag = tag(image)?.trim_start_matches('v');
+    let end = tag.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let release = &tag[..end.unwrap_or(tag.len())];
+    (release.split('.').filter(|part| !part.is_empty()).count() >= 3).then_some(release)
+}
+
+/// `5.0.9-jre17` of `registry:5000/cassandra:5.0.9-jre17@sha256:…`.
+pub(super) fn tag(image: &str) -> Option<&str> {
+    let name = image.split_once('@').map_or(image, |(name, _)| name);
+    let last = name.rsplit_once('/').map_or(name, |(_, last)| last);
+    last.split_once(':').map(|(_, tag)| tag)
+}
+
 /// Releases are named by years since 2025, and the last one before was 6.2: a year begins with its first release, which
 /// follows any of the year before.
 fn scylla(old: Line, new: Line) -> bool {
@@ -63,13 +88,9 @@ fn scylla(old: Line, new: Line) -> bool {
     }
 }
 
-/// `5.0` of `registry:5000/cassandra:5.0.9-jre17@sha256:…`.
+/// `5.0` of `5.0.9-jre17`.
 fn line(image: &str) -> Option<Line> {
-    let name = image.split_once('@').map_or(image, |(name, _)| name);
-    let (_, tag) = name
-        .rsplit_once('/')
-        .map_or(name, |(_, last)| last)
-        .split_once(':')?;
+    let tag = tag(image)?;
     let mut numbers = tag.trim_start_matches('v').splitn(3, '.');
     let major = numbers.next()?.parse().ok()?;
     let minor = numbers.next()?;
@@ -108,6 +129,23 @@ mod tests {
         ] {
             let found = line(image).map(|line| (line.major, line.minor));
             assert_eq!(found, wanted, "{image}");
+        }
+    }
+
+    #[test]
+    fn another_registry_or_variant_of_a_release_is_no_other_release() {
+        for (from, to, differs) in [
+            ("cassandra:5.0.9", "mirror:5000/cassandra:5.0.9", false),
+            ("cassandra:5.0.9", "cassandra:5.0.9-jre17@sha256:ab", false),
+            ("cassandra:5.0.9", "cassandra:5.0.10", true),
+            ("cassandra:5.0.9", "cassandra:4.1.9", true),
+            // Which release these are is not known.
+            ("cassandra:5.0", "mirror/cassandra:5.0", true),
+            ("cassandra:latest", "cassandra:5.0.9", true),
+            ("cassandra@sha256:a", "cassandra@sha256:b", true),
+            ("cassandra:latest", "cassandra:latest", false),
+        ] {
+            assert_eq!(differ(from, to), differs, "{from} {to}");
         }
     }
 

@@ -54,6 +54,12 @@ pub enum DatabaseWait {
         /// How far it is.
         progress: String,
     },
+    /// A node to take its step of a change to another release.
+    Upgrading {
+        pod: String,
+        /// How far it is.
+        progress: String,
+    },
     /// A reason why a node may not join to pass.
     JoinRefused {
         pod: String,
@@ -104,6 +110,7 @@ impl DatabaseWait {
             | Self::Leaving { pod, .. }
             | Self::CleaningUp { pod, .. }
             | Self::Repairing { pod, .. }
+            | Self::Upgrading { pod, .. }
             | Self::JoinRefused { pod, .. }
             | Self::Refused { pod, .. }
             | Self::Growing { pod, .. }
@@ -122,6 +129,7 @@ impl DatabaseWait {
             Self::Leaving { .. } => Reason::NodeLeaving,
             Self::CleaningUp { .. } => Reason::NodeCleaningUp,
             Self::Repairing { .. } => Reason::NodeRepairing,
+            Self::Upgrading { .. } => Reason::DatabaseUpgrading,
             Self::JoinRefused { .. } => Reason::JoinRefused,
             Self::Refused { .. } => Reason::ScaleDownRefused,
             Self::Growing { .. } => Reason::VolumeGrowing,
@@ -169,6 +177,10 @@ impl fmt::Display for DatabaseWait {
             Self::Repairing { pod, progress } => {
                 write!(f, "{pod} is repaired: {progress}")
             }
+            Self::Upgrading { pod, progress } => write!(
+                f,
+                "the database is changed to another release, now {pod}: {progress}"
+            ),
             Self::JoinRefused { pod, reasons } => write!(
                 f,
                 "{pod} does not join the database, because {}",
@@ -244,6 +256,16 @@ pub enum DatabaseTrouble {
         /// The database's own words.
         error: String,
     },
+    /// A node could not take a step of a change to another release, again and again.
+    UpgradeFailed {
+        pod: String,
+        /// The step, in words.
+        step: &'static str,
+        /// How often it was told to.
+        attempts: i32,
+        /// The database's own words.
+        error: String,
+    },
     /// A node that was to leave has lost what it was to give away.
     LeaverLost {
         pod: String,
@@ -284,6 +306,7 @@ impl DatabaseTrouble {
             Self::JoinFailed { .. } => Reason::JoinFailed,
             Self::CleanupFailed { .. } => Reason::CleanupFailed,
             Self::RepairFailed { .. } => Reason::RepairFailed,
+            Self::UpgradeFailed { .. } => Reason::DatabaseUpgradeFailed,
             Self::LeaverLost { .. } => Reason::LeaverLost,
             Self::DiskLost { .. } => Reason::DiskLost,
             Self::EngineVersion { .. } => Reason::EngineVersionRefused,
@@ -326,6 +349,16 @@ impl fmt::Display for DatabaseTrouble {
                 f,
                 "{pod} was told {attempts} times to repair its data, and could not: {error}. It serves; the next attempt \
                  is made in half an hour"
+            ),
+            Self::UpgradeFailed {
+                pod,
+                step,
+                attempts,
+                error,
+            } => write!(
+                f,
+                "{pod} was told {attempts} times to {step}, and could not: {error}. It serves; the next attempt is made \
+                 in half an hour"
             ),
             Self::LeaverLost {
                 pod,

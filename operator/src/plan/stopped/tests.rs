@@ -202,6 +202,7 @@ fn a_cache_that_was_stopped_starts_when_a_majority_of_copies_can_answer() {
         cleanup: None,
         repair: None,
         last_repaired: None,
+        upgrade: None,
     };
     let nodes = ["chat-db-a-0", "chat-db-b-0", "chat-db-b-1"];
     let racks = ["a", "b", "b"];

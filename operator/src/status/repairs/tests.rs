@@ -28,6 +28,7 @@ fn repaired(spec: &str, ago: Option<i64>) -> Scene {
         cleanup: None,
         repair: None,
         last_repaired: ago.map(days),
+        upgrade: None,
     }];
     scene
 }
@@ -116,6 +117,8 @@ fn agents_that_cannot_repair_are_told_and_not_taken_for_a_failure() {
         cleanup: None,
         repairs: false,
         repair: None,
+        upgrades: true,
+        upgrade: None,
     };
     let report = Report {
         pod_uid: "uid-1".to_owned(),

@@ -18,7 +18,7 @@ use readstates_operator::{
     observe::PodSeen,
 };
 
-use super::{FakeAgents, Ring};
+use super::FakeAgents;
 use crate::mutual::Operators;
 
 type Here = State<(Arc<FakeAgents>, PodSeen)>;
@@ -40,8 +40,8 @@ async fn node(State((agents, pod)): Here) -> Json<Report> {
     Json(agents.ring().report(&pod))
 }
 
-async fn facts() -> Json<Facts> {
-    Json(Ring::facts())
+async fn facts(State((agents, _)): Here) -> Json<Facts> {
+    Json(agents.ring().facts())
 }
 
 async fn start(State((agents, pod)): Here, Json(order): Json<Start>) -> StatusCode {

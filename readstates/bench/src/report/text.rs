@@ -69,6 +69,17 @@ fn write_text(report: &Report, out: &mut String) -> std::fmt::Result {
          {seconds_above_twice_median} of {} above twice the median",
         report.windows.len()
     )?;
+    write_usage(report, out)?;
+    if let Some(check) = &report.check {
+        write_check(check, out)?;
+    }
+    for warning in &report.warnings {
+        writeln!(out, "  note: {warning}")?;
+    }
+    Ok(())
+}
+
+fn write_usage(report: &Report, out: &mut String) -> std::fmt::Result {
     if let Some(usage) = usage(report) {
         let Usage {
             cpu_seconds_per_million,
@@ -86,12 +97,6 @@ fn write_text(report: &Report, out: &mut String) -> std::fmt::Result {
             out,
             "    in those {name} was {slow:.1} per second, in the others {others:.1}"
         )?;
-    }
-    if let Some(check) = &report.check {
-        write_check(check, out)?;
-    }
-    for warning in &report.warnings {
-        writeln!(out, "  note: {warning}")?;
     }
     Ok(())
 }

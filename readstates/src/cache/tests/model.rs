@@ -113,7 +113,8 @@ impl World {
             Step::ChangeMany(operations) => {
                 let mut done = vec![None; operations.len()];
                 self.cache.change_many(
-                    &operations,
+                    &operations[..],
+                    0..operations.len(),
                     Touch::Mention,
                     self.now,
                     &mut HashSet::new(),

@@ -10,12 +10,11 @@ use bytes::Bytes;
 use futures::future::{join, join_all};
 use http::{HeaderValue, StatusCode};
 use readstates_api::{Problem, ProblemType, batch::MEDIA_TYPE};
-use readstates_ring::Slot;
 
 use super::version::Frames;
 use crate::{
     access::Verb,
-    cache::{Single, Touch},
+    cache::{Made, OfUser, Single, Touch},
     engine::NotDone,
     http::{
         App, deadline,
@@ -28,15 +27,26 @@ use crate::{
     ownership::Peer,
 };
 
-/// A record that makes sense, and its place in the request.
-type Placed<F> = (usize, <F as Frames>::Entry);
+/// A record that makes sense.
+#[derive(Clone, Copy)]
+struct Placed<E> {
+    user: u64,
+    /// In the request.
+    place: usize,
+    entry: E,
+}
 
-/// What the work on one record takes at most: itself as it waits and among those of its owner (there with
-/// the room of a list that has grown), its operation, where it comes among those of its stripe, what
-/// became of it, and what is answered to it.
+impl<E: Copy + Send + Sync> OfUser for Placed<E> {
+    fn user(&self) -> u64 {
+        self.user
+    }
+}
+
+/// What the work on one record takes at most: itself, among those of its owner and among those who wait (both with the
+/// room of a list that has grown), its place among those whose users are loaded, what became of it, and what is answered
+/// to it.
 pub(super) const fn work_bytes<F: Frames>() -> usize {
-    3 * size_of::<(u64, Placed<F>)>()
-        + size_of::<(u64, F::Single)>()
+    5 * size_of::<Placed<F::Entry>>()
         + size_of::<u32>()
         + size_of::<Result<<F::Single as Single>::Seen, NotDone>>()
         + size_of::<F::Answer>()
@@ -51,10 +61,10 @@ pub(super) async fn apply<F: Frames>(
 ) -> Result<Vec<F::Answer>, Refusal> {
     // Stays for records whose users are still on the move in the end.
     let mut answers = vec![F::failed(ProblemType::SlotMoving); raw.len()];
-    let mut left: Vec<(u64, Placed<F>)> = Vec::with_capacity(raw.len());
+    let mut left: Vec<Placed<F::Entry>> = Vec::with_capacity(raw.len());
     for (place, record) in raw.iter().enumerate() {
         match F::entry(record, head.may_read()) {
-            Ok((user, entry)) => left.push((user, (place, entry))),
+            Ok((user, entry)) => left.push(Placed { user, place, entry }),
             Err(answer) => {
                 if F::is_refused_read(&answer) {
                     head.refuse(Verb::Read);
@@ -78,9 +88,9 @@ async fn round<F: Frames>(
     app: &App,
     head: &Head,
     raw: &[F::Raw],
-    records: &[(u64, Placed<F>)],
+    records: &[Placed<F::Entry>],
     answers: &mut [F::Answer],
-) -> Result<Vec<(u64, Placed<F>)>, Refusal> {
+) -> Result<Vec<Placed<F::Entry>>, Refusal> {
     let Split {
         mine,
         passes,
@@ -89,8 +99,8 @@ async fn round<F: Frames>(
     } = fan_out::by_owner(&app.ownership, &head.headers, records).await;
     let first = others.first().map(|part| &*part.owner);
     if let Some(refused) = owner::refuse_others(app, first, &head.headers)? {
-        for (place, _) in others.iter().flat_map(|part| &part.items) {
-            answers[*place] = F::failed(refused);
+        for record in others.iter().flat_map(|part| &part.items) {
+            answers[record.place] = F::failed(refused);
         }
         others.clear();
     }
@@ -106,8 +116,8 @@ async fn round<F: Frames>(
     );
     let (there, moved) = Box::pin(join(there, here::<F>(app, mine, passes, answers))).await;
     for (part, answered) in others.iter().zip(there) {
-        for ((place, _), answer) in part.items.iter().zip(answered) {
-            answers[*place] = answer;
+        for (record, answer) in part.items.iter().zip(answered) {
+            answers[record.place] = answer;
         }
     }
     waiting.extend(moved);
@@ -117,36 +127,33 @@ async fn round<F: Frames>(
 /// Applies records of users of this member; returns those whose users are on the move.
 async fn here<F: Frames>(
     app: &App,
-    records: Vec<(u64, Placed<F>)>,
+    records: Vec<Placed<F::Entry>>,
     passes: Passes<'_>,
     answers: &mut [F::Answer],
-) -> Vec<(u64, Placed<F>)> {
-    let singles: Vec<(u64, F::Single)> = records
-        .iter()
-        .map(|&(user, (_, entry))| (user, F::single(entry)))
-        .collect();
+) -> Vec<Placed<F::Entry>> {
+    let operations = Made {
+        of: &records,
+        operation: |record: &Placed<F::Entry>| F::single(record.entry),
+    };
     // Acknowledgements come from users who are online; mentions and imports are of all users, online or not.
-    let of_all = records.iter().all(|(_, (_, entry))| F::is_of_all(entry));
+    let of_all = records.iter().all(|record| F::is_of_all(&record.entry));
     let touch = if of_all {
         Touch::Mention
     } else {
         Touch::Online
     };
-    let done = app.engine.change_many(&singles, touch).await;
+    let done = app.engine.change_all(&operations, touch).await;
     // Also what was only read, or ignored, rests on what others have changed.
-    let users = singles.iter().map(|&(user, _)| user);
+    let users = records.iter().map(OfUser::user);
     let settled = app.engine.settled_all(users).await;
     let lost = passes.lost();
-    drop(passes);
     let mut moved = Vec::new();
-    for ((user, (place, entry)), done) in records.into_iter().zip(done) {
-        answers[place] = match done.map_err(problem_type) {
-            Ok(_) if !settled || lost.contains(Slot::of_user(user)) => {
-                F::failed(ProblemType::OutcomeUnknown)
-            }
+    for (record, done) in records.into_iter().zip(done) {
+        answers[record.place] = match done.map_err(problem_type) {
+            Ok(_) if !settled || lost.has(&record) => F::failed(ProblemType::OutcomeUnknown),
             Ok(seen) => F::done(seen),
             Err(ProblemType::SlotMoving) => {
-                moved.push((user, (place, entry)));
+                moved.push(record);
                 continue;
             }
             Err(problem) => F::failed(problem),
@@ -159,11 +166,11 @@ async fn here<F: Frames>(
 async fn pass<F: Frames>(
     app: &App,
     head: &Head,
-    part: &Part<Placed<F>>,
+    part: &Part<Placed<F::Entry>>,
     raw: &[F::Raw],
     timeout: Duration,
 ) -> Vec<F::Answer> {
-    let frame = F::encode_request(part.items.iter().map(|(place, _)| &raw[*place]));
+    let frame = F::encode_request(part.items.iter().map(|record| &raw[record.place]));
     let media_type = HeaderValue::from_static(MEDIA_TYPE);
     let (headers, span) = head.of_part(&part.owner.name, media_type);
     let sent = app

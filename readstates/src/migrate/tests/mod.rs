@@ -195,6 +195,26 @@ async fn everything_is_copied_under_its_own_stamp_and_a_second_pass_writes_nothi
     assert_eq!(steps.writes.load(Ordering::SeqCst), USERS as usize + 1);
 }
 
+/// What the checkpoint has as copied is among the rows of the target.
+async fn recorded_is_done(world: &World, memory: &MemoryStore, target: &Rows) {
+    if let Some(recorded) = CheckpointFile::peek(&world.wish.checkpoint).unwrap()
+        && let Some(pass) = recorded.copying
+    {
+        for (range, reached) in pass.ranges.into_iter().enumerate() {
+            let mut pages = memory.scan(range);
+            while let Some(page) = pages.try_next().await.unwrap() {
+                let is_done = |user| match reached {
+                    Reached::Begin => false,
+                    Reached::After(last) => user <= last,
+                    Reached::End => true,
+                };
+                let done = page.iter().filter(|row| is_done(row.user));
+                assert!({ done }.all(|row| target.contains_key(&row.user)));
+            }
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_move_that_is_killed_at_any_step_goes_on_where_it_was() {
     let whole = {
@@ -204,20 +224,8 @@ async fn a_move_that_is_killed_at_any_step_goes_on_where_it_was() {
         world.copy(&source, &target).await.unwrap();
         steps.pages.load(Ordering::SeqCst) + steps.writes.load(Ordering::SeqCst)
     };
-    for killed_after in [
-        0,
-        1,
-        2,
-        3,
-        255,
-        256,
-        257,
-        300,
-        1000,
-        2000,
-        whole - 2,
-        whole - 1,
-    ] {
+    let early = [0, 1, 2, 3, 255, 256, 257, 300, 1000, 2000];
+    for killed_after in early.into_iter().chain([whole - 2, whole - 1]) {
         let world = World::new();
         let steps = Steps::left(killed_after);
         let (source, target) = (Shaky::on(&steps), Shaky::on(&steps));
@@ -232,24 +240,7 @@ async fn a_move_that_is_killed_at_any_step_goes_on_where_it_was() {
                 .all(|(user, stored)| expected.get(user) == Some(stored))
         );
 
-        // What is recorded is done.
-        if let Some(recorded) = CheckpointFile::peek(&world.wish.checkpoint).unwrap()
-            && let Some(pass) = recorded.copying
-        {
-            let memory = &source.inner;
-            for (range, reached) in pass.ranges.into_iter().enumerate() {
-                let mut pages = memory.scan(range);
-                while let Some(page) = pages.try_next().await.unwrap() {
-                    let is_done = |user| match reached {
-                        Reached::Begin => false,
-                        Reached::After(last) => user <= last,
-                        Reached::End => true,
-                    };
-                    let done = page.iter().filter(|row| is_done(row.user));
-                    assert!({ done }.all(|row| before.contains_key(&row.user)));
-                }
-            }
-        }
+        recorded_is_done(&world, &source.inner, &before).await;
 
         // While it is away a user changes of whom it has copied the row already.
         let changed = before.keys().next().copied().unwrap_or(1);

@@ -11,6 +11,7 @@ use super::{every, go_on, unrepaired};
 use crate::plan::database::{
     DatabaseWait, NodesStep, Sight, health,
     jobs::{self, Stage},
+    upgrade,
 };
 
 /// Goes on with the schedule, when nothing else is to be done: what is waited for before the next repair begins. One
@@ -24,13 +25,15 @@ pub(in crate::plan::database) fn scheduled(
     if sight.world.schema.is_none() || cleans_up || unrepaired(nodes).next().is_some() {
         return None;
     }
-    if sight.cluster.maintenance.opens(sight.now).is_some() {
+    if sight.cluster.maintenance.opens(sight.now).is_some()
+        || upgrade::against_moves(sight, nodes).is_some()
+    {
         return None;
     }
     let begun = health::members(&nodes.records).find_map(|record| {
         let pending = record.repair.clone()?;
         let view = health::last_view(sight, &record.name).ok()?;
-        match jobs::stage(&pending, view.repair.as_ref(), "", sight.now) {
+        match jobs::stage(&pending, view.repair.as_deref(), "", sight.now) {
             Stage::Runs(_) | Stage::Told | Stage::Done => Some(None),
             Stage::Due if view.repairs => Some(Some((record.clone(), pending))),
             Stage::Failed(_) | Stage::Due => None,

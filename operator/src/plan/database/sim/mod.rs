@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use readstates_operator_api::DatabaseNode;
+use readstates_operator_api::{DatabaseNode, DatabaseUpgrade};
 
 use crate::{
     build,
-    engine::{Disk, Job, Node, NodeState, RequestedJob},
+    engine::{Disk, Job, Node, NodeState, RequestedJob, UpgradeStep},
     fixtures,
     plan::{Plan, plan},
     validate::{Store, ValidatedCluster},
@@ -24,6 +24,7 @@ pub(crate) struct Sim {
     pub(crate) spec: String,
     pub(crate) cluster: ValidatedCluster,
     pub(crate) records: Vec<DatabaseNode>,
+    pub(crate) upgrade: Option<DatabaseUpgrade>,
     pub(crate) racks: BTreeMap<String, Set>,
     pub(crate) pods: BTreeMap<String, Pod>,
     pub(crate) disks: BTreeMap<String, Volume>,
@@ -46,10 +47,18 @@ pub(crate) struct Sim {
     pub(crate) repairs_last: bool,
     /// Pods of this template have agents that cannot repair, as those of the release before.
     pub(crate) unable: Option<String>,
+    /// Their agents know no upgrades, as those of the release before.
+    pub(crate) knows_no_upgrades: bool,
+    /// What steps of upgrades end with while they fail.
+    pub(crate) upgrade_fails: Option<String>,
+    /// Steps of upgrades go on until this is unset.
+    pub(crate) upgrades_last: bool,
     /// There is a keyspace, and data.
     pub(crate) has_schema: bool,
     /// Versions of the schema among the nodes.
     pub(crate) schema_versions: usize,
+    /// Nodes of each image have a version of the schema of their own.
+    pub(crate) schema_by_image: bool,
     /// As many nodes are down at once, at most.
     pub(crate) may_be_down: usize,
     /// Pods whose volume is on a machine that is lost.
@@ -63,6 +72,8 @@ pub(crate) struct Sim {
     pub(crate) volumes_of_exists: Option<crate::observe::Seen<bool>>,
     pub(crate) bad_template: Option<String>,
     pub(crate) log: Vec<String>,
+    /// Steps of upgrades, and restarts with another image.
+    pub(crate) steps: Vec<String>,
     /// Nodes that could not join.
     failed: BTreeSet<String>,
     /// Whose place each joining node takes.
@@ -80,13 +91,14 @@ pub(crate) struct Set {
     pub(crate) partition: i32,
     pub(crate) template: String,
     pub(crate) spec: String,
-    image: String,
+    pub(crate) image: String,
     /// Changes of the template by hand, as by `kubectl rollout restart`.
     touched: String,
     /// The request that its pods are restarted for.
     pub(crate) restarted: Option<String>,
-    /// The revision before this one, which pods below the partition keep.
+    /// The revision before this one, which pods below the partition keep, and its image.
     old: String,
+    old_image: String,
     version: u32,
 }
 
@@ -108,6 +120,10 @@ pub(crate) struct Pod {
     decommission: Option<Job>,
     cleanup: Option<RequestedJob>,
     repair: Option<RequestedJob>,
+    upgrade: Option<RequestedJob>,
+    /// What the upgrade's job is.
+    step: Option<UpgradeStep>,
+    pub(crate) image: String,
     left: bool,
 }
 
@@ -124,6 +140,7 @@ pub(crate) struct Volume {
     pub(crate) disk: Disk,
     /// Whose data it is, signed or not.
     of: Option<String>,
+    pub(crate) snapshots: BTreeSet<String>,
 }
 
 /// A rack a of two and a rack b of two, with two copies of everything.
@@ -150,6 +167,7 @@ impl Sim {
             spec: spec.to_owned(),
             cluster: fixtures::cluster(spec),
             records: Vec::new(),
+            upgrade: None,
             racks: BTreeMap::new(),
             pods: BTreeMap::new(),
             disks: BTreeMap::new(),
@@ -166,8 +184,12 @@ impl Sim {
             repair_fails: Vec::new(),
             repairs_last: false,
             unable: None,
+            knows_no_upgrades: false,
+            upgrade_fails: None,
+            upgrades_last: false,
             has_schema: false,
             schema_versions: 1,
+            schema_by_image: false,
             may_be_down: 1,
             stranded: BTreeSet::new(),
             keeps_claims: false,
@@ -176,6 +198,7 @@ impl Sim {
             volumes_of_exists: None,
             bad_template: None,
             log: Vec::new(),
+            steps: Vec::new(),
             failed: BTreeSet::new(),
             replaces: BTreeMap::new(),
             gone: BTreeSet::new(),
@@ -305,6 +328,17 @@ impl Sim {
             .iter()
             .map(|r| format!("{} {:?}", r.name, r.state))
             .collect()
+    }
+
+    /// The images that pods run.
+    pub(crate) fn images(&self) -> BTreeSet<&str> {
+        self.pods.values().map(|p| p.image.as_str()).collect()
+    }
+
+    /// The snapshots that are on any disk.
+    pub(crate) fn snapshots(&self) -> BTreeSet<&str> {
+        let disks = self.disks.values().flat_map(|d| &d.snapshots);
+        disks.map(String::as_str).collect()
     }
 
     /// The nodes whose data has been repaired.

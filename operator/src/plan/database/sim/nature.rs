@@ -1,7 +1,14 @@
 //! Events that need no operator: controllers, kubelets, nodes, disks.
 
+use std::collections::BTreeSet;
+
+use readstates_operator_api::DatabaseNode;
+
 use super::{Pod, Set, Sim, Volume};
-use crate::engine::{Disk, Job, NodeState, RequestedJob};
+use crate::{
+    engine::{Disk, Job, NodeState, RequestedJob, UpgradeStep},
+    plan::database::version,
+};
 
 impl Sim {
     /// Controllers, kubelets and databases do what they would within a while.
@@ -36,6 +43,7 @@ impl Sim {
         let replaced: Vec<_> = replaced.map(|(_, old)| old.clone()).collect();
         self.ring.retain(|n| !replaced.contains(&n.host_id));
         let down = self.ring.iter().any(|n| !n.up);
+        let mut taken = Vec::new();
         for (name, pod) in &mut self.pods {
             let failed = |words: &str| Job::Failed {
                 error: words.to_owned(),
@@ -56,6 +64,14 @@ impl Sim {
                     *job = Job::Done;
                 }
             }
+            if let Some(job) = running(&mut pod.upgrade) {
+                if let Some(words) = &self.upgrade_fails {
+                    *job = failed(words);
+                } else if !self.upgrades_last {
+                    *job = Job::Done;
+                    taken.extend(pod.step.clone().map(|step| (name.clone(), step)));
+                }
+            }
             if pod.decommission == Some(Job::Running) {
                 pod.decommission = Some(Job::Done);
                 pod.left = true;
@@ -63,6 +79,9 @@ impl Sim {
                 self.ring
                     .retain(|n| Some(&n.host_id) != pod.host_id.as_ref());
             }
+        }
+        for (pod, step) in taken {
+            self.has_taken(&pod, step);
         }
         for (rack, set) in self.racks.clone() {
             self.move_set(&rack, &set);
@@ -77,13 +96,13 @@ impl Sim {
         }
         for ordinal in 0..set.replicas {
             let pod = name(ordinal);
-            let revision = if ordinal >= set.partition {
-                set.revision()
+            let (revision, image) = if ordinal >= set.partition {
+                (set.revision(), &set.image)
             } else {
-                set.old.clone()
+                (set.old.clone(), &set.old_image)
             };
             if !self.pods.contains_key(&pod) {
-                self.start(&pod, &revision);
+                self.start(&pod, &revision, image);
                 return;
             }
             if !self.ready(&pod) {
@@ -94,6 +113,7 @@ impl Sim {
             let pod = name(ordinal);
             if self.pods[&pod].revision != set.revision() {
                 self.log.push(format!("restart {pod}"));
+                self.gets_image(&pod, &set.image);
                 self.stop(&pod);
                 return;
             }
@@ -104,15 +124,69 @@ impl Sim {
             && let Some(live) = self.racks.get_mut(rack)
         {
             live.old = set.revision();
+            live.old_image.clone_from(&set.image);
         }
     }
 
-    fn start(&mut self, pod: &str, revision: &str) {
+    /// A step of an upgrade has come to its end.
+    fn has_taken(&mut self, pod: &str, step: UpgradeStep) {
+        let images = self.images().len();
+        let disk = self.disks.get_mut(pod).unwrap();
+        match step {
+            UpgradeStep::Snapshot(name) => {
+                self.steps.push(format!("snapshot {pod}"));
+                disk.snapshots.insert(name);
+            }
+            UpgradeStep::Rewrite => {
+                assert_eq!(
+                    images, 1,
+                    "{pod} writes its data while another release runs"
+                );
+                self.steps.push(format!("rewrite {pod}"));
+            }
+            UpgradeStep::Release(name) => {
+                assert_eq!(
+                    images, 1,
+                    "{pod} has no way back while another release runs"
+                );
+                self.steps.push(format!("release {pod}"));
+                disk.snapshots.remove(&name);
+            }
+        }
+    }
+
+    /// A pod is restarted, perhaps with another image: then there is a way back.
+    fn gets_image(&mut self, pod: &str, image: &str) {
+        let before = &self.pods[pod].image;
+        if before == image {
+            return;
+        }
+        let another = version::differ(before, image);
+        self.steps.push(format!("{pod} gets {image}"));
+        let without = self.consent.without_snapshot.is_some();
+        // A node that has joined or was rebuilt meanwhile has its data from the others.
+        let kept = |record: &DatabaseNode| {
+            let disk = self.disks.get(&record.name);
+            record.upgrade.is_none() || disk.is_none_or(|disk| !disk.snapshots.is_empty())
+        };
+        let any = !self.snapshots().is_empty();
+        assert!(
+            !another
+                || without
+                || self.records.is_empty()
+                || (any && self.records.iter().all(kept)),
+            "{pod} gets {image} and there is no way back: {:?}",
+            self.steps
+        );
+    }
+
+    fn start(&mut self, pod: &str, revision: &str, image: &str) {
         let uid = self.uuid();
         self.disks.entry(pod.to_owned()).or_insert_with(|| Volume {
             uid: format!("claim-{uid}"),
             disk: Disk::Blank,
             of: None,
+            snapshots: BTreeSet::new(),
         });
         let ip = format!("10.0.0.{}", self.serial);
         let mut started = Pod {
@@ -124,6 +198,9 @@ impl Sim {
             decommission: None,
             cleanup: None,
             repair: None,
+            upgrade: None,
+            step: None,
+            image: image.to_owned(),
             left: false,
         };
         // It finds the data that it is told is its own, and starts by itself; without an agent it starts on whatever

@@ -1,5 +1,7 @@
 //! The simulation as the operator sees it.
 
+use std::collections::BTreeMap;
+
 use super::{Pod, Set, Sim};
 use crate::{
     engine::{Facts, Keyspace, Mode, NodeState, Phase, Report, View},
@@ -47,7 +49,9 @@ impl Sim {
                     cleans_up: true,
                     cleanup: pod.cleanup.clone(),
                     repairs: self.unable.as_ref() != Some(&pod.revision),
-                    repair: pod.repair.clone(),
+                    repair: pod.repair.clone().map(Box::new),
+                    upgrades: !self.knows_no_upgrades,
+                    upgrade: pod.upgrade.clone().map(Box::new),
                 })
             }
         };
@@ -56,6 +60,25 @@ impl Sim {
             pod_uid: pod.uid.clone(),
             phase,
         })
+    }
+
+    /// The versions of the schema, and who has them.
+    fn schema(&self) -> BTreeMap<String, Vec<String>> {
+        let mut schema: BTreeMap<String, Vec<String>> = (0..self.schema_versions)
+            .map(|v| (format!("v{v}"), Vec::new()))
+            .collect();
+        if self.schema_by_image {
+            schema.clear();
+        }
+        for (at, pod) in self.pods.values().enumerate() {
+            let version = if self.schema_by_image {
+                format!("of {}", pod.image)
+            } else {
+                format!("v{}", at % self.schema_versions)
+            };
+            schema.entry(version).or_default().push(pod.ip.clone());
+        }
+        schema
     }
 
     pub(crate) fn world(&self) -> World {
@@ -71,8 +94,10 @@ impl Sim {
             ..PodSeen::default()
         };
         let factor = self.managed("a").0.replication_factor;
+        let schema = self.schema();
         let facts = Facts {
-            schema_versions: (0..self.schema_versions).map(|v| format!("v{v}")).collect(),
+            schema_versions: schema.keys().cloned().collect(),
+            schema_nodes: schema,
             keyspaces: vec![Keyspace {
                 name: "readstates".to_owned(),
                 replication_factor: factor,
@@ -116,6 +141,7 @@ impl Sim {
             super_disks: self.super_disks.clone(),
             volumes_of_exists: self.volumes_of_exists.clone(),
             records: self.records.clone(),
+            upgrade: self.upgrade.clone(),
             consent: self.consent.clone(),
             places: self.places.clone(),
             secret: Some(SecretSeen::Complete),

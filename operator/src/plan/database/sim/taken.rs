@@ -42,8 +42,9 @@ impl Sim {
                 self.write(rack);
             }
         }
-        if may() && by == self.recorded && self.records != step.records {
-            self.records = step.records;
+        let same = self.records == step.records && self.upgrade == step.upgrade;
+        if may() && by == self.recorded && !same {
+            (self.records, self.upgrade) = (step.records, step.upgrade);
             self.recorded += 1;
         }
     }
@@ -177,6 +178,25 @@ impl Sim {
                     job: Job::Running,
                 });
             }
+            Order::Upgrade { pod, order } => {
+                let Some(live) = self.pods.get_mut(&pod.name) else {
+                    return;
+                };
+                if live.uid != order.pod_uid || live.host_id.as_ref() != Some(&order.host_id) {
+                    return;
+                }
+                let last = live.upgrade.as_ref();
+                let done = last.is_some_and(|u| u.request == order.request && u.job == Job::Done);
+                if done || last.is_some_and(|u| u.job == Job::Running) {
+                    return;
+                }
+                live.step = Some(order.step.clone());
+                live.upgrade = Some(RequestedJob {
+                    request: order.request.clone(),
+                    progress: None,
+                    job: Job::Running,
+                });
+            }
         }
     }
 
@@ -231,10 +251,12 @@ impl Sim {
         if before.as_ref().is_none_or(|b| b.replicas != *members) {
             self.log.push(format!("{rack} has {members}"));
         }
-        let old = match &before {
-            Some(b) if b.template == hash && b.restarted == *restarted => b.old.clone(),
-            Some(b) => b.revision(),
-            None => hash.clone(),
+        let (old, old_image) = match &before {
+            Some(b) if b.template == hash && b.restarted == *restarted => {
+                (b.old.clone(), b.old_image.clone())
+            }
+            Some(b) => (b.revision(), b.image.clone()),
+            None => (hash.clone(), image.clone()),
         };
         let same = before.as_ref().filter(|b| b.template == hash);
         let touched = same.map_or_else(String::new, |b| b.touched.clone());
@@ -249,6 +271,7 @@ impl Sim {
                 touched,
                 restarted: restarted.clone(),
                 old,
+                old_image,
                 version: live.unwrap_or_default() + 1,
             },
         );

@@ -61,12 +61,13 @@ impl Sim {
         let pods: Vec<_> = self
             .pods
             .values()
-            .map(|p| (&p.uid, &p.decommission, &p.cleanup, &p.repair))
+            .map(|p| (&p.uid, &p.decommission, &p.cleanup, &p.repair, &p.upgrade))
             .collect();
         format!(
-            "{sets:?} {pods:?} {:?} {:?} {:?}",
+            "{sets:?} {pods:?} {:?} {:?} {:?} {:?}",
             self.ring,
             self.records,
+            self.upgrade,
             self.log.len()
         )
     }
@@ -119,7 +120,7 @@ impl Sim {
         let moves = |order: &&Order| match order {
             Order::Start { pod, .. } => !matches!(self.disk(&pod.name), Disk::Known { .. }),
             Order::Decommission { .. } => true,
-            Order::Cleanup { .. } | Order::Repair { .. } => false,
+            Order::Cleanup { .. } | Order::Repair { .. } | Order::Upgrade { .. } => false,
         };
         let moves: Vec<_> = step.orders.iter().filter(moves).collect();
         assert!(moves.len() <= 1, "{moves:?}");

@@ -2,74 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// A part of a read state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Field {
-    User,
-    Channel,
-    Message,
-    Mentions,
-    Counted,
-    Flags,
-    Viewed,
-    Pin,
-}
-
-/// How many there are.
-pub(super) const FIELDS: usize = 8;
-
-impl Field {
-    pub(super) const ALL: [Self; FIELDS] = [
-        Self::User,
-        Self::Channel,
-        Self::Message,
-        Self::Mentions,
-        Self::Counted,
-        Self::Flags,
-        Self::Viewed,
-        Self::Pin,
-    ];
-
-    pub(super) fn place(self) -> usize {
-        self as usize
-    }
-
-    /// As flags and patterns name it.
-    pub(super) fn key(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Channel => "channel",
-            Self::Message => "message",
-            Self::Mentions => "mentions",
-            Self::Counted => "counted",
-            Self::Flags => "flags",
-            Self::Viewed => "viewed",
-            Self::Pin => "pin",
-        }
-    }
-
-    pub(super) fn of_key(key: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|field| field.key() == key)
-    }
-
-    /// The column that `readstates export` writes.
-    fn exported_as(self) -> &'static str {
-        match self {
-            Self::User => "user_id",
-            Self::Channel => "channel_id",
-            Self::Message => "last_message_id",
-            Self::Mentions => "mention_count",
-            Self::Counted => "counted_through",
-            Self::Flags => "flags",
-            Self::Viewed => "last_viewed",
-            Self::Pin => "last_pin_timestamp",
-        }
-    }
-
-    fn is_required(self) -> bool {
-        matches!(self, Self::User | Self::Channel | Self::Message)
-    }
-}
+use super::field::{FIELDS, Field};
 
 /// The names of columns, as far as they were given: `user=uid,channel=cid`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -114,7 +47,7 @@ impl fmt::Display for Columns {
 }
 
 /// Where the fields are among columns of these names; `None`: there is no such column.
-pub(super) type Places = [Option<usize>; FIELDS];
+pub(crate) type Places = [Option<usize>; FIELDS];
 
 /// A column that is asked for or required, and is not there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -130,18 +63,18 @@ pub struct NoColumn {
 
 impl Columns {
     /// The name of a field's column.
-    pub(super) fn name(&self, field: Field) -> &str {
+    pub(crate) fn name(&self, field: Field) -> &str {
         let given = self.given[field.place()].as_deref();
         given.unwrap_or(field.exported_as())
     }
 
     /// The name that was given for a field.
-    pub(super) fn given(&self, field: Field) -> Option<&str> {
+    pub(crate) fn given(&self, field: Field) -> Option<&str> {
         self.given[field.place()].as_deref()
     }
 
     /// Finds the fields among columns. One that was named, or is required, must be there.
-    pub(super) fn among(&self, there: &[&str]) -> Result<Places, NoColumn> {
+    pub(crate) fn among(&self, there: &[&str]) -> Result<Places, NoColumn> {
         let mut places = [None; FIELDS];
         for field in Field::ALL {
             let name = self.name(field);
@@ -155,7 +88,7 @@ impl Columns {
     }
 
     /// Finds the fields among columns without names, by their numbers from 1.
-    pub(super) fn by_number(&self, count: usize) -> Result<Places, NoColumn> {
+    pub(crate) fn by_number(&self, count: usize) -> Result<Places, NoColumn> {
         let numbers: Vec<String> = (1..=count).map(|number| number.to_string()).collect();
         let there: Vec<&str> = numbers.iter().map(String::as_str).collect();
         let mut places = [None; FIELDS];

@@ -20,9 +20,9 @@ pub enum Place {
 /// A Redis server and one of its databases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisAddress {
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) db: i64,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) db: i64,
 }
 
 impl FromStr for Place {
@@ -90,7 +90,7 @@ impl FromStr for RedisAddress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableName {
     keyspace: Option<String>,
-    pub(super) table: String,
+    pub(crate) table: String,
 }
 
 impl FromStr for TableName {
@@ -123,7 +123,7 @@ impl fmt::Display for TableName {
 
 impl TableName {
     /// The hosts of a place with the keyspace of the table.
-    pub(super) fn target(&self, hosts: &str) -> Result<CqlTarget, String> {
+    pub(crate) fn target(&self, hosts: &str) -> Result<CqlTarget, String> {
         match (&self.keyspace, hosts.split_once('/')) {
             (None, _) => hosts.parse(),
             (Some(keyspace), None) => format!("{hosts}/{keyspace}").parse(),

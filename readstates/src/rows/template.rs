@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::columns::{FIELDS, Field};
+use super::field::{FIELDS, Field};
 
 /// A text with places for fields. Between two places there is some text, so that it is read in one way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,12 +62,12 @@ impl fmt::Display for Template {
 
 impl Template {
     /// Whether there is a place for a field.
-    pub(super) fn has(&self, field: Field) -> bool {
+    pub(crate) fn has(&self, field: Field) -> bool {
         self.places.iter().any(|(place, _)| *place == field)
     }
 
     /// As a pattern of Redis, which matches every text that this one does.
-    pub(super) fn glob(&self) -> String {
+    pub(crate) fn glob(&self) -> String {
         let mut glob = escaped(&self.start);
         for (_, literal) in &self.places {
             glob.push('*');
@@ -77,7 +77,7 @@ impl Template {
     }
 
     /// What is in the places of a text; `None`: it is not of this form.
-    pub(super) fn read<'t>(&self, text: &'t str) -> Option<[Option<&'t str>; FIELDS]> {
+    pub(crate) fn read<'t>(&self, text: &'t str) -> Option<[Option<&'t str>; FIELDS]> {
         let mut found = [None; FIELDS];
         let mut rest = text.strip_prefix(self.start.as_str())?;
         for (index, (field, literal)) in self.places.iter().enumerate() {
