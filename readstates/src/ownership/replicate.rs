@@ -100,7 +100,7 @@ impl Ownership {
     /// A frame of an owner that this member backs.
     pub(super) async fn backs(&self, frame: &[u8]) -> Result<Bytes, NotReceived> {
         let replicas = self.engine.cache().replicas();
-        let replicas = replicas.ok_or(NotReceived::NotTaking)?;
+        let replicas = replicas.ok_or(NotReceived::NoBackup)?;
         let mut number = self.number.subscribe();
         for look in 0..3 {
             match replicas.holding.receive(frame) {
@@ -110,7 +110,7 @@ impl Ownership {
                     let _ = timeout(WATCHED, number.changed()).await;
                 }
                 Ok(Heard::LearnFirst(..)) => self.refresh().await,
-                Ok(Heard::Full) => return Err(NotReceived::NotTaking),
+                Ok(Heard::Full) => return Err(NotReceived::NoRoom),
                 Ok(Heard::Ignored) => return Err(NotReceived::OutOfPlace),
                 Err(why) => {
                     tracing::warn!("a frame of an owner was not accepted: {why}");
