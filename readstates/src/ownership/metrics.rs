@@ -123,6 +123,7 @@ impl Ownership {
             promoted: _,
             backups_named: _,
             backups_dropped: _,
+            backups_held_back: _,
         } = &self.counters;
         let counters = [
             (

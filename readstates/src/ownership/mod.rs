@@ -38,6 +38,7 @@ mod remint;
 mod replicate;
 mod ring;
 mod routes;
+mod seed;
 mod send;
 mod slots;
 pub mod store;
@@ -175,6 +176,8 @@ pub(crate) struct Counters {
     pub(crate) promoted: AtomicU64,
     pub(crate) backups_named: AtomicU64,
     pub(crate) backups_dropped: AtomicU64,
+    /// Not a count since the start: slots that wait for a backup now until the clock has come nearer to their epochs.
+    pub(crate) backups_held_back: AtomicU64,
 }
 
 /// Where a request about a slot goes.

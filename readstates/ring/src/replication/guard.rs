@@ -78,6 +78,8 @@ pub struct Guard {
     asked: Vec<Incarnation>,
     /// That which is to be named.
     seeding: Option<Incarnation>,
+    /// Everything that the database lacks was sent to it.
+    is_seeded: bool,
 }
 
 impl Guard {
@@ -89,6 +91,7 @@ impl Guard {
             backup: None,
             asked: Vec::new(),
             seeding: None,
+            is_seeded: false,
         }
     }
 
@@ -116,6 +119,7 @@ impl Guard {
             backup,
             asked,
             seeding,
+            is_seeded: _,
         } = self;
         *backup = config.backup();
         asked.clear();
@@ -267,6 +271,13 @@ impl Guard {
         }
         let stream = streams.entry(to).or_insert_with(|| Outbox::new(to));
         stream.begin(self.slot);
+        self.is_seeded = false;
+    }
+
+    /// [`super::What::Seeded`] is in the frame that gathers, or in one before. What a seed consists of may leave in many
+    /// frames, each of which is acknowledged by itself.
+    pub fn seeded(&mut self) {
+        self.is_seeded = true;
     }
 
     /// The process that the ring may be asked to name now: it has everything.
@@ -276,7 +287,7 @@ impl Guard {
             let stream = streams.get(to);
             stream.is_some_and(|it| it.has_everything(self.slot))
         };
-        self.seeding.filter(seeded)
+        self.seeding.filter(seeded).filter(|_| self.is_seeded)
     }
 
     /// The ring is asked to name it, from now on: tell the state machine as well ([`SlotAtMember::backup_asked`]).
