@@ -66,7 +66,6 @@ impl Caller {
         }
     }
 
-    /// Sends one request.
     pub async fn ask(&self, method: Method, path: &str) -> Reached {
         let url = format!(
             "https://{}:{}{path}",

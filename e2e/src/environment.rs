@@ -9,11 +9,8 @@ use anyhow::{Result, bail};
 pub struct Environment {
     /// Kubeconfig of the cluster under test.
     pub kubeconfig: PathBuf,
-    /// The program kubectl.
     pub kubectl: PathBuf,
-    /// The program helm.
     pub helm: PathBuf,
-    /// What is tested.
     pub release: Release,
     /// The program docker, where the nodes are containers of it: what no API can do is done in there.
     pub docker: Option<PathBuf>,

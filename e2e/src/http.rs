@@ -104,7 +104,6 @@ fn ready_pods(slice: EndpointSlice) -> impl Iterator<Item = String> {
 /// A response, whatever its status.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// HTTP status.
     pub status: StatusCode,
     pub headers: HeaderMap,
     /// The body as JSON; a string when it is none.

@@ -36,7 +36,6 @@ impl Users {
         (first..self.next).collect()
     }
 
-    /// The next id.
     pub fn one(&mut self) -> u64 {
         self.next += 1;
         self.next - 1

@@ -152,7 +152,7 @@ until_ready() {
 stop_server() {
     [ -n "$SERVER" ] || return 0
     kill "$SERVER" 2>/dev/null || true
-    # What it could not write in time is of no use to anybody.
+    # What it could not write in time is of no use.
     wait "$SERVER" || true
     SERVER=
 }
@@ -183,7 +183,7 @@ start_ring_member() {
     until_ready "${RING_MEMBERS[$name]}" "$(watch_port "$port")" "$folder/$name.log"
 }
 
-# All at once: nobody is given what nobody needs.
+# All at once, so that none hands its slots to another.
 stop_ring_members() {
     local name
     for name in "${!RING_MEMBERS[@]}"; do

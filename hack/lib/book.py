@@ -23,7 +23,7 @@ OTHERS = [
 ]
 # Words that the code gives to users, and the page that must explain each.
 WORDS = [
-    ("operator/api/src", re.compile(r'Self::(\w+) => "(?P<word>\w+)"'), "enum Reason", "reference/conditions.md"),
+    ("operator/api/src", re.compile(r"^    (?P<word>[A-Z]\w+),$", re.MULTILINE), "enum Reason", "reference/conditions.md"),
     ("operator/superdisk/src", re.compile(r'Self::\w+ => "(?P<word>E_[A-Z0-9_]+)"'), "", "reference/refusals.md"),
     # Conditions of a super-disk, and what its repair waits for.
     ("operator/superdisk/src/heal", re.compile(r'Self::\w+.* => "(?P<word>[a-z-]+)",'), "enum WaitingOn", "reference/refusals.md"),

@@ -15,7 +15,7 @@ FILES = {
     "```\n[no link](in-code.md)\n```\n\nNor `[this](one.md)`, and [elsewhere](https://example.org/x).\n",
     "readstates/book/src/reference/conditions.md": "# Reasons\n\n`Fine`, `Broken`\n",
     "readstates/book/src/reference/refusals.md": "# Refusals\n\n`E_BAD`, `not-yet`\n",
-    "operator/api/src/conditions.rs": 'enum Reason\nSelf::Fine => "Fine",\nSelf::Broken => "Broken",\n',
+    "operator/api/src/conditions.rs": 'enum Reason {\n    /// Good.\n    Fine,\n    Broken,\n}\n',
     "operator/superdisk/src/model.rs": 'Self::Bad => "E_BAD",\n',
     "operator/superdisk/src/heal/decision.rs": 'enum WaitingOn\nSelf::On { .. } => "not-yet",\n',
 }

@@ -13,7 +13,7 @@ claim_target_folder() {
     mkdir -p "$CARGO_TARGET_DIR"
     last=$(cat "$owner" 2>/dev/null || true)
     if [ "$last" = "$ROOT" ]; then return 0; fi
-    # First, so that whoever is interrupted leaves nothing that is taken for built.
+    # First, so that an interrupted run leaves nothing that is taken for built.
     (cd "$ROOT" && git ls-files -z | xargs -0 touch --no-create --no-dereference)
     if [ -d "$last" ]; then
         (cd "$last" && same_files "$last" | xargs -0 --no-run-if-empty \

@@ -8,7 +8,7 @@ TEST_CASSANDRA_PORT=19142
 # with_cassandra COMMAND…: runs COMMAND while it answers; it is gone afterwards, whatever happened.
 with_cassandra() { with_cassandra_that '' READSTATES_TEST_CQL "$@"; }
 
-# with_cassandra_that_asks COMMAND…: the same, with one that lets nobody in without a login.
+# with_cassandra_that_asks COMMAND…: the same, with one that asks for a login.
 with_cassandra_that_asks() {
     local options="-Dcassandra.config.allow_system_properties=true -Dcassandra.settings.authenticator=PasswordAuthenticator"
     with_cassandra_that "$options -Dcassandra.settings.authorizer=CassandraAuthorizer" READSTATES_TEST_CQL_LOGIN "$@"

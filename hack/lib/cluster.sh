@@ -5,7 +5,7 @@ cluster_dir() { echo "$CACHE/clusters/$1"; }
 cluster_kubeconfig() { echo "$(cluster_dir "$1")/kubeconfig"; }
 cluster_exists() { kind get clusters 2>/dev/null | grep -qx -- "$1"; }
 
-# Creates the cluster unless it is there and answers; one that does not answer is made anew.
+# Creates the cluster unless it is there and answers; one that does not answer is replaced.
 ensure_cluster() {
     local name=$1 config image
     config=$(cluster_kubeconfig "$name")

@@ -5,15 +5,21 @@ DISK_MACHINE_TOOLS="
 qemu-system-x86_64 qemu-system-x86 your distribution
 dpkg-deb           dpkg            a Debian or Ubuntu: kernels and programs of the guest are their packages
 apt-get            apt             a Debian or Ubuntu: kernels and programs of the guest are their packages
+setpriv            util-linux      your distribution
 "
+# A test that was told to end has ended by then, and nextest with it.
+DISK_GRACE=20
 
 disk_machine_dir() {
     # shellcheck disable=SC2153 # common.sh sets it
-    echo "$CACHE/disk-machine/$(content_hash "$ROOT/hack/lib/disk-packages.sh" "$ROOT/hack/disk-guest")"
+    echo "$CACHE/disk-machine/$(content_hash "$ROOT"/hack/lib/disk-{packages,flavours}.sh "$ROOT/hack/disk-guest")"
 }
 
 # What does not change with our code: downloaded and packed once.
-build_disk_machine() { fresh_dir "$(disk_machine_dir)" fill_disk_machine; }
+build_disk_machine() {
+    fresh_dir "$(disk_machine_dir)" fill_disk_machine
+    ensure_disk_mdadm
+}
 
 disk_target() { echo "$CARGO_TARGET_DIR/disk-machine"; }
 
@@ -35,6 +41,51 @@ export_disk_machine() {
     READSTATES_DISK_PROGRAMS=$(disk_target)/programs.cpio
     READSTATES_DISK_LOGS=$LOGS/disk-machine
     export READSTATES_DISK_MACHINE READSTATES_DISK_PROGRAMS READSTATES_DISK_LOGS
+}
+
+# record_disk_tests [--fast | --sample N] [WORD…]: counts what ended, passed or failed, in the table of situations, and writes
+# the book's page of it.
+record_disk_tests() {
+    local junit=$ROOT/target/nextest/disk/junit.xml kernel status=0
+    kernel=${READSTATES_DISK_KERNEL:-$(oldest_disk_kernel)}
+    rm -f "$junit"
+    # Scenarios that fail are counted, too.
+    run_disk_tests "$@" || status=$?
+    [ -s "$junit" ] || die "no scenario has ended"
+    export PYTHONDONTWRITEBYTECODE=1
+    python3 "$ROOT/hack/lib/disk_situations.py" record "$junit" "$kernel" "${READSTATES_DISK_MDADM:-12}" \
+        "$(content_hash "$ROOT/operator/superdisk/src")" "$(date -u +%Y-%m-%d)"
+    python3 "$ROOT/hack/lib/disk_situations.py" page >"$ROOT/readstates/book/src/explanation/disk-situations.md"
+    return "$status"
+}
+
+# The one that guests have unless they are asked for another.
+oldest_disk_kernel() { find "$(disk_machine_dir)" -mindepth 1 -maxdepth 1 -name '[0-9]*.[0-9]*' -printf '%f\n' | sort -V | head -n 1; }
+
+# in_group COMMAND…: in a process group of its own, so that what ends this script ends everything that COMMAND started. The
+# guests end with the process that started them.
+in_group() {
+    local status=0 group
+    set -m
+    ("$@") </dev/null &
+    set +m
+    group=$!
+    # shellcheck disable=SC2064 # the number is known now
+    trap "end_group $group; exit 143" INT TERM HUP
+    wait "$group" || status=$?
+    trap - INT TERM HUP
+    return "$status"
+}
+
+# end_group NUMBER: tells it to end, and waits for that.
+end_group() {
+    local patience=$((DISK_GRACE * 5))
+    kill -TERM -- "-$1" 2>/dev/null || return 0
+    while [ $patience -gt 0 ] && kill -0 -- "-$1" 2>/dev/null; do
+        sleep 0.2
+        patience=$((patience - 1))
+    done
+    kill -KILL -- "-$1" 2>/dev/null || true
 }
 
 # run_disk_tests [--fast | --sample N] [WORD…]

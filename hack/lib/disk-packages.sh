@@ -3,7 +3,7 @@
 
 # Two kernels where the release has both. The name of the folder is the series of what the package brings.
 DISK_KERNELS="linux-image-amd64 linux-image-6.12-amd64"
-DISK_PACKAGES="busybox-static mdadm xfsprogs e2fsprogs util-linux mount dmsetup lvm2 thin-provisioning-tools bcache-tools fio"
+DISK_PACKAGES="busybox-static mdadm udev xfsprogs e2fsprogs util-linux mount dmsetup lvm2 thin-provisioning-tools bcache-tools fio"
 # Nothing that we copy is linked against these: half of the download.
 DISK_UNNEEDED="^(python3|libpython|perl|libperl|systemd|udev|debconf|cdebconf|init-system|sysvinit|adduser|passwd|dbus|dpkg|tar|coreutils)"
 DISK_PROGRAMS="
@@ -19,7 +19,7 @@ dm_mod dm_cache dm_cache_smq bcache
 NODE_MODULES="virtio_net overlay veth bridge br_netfilter"
 NODE_MODULE_FOLDERS="kernel/net/netfilter kernel/net/ipv4/netfilter kernel/net/ipv6/netfilter"
 
-# fill_disk_machine DIR: tools.cpio, fio.cpio, busybox and, for each kernel, SERIES/vmlinuz, SERIES/modules.cpio and, with
+# fill_disk_machine DIR: tools.cpio, fio.cpio, udev.cpio, busybox and, for each kernel, SERIES/vmlinuz, SERIES/modules.cpio and, with
 # more in it, SERIES/node-modules.cpio.
 fill_disk_machine() {
     local dir=$1 work=$1/work image version series
@@ -29,6 +29,7 @@ fill_disk_machine() {
     for image in "$work"/debs/*.deb; do dpkg-deb -x "$image" "$root"; done
     pack_tools "$root" "$work/tools" "$dir/tools.cpio"
     pack_fio "$root" "$work/fio" "$dir/fio.cpio"
+    pack_udev "$root" "$work/udev" "$dir/udev.cpio"
     for image in "$root"/boot/vmlinuz-*; do
         version=${image#"$root/boot/vmlinuz-"}
         series=$(cut -d. -f1-2 <<<"$version")
@@ -53,6 +54,7 @@ download_guest_packages() {
     # shellcheck disable=SC2086 # lists of words
     mapfile -t packages < <(apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks \
         --no-replaces --no-enhances $DISK_PACKAGES | grep '^[a-z0-9]' | sort -u | grep -vE "$DISK_UNNEEDED")
+    packages+=(udev)
     for name in $DISK_KERNELS; do
         name=$(apt-cache depends "$name" 2>/dev/null | awk '/Depends: linux-image/ {print $2; exit}')
         [ -z "$name" ] || packages+=("$name")

@@ -68,13 +68,23 @@ has_sys_resource() {
     [ $(((16#$bounding >> 24) & 1)) = 1 ]
 }
 
-# Stops the engine if it is ours and no cluster runs on it any more.
+# Stops the engine if it is ours and nothing runs on it any more: no cluster, and no database of another run's tests.
+# What it does not say, it may have.
 stop_engine() {
     engine_is_ours || return 0
-    local pid
+    local pid clusters running
     pid=$(cat "$ENGINE/pid")
-    if [ -n "$(docker ps -aq --filter label=io.x-k8s.kind.cluster)" ]; then
+    if ! clusters=$(docker --host "unix://$ENGINE_SOCKET" ps -aq --filter label=io.x-k8s.kind.cluster) ||
+        ! running=$(docker --host "unix://$ENGINE_SOCKET" ps -q); then
+        note "the docker engine stays: it does not say what runs on it"
+        return 0
+    fi
+    if [ -n "$clusters" ]; then
         note "the docker engine stays: other clusters run on it"
+        return 0
+    fi
+    if [ -n "$running" ]; then
+        note "the docker engine stays: other containers run on it"
         return 0
     fi
     kill "$pid"

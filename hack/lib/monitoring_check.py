@@ -107,9 +107,13 @@ def check_runbooks(alerts):
         yield f"{sections[title][0]}: {title} is no alert"
 
 
-CONDITION_NAMES = set(
-    re.findall(r"^    (\w+),$", re.search(r"pub enum ConditionType \{(.*?)\n\}", (ROOT / "operator/api/src/conditions.rs").read_text(), re.S)[1], re.M)
-)
+CONDITIONS = (ROOT / "operator/api/src/conditions.rs").read_text()
+# Types and reasons of conditions are the names of their variants.
+CONDITION_NAMES = {
+    word
+    for enum in ["ConditionType", "Reason"]
+    for word in re.findall(r"^    (\w+),$", re.search(rf"pub enum {enum} \{{(.*?)\n\}}", CONDITIONS, re.S)[1], re.M)
+}
 
 
 def main(folder):

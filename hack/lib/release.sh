@@ -253,7 +253,7 @@ write_checksums() (cd "$1" && sha256sum -- *.tar.gz *.tgz *.yaml *.json images.t
 
 # --- checks -----------------------------------------------------------------------------------------------------------
 
-# check_release VERSION REGISTRY FOLDER ARCHITECTURE…: as somebody meets it who has the registry and the folder alone.
+# check_release VERSION REGISTRY FOLDER ARCHITECTURE…: as a user finds it, from the registry and the folder alone.
 check_release() {
     local version=$1 registry=$2 folder=$3 work image found architecture name plain=()
     shift 3

@@ -61,10 +61,8 @@ pub struct CertificateStatus {
     pub conditions: Vec<CertificateCondition>,
 }
 
-/// One of them.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 pub struct CertificateCondition {
-    /// Which one.
     #[serde(rename = "type")]
     pub type_: String,
     /// Why it is so, for people.

@@ -47,7 +47,6 @@ struct Mutual {
 /// The process of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its address.
     pub ip: IpAddr,
     /// Whether it speaks mutual TLS.
     pub mutual_tls: bool,

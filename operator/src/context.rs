@@ -5,13 +5,12 @@ use std::sync::Arc;
 use kube::{Client, runtime::events::Reporter};
 
 use crate::{
-    agents::Agents, backoff::Failures, connections::Connections, known::Known, rollouts::Rollouts,
+    agents::Agents, backoff::Failures, connections::Connections, known::Known,
+    remembered::Remembered, rollouts::Rollouts,
 };
 
-/// Clients and settings.
 #[derive(Clone)]
 pub struct Context {
-    /// The API server.
     pub client: Client,
     /// The reporter of events.
     pub reporter: Reporter,
@@ -21,6 +20,8 @@ pub struct Context {
     pub agents: Arc<dyn Agents>,
     /// What the watches have told.
     pub known: Known,
+    /// What needs no reading while nothing happens.
+    pub remembered: Remembered,
     /// Reconciles that have failed.
     pub failures: Failures,
     /// Which clusters restart pods, and how many may at once.
@@ -33,6 +34,17 @@ pub struct Context {
     pub token_review_role: Option<String>,
     /// Images for clusters that name none.
     pub images: Images,
+}
+
+impl Context {
+    /// The same, asking the API server by another client.
+    #[must_use]
+    pub fn with_client(&self, client: Client) -> Self {
+        Self {
+            client,
+            ..Self::clone(self)
+        }
+    }
 }
 
 impl std::fmt::Debug for Context {

@@ -41,7 +41,6 @@ pub enum Error {
     /// A cache pod did not do as it was asked.
     #[error("failed to ask {member} to {wish}")]
     Member {
-        /// Its name.
         member: String,
         /// What it was asked.
         wish: &'static str,
@@ -51,7 +50,6 @@ pub enum Error {
     /// A cache pod that has to be asked has no address.
     #[error("failed to ask {member} to {wish}: its pod has no address")]
     Unreachable {
-        /// Its name.
         member: String,
         /// What it was to be asked.
         wish: &'static str,
@@ -59,7 +57,6 @@ pub enum Error {
     /// A certificate for a process of the cluster could not be made.
     #[error("failed to make Secret {name}")]
     Issue {
-        /// The Secret.
         name: String,
         #[source]
         source: readstates_identity::NotIssued,

@@ -33,6 +33,7 @@ pub mod observe;
 pub mod plan;
 pub mod pod_monitor;
 pub mod reconcile;
+pub mod remembered;
 pub mod requests;
 pub mod reviews;
 pub mod rollouts;

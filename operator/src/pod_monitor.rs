@@ -41,7 +41,6 @@ pub struct Endpoint {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Relabeling {
-    /// What is read.
     pub source_labels: Vec<String>,
     /// What is written.
     pub target_label: String,

@@ -36,32 +36,74 @@ pub(crate) const LOOK_SOON: Duration = Duration::from_secs(2);
 /// The same while the database changes: agents have to be asked.
 const LOOK_AGAIN_SOON: Duration = Duration::from_secs(3);
 
-/// Brings a cluster one step nearer to its spec, and says how it is.
+/// Brings a cluster one step nearer to its spec, and says how it is. While nothing happens, the API server is not asked.
 ///
 /// # Errors
 /// When the API server cannot be talked to.
 pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Result<Action, Error> {
+    if let Some(look) = ctx.remembered.quiet(&ctx.client, &known) {
+        let ctx = ctx.with_client(look.client());
+        let looked = Box::pin(look_at(&known, &ctx, Writes::Never)).await;
+        // What it lacked, and what it would have done, is for a whole look.
+        if let Ok(Looked {
+            action,
+            at_rest: true,
+        }) = looked
+        {
+            return Ok(action);
+        }
+    }
+    let look = ctx.remembered.whole(&ctx.client, &known);
+    let whole = ctx.with_client(look.client());
+    let looked = Box::pin(look_at(&known, &whole, Writes::Allowed)).await;
+    let at_rest = looked.as_ref().is_ok_and(|looked| looked.at_rest);
+    ctx.remembered.looked(&known, &look, at_rest);
+    Ok(looked?.action)
+}
+
+/// Whether a look may lead to writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writes {
+    Allowed,
+    Never,
+}
+
+/// What came of a look.
+struct Looked {
+    action: Action,
+    /// Nothing is to be done, nothing is waited for, and nothing moves.
+    at_rest: bool,
+}
+
+impl Looked {
+    fn then(action: Action) -> Self {
+        let at_rest = false;
+        Self { action, at_rest }
+    }
+}
+
+async fn look_at(known: &ReadStateCluster, ctx: &Context, writes: Writes) -> Result<Looked, Error> {
     let started = Instant::now();
     // What the watch handed out may be old by now, and old news must not be acted on.
-    let Some(cluster) = observe::cluster(&ctx, &known).await? else {
-        ctx.failures.none(&known);
-        return Ok(Action::await_change());
+    let Some(cluster) = observe::cluster(ctx, known).await? else {
+        ctx.failures.none(known);
+        return Ok(Looked::then(Action::await_change()));
     };
     if cluster.metadata.deletion_timestamp.is_some() {
-        let action = Box::pin(stop::go_on(&ctx, &cluster)).await?;
+        let action = Box::pin(stop::go_on(ctx, &cluster)).await?;
         ctx.failures.none(&cluster);
-        return Ok(action);
+        return Ok(Looked::then(action));
     }
     let id = Identity::of(&cluster)?;
     let now = Timestamp::now();
-    let valid = validated(&ctx, &id, &cluster);
-    let cluster = Box::pin(stop::hold(&ctx, cluster, valid.as_ref().ok())).await?;
+    let valid = validated(ctx, &id, &cluster);
+    let cluster = Box::pin(stop::hold(ctx, cluster, valid.as_ref().ok())).await?;
     if valid.as_ref().is_ok_and(|valid| !valid.paused) {
         apply::adopt(&ctx.client, &id).await?;
     }
-    let (identity, clients) = identity(&ctx, &id, &cluster, valid.as_ref().ok(), now).await?;
+    let (identity, clients) = identity(ctx, &id, &cluster, valid.as_ref().ok(), now).await?;
     // The largest steps are in boxes, so that the whole stays small.
-    let world = Box::pin(observe::observe(&ctx, &id, &cluster, identity, &clients)).await?;
+    let world = Box::pin(observe::observe(ctx, &id, &cluster, identity, &clients)).await?;
     let observed = telemetry::stepped(Step::Observe, started);
     let valid = valid.map(|valid| {
         let (login, certificates) = (world.login(), world.certificates());
@@ -71,6 +113,9 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
     let (plan, done) = match &valid {
         Ok(valid) => {
             let mut plan = plan(valid, &world, now);
+            if writes == Writes::Never && !rests(&plan, &world) {
+                return Ok(Looked::then(Action::await_change()));
+            }
             if plan.rollout == RolloutStep::Takes && !ctx.rollouts.take(&cluster) {
                 plan.rollout = RolloutStep::refused();
             }
@@ -78,7 +123,7 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
             let done = if valid.paused {
                 Done::nothing(&cluster)
             } else {
-                let done = carry_out(&ctx, &clients, &cluster, valid, &world, &mut plan, now);
+                let done = carry_out(ctx, &clients, &cluster, valid, &world, &mut plan, now);
                 Box::pin(done).await?
             };
             telemetry::stepped(Step::Apply, planned);
@@ -104,13 +149,16 @@ pub async fn reconcile(known: Arc<ReadStateCluster>, ctx: Arc<Context>) -> Resul
         monitoring: done.monitoring,
         ..status::status(&report)
     };
-    status::publish(&ctx, &cluster, &status).await?;
+    status::publish(ctx, &cluster, &status).await?;
     ctx.rollouts.written(&cluster, &status);
     telemetry::stepped(Step::Status, told);
     telemetry::reconciled(status::outcome(&report), started.elapsed());
     done.asked?;
     ctx.failures.none(&cluster);
-    Ok(Action::requeue(look_again(&plan)))
+    Ok(Looked {
+        at_rest: valid.is_ok() && rests(&plan, &world),
+        action: Action::requeue(look_again(&plan)),
+    })
 }
 
 /// The cluster as its spec and its annotations ask for it.
@@ -208,6 +256,21 @@ async fn identity(
     }
     let clients = ctx.connections.of(&id.uid, seen.own.as_ref());
     Ok((seen, clients))
+}
+
+/// Whether nothing is to be done, waited for or growing: what happens next is told by a pod, or by an event.
+fn rests(plan: &Plan, world: &World) -> bool {
+    let grows = |claim: &observe::ClaimSeen| {
+        let size = &claim.size;
+        size.words.is_some() || (size.capacity.is_some() && size.capacity != size.requested)
+    };
+    !plan.acts()
+        && plan.waiting.is_none()
+        && plan.problem.is_none()
+        && plan.identity.is_none()
+        && plan.database.trouble.is_none()
+        && plan.rollout == RolloutStep::default()
+        && !world.nodes.claims.values().any(grows)
 }
 
 fn look_again(plan: &Plan) -> Duration {

@@ -49,6 +49,7 @@ use crate::{
     known::Known,
     lease::Election,
     reconcile::{on_error, reconcile},
+    remembered::Remembered,
     requests::counted,
     reviews,
     rollouts::Rollouts,
@@ -192,6 +193,7 @@ fn context(
         namespace: namespace.to_owned(),
         token_review_role: args.token_review_role.clone(),
         known: Known::default(),
+        remembered: Remembered::default(),
         failures: Failures::default(),
         rollouts: Rollouts::default(),
         concurrency: args.max_concurrent_reconciles,
@@ -217,13 +219,16 @@ pub async fn controller(
     // Each tells of its own objects alone.
     let ctx = Arc::new(Context {
         known: Known::default(),
+        remembered: Remembered::watched(),
         ..Context::clone(ctx)
     });
     let (reader, writer) = reflector::store();
     known_clusters.add(reader.clone());
     ctx.rollouts.add(reader.clone());
     // Our own writes to the status change no generation, and so do not wake us.
+    let remembered = ctx.remembered.clone();
     let clusters = watched::clusters(ctx.client.clone(), namespace)
+        .inspect_ok(move |event| remembered.note_cluster(event))
         .reflect(writer)
         .applied_objects()
         .predicate_filter(predicates::generation, Default::default());
@@ -271,11 +276,14 @@ where
         + Sync
         + 'static,
 {
-    let known = ctx.known.clone();
+    let (known, remembered) = (ctx.known.clone(), ctx.remembered.clone());
     let ours = watcher::Config::default().labels(labels::CLUSTER);
     watcher(api::<PartialObjectMeta<K>>(ctx, namespace), ours)
         .default_backoff()
-        .inspect_ok(move |event| known.note(event))
+        .inspect_ok(move |event| {
+            known.note(event);
+            remembered.note(event);
+        })
         .touched_objects()
 }
 

@@ -30,7 +30,6 @@ pub enum CertificatesError {
     /// A file cannot be read or written.
     #[error("failed to {attempt} {}", file.display())]
     File {
-        /// What was tried.
         attempt: &'static str,
         /// On what.
         file: PathBuf,

@@ -9,13 +9,14 @@ use crate::{
     background,
     backup::{self, BackupError},
     config::{
-        BackupArgs, ExportArgs, ImportArgs, MigrateArgs, RebalanceArgs, SchemaArgs, ServeArgs,
-        ServeConfig, UserArgs,
+        BackupArgs, ExportArgs, ImportArgs, MigrateArgs, MirrorArgs, RebalanceArgs, SchemaArgs,
+        ServeArgs, ServeConfig, UserArgs,
     },
     export::{self, ExportError},
     import::{self, ImportError},
     journal::Durability,
     migrate::{self, MigrateError},
+    mirror::{self, MirrorError},
     rebalance, schema,
     server::{Listeners, Server, open_ring, open_store},
     signals::Signals,
@@ -147,6 +148,15 @@ pub async fn export(args: ExportArgs) -> anyhow::Result<()> {
     Ok(export::run(args).await?)
 }
 
+/// Runs a mirror of another system until it is told to stop (SIGTERM, SIGINT).
+///
+/// # Errors
+/// When it cannot start, or stops with writes that the service does not have.
+#[tokio::main]
+pub async fn mirror(args: MirrorArgs) -> anyhow::Result<()> {
+    Ok(mirror::run(args).await?)
+}
+
 /// The exit status that an error stands for.
 #[must_use]
 pub fn exit_status(error: &anyhow::Error) -> u8 {
@@ -155,5 +165,6 @@ pub fn exit_status(error: &anyhow::Error) -> u8 {
     let of_import = || error.downcast_ref().map(ImportError::exit_status);
     let of_move = || error.downcast_ref().map(MigrateError::exit_status);
     let of_text = of_backup.or_else(of_export).or_else(of_import);
-    of_text.or_else(of_move).unwrap_or(1)
+    let of_mirror = || error.downcast_ref().map(MirrorError::exit_status);
+    of_text.or_else(of_move).or_else(of_mirror).unwrap_or(1)
 }

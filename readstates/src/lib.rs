@@ -3,12 +3,12 @@
 //! ```text
 //! http ─▶ owner? ─▶ engine ─▶ cache ──▶ flush ─▶ store
 //!           │                   ▲
-//!           └▶ forward          └────── load ◀── store
+//!           └▶ its owner        └────── load ◀── store
 //! ```
 //!
 //! The core is pure: [`block`] says what operations mean, [`codec`] how a block is packed, [`cache`]
 //! what is kept, evicted and written when. Around it: [`load`] and [`flush`] talk to the [`store`],
-//! [`http`] to clients, [`forward`] to the other members; [`ownership`] says whose users are whose, and
+//! [`http`] to clients and, forwarding, to the other members; [`ownership`] says whose users are whose, and
 //! moves them; [`journal`] has on the disk what is not in the store yet; [`server`] starts and stops it all.
 
 pub mod access;
@@ -24,7 +24,6 @@ pub mod config;
 pub mod engine;
 pub mod export;
 pub mod flush;
-pub mod forward;
 pub mod health;
 pub mod http;
 pub mod import;
@@ -34,6 +33,7 @@ pub mod load;
 pub mod members_tls;
 pub mod metrics;
 pub mod migrate;
+pub mod mirror;
 pub mod mixed;
 pub mod ownership;
 pub mod random;

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         }
         Command::Import(args) => commands::import(*args),
         Command::Export(args) => commands::export(*args),
+        Command::Mirror(args) => commands::mirror(*args),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

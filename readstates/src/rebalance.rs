@@ -66,18 +66,14 @@ pub enum RebalanceError {
     /// The owner could not be asked.
     #[error("failed to ask {member} to move slots")]
     Asked {
-        /// Its name.
         member: String,
         source: reqwest::Error,
     },
     /// Too many batches failed.
     #[error("{from} has not handed {slots} slots to {to} within {} s, {MOST_FAILURES} times", PATIENCE.as_secs())]
     Stuck {
-        /// The owner.
         from: String,
-        /// The destination.
         to: String,
-        /// How many.
         slots: usize,
     },
 }

@@ -5,6 +5,8 @@
 //! the other. Then changes are refused, and what came in meanwhile is written; then it stops listening.
 //! Readiness fails only at the end: a member that can still answer and forward is useful.
 
+mod parts;
+
 use std::{
     io,
     net::SocketAddr,
@@ -13,33 +15,31 @@ use std::{
 };
 
 use futures::future::join_all;
-use rand::Rng;
+use parts::{follow, guards, of_member, scheme, this_process};
+pub use parts::{open_ring, open_store};
 use readstates_identity::IdentityError;
 use readstates_ring::record::RecordError;
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::task::AbortOnDropHandle;
 
+pub use crate::workers::Listeners;
 use crate::{
-    access::{Access, AccessError},
-    cache::{BYTES_PER_STATE, Flushing, Process},
-    clock::UnixClock,
-    config::{RingConfig, ServeConfig, StoreConfig},
+    access::AccessError,
+    cache::Flushing,
+    config::ServeConfig,
     engine::Engine,
-    forward::Forwarder,
     health::Health,
-    http::{self, ApiTls, App, Entrance, Port},
+    http::{self, App, Entrance, Forwarder, Port},
     journal::{Journal, JournalError},
     members_tls::{ClientError, MembersTls},
     metrics::Metrics,
     ownership::{
-        HttpPeers, LeaseClock, Ownership, OwnershipConfig, Peers,
-        store::{FileRing, KubernetesRing, MemoryRing, RingStore, RingStoreError},
+        HttpPeers, Ownership, Peers,
+        store::{RingStore, RingStoreError},
     },
-    store::{EmbeddedStore, MemoryStore, MovingStore, OpenError, Store, TlsFile, TlsFileError},
+    store::{OpenError, Store, TlsFileError},
     workers::{CLOSE_TIMEOUT, ListenError, Workers},
 };
-
-pub use crate::workers::Listeners;
 
 /// Why a member did not start.
 #[derive(Debug, thiserror::Error)]
@@ -84,44 +84,8 @@ pub enum StartError {
     Clock,
 }
 
-/// Opens the store that a configuration names.
-///
-/// # Errors
-/// When an embedded store cannot be opened. A CQL database that does not answer is no error: the
-/// member waits for it.
-pub fn open_store(config: &ServeConfig) -> Result<Arc<dyn Store>, OpenError> {
-    Ok(match &config.store {
-        StoreConfig::Memory => Arc::new(MemoryStore::default()),
-        StoreConfig::Embedded(folder) => {
-            let budget = config.capacity_states.saturating_mul(BYTES_PER_STATE);
-            Arc::new(EmbeddedStore::open(folder, budget)?)
-        }
-        StoreConfig::Cql(target) => {
-            MovingStore::or_alone(target, &config.login, config.moving_to.as_ref())
-        }
-    })
-}
-
-/// Opens the ring that a configuration names.
-///
-/// # Errors
-/// When it is in a folder that cannot be used, or this process has no access to a Kubernetes API
-/// server. One that does not answer is no error: the member waits for it.
-pub async fn open_ring(config: &ServeConfig) -> Result<Arc<dyn RingStore>, RingStoreError> {
-    Ok(match &config.ring {
-        RingConfig::Memory => Arc::new(MemoryRing::default()),
-        RingConfig::File(folder) => Arc::new(FileRing::open(folder)?),
-        RingConfig::Kubernetes { namespace, name } => {
-            Arc::new(KubernetesRing::connect(namespace, name).await?)
-        }
-    })
-}
-
 /// How long a member that owns nothing any more still forwards.
 const FORWARD_ON: Duration = Duration::from_secs(2);
-
-/// However small the capacity, this many bytes are held for others.
-const LEAST_HELD: usize = 32 << 20;
 
 /// How long a start waits for the ring, so that a member that is alone is ready at once.
 const JOIN_PATIENCE: Duration = Duration::from_secs(2);
@@ -291,7 +255,6 @@ impl Server {
         })
     }
 
-    /// This member's name.
     #[must_use]
     pub fn member(&self) -> &str {
         self.app.ownership.me().name()
@@ -392,106 +355,4 @@ impl Server {
         tracing::info!(unwritten_users, took = ?started.elapsed(), "stopped");
         Stopped { unwritten_users }
     }
-}
-
-/// Who may call, and TLS with them.
-type Guards = (Option<Arc<Access>>, Option<Arc<ApiTls>>);
-
-fn guards(config: &ServeConfig) -> Result<Guards, StartError> {
-    let access = config.access.clone();
-    let access = access
-        .map(|access| Access::open(access, &config.limits))
-        .transpose()?;
-    // Without callers a certificate is all that a client can prove itself by.
-    let must_show = access.is_none();
-    let tls = config.api_tls.clone();
-    let tls = tls.map(|files| ApiTls::open(files, must_show)).transpose();
-    let tls = tls.map_err(|source| {
-        let flag = match source.of() {
-            TlsFile::Ca => "--tls-client-ca-file",
-            TlsFile::Certificate => "--tls-cert-file",
-            TlsFile::Key => "--tls-key-file",
-        };
-        StartError::ApiTls { flag, source }
-    })?;
-    Ok((access, tls))
-}
-
-/// Looks at their files from now on.
-fn follow(access: Option<&Arc<Access>>, tls: Option<&Arc<ApiTls>>) -> Vec<AbortOnDropHandle<()>> {
-    let access = access.map(|access| tokio::spawn(Arc::clone(access).follow()));
-    let tls = tls.map(|tls| tokio::spawn(Arc::clone(tls).follow()));
-    access
-        .into_iter()
-        .chain(tls)
-        .map(AbortOnDropHandle::new)
-        .collect()
-}
-
-fn this_process() -> Result<Process, StartError> {
-    let micros = jiff::Timestamp::now().as_microsecond();
-    let started_micros = u64::try_from(micros).map_err(|_| StartError::Clock)?;
-    Ok(Process {
-        incarnation: rand::rng().random(),
-        started_micros,
-    })
-}
-
-fn of_member(
-    config: &ServeConfig,
-    incarnation: u64,
-    http_address: SocketAddr,
-    members_address: Option<SocketAddr>,
-) -> OwnershipConfig {
-    let of_clients = if config.api_tls.is_some() {
-        "https"
-    } else {
-        "http"
-    };
-    let here = || format!("{of_clients}://{http_address}");
-    let url = config.advertise.clone().unwrap_or_else(here);
-    let members = members_address.map(|address| match host(&url) {
-        // Where it listens is no address: at the host by which clients reach it.
-        Some(host) if address.ip().is_unspecified() => {
-            format!("{}://{host}:{}", scheme(config), address.port())
-        }
-        Some(_) | None => format!("{}://{address}", scheme(config)),
-    });
-    OwnershipConfig {
-        name: config.member.clone(),
-        incarnation,
-        url,
-        members,
-        zone: config.zone.clone(),
-        shared: config.ring != RingConfig::Memory,
-        backing: config.backing,
-        most_held: most_held(config.capacity_states),
-        timing: config.timing,
-        lease_clock: LeaseClock::Boottime,
-        unix_clock: UnixClock::System,
-        max_per_member: config.limits.max_per_member,
-    }
-}
-
-/// Bytes that a member holds at most of what others acknowledge: a quarter of what its cache may take, and as much as a
-/// few messages at least. The cache takes as much less as is held.
-fn most_held(capacity_states: u64) -> usize {
-    let quarter = capacity_states.saturating_mul(BYTES_PER_STATE) / 4;
-    usize::try_from(quarter)
-        .unwrap_or(usize::MAX)
-        .max(LEAST_HELD)
-}
-
-/// The scheme by which members and the operator call this one.
-fn scheme(config: &ServeConfig) -> &'static str {
-    match config.tls {
-        Some(_) => "https",
-        None => "http",
-    }
-}
-
-/// The host in a URL, with brackets where it is an IPv6 address.
-fn host(url: &str) -> Option<String> {
-    let url = reqwest::Url::parse(url).ok()?;
-    url.host_str().map(ToOwned::to_owned)
 }

@@ -29,7 +29,6 @@ pub enum TraceError {
     #[error("{variable}: {value:?} is not spoken here; give http/protobuf, and an endpoint for it")]
     Protocol {
         variable: &'static str,
-        /// What it says.
         value: String,
     },
     /// The CAs cannot be used.

@@ -24,20 +24,12 @@ pub enum UserError {
     Service(#[from] ServiceError),
     /// The service did not do it.
     #[error("user {user}")]
-    Refused {
-        user: Id,
-        /// What it said.
-        source: Error,
-    },
+    Refused { user: Id, source: Error },
     /// The service does not know who asks.
     #[error(
         "the service does not know who asks about user {user}; give --token-file FILE, or --cert-file and --key-file"
     )]
-    Nobody {
-        user: Id,
-        /// What it said.
-        source: Error,
-    },
+    Nobody { user: Id, source: Error },
     /// The user has changed since the version that was given.
     #[error(
         "user {user} has changed and is at version {now}; look with `readstates user show {user}`, and delete with \

@@ -187,13 +187,15 @@ fn arguments(hardware: &Hardware) -> Vec<String> {
     words
 }
 
-/// Starts the emulator; the owner of the child has to end it.
+/// Starts the emulator; the owner of the child has to end it. It ends with the thread that started it in any case: a test
+/// that is killed leaves no guest behind.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place of these tests that starts a program"
 )]
 pub(crate) fn start(hardware: &Hardware, log: &Path) -> io::Result<Child> {
-    std::process::Command::new("qemu-system-x86_64")
+    std::process::Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
         .args(arguments(hardware))
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -29,6 +29,9 @@ pub const MIB: u64 = 1 << 20;
 /// The network disk's name.
 pub const DURABLE: &str = "data";
 
+/// The release of Debian that the guest is made of.
+const OWN_MDADM: &str = "12";
+
 /// 7 s on an idle machine, a minute for a whole system; beside builds each takes many times as long.
 const BOOT: Duration = Duration::from_mins(10);
 
@@ -49,6 +52,7 @@ pub struct Rack {
     boots: usize,
     ingredients: Ingredients,
     with_fio: bool,
+    with_udev: bool,
     node: Option<Node>,
 }
 
@@ -58,6 +62,8 @@ struct Ingredients {
     machine: PathBuf,
     programs: PathBuf,
     logs: PathBuf,
+    /// With another mdadm, where one is asked for.
+    mdadm: Option<PathBuf>,
 }
 
 impl Ingredients {
@@ -68,10 +74,14 @@ impl Ingredients {
             })?;
             Ok::<_, anyhow::Error>(PathBuf::from(value))
         };
+        let machine = path("READSTATES_DISK_MACHINE")?;
+        let release = env::var("READSTATES_DISK_MDADM").ok();
+        let mdadm = release.filter(|release| release != OWN_MDADM);
         Ok(Self {
-            machine: path("READSTATES_DISK_MACHINE")?,
+            mdadm: mdadm.map(|release| machine.join(format!("mdadm-{release}/mdadm.cpio"))),
             programs: path("READSTATES_DISK_PROGRAMS")?,
             logs: path("READSTATES_DISK_LOGS")?,
+            machine,
         })
     }
 }
@@ -121,6 +131,7 @@ impl Rack {
             boots: 0,
             ingredients,
             with_fio: false,
+            with_udev: false,
             node: None,
         })
     }
@@ -212,6 +223,12 @@ impl Rack {
         self.with_fio = true;
     }
 
+    /// The guest will have Debian's udev, and mdadm's rules that assemble what they find.
+    pub fn with_udev(&mut self) {
+        self.with_udev = true;
+        self.kernel_arguments.push_str(" readstates.udev");
+    }
+
     /// The machine will be a node of Kubernetes: `hack/disk-guest/become-node` says what the kernel's arguments
     /// then have to tell.
     pub fn as_node(&mut self, node: Node) {
@@ -281,7 +298,10 @@ impl Rack {
     /// An initramfs is as many archives in a row as one likes.
     fn write_initrd(&self, path: &Path) -> Result<()> {
         let Ingredients {
-            machine, programs, ..
+            machine,
+            programs,
+            logs: _,
+            mdadm,
         } = &self.ingredients;
         let modules = match self.node {
             None => "modules.cpio",
@@ -295,6 +315,11 @@ impl Rack {
         if self.with_fio {
             pieces.push(machine.join("fio.cpio"));
         }
+        if self.with_udev {
+            pieces.push(machine.join("udev.cpio"));
+        }
+        // Last, for its C library takes the place of the others'.
+        pieces.extend(mdadm.clone());
         let mut whole = File::create(path).context("failed to make the initramfs")?;
         for piece in &pieces {
             let copied = File::open(piece).and_then(|mut piece| io::copy(&mut piece, &mut whole));

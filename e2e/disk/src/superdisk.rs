@@ -57,7 +57,8 @@ impl Superdisk {
     }
 
     /// A shell condition that is true while the super-disk is mounted.
-    fn is_mounted(&self) -> String {
+    #[must_use]
+    pub fn is_mounted(&self) -> String {
         format!("grep -q ' {} ' /proc/mounts", self.mount)
     }
 

@@ -103,6 +103,31 @@ fn a_killed_agent_leaves_a_super_disk_that_the_next_one_minds_or_reap_ends() -> 
 }
 
 #[test]
+fn reap_leaves_a_super_disk_whose_disks_answer_nothing() -> Result<()> {
+    let (rack, superdisk, vm, files) = maintained("reap-eio", "")?;
+    vm.run("kill -9 $(cat /run/agent.pid); sleep 1; umount /mnt/data")?;
+    // Once the bitmap is clean, md writes nothing any more: it does not learn that its disks fail.
+    vm.run("sync; sleep 13")?;
+    vm.run("mkdir -p /var/lib/kubelet/pods")?;
+    let running = arrays(&vm)?;
+    ensure!(running.len() == 2, "{running:?}");
+    let disks = [rack.durable(), rack.local(0), rack.local(1)];
+    disks.iter().for_each(|disk| disk.fail(true));
+    let reaped = vm.ask("superdisk reap --once --time 5s")?;
+    ensure!(
+        reaped.status == 1 && reaped.stdout.contains("failed to read whose component"),
+        "{reaped}"
+    );
+    ensure!(arrays(&vm)? == running, "an array was stopped");
+    vm.run("ls /run/superdisk/*.record.json")?;
+    disks.iter().for_each(|disk| disk.mend());
+    vm.run("superdisk reap --once")?;
+    ensure!(arrays(&vm)?.is_empty(), "reap left an array");
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
 fn a_terminated_agent_takes_everything_down() -> Result<()> {
     let (mut rack, superdisk, vm, files) = maintained("terminated", "")?;
     vm.run("kill -TERM $(cat /run/agent.pid)")?;

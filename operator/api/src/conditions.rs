@@ -5,6 +5,23 @@ use std::fmt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Metav1Condition, Time};
 
+/// Enums whose variants are the words that users meet: a variant's name is its word, and stays what it is.
+macro_rules! words {
+    ($($(#[$about:meta])* pub enum $name:ident { $($(#[$doc:meta])* $word:ident,)* })*) => {$(
+        $(#[$about])*
+        pub enum $name { $($(#[$doc])* $word,)* }
+
+        impl $name {
+            /// The word, as it stands in a status.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$word => stringify!($word),)* }
+            }
+        }
+    )*};
+}
+
+words! {
 /// The conditions of a `ReadStateCluster`; the last two, and `Degraded`, those of backups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionType {
@@ -284,6 +301,7 @@ pub enum Reason {
     /// Nothing was restored: the cluster had cache pods before, and nothing is restored over live data.
     RestoreSkipped,
 }
+}
 
 /// A condition before its conversion to the Kubernetes type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -344,164 +362,9 @@ impl Condition {
     }
 }
 
-impl ConditionType {
-    /// The condition's `type`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Available => "Available",
-            Self::Progressing => "Progressing",
-            Self::Degraded => "Degraded",
-            Self::CacheReady => "CacheReady",
-            Self::DatabaseReady => "DatabaseReady",
-            Self::RingStable => "RingStable",
-            Self::RequiresUpdate => "RequiresUpdate",
-            Self::RollingOut => "RollingOut",
-            Self::SuperDisksHealthy => "SuperDisksHealthy",
-            Self::Repaired => "Repaired",
-            Self::TakenOver => "TakenOver",
-            Self::Replicated => "Replicated",
-            Self::ApiOpen => "ApiOpen",
-            Self::CertificatesExpiring => "CertificatesExpiring",
-            Self::Restored => "Restored",
-            Self::Stopped => "Stopped",
-            Self::Complete => "Complete",
-            Self::Scheduled => "Scheduled",
-        }
-    }
-}
-
-impl ConditionStatus {
-    /// The condition's `status`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::True => "True",
-            Self::False => "False",
-            Self::Unknown => "Unknown",
-        }
-    }
-}
-
 impl From<bool> for ConditionStatus {
     fn from(value: bool) -> Self {
         if value { Self::True } else { Self::False }
-    }
-}
-
-impl Reason {
-    /// The condition's `reason`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AsExpected => "AsExpected",
-            Self::Reconciled => "Reconciled",
-            Self::Paused => "Paused",
-            Self::Serving => "Serving",
-            Self::NotServing => "NotServing",
-            Self::AllReady => "AllReady",
-            Self::External => "External",
-            Self::Embedded => "Embedded",
-            Self::Stable => "Stable",
-            Self::Changing => "Changing",
-            Self::SlotsMoving => "SlotsMoving",
-            Self::SlotsUnowned => "SlotsUnowned",
-            Self::TakeoverPending => "TakeoverPending",
-            Self::SlotsTakenOver => "SlotsTakenOver",
-            Self::AllBacked => "AllBacked",
-            Self::Unprotected => "Unprotected",
-            Self::BackupsNotKept => "BackupsNotKept",
-            Self::CacheDraining => "CacheDraining",
-            Self::DrainUnproven => "DrainUnproven",
-            Self::RingLost => "RingLost",
-            Self::RingUnreadable => "RingUnreadable",
-            Self::NotObserved => "NotObserved",
-            Self::InvalidSpec => "InvalidSpec",
-            Self::NameConflict => "NameConflict",
-            Self::ApplyRejected => "ApplyRejected",
-            Self::SchemaFailed => "SchemaFailed",
-            Self::StoreUnhealthy => "StoreUnhealthy",
-            Self::DatabaseNotReady => "DatabaseNotReady",
-            Self::SchemaPending => "SchemaPending",
-            Self::SecretMissing => "SecretMissing",
-            Self::CertificatePending => "CertificatePending",
-            Self::CertificateInvalid => "CertificateInvalid",
-            Self::CertManagerMissing => "CertManagerMissing",
-            Self::IdentityPending => "IdentityPending",
-            Self::IdentityRotating => "IdentityRotating",
-            Self::ClockWrong => "ClockWrong",
-            Self::ClockSkew => "ClockSkew",
-            Self::ExpiresSoon => "ExpiresSoon",
-            Self::DrainingCold => "DrainingCold",
-            Self::CacheStopping => "CacheStopping",
-            Self::StoppedInOrder => "StoppedInOrder",
-            Self::StopTimedOut => "StopTimedOut",
-            Self::Stopped => "Stopped",
-            Self::DatabaseStopping => "DatabaseStopping",
-            Self::CacheNotReady => "CacheNotReady",
-            Self::CapacityChanging => "CapacityChanging",
-            Self::UnsafeToStop => "UnsafeToStop",
-            Self::LeftRunning => "LeftRunning",
-            Self::LeftoverObject => "LeftoverObject",
-            Self::DatabaseUnhealthy => "DatabaseUnhealthy",
-            Self::DatabaseRolling => "DatabaseRolling",
-            Self::MaintenancePending => "MaintenancePending",
-            Self::WaitsForOtherClusters => "WaitsForOtherClusters",
-            Self::RestartingPods => "RestartingPods",
-            Self::NodeJoining => "NodeJoining",
-            Self::NodeJoined => "NodeJoined",
-            Self::NodeLeft => "NodeLeft",
-            Self::NodeReplacing => "NodeReplacing",
-            Self::NodeLeaving => "NodeLeaving",
-            Self::NodeCleaningUp => "NodeCleaningUp",
-            Self::CleanupFailed => "CleanupFailed",
-            Self::NodeRepairing => "NodeRepairing",
-            Self::Repaired => "Repaired",
-            Self::RepairOverdue => "RepairOverdue",
-            Self::RepairFailed => "RepairFailed",
-            Self::RepairUnsupported => "RepairUnsupported",
-            Self::RepairDisabled => "RepairDisabled",
-            Self::JoinRefused => "JoinRefused",
-            Self::ScaleDownRefused => "ScaleDownRefused",
-            Self::DecommissionFailed => "DecommissionFailed",
-            Self::JoinFailed => "JoinFailed",
-            Self::LeaverLost => "LeaverLost",
-            Self::DiskLost => "DiskLost",
-            Self::EngineVersionRefused => "EngineVersionRefused",
-            Self::ReclaimForbidden => "ReclaimForbidden",
-            Self::ClaimOfFormerNode => "ClaimOfFormerNode",
-            Self::VolumeGrowing => "VolumeGrowing",
-            Self::VolumeNotGrown => "VolumeNotGrown",
-            Self::UpdateAvailable => "UpdateAvailable",
-            Self::UpToDate => "UpToDate",
-            Self::SuperDiskWaiting => "SuperDiskWaiting",
-            Self::SuperDiskRefused => "SuperDiskRefused",
-            Self::SuperDiskFailed => "SuperDiskFailed",
-            Self::SuperDiskAssembling => "SuperDiskAssembling",
-            Self::SuperDiskHealthy => "SuperDiskHealthy",
-            Self::FastLegRebuilding => "FastLegRebuilding",
-            Self::FastLegLost => "FastLegLost",
-            Self::DurableLegLost => "DurableLegLost",
-            Self::NoAccessConfigured => "NoAccessConfigured",
-            Self::CallersOnly => "CallersOnly",
-            Self::CallerRefused => "CallerRefused",
-            Self::ClusterNotFound => "ClusterNotFound",
-            Self::ClusterNotReady => "ClusterNotReady",
-            Self::BackupUnsupported => "BackupUnsupported",
-            Self::BackupRunning => "BackupRunning",
-            Self::BackupComplete => "BackupComplete",
-            Self::BackupFailed => "BackupFailed",
-            Self::VerifyFailed => "VerifyFailed",
-            Self::PruneFailed => "PruneFailed",
-            Self::BackupOverdue => "BackupOverdue",
-            Self::Scheduled => "Scheduled",
-            Self::Suspended => "Suspended",
-            Self::RestoreWaiting => "RestoreWaiting",
-            Self::RestoreRunning => "RestoreRunning",
-            Self::RestoreFailed => "RestoreFailed",
-            Self::Restored => "Restored",
-            Self::RestoreSkipped => "RestoreSkipped",
-        }
     }
 }
 

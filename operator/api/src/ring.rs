@@ -123,7 +123,7 @@ pub struct ReadStateRingSpec {
     #[schemars(range(min = 1))]
     pub reader: u32,
 
-    /// Random bits, as 16 hexadecimal digits, that are drawn anew whenever a process takes slots over, and stay the
+    /// Random bits, as 16 hexadecimal digits, that are drawn again whenever a process takes slots over, and stay the
     /// same when slots are handed on: a process that presents them has seen that takeover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), regex(pattern = r"^[0-9a-f]{16}$"))]

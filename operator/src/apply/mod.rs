@@ -107,7 +107,6 @@ pub enum Blocked {
     Rejected {
         /// Kind and name.
         object: String,
-        /// Its words.
         message: String,
     },
 }

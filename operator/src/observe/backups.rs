@@ -49,11 +49,9 @@ pub struct SourceSeen {
 /// A Job of a backup or of a schedule, and what its containers reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Its name.
     pub job: String,
     /// When it was created.
     pub begun: Timestamp,
-    /// How it went.
     pub outcome: JobOutcome,
     /// When it succeeded, if it did.
     pub finished: Option<Timestamp>,
@@ -87,7 +85,6 @@ pub struct Told {
     pub id: Option<String>,
     /// When it was complete.
     pub finished: Option<Timestamp>,
-    /// Users in it.
     pub users: Option<i64>,
     /// Bytes of its rows.
     pub bytes: Option<i64>,

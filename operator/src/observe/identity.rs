@@ -41,7 +41,6 @@ pub struct IdentitySeen {
     pub no_manager: Option<String>,
 }
 
-/// One Secret.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found<T> {
     /// There is none of this name.
@@ -67,7 +66,6 @@ pub enum Found<T> {
     Known {
         /// Which one it is.
         version: Version,
-        /// What it says.
         content: T,
     },
 }

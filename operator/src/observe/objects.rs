@@ -67,7 +67,6 @@ pub struct PodSeen {
     pub terminating: bool,
     /// Whether it is ready.
     pub ready: bool,
-    /// Its address.
     pub ip: Option<String>,
     pub uid: Option<String>,
     /// The revision of the template it was made from.
@@ -102,7 +101,6 @@ pub struct PodSeen {
 pub struct JobSeen {
     /// Its UID, so that a deletion means this one.
     pub uid: String,
-    /// How it went.
     pub outcome: JobOutcome,
     /// The database and keyspace that are there when it has succeeded.
     pub makes: Option<String>,

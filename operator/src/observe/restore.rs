@@ -35,7 +35,6 @@ pub struct RestoreSeen {
 pub struct RestoreJob {
     /// Its UID, so that a deletion means this one.
     pub uid: String,
-    /// How it went.
     pub run: Run,
     /// How many pods it has had, with the one at work.
     pub attempts: i32,

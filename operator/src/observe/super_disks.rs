@@ -18,7 +18,6 @@ pub enum DiskStage {
     Assembling,
     /// The one that should be running ended like this.
     Ended {
-        /// Its exit status.
         status: i32,
         /// Its last words.
         said: String,

@@ -72,7 +72,7 @@ pub(super) fn condition(entries: Option<&[Takeovers]>) -> Condition {
         (0, all) => of(
             False,
             Reason::AsExpected,
-            format!("somebody has looked at all {all} slots that were taken over"),
+            format!("a person has acknowledged all {all} slots that were taken over"),
         ),
         (slots, _) => of(
             True,

@@ -7,7 +7,6 @@ use serde::Deserialize;
 pub struct Answer {
     /// Whether the filesystem is mounted where the database looks for it.
     pub mounted: bool,
-    /// How it is.
     pub condition: Condition,
     /// Why it was not put together.
     pub refusal: Option<Refusal>,

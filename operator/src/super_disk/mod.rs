@@ -20,7 +20,6 @@ pub enum SuperDiskSeen {
     Assembling,
     /// The container that should have assembled or maintained it ended like this.
     Ended {
-        /// Its exit status.
         status: i32,
         /// The last it wrote.
         said: String,

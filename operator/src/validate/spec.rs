@@ -265,7 +265,6 @@ pub enum Store {
 /// A database the operator runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Database {
-    /// Which one.
     pub engine: Engine,
     pub image: String,
     /// Copies of each read state.

@@ -170,7 +170,7 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
     // Ends with the process: it holds nothing.
     thread::spawn(move || http::serve(&listener, &*answers));
     let (mut watch, waker) = Watch::new(&root).map_err(AgentError::Wait)?;
-    let mut workers = Workers::start(Arc::clone(&disk), waker);
+    let mut workers = Workers::start(Arc::clone(&disk), Arc::clone(&agent), waker);
     let stop = Stop::default();
     let patrol = start_patrol(options, &agent, &stop);
     say(&format!(
@@ -263,7 +263,7 @@ fn maintain(
             first = false;
             assemble_at = Instant::now() + ASSEMBLE_AGAIN;
         }
-        workers.hand_out(&decision, &facts, |step| agent.before(step, now()));
+        workers.hand_out(&decision, &facts);
         let same = known
             .as_ref()
             .is_some_and(|known| same_arrays(known, &facts));
@@ -366,8 +366,9 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
         }
         for step in &decision.steps {
             say(&step.to_string());
-            agent.before(step, now());
-            disk.step(step, &facts).map_err(|error| failed(&error))?;
+            let begun = || agent.before(step, now());
+            let done = disk.step(step, &facts, &begun);
+            done.map_err(|error| failed(&error))?;
             agent.learn(workers::Outcome::done(step, &facts), now());
         }
         before = decision.steps;

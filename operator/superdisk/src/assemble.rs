@@ -21,6 +21,9 @@ const ROUNDS: usize = 40;
 /// How long another run may hold the node: a mkfs of a large network disk is the longest.
 const LOCK_TIME: Duration = Duration::from_secs(120);
 
+/// How often it begins anew because another has taken the durable leg: udev gives a device that was written to, to mdadm.
+const TAKEN: usize = 5;
+
 /// How it ended.
 #[derive(Debug)]
 pub enum Outcome {
@@ -146,6 +149,7 @@ pub fn assemble_having_tried(
     log: &mut dyn FnMut(&str),
 ) -> Result<Outcome, AssembleError> {
     let (mut before, mut served): (Vec<Action>, bool) = (Vec::new(), false);
+    let mut taken = 0;
     for _ in 0..ROUNDS {
         let inventory = inventory::observe(spec, root, blocks, &tried)?;
         let actions = match plan(spec, &inventory) {
@@ -158,8 +162,20 @@ pub fn assemble_having_tried(
         if actions == before {
             return leads_nowhere(&actions, served, AssembleError::NoProgress);
         }
-        if let Some(outcome) = round(&actions, &inventory, spec, executor, &mut tried, log)? {
-            return Ok(outcome);
+        match round(&actions, &inventory, spec, executor, &mut tried, log) {
+            Ok(Some(outcome)) => return Ok(outcome),
+            Ok(None) => {}
+            Err(error) => {
+                let now = inventory::observe(spec, root, blocks, &tried)?;
+                if taken == TAKEN || !is_held(&now) || is_held(&inventory) {
+                    return Err(error.into());
+                }
+                taken += 1;
+                log(&format!(
+                    "  {}: another array has it, looking again",
+                    chain(&error)
+                ));
+            }
         }
         before = actions;
     }
@@ -220,6 +236,12 @@ pub fn round(
         }
     }
     Ok(None)
+}
+
+/// Whether the durable leg is in an array.
+fn is_held(inventory: &Inventory) -> bool {
+    let durable = inventory.durable.identity.as_ref();
+    durable.is_some_and(|durable| inventory.array_of(durable.number).is_some())
 }
 
 fn is_mounted(inventory: &Inventory, spec: &Spec) -> bool {

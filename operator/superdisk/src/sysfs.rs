@@ -99,7 +99,7 @@ pub fn observe(request: &Request, root: &Path, nodes: &dyn Nodes) -> Result<Surv
         root,
         nodes,
         mounts: mounts(root)?,
-        swaps: swaps(root),
+        swaps: swaps(root)?,
     };
     let durable = request.durable.as_ref().map(|path| look.candidate(path));
     let mut local: Vec<Candidate> = Vec::new();
@@ -183,6 +183,10 @@ impl Look<'_> {
         let folder = self.root.join(format!("sys/dev/block/{number}"));
         match self.read_device(number, &folder) {
             Ok(device) => Seen::Present(Node::Block(device)),
+            // A container's node outlives the device that it was made for.
+            Err(error) if is_gone(&error) && matches!(folder.try_exists(), Ok(false)) => {
+                Seen::Absent
+            }
             Err(error) => Seen::Unknown(format!("{}: {error}", folder.display())),
         }
     }
@@ -299,25 +303,40 @@ fn is_module(line: &str, name: &str) -> bool {
 
 /// The node's own mounts and ours: a device mounted in either is in use.
 fn mounts(root: &Path) -> Result<Vec<Mount>, ObserveError> {
-    match (node_mounts(root), mounts_of(root, "proc/self")) {
-        (Ok(first), Ok(own)) => Ok(first.into_iter().chain(own).collect()),
-        (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
-        (Err(_), Err(error)) => Err(error),
+    let node = node_mounts(root)?;
+    Ok(node.into_iter().chain(own_mounts(root)?).collect())
+}
+
+/// What this process sees mounted.
+pub(crate) fn own_mounts(root: &Path) -> Result<Vec<Mount>, ObserveError> {
+    let path = root.join("proc/self/mountinfo");
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(text.lines().filter_map(mount).collect()),
+        Err(source) => Err(ObserveError::Read { path, source }),
     }
 }
 
 /// What the node itself sees mounted: its process 1. A pod has a process 1 of its own, and the node's `/proc` at
-/// `/host/proc`.
+/// `/host/proc`. A list that is there and cannot be read is an error: a device that the node has mounted would seem free.
 pub(crate) fn node_mounts(root: &Path) -> Result<Vec<Mount>, ObserveError> {
-    mounts_of(root, "host/proc/1").or_else(|_| mounts_of(root, "proc/1"))
+    for process in ["host/proc/1", "proc/1"] {
+        if let Some(text) = read_if_there(&root.join(process).join("mountinfo"))? {
+            return Ok(text.lines().filter_map(mount).collect());
+        }
+    }
+    Ok(Vec::new())
 }
 
-/// What a process sees mounted.
-pub(crate) fn mounts_of(root: &Path, process: &str) -> Result<Vec<Mount>, ObserveError> {
-    let path = root.join(process).join("mountinfo");
-    let text = fs::read_to_string(&path);
-    let text = text.map_err(|source| ObserveError::Read { path, source })?;
-    Ok(text.lines().filter_map(mount).collect())
+/// A file of procfs; `None` when there is none.
+fn read_if_there(path: &Path) -> Result<Option<String>, ObserveError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ObserveError::Read {
+            path: path.to_owned(),
+            source,
+        }),
+    }
 }
 
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`; see proc_pid_mountinfo(5).
@@ -332,13 +351,35 @@ fn mount(line: &str) -> Option<Mount> {
 }
 
 /// Absent when the kernel has no swap, which is then not used either.
-fn swaps(root: &Path) -> Vec<String> {
-    let text = fs::read_to_string(root.join("proc/swaps")).unwrap_or_default();
+fn swaps(root: &Path) -> Result<Vec<String>, ObserveError> {
+    let text = read_if_there(&root.join("proc/swaps"))?.unwrap_or_default();
     let lines = text
         .lines()
         .skip(1)
         .filter_map(|line| line.split_whitespace().next());
-    lines.map(str::to_owned).collect()
+    Ok(lines.map(str::to_owned).collect())
+}
+
+/// What sysfs answers for something that is not there, or is being taken away: md says "busy" then. No other error says
+/// that nothing is there.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    let going = [rustix::io::Errno::NODEV, rustix::io::Errno::BUSY];
+    let code = error.raw_os_error();
+    error.kind() == io::ErrorKind::NotFound
+        || going.iter().any(|one| code == Some(one.raw_os_error()))
+}
+
+/// The names in a folder of sysfs; none when it is gone.
+pub(crate) fn names_in(folder: &Path) -> io::Result<Vec<String>> {
+    let listed = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    match listed {
+        Ok(entries) => Ok(entries
+            .iter()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect()),
+        Err(error) if is_gone(&error) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 fn device_name(folder: &Path) -> io::Result<String> {

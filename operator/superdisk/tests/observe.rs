@@ -261,6 +261,38 @@ fn mounts_swap_holders_and_partitions_are_uses() {
 }
 
 #[test]
+fn lists_of_what_is_in_use_that_cannot_be_read_are_not_taken_for_empty() {
+    for list in [
+        "host/proc/1/mountinfo",
+        "proc/1/mountinfo",
+        "proc/self/mountinfo",
+        "proc/swaps",
+    ] {
+        let mut world = World::new("6.1.0");
+        world.disk("sda", (8, 0), &[]);
+        // A folder can be opened, and not be read.
+        let path = world.root.path().join(list);
+        let _ = fs::remove_file(&path);
+        fs::create_dir_all(&path).unwrap();
+        let error = sysfs::observe(&local(&["/dev/sda"], 1), world.root.path(), &world);
+        let error = error.unwrap_err().to_string();
+        assert!(error.ends_with(list), "{error}");
+    }
+}
+
+#[test]
+fn a_node_whose_device_the_kernel_no_longer_has_is_absent() {
+    let mut world = World::new("6.1.0");
+    world.disk("sda", (8, 0), &[]).disk("sdb", (8, 16), &[]);
+    fs::remove_dir_all(world.root.path().join("sys/dev/block/8:0")).unwrap();
+    // This one is there, and does not say what it is.
+    fs::remove_file(world.root.path().join("sys/dev/block/8:16/uevent")).unwrap();
+    let found = world.observe(&local(&["/dev/sd?"], 2)).local;
+    assert_eq!(found[0].node, Seen::Absent);
+    assert!(matches!(found[1].node, Seen::Unknown(_)), "{:?}", found[1]);
+}
+
+#[test]
 fn paths_that_are_no_device_are_told_apart() {
     let world = World::new("6.1.0");
     world.file("dev/plain", "");

@@ -14,7 +14,7 @@ use std::{
 use superdisk::{
     heal::{
         facts::{Facts, Flags, SyncAction},
-        observe::look,
+        observe::{LookError, look, unseen},
     },
     model::{DeviceNumber, Request},
     sysfs::{NodeKind, Nodes},
@@ -132,12 +132,32 @@ impl Node {
     }
 
     fn look_having_known(&self, known: Option<&str>) -> Facts {
-        let request = Request {
+        self.try_to_look(known).unwrap()
+    }
+
+    fn try_to_look(&self, known: Option<&str>) -> Result<Facts, LookError> {
+        let root = self.root.path();
+        look(&Self::request(), Path::new("/data"), known, root, self)
+    }
+
+    fn request() -> Request {
+        Request {
             durable: Some("/dev/sdb".into()),
             local: vec!["/dev/nvme?n1".to_owned()],
             local_count: 2,
-        };
-        look(&request, Path::new("/data"), known, self.root.path(), self).unwrap()
+        }
+    }
+
+    /// Puts a file where a folder belongs, or a folder where a file does: it can be opened, and not be read.
+    fn spoil(&self, file: &str) {
+        let path = self.root.path().join(file);
+        if path.is_dir() {
+            fs::remove_dir_all(&path).unwrap();
+            fs::write(&path, "").unwrap();
+        } else {
+            let _ = fs::remove_file(&path);
+            fs::create_dir(&path).unwrap();
+        }
     }
 
     fn look(&self) -> Facts {
@@ -249,6 +269,42 @@ fn another_volumes_mirror_on_the_same_local_disks_is_not_taken_for_ours() {
     let known = node.look_having_known(Some("md201"));
     assert_eq!(known.mirror.unwrap().name, "md201");
     assert_eq!(known.stripe.unwrap().name, "md200");
+}
+
+#[test]
+fn what_cannot_be_read_of_an_array_is_an_error_and_not_nothing() {
+    for (file, durable_is_there) in [
+        ("sys/devices/md200/holders", false),
+        ("sys/devices/md201/md/level", true),
+        ("sys/devices/md201/md/dev-md200/recovery_start", true),
+    ] {
+        let mut node = Node::new();
+        node.file("proc/self/mountinfo", "");
+        if !durable_is_there {
+            node.unplug("sdb");
+        }
+        node.spoil(file);
+        let seen = node.try_to_look(Some("md201"));
+        let error = match seen {
+            Ok(facts) => panic!("{file}: {facts:?}"),
+            Err(error) => error.to_string(),
+        };
+        let name = file.rsplit('/').next().unwrap();
+        assert!(error.ends_with(name), "{error}");
+    }
+}
+
+#[test]
+fn nothing_is_said_to_run_while_a_device_does_not_say_what_uses_it() {
+    let node = Node::new();
+    let unseen = || {
+        let root = node.root.path();
+        unseen(&Node::request(), root, &node).unwrap()
+    };
+    assert_eq!(unseen(), None);
+    node.spoil("sys/devices/sdb/holders");
+    let (path, _) = unseen().unwrap();
+    assert_eq!(path, Path::new("/dev/sdb"));
 }
 
 #[test]

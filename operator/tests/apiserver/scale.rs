@@ -34,6 +34,28 @@ fn an_operator_of_several_clusters_at_rest_writes_nothing() {
 }
 
 #[test]
+fn an_operator_of_several_clusters_at_rest_asks_for_little() {
+    with_world(async |world| {
+        let home = world.namespace.clone();
+        let crowd = Crowd::new(world, 5).await;
+        let operator = Operator::start(&home, &crowd.namespaces()).await;
+        Box::pin(crowd.come_up()).await;
+        // A look of each that finds nothing to do.
+        tokio::time::sleep(A_ROUND).await;
+        let before = operator.cost().await;
+        tokio::time::sleep(A_ROUND).await;
+        let after = operator.cost().await;
+        assert!(after.reconciles >= before.reconciles + 5, "it did not look");
+        let asked = rates(&before, &after);
+        // Its own Lease is no cluster's.
+        let of_clusters = asked.iter().filter(|(_, what)| !what.ends_with(" leases"));
+        let sum: u64 = of_clusters.map(|(count, _)| count).sum();
+        // A login and a superuser's password for each, once a minute.
+        assert!(sum <= 10, "{asked:?}");
+    });
+}
+
+#[test]
 fn an_operator_writes_no_status_for_numbers_that_traffic_changes_a_little_all_the_time() {
     with_world(async |world| {
         let home = world.namespace.clone();

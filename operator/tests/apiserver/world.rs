@@ -21,6 +21,7 @@ use readstates_operator::{
     gauges::Clusters,
     known::Known,
     reconcile::reconcile,
+    remembered::Remembered,
     rollouts::Rollouts,
     run::controller,
 };
@@ -297,6 +298,7 @@ fn context(client: Client, agents: Arc<FakeAgents>) -> Context {
         connections: Connections::new().unwrap(),
         agents,
         known: Known::default(),
+        remembered: Remembered::default(),
         failures: Failures::default(),
         rollouts: Rollouts::default(),
         concurrency: 32,

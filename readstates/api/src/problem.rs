@@ -158,7 +158,7 @@ problem_types! {
     /// The user's slot is moving from one owner to the next; nothing was done.
     SlotMoving = ("slot-moving", 503, "The user is moving to another member"),
     /// The user's slot has no owner, or its owner may not acknowledge at the moment; nothing was done.
-    NoOwner = ("no-owner", 503, "Nobody may acknowledge for this user now"),
+    NoOwner = ("no-owner", 503, "No member may acknowledge for this user now"),
     /// The owner of the user cannot be reached; nothing was done.
     OwnerUnreachable = ("owner-unreachable", 503, "The owner of the user cannot be reached"),
     /// Members do not agree on who owns the user; nothing was done.

@@ -74,7 +74,7 @@ pub struct LoadArgs {
     #[arg(long)]
     pub fill: bool,
 
-    /// Seed of the user ids; another seed gives other users. The user of each operation is drawn anew in every run.
+    /// Seed of the user ids; another seed gives other users. The user of each operation is drawn again in every run.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
 

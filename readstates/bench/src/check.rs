@@ -1,16 +1,13 @@
 //! Proof that nothing acknowledged is lost or applied twice.
 //!
-//! Every operation is remembered, sent again with the same ids until it is answered, and looked for at the end.
-//! - A *counting* channel gets mentions only, sixteen at most, the k-th adding 4^k: digit k of the sum in base 4
-//!   is how often mention k was counted.
-//! - A *reading* channel gets acknowledgements only: the last message must be the newest acknowledged, or a newer
-//!   one that was sent.
-//!
-//! A channel has one operation under way at a time, so that their order is known; channels are new with every run.
+//! Every operation is written into a [`Book`], sent again with the same ids until it is answered, and looked for at the
+//! end. A channel gets either mentions or acknowledgements, and has one operation under way at a time, so that their
+//! order is known; channels are new with every run.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use readstates_api::{Id, ReadState, ReadStates};
+use readstates_api::ReadStates;
+use readstates_ledger::{AMOUNTS, Audit, Book, Call, Fate, Finding, Found, What};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -19,8 +16,6 @@ use crate::{
     source::{Messages, Source},
 };
 
-/// As many digits in base 4 as a mention count has room for.
-const MOST_OPERATIONS: usize = 16;
 /// This many findings are told in words.
 const MOST_EXAMPLES: usize = 10;
 
@@ -52,12 +47,6 @@ impl CheckReport {
         self.lost + self.doubled + self.foreign == 0
     }
 
-    fn find(&mut self, example: impl FnOnce() -> String) {
-        if self.examples.len() < MOST_EXAMPLES {
-            self.examples.push(example());
-        }
-    }
-
     /// Adds what was found of other users.
     pub(crate) fn merge(&mut self, other: Self) {
         let Self {
@@ -77,23 +66,16 @@ impl CheckReport {
         self.lost += lost;
         self.doubled += doubled;
         self.foreign += foreign;
-        for example in examples {
-            self.find(|| example);
-        }
+        let room = MOST_EXAMPLES.saturating_sub(self.examples.len());
+        self.examples.extend(examples.into_iter().take(room));
     }
 }
 
 #[derive(Debug, Clone)]
 struct Channel {
     counting: bool,
-    /// In the order in which they were sent, which is that of their ids.
-    sent: Vec<Sent>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Sent {
-    message: u64,
-    acknowledged: bool,
+    /// How many operations on it were sent.
+    sent: usize,
 }
 
 /// What one thread has sent, and how the service answered.
@@ -107,6 +89,7 @@ pub struct Ledger {
     messages: Messages,
     per_request: usize,
     channels: Vec<Channel>,
+    book: Book,
     /// Channels to open before those with room are used again.
     to_open: u64,
     /// Channels with room and nothing under way.
@@ -133,6 +116,7 @@ impl Ledger {
             messages: Messages::new(now, thread, threads),
             per_request,
             channels: Vec::new(),
+            book: Book::default(),
             to_open: 0,
             idle: VecDeque::new(),
             again: Vec::new(),
@@ -165,19 +149,16 @@ impl Ledger {
             let number = self.channels.len() as u64 * self.threads + self.thread;
             self.channels.push(Channel {
                 counting: number.is_multiple_of(2),
-                sent: Vec::new(),
+                sent: 0,
             });
             self.channels.len() - 1
         });
         let (user, id) = self.place(index);
         let message = self.messages.id();
         let channel = &mut self.channels[index];
-        let amount = 1 << (2 * channel.sent.len());
-        channel.sent.push(Sent {
-            message,
-            acknowledged: false,
-        });
-        Operation {
+        let amount = Book::amount(channel.sent);
+        channel.sent += 1;
+        let operation = Operation {
             kind: match channel.counting {
                 true => Kind::Mention { amount },
                 false => Kind::Ack,
@@ -185,6 +166,22 @@ impl Ledger {
             user,
             channel: id,
             message,
+        };
+        self.enter(&operation, Fate::Unknown);
+        operation
+    }
+
+    fn enter(&mut self, operation: &Operation, fate: Fate) {
+        let Operation {
+            kind,
+            user,
+            channel,
+            message,
+        } = *operation;
+        match kind {
+            Kind::Mention { .. } => self.book.mentioned(user, channel, message, fate),
+            Kind::Ack => self.book.acked(user, channel, message, fate),
+            Kind::Read => {}
         }
     }
 
@@ -201,91 +198,49 @@ impl Ledger {
     /// Compares what was sent with what is there: `read` has the states of every user in [`Ledger::users`].
     #[must_use]
     pub fn verify(&self, read: &BTreeMap<u64, ReadStates>) -> CheckReport {
-        let mut report = CheckReport::default();
-        for (index, channel) in self.channels.iter().enumerate() {
-            let (user, id) = self.place(index);
-            let states = read.get(&user).map_or(&[][..], |read| &read.read_states);
-            let place = states.binary_search_by_key(&id, |state| state.channel_id.get());
-            let state = place.ok().map(|place| &states[place]);
-            report.sent += channel.sent.len() as u64;
-            for sent in &channel.sent {
-                match sent.acknowledged {
-                    true => report.acknowledged += 1,
-                    false => report.unknown += 1,
-                }
-            }
-            let name = || format!("user {user}, channel {id}");
-            match channel.counting {
-                true => verify_count(channel, state, name, &mut report),
-                false => verify_position(channel, state, name, &mut report),
-            }
-        }
-        report
-    }
-}
-
-fn verify_count(
-    channel: &Channel,
-    state: Option<&ReadState>,
-    name: impl Fn() -> String,
-    report: &mut CheckReport,
-) {
-    let count = state.map_or(0, |state| state.mention_count);
-    for k in 0..MOST_OPERATIONS {
-        let times = (count >> (2 * k)) & 3;
-        match (channel.sent.get(k), times) {
-            (Some(_), 1) | (None, 0) => {}
-            (Some(sent), 0) if !sent.acknowledged => {}
-            (Some(sent), 0) => {
-                report.lost += 1;
-                let message = sent.message;
-                report.find(|| format!("{}: mention {message} was lost (count {count})", name()));
-            }
-            (Some(sent), _) => {
-                report.doubled += 1;
-                let message = sent.message;
-                report.find(|| {
-                    format!(
-                        "{}: mention {message} counts {times} times (count {count})",
-                        name()
-                    )
-                });
-            }
-            (None, _) => {
-                report.foreign += 1;
-                report.find(|| format!("{}: the count {count} is of more than was sent", name()));
-            }
-        }
-    }
-    if let Some(last) = state.and_then(|state| state.last_message_id) {
-        report.foreign += 1;
-        report.find(|| format!("{}: {last} is read, and never was", name()));
-    }
-}
-
-fn verify_position(
-    channel: &Channel,
-    state: Option<&ReadState>,
-    name: impl Fn() -> String,
-    report: &mut CheckReport,
-) {
-    let last = state
-        .and_then(|state| state.last_message_id)
-        .map_or(0, Id::get);
-    let newer = |sent: &&Sent| sent.acknowledged && sent.message > last;
-    let lost = channel.sent.iter().filter(newer).count() as u64;
-    if lost > 0 {
-        report.lost += lost;
-        report.find(|| {
-            format!(
-                "{}: read up to {last}; {lost} newer ones were acknowledged",
-                name()
-            )
+        let found = self.users().into_iter().filter_map(|user| {
+            let states = &read.get(&user)?.read_states;
+            Some((user, states.iter().map(Found::from).collect()))
         });
+        let audit = self.book.audit(&found.collect());
+        let count = |what| audit.count(what) as u64;
+        let sent = self.channels.iter().map(|channel| channel.sent as u64);
+        let sent = sent.sum();
+        let Audit {
+            acknowledged,
+            ref findings,
+            ..
+        } = audit;
+        CheckReport {
+            users: 0,
+            sent,
+            acknowledged,
+            unknown: sent - acknowledged,
+            lost: count(What::Lost),
+            doubled: count(What::Doubled),
+            foreign: count(What::Phantom),
+            examples: findings.iter().take(MOST_EXAMPLES).map(words).collect(),
+        }
     }
-    if last != 0 && channel.sent.iter().all(|sent| sent.message != last) {
-        report.foreign += 1;
-        report.find(|| format!("{}: read up to {last}, which was never sent", name()));
+}
+
+fn words(finding: &Finding) -> String {
+    let Finding {
+        user,
+        channel,
+        message,
+        what,
+        call: _,
+    } = finding;
+    let place = format!("user {user}, channel {channel}");
+    match what {
+        What::Lost => format!("{place}: message {message} was acknowledged and is lost"),
+        What::Doubled => format!("{place}: message {message} is counted more than once"),
+        What::Phantom => format!("{place}: message {message} is there and was never sent"),
+        // Not of a comparison at the end.
+        What::LostMeanwhile | What::NotSeen | What::VersionWentBack | What::ReadBehind => {
+            format!("{place}: message {message}: {what:?}")
+        }
     }
 }
 
@@ -307,11 +262,8 @@ impl Source for Ledger {
             };
             match answer {
                 Answer::Applied | Answer::Ignored | Answer::Read { .. } => {
-                    let channel = &mut self.channels[index];
-                    if let Some(sent) = channel.sent.last_mut() {
-                        sent.acknowledged = true;
-                    }
-                    if channel.sent.len() < MOST_OPERATIONS {
+                    self.enter(operation, Fate::Acknowledged(Call::default()));
+                    if self.channels[index].sent < AMOUNTS {
                         self.idle.push_back(index);
                     }
                 }
@@ -331,7 +283,7 @@ impl Source for Ledger {
 
 #[cfg(test)]
 mod tests {
-    use readstates_api::Version;
+    use readstates_api::{Id, ReadState, Version};
 
     use super::*;
     use crate::answer::Failure;
@@ -408,7 +360,7 @@ mod tests {
             (u32::from(!lost), Answer::Applied)
         });
         assert_eq!((report.lost, report.doubled), (1, 0), "{report:?}");
-        assert!(report.examples[0].contains("was lost"), "{report:?}");
+        assert!(report.examples[0].contains("is lost"), "{report:?}");
     }
 
     #[test]

@@ -43,7 +43,6 @@ impl Messages {
         }
     }
 
-    /// The next id.
     pub fn id(&mut self) -> u64 {
         let id = self.next;
         self.next += self.step;

@@ -7,7 +7,7 @@
 //! ```
 //! There is no timer: while an owner has little to do an operation leaves at once and alone, and the more come, the
 //! more share a request. What a frame leaves open is tried again beside the queues, so that one slow user holds up
-//! nobody else.
+//! no other.
 
 mod alone;
 mod frame;

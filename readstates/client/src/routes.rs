@@ -109,9 +109,9 @@ impl Routes {
         self.table.subscribe()
     }
 
-    /// Takes a ring if it is newer than the current one; with `anew`, in any case.
-    pub(crate) fn adopt(&self, ring: Ring, anew: bool) -> bool {
-        if !anew && ring.number() <= self.number() {
+    /// Takes a ring if it is newer than the current one; with `anyway`, in any case.
+    pub(crate) fn adopt(&self, ring: Ring, anyway: bool) -> bool {
+        if !anyway && ring.number() <= self.number() {
             return false;
         }
         let destinations: Vec<_> = ring

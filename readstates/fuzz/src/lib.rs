@@ -7,7 +7,7 @@
 pub mod journal;
 pub mod targets;
 
-#[path = "../../src/access/file.rs"]
+#[path = "../../src/access/file/mod.rs"]
 pub mod access_file;
 #[path = "../../src/access/header.rs"]
 pub mod authorization;

@@ -243,6 +243,11 @@ impl Audit {
             // More than was ever sent.
             self.find(user, state.channel, 0, What::Phantom, Call::default());
         }
+        if state.last_message != 0 {
+            // Nothing was acknowledged on this channel.
+            let message = state.last_message;
+            self.find(user, state.channel, message, What::Phantom, Call::default());
+        }
     }
 
     fn acks(&mut self, user: u64, state: Found, entries: &[Entry]) {
@@ -358,6 +363,11 @@ mod tests {
         assert_eq!(
             whats(&audit(&book, 2, 0, 1 << 8 | count([1; 4]))),
             [(0, What::Phantom)]
+        );
+        assert_eq!(
+            whats(&audit(&book, 2, 50, count([1; 4]))),
+            [(50, What::Phantom)],
+            "mentions read nothing"
         );
         let largest = 3 * (0..AMOUNTS).map(Book::amount).sum::<u32>();
         let full = mentions(&[OK; AMOUNTS]);

@@ -74,7 +74,6 @@ pub enum ReviewError {
 )]
 pub struct NotInKubernetes(#[source] Box<dyn std::error::Error + Send + Sync>);
 
-/// The API server.
 pub struct ApiServer(Api<TokenReview>);
 
 impl fmt::Debug for ApiServer {

@@ -39,7 +39,6 @@ pub enum BackupError {
     /// An object cannot be read, written, listed or deleted.
     #[error("failed to {attempt}")]
     Objects {
-        /// What was tried.
         attempt: String,
         source: object_store::Error,
     },
@@ -145,7 +144,6 @@ pub enum BackupError {
     /// What was read is damaged; the rest is done.
     #[error("{problems} problems: {}", first.join("; "))]
     Damaged {
-        /// How many.
         problems: u64,
         /// The first of them.
         first: Vec<String>,
@@ -155,10 +153,7 @@ pub enum BackupError {
     Report { file: PathBuf, source: io::Error },
     /// Manifests cannot be read.
     #[error("{unreadable} backups cannot be read: the list says why")]
-    Unreadable {
-        /// How many.
-        unreadable: usize,
-    },
+    Unreadable { unreadable: usize },
 }
 
 impl BackupError {

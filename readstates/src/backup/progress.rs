@@ -64,7 +64,7 @@ impl Progress {
         state.said = Instant::now();
         let seconds = self.begun.elapsed().as_secs_f64();
         let line = line((state.users, self.what), state.bytes, of, seconds);
-        // Nobody may be listening any more.
+        // The terminal may be gone.
         let _ = match self.terminal {
             true => write!(std::io::stderr(), "\r{line}\x1b[K"),
             false => writeln!(std::io::stderr(), "{line}"),

@@ -13,20 +13,16 @@
 //!
 //! Blocks of more than [`MOST_IN_REGION`] bytes have an allocation of their own.
 
+mod place;
+
 use std::hint::black_box;
 
 use memmap2::MmapMut;
+use place::{MOST_REGIONS, PREFIX, Spot, UNIT, half, put_half, size_of_block, user_at};
+pub(super) use place::{Place, REGION};
 
 use crate::block::Room;
 
-/// Bytes of a region. About one is idle for each stripe, so larger ones waste more in a small cache;
-/// each may be a mapping of its own, of which a process can have 65,530, so smaller ones would end in
-/// a large one.
-pub(super) const REGION: usize = 1 << 17;
-/// In front of a block: user, size of all in [`UNIT`]s, length of the block.
-pub(super) const PREFIX: usize = 12;
-/// Blocks begin at multiples of this.
-const UNIT: usize = 4;
 /// The longest block that lies in a region.
 const MOST_IN_REGION: usize = REGION / 16;
 /// Regions that are compared to find a sparse one: enough to find one that is much sparser than the
@@ -37,41 +33,6 @@ const LINE: usize = 64;
 const MOST_WARMED: usize = 1024;
 /// What a large block takes beside its bytes.
 const LARGE_EXTRA: usize = size_of::<Option<Large>>();
-
-/// Where a block lies: the region and the unit in it, or the number of a large block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(pub(super) u32);
-
-const UNIT_BITS: u32 = (REGION / UNIT).trailing_zeros();
-const LARGE: u32 = 1 << 31;
-const MOST_REGIONS: usize = (LARGE >> UNIT_BITS) as usize;
-
-impl Place {
-    fn in_region(region: usize, at: usize) -> Self {
-        // `MOST_REGIONS` keeps this below 2^31.
-        Self((region as u32) << UNIT_BITS | (at / UNIT) as u32)
-    }
-
-    fn large(index: usize) -> Self {
-        // A stripe would need 2^31 blocks of eight kilobytes for this to overflow.
-        Self(LARGE | index as u32)
-    }
-
-    fn spot(self) -> Spot {
-        if self.0 & LARGE != 0 {
-            return Spot::Large((self.0 & !LARGE) as usize);
-        }
-        Spot::Region {
-            region: (self.0 >> UNIT_BITS) as usize,
-            at: (self.0 as usize % (REGION / UNIT)) * UNIT,
-        }
-    }
-}
-
-enum Spot {
-    Region { region: usize, at: usize },
-    Large(usize),
-}
 
 #[derive(Debug, Default)]
 struct Region {
@@ -475,23 +436,4 @@ impl Room for Seat<'_> {
     fn resize(&mut self, len: usize) {
         self.place = self.slab.resize(self.place, len);
     }
-}
-
-fn size_of_block(len: usize) -> usize {
-    (PREFIX + len).next_multiple_of(UNIT)
-}
-
-fn user_at(bytes: &[u8], at: usize) -> u64 {
-    let mut user = [0; 8];
-    user.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(user)
-}
-
-/// A number below 2^16: sizes in units and lengths in a region are.
-fn half(bytes: &[u8], at: usize) -> usize {
-    usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
-}
-
-fn put_half(bytes: &mut [u8], at: usize, value: usize) {
-    bytes[at..at + 2].copy_from_slice(&(value as u16).to_le_bytes());
 }

@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use readstates_identity::ClusterName;
 
 use super::{
-    BackupArgs, CallerArgs, ExportArgs, ImportArgs, Limits, ListenArgs, MigrateArgs, ObserveArgs,
-    RingArgs, RingPlace, StoreConfig, ToCqlArgs, UserArgs,
+    BackupArgs, CallerArgs, ExportArgs, ImportArgs, Limits, ListenArgs, MigrateArgs, MirrorArgs,
+    ObserveArgs, RingArgs, RingPlace, StoreConfig, ToCqlArgs, UserArgs,
 };
 use crate::{
     cache::FlushMode,
@@ -62,6 +62,9 @@ pub enum Command {
     Import(Box<ImportArgs>),
     /// Write all read states of a store or a backup as text.
     Export(Box<ExportArgs>),
+    /// Run a proxy in front of another system that sends its traffic to a service, too, compares answers, and serves a
+    /// share of the users from the service.
+    Mirror(Box<MirrorArgs>),
 }
 
 /// Flags of `readstates openapi`.

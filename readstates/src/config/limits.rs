@@ -127,7 +127,7 @@ impl Default for Limits {
 
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("0 lets nobody in; give at least 1".into()),
+        Ok(0) => Err("0 lets nothing in; give at least 1".into()),
         Ok(number) => Ok(number),
         Err(_) => Err(format!("{text:?} is no number; give at least 1")),
     }

@@ -95,7 +95,7 @@ impl ListenArgs {
         for (flag, address) in guarded {
             if let Some(address) = address.filter(|address| !address.ip().is_loopback()) {
                 let problem = format!(
-                    "whoever reaches {address} would be obeyed; give --members-tls-dir DIR/member with \
+                    "any client that reaches {address} would be obeyed; give --members-tls-dir DIR/member with \
                      what `readstates certificates DIR` makes, or an address of this machine \
                      alone, such as 127.0.0.1:{}",
                     address.port()

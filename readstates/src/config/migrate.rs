@@ -63,7 +63,7 @@ pub struct MoveArgs {
     pub checkpoint: PathBuf,
 
     /// The target may have rows that the source lacks, or newer ones; of each user, the newer write stays. Without it,
-    /// such rows are taken for somebody else's: a target that has them at the start is refused.
+    /// such rows are taken for another application's: a target that has them at the start is refused.
     #[arg(long)]
     pub merge: bool,
 

@@ -13,6 +13,7 @@ mod import;
 mod limits;
 mod listen;
 mod migrate;
+mod mirror;
 mod observe;
 mod ring;
 mod serve;
@@ -31,6 +32,7 @@ pub use listen::{ListenArgs, ListenConfig};
 pub use migrate::{
     MigrateArgs, MigrateCommand, MigrateCopyArgs, MigrateVerifyArgs, MoveArgs, ToCqlArgs,
 };
+pub use mirror::{MirrorArgs, Percent};
 pub use observe::{ObserveArgs, ObserveConfig};
 pub use ring::{RingArgs, RingConfig, RingPlace};
 pub use serve::{ConfigError, ServeConfig, StoreConfig};

@@ -140,7 +140,7 @@ impl RingArgs {
             (Some(url), _) => url.trim_end_matches('/').to_owned(),
             (None, Some(nowhere)) if !alone => {
                 let problem = format!(
-                    "nobody can be sent to {nowhere}; give the URL by which clients and other \
+                    "no client can be sent to {nowhere}; give the URL by which clients and other \
                      members reach this one, for example {scheme}://{}:{}",
                     self.member,
                     listen.api.port()

@@ -82,7 +82,7 @@ pub struct ServiceArgs {
     pub url: Vec<String>,
 
     /// File with the token to send, if the service has callers: `user show` needs the verb read, `user delete` the verb
-    /// delete, `import` the verbs write and import.
+    /// delete, `import` the verbs write and import, `mirror` the verbs read and write, and delete if a route deletes.
     #[arg(long, env = "READSTATES_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 

@@ -125,7 +125,6 @@ impl Engine {
         (Arc::new(engine), task)
     }
 
-    /// The cache.
     #[must_use]
     pub fn cache(&self) -> &Cache {
         &self.cache

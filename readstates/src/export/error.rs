@@ -15,11 +15,7 @@ pub enum ExportError {
     NoSource,
     /// Rows cannot be written.
     #[error("failed to write the rows to {name}")]
-    Output {
-        /// The file.
-        name: String,
-        source: io::Error,
-    },
+    Output { name: String, source: io::Error },
 }
 
 impl ExportError {

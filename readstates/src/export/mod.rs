@@ -27,7 +27,6 @@ use crate::{
     store::{Row, chain},
 };
 
-/// What was exported.
 #[derive(Debug, Default, Serialize)]
 struct Exported {
     source: String,

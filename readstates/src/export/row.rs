@@ -28,7 +28,6 @@ struct Exported {
     version: Version,
 }
 
-/// Makes lines.
 #[derive(Debug)]
 pub(super) struct RowWriter {
     format: RowFormat,

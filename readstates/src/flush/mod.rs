@@ -67,7 +67,6 @@ pub struct Flusher {
 /// The result of a flush of everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flushed {
-    /// Users written.
     pub written: u64,
     /// Users whose write failed, or was not tried because the database is away; they are still dirty.
     pub failed: u64,

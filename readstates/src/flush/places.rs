@@ -69,7 +69,6 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Writes under way.
     pub(super) fn len(&self) -> usize {
         self.under_way.len()
     }

@@ -13,7 +13,6 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// A write succeeded.
     pub(super) fn succeeded(&mut self) {
         if self.last.take().is_some() {
             tracing::info!("blocks are written again");
@@ -21,7 +20,6 @@ impl Report {
         }
     }
 
-    /// A write failed.
     pub(super) fn failed(&mut self, reason: &str, now: Instant) {
         self.failures += 1;
         let told = self

@@ -207,7 +207,6 @@ pub(super) fn no_memory() -> Refusal {
     Problem::new(ProblemType::Overloaded, detail).into()
 }
 
-/// A JSON body.
 pub(super) fn json<T: DeserializeOwned>(headers: &HeaderMap, bytes: &[u8]) -> Result<T, Refusal> {
     require(headers, "application/json")?;
     // Where a mistake is, is only looked for when there is one.

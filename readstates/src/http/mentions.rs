@@ -19,6 +19,7 @@ use super::{
     body::{self, Arrived},
     deadline,
     fan_out::{self, Part, Passes, Split},
+    forward::PART_TIMEOUT,
     head::Head,
     owner::{self, Target},
     precondition,
@@ -32,7 +33,6 @@ use crate::{
     block::{Operation as Change, Outcome, Precondition},
     cache::Touch,
     engine::NotDone,
-    forward::PART_TIMEOUT,
 };
 
 /// What the work on one user takes at most: itself, as it waits and among those of its owner (there with

@@ -19,6 +19,7 @@ mod crowd;
 mod deadline;
 mod entry;
 mod fan_out;
+mod forward;
 mod gates;
 mod handoff;
 mod head;
@@ -51,6 +52,7 @@ use access::Peer;
 use bytes::Bytes;
 use deadline::Deadline;
 use entry::{believe, no_route, routed};
+pub use forward::Forwarder;
 use gates::Gates;
 use head::Head;
 use http::{HeaderName, Request, Response};
@@ -77,7 +79,6 @@ use crate::{
     access::Access,
     config::{Limits, ObserveConfig},
     engine::Engine,
-    forward::Forwarder,
     health::Health,
     limit::Permit,
     metrics::Metrics,
@@ -291,7 +292,6 @@ fn finished(app: &App, operation: Operation, head: &Head, answered: Answer) -> R
         })
 }
 
-/// The work itself.
 async fn handle(
     app: &App,
     operation: Operation,

@@ -11,6 +11,7 @@ use super::{
     App, FORWARDED,
     body::{self, Arrived},
     changes, deadline,
+    forward::{self, Passed},
     head::Head,
     precondition,
     problem::{Refusal, UNKNOWN},
@@ -21,7 +22,6 @@ use super::{
 };
 use crate::{
     engine::Rests,
-    forward::{self, Passed},
     ownership::{Pass, Peer, Routes, Way},
 };
 

@@ -39,7 +39,6 @@ const SESSIONS: usize = 4096;
 pub struct TlsFiles {
     /// The certificate that is shown to clients, with those between it and its CA.
     pub certificate: PathBuf,
-    /// Its private key.
     pub key: PathBuf,
     /// The CAs of clients' certificates; `None`: clients are asked for none.
     pub client_ca: Option<PathBuf>,

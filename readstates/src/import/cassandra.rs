@@ -19,7 +19,6 @@ const AHEAD: usize = 2;
 /// finds few rows.
 const RANGES: usize = 256;
 
-/// What is read.
 #[derive(Debug)]
 pub(super) struct CqlSource {
     pub(super) target: CqlTarget,
@@ -74,7 +73,7 @@ impl CqlSource {
         // Ends with the receiver, or with the runtime.
         tokio::spawn(async move {
             if let Err(error) = gathering.all(&scan, token, &sender).await {
-                // Nobody may be there to hear it.
+                // The receiver may be gone.
                 let _ = sender.send(Err(error)).await;
             }
         });

@@ -32,7 +32,6 @@ pub(super) struct CsvReader {
     ends: Vec<usize>,
 }
 
-/// One record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     /// The line in which it begins, from 1.

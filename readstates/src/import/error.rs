@@ -23,11 +23,7 @@ pub enum ImportError {
     Columns(#[from] NoColumn),
     /// The source cannot be read.
     #[error("--from: {name}")]
-    Read {
-        /// The file.
-        name: String,
-        source: ReadError,
-    },
+    Read { name: String, source: ReadError },
     /// The login of a CQL database cannot be read.
     #[error(transparent)]
     Login(#[from] ConfigError),
@@ -43,23 +39,15 @@ pub enum ImportError {
     /// A checkpoint was made with another input.
     #[error(
         "--from: {name} does not begin as the input of the checkpoint did; give that one, or another --checkpoint to \
-         begin anew"
+         start over"
     )]
-    OtherInput {
-        /// The file.
-        name: String,
-    },
+    OtherInput { name: String },
     /// The input ends before the place of the checkpoint.
     #[error(
         "--from: {name} has less than the {bytes} bytes that the checkpoint has seen; give the same input, or another \
-         --checkpoint to begin anew"
+         --checkpoint to start over"
     )]
-    Shorter {
-        /// The file.
-        name: String,
-        /// The place.
-        bytes: u64,
-    },
+    Shorter { name: String, bytes: u64 },
     /// The checkpoint cannot be read or written.
     #[error("--checkpoint: {file:?}")]
     Checkpoint { file: PathBuf, source: io::Error },
@@ -68,7 +56,7 @@ pub enum ImportError {
     InUse(PathBuf),
     /// The checkpoint is of another import.
     #[error(
-        "--checkpoint: {file:?} is of another import: {differs}; give another file to begin anew"
+        "--checkpoint: {file:?} is of another import: {differs}; give another file to start over"
     )]
     OtherImport { file: PathBuf, differs: String },
     /// Bad rows cannot be written down.
@@ -81,7 +69,6 @@ pub enum ImportError {
         if *bad > first.len() as u64 { "; …" } else { "" }
     )]
     BadRows {
-        /// How many.
         bad: u64,
         /// How many there may be.
         allowed: u64,
@@ -104,7 +91,6 @@ pub enum ImportError {
     NotTaken {
         /// How long it was tried.
         patience: Duration,
-        /// What it said.
         source: Option<readstates_client::Error>,
     },
     /// The work is done, and the report cannot be written.

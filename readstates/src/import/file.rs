@@ -18,7 +18,6 @@ use crate::config::FileFormat;
 /// Windows that are read ahead of the one that is sent.
 const AHEAD: usize = 2;
 
-/// What is read.
 #[derive(Debug, Clone)]
 pub(super) struct FileSource {
     /// `None`: standard input.

@@ -10,13 +10,10 @@ const REDIS_PORT: u16 = 6379;
 /// What `--from` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// A file.
     File(PathBuf),
-    /// Standard input.
     Stdin,
     /// A CQL database: what follows `cql://`, perhaps without a keyspace.
     Cql(String),
-    /// A Redis server.
     Redis(RedisAddress),
 }
 

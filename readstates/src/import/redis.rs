@@ -40,7 +40,6 @@ pub(super) enum Values {
     Template(Template),
 }
 
-/// What is read.
 #[derive(Debug)]
 pub(super) struct RedisSource {
     pub(super) address: RedisAddress,
@@ -114,7 +113,7 @@ impl RedisSource {
         // Ends with the receiver, or with the runtime.
         tokio::spawn(async move {
             if let Err(error) = gathering.all(&mut server, cursor, &sender).await {
-                // Nobody may be there to hear it.
+                // The receiver may be gone.
                 let _ = sender.send(Err(error.into())).await;
             }
         });

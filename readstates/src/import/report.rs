@@ -32,7 +32,6 @@ impl Tally {
     }
 }
 
-/// The result.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) source: String,

@@ -19,7 +19,6 @@ use super::{
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Sends rows.
 #[derive(Debug)]
 pub(super) struct Sender {
     client: Client,

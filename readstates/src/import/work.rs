@@ -160,7 +160,7 @@ pub(super) fn allowed(tally: &Tally, max: u64) -> Result<(), ImportError> {
     })
 }
 
-/// The file of bad rows is begun anew, so it must be none that is read.
+/// The file of bad rows is overwritten, so it must be none that is read.
 fn bad_rows_file_is_another(args: &ImportArgs) -> Result<(), ImportError> {
     let Some(bad_rows) = &args.bad_rows else {
         return Ok(());

@@ -23,7 +23,6 @@ pub(super) trait Medium: Send + 'static {
 
 /// A segment that is written.
 pub(super) trait Log: Send {
-    /// Appends.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Waits until all that was appended is on the disk.
     fn sync(&mut self) -> io::Result<()>;

@@ -237,7 +237,7 @@ impl Journal {
         entry.encode(&mut gathered.records);
         let added = gathered.records.len() - before;
         buffer.last.store(gathered.taken + 1, Ordering::Release);
-        // Before anybody can take it: never more is taken than was added.
+        // Before the writer can take it: never more is taken than was added.
         self.pending.fetch_add(added, Ordering::SeqCst);
     }
 

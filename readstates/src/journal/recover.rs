@@ -178,7 +178,6 @@ fn empty(folder: &Folder, found: &Found) -> Result<(), JournalError> {
     Ok(())
 }
 
-/// Reads all files.
 fn read(folder: &Folder) -> Result<Found, JournalError> {
     let numbers = folder.numbers().map_err(|source| JournalError::Read {
         file: folder.file(0),

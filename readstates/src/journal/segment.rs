@@ -109,7 +109,6 @@ fn checksum(head: &[u8], records: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// A whole frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Frame<'a> {
     /// Where it begins.

@@ -171,7 +171,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins a file.
     fn open(&mut self) -> io::Result<()> {
         let number = self.next;
         // A number is used once, whatever becomes of its file.

@@ -20,7 +20,6 @@ pub(super) struct Line {
 pub(super) enum Entered {
     /// This user, the first in the line, takes off now.
     Fly(u64),
-    /// The user waits.
     Wait,
     /// The line is full; the user is not in it.
     Full,

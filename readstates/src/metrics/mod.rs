@@ -5,12 +5,14 @@
 //! in memory that never grows; totals that the cache and the limits keep anyway are read at each
 //! scrape, not counted twice.
 
+mod families;
 mod page;
 pub(crate) mod process;
 mod requests;
 
 use std::{sync::OnceLock, time::Duration};
 
+pub(crate) use families::families;
 use http::StatusCode;
 use readstates_api::ProblemType;
 pub use readstates_metrics::{Counter, Gauge, Histogram, Text};
@@ -22,82 +24,68 @@ use crate::{
     http::{Operation, Port},
 };
 
-/// The metrics of one member.
-#[derive(Debug)]
-pub struct Metrics {
-    /// Users loaded from the store, also those that had no block.
-    pub loads: Counter,
-    /// Loads that failed.
-    pub load_failures: Counter,
-    /// Blocks of the store that cannot be read.
-    pub unreadable_blocks: Counter,
-    /// Time of a load.
-    pub load_seconds: Histogram,
-    /// What was not taken on to wait for a load, because a limit was reached or the store is away.
-    pub load_refusals: Counter,
-    /// Users who are being loaded, or wait for it.
-    pub loading_users: Gauge,
-    /// Requests and operations that wait for them.
-    pub loading_operations: Gauge,
-    /// Their bytes, about.
-    pub loading_bytes: Gauge,
-    /// 1 while loads are refused because the store is away.
-    pub loads_away: Gauge,
-    /// Requests for users who were cached.
-    pub hits: Counter,
-    /// Requests for users who had to be loaded.
-    pub misses: Counter,
-    /// Blocks written.
-    pub flushes: Counter,
-    /// Writes that failed.
-    pub flush_failures: Counter,
-    /// Time of a write.
-    pub flush_seconds: Histogram,
-    /// Writes under way.
-    pub flushes_in_flight: Gauge,
-    /// Writes that may be under way.
-    pub flush_limit: Gauge,
-    /// 1 while writes are held back because the store is away.
-    pub flushes_away: Gauge,
-    /// Writes begun before the user's interval was over.
-    pub early_flushes: Counter,
-    /// Writes that had not ended long after others had.
-    pub stalled_flushes: Counter,
-    /// Loads that had not ended long after others had.
-    pub stalled_loads: Counter,
-    /// Blocks that were written at a later epoch than the ring's.
-    pub regressed_blocks: Counter,
-    /// Requests and operations that joined a load that was under way.
-    pub coalesced_loads: Counter,
-    /// Bytes of a block that was written.
-    pub block_bytes: Histogram,
-    /// How soon changes are written; set once.
-    pub flushing: OnceLock<Flushing>,
-    /// Parts of the store that are asked by one probe at a time.
-    pub parts_away: Gauge,
-    /// Bytes of memory that the store keeps for itself.
-    pub store_memory: Gauge,
-    /// Bytes written.
-    pub flushed_bytes: Counter,
-    /// Operations that changed something.
-    pub applied: Counter,
-    /// Operations that changed nothing.
-    pub ignored: Counter,
-    /// Requests passed on to their owner.
-    pub forwards: Counter,
-    /// Requests that could not be passed on.
-    pub forward_failures: Counter,
-    /// By port: connections whose other end did not prove what it is.
-    unproven: [Counter; Port::ALL.len()],
-    /// By operation.
-    requests: Box<[Requests]>,
-    /// By type of problem.
-    refusals: Box<[Counter]>,
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
+families! {
+    /// The metrics of one member. The others are written by `write_own`.
+    pub struct Metrics {
+        counter loads = "readstates_loads_total", "Users loaded from the store.";
+        counter load_refusals = "readstates_load_refusals_total",
+            "Requests and operations refused because too much waits for loads, or the store is away.";
+        counter load_failures = "readstates_load_failures_total", "Loads that failed.";
+        counter unreadable_blocks = "readstates_unreadable_blocks_total",
+            "Loads of a block that this version cannot read; the log names the user.";
+        counter hits = "readstates_cache_hits_total", "Requests for users who were cached.";
+        counter misses = "readstates_cache_misses_total",
+            "Requests for users who had to be loaded.";
+        counter flushes = "readstates_flushes_total", "Blocks written to the store.";
+        counter flush_failures = "readstates_flush_failures_total",
+            "Writes of blocks that failed; the users stay dirty.";
+        counter flushed_bytes = "readstates_flushed_bytes_total", "Bytes of the blocks written.";
+        counter early_flushes = "readstates_flushes_early_total",
+            "Blocks whose write began before the flush interval was over.";
+        counter stalled_flushes = "readstates_flushes_stalled_total",
+            "Writes of blocks that had not ended long after others had, and gave up their place.";
+        counter stalled_loads = "readstates_loads_stalled_total",
+            "Loads that had not ended long after others had, and gave up their place.";
+        counter coalesced_loads = "readstates_loads_coalesced_total",
+            "Requests and operations that joined a load under way.";
+        counter regressed_blocks = "readstates_regressed_blocks_total",
+            "Blocks loaded that were written at a later epoch than the ring's.";
+        counter applied = "readstates_operations_applied_total",
+            "Operations that changed something.";
+        counter ignored = "readstates_operations_ignored_total",
+            "Operations that changed nothing, because it was known already.";
+        counter forwards = "readstates_forwards_total", "Requests passed on to their owner.";
+        counter forward_failures = "readstates_forward_failures_total",
+            "Requests that could not be passed on, or whose owner did not answer in time.";
+        gauge loading_users = "readstates_loading_users",
+            "Users who are being loaded, or wait for it.";
+        gauge loading_operations = "readstates_loading_operations",
+            "Requests and operations that wait for users to be loaded.";
+        gauge loading_bytes = "readstates_loading_bytes",
+            "Memory of what waits for users to be loaded, about.";
+        gauge loads_away = "readstates_loads_away",
+            "1 while loads are refused, but for a probe, because the store is away.";
+        gauge parts_away = "readstates_store_parts_away",
+            "Parts of the database, of 64, that are asked by one probe at a time because they do not answer.";
+        gauge store_memory = "readstates_store_memory_bytes",
+            "Memory that the embedded store caches pages of its file in, beside the cache of blocks.";
+        gauge flushes_in_flight = "readstates_flushes_in_flight", "Writes of blocks under way.";
+        gauge flush_limit = "readstates_flush_limit",
+            "Writes of blocks that may be under way; it adapts to the store.";
+        gauge flushes_away = "readstates_flushes_away",
+            "1 while writes are held back, but for a probe, because the store is away.";
+        seconds load_seconds = "readstates_load_seconds", "Time the store took to load a block.";
+        seconds flush_seconds = "readstates_flush_seconds", "Time the store took to write a block.";
+        bytes block_bytes = "readstates_block_bytes", "Size of a block that was written.";
+    } and {
+        /// How soon changes are written; set once.
+        pub flushing: OnceLock<Flushing> = OnceLock::new();
+        /// By port: connections whose other end did not prove what it is.
+        unproven: [Counter; Port::ALL.len()] = Default::default();
+        /// By operation.
+        requests: Box<[Requests]> = each(Operation::ALL);
+        /// By type of problem.
+        refusals: Box<[Counter]> = each(ProblemType::ALL);
     }
 }
 
@@ -105,42 +93,7 @@ impl Metrics {
     /// Everything at zero.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            loads: Counter::default(),
-            load_failures: Counter::default(),
-            unreadable_blocks: Counter::default(),
-            load_seconds: Histogram::default(),
-            load_refusals: Counter::default(),
-            loading_users: Gauge::default(),
-            loading_operations: Gauge::default(),
-            loading_bytes: Gauge::default(),
-            loads_away: Gauge::default(),
-            hits: Counter::default(),
-            misses: Counter::default(),
-            flushes: Counter::default(),
-            flush_failures: Counter::default(),
-            flush_seconds: Histogram::default(),
-            flushes_in_flight: Gauge::default(),
-            flush_limit: Gauge::default(),
-            flushes_away: Gauge::default(),
-            early_flushes: Counter::default(),
-            stalled_flushes: Counter::default(),
-            stalled_loads: Counter::default(),
-            regressed_blocks: Counter::default(),
-            coalesced_loads: Counter::default(),
-            block_bytes: Histogram::default(),
-            flushing: OnceLock::new(),
-            parts_away: Gauge::default(),
-            store_memory: Gauge::default(),
-            flushed_bytes: Counter::default(),
-            applied: Counter::default(),
-            ignored: Counter::default(),
-            forwards: Counter::default(),
-            forward_failures: Counter::default(),
-            unproven: Default::default(),
-            requests: each(Operation::ALL),
-            refusals: each(ProblemType::ALL),
-        }
+        Self::default()
     }
 
     /// Books what became of operations.
@@ -153,13 +106,11 @@ impl Metrics {
         self.ignored.increment(outcomes.len() as u64 - applied);
     }
 
-    /// Books one request.
     pub(crate) fn request(&self, operation: Operation, status: StatusCode, took: Duration) {
         // In the order of `ALL`, which is the order of the variants.
         self.requests[operation as usize].answered(status, took);
     }
 
-    /// Books one refusal.
     pub(crate) fn refused(&self, problem: ProblemType) {
         self.refusals[problem as usize].increment(1);
     }

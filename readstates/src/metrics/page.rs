@@ -13,212 +13,16 @@ use crate::{
 
 impl Metrics {
     pub(super) fn write_own(&self, text: &mut Text) {
-        let Self {
-            loads,
-            load_failures,
-            unreadable_blocks,
-            load_seconds,
-            load_refusals,
-            loading_users,
-            loading_operations,
-            loading_bytes,
-            loads_away,
-            hits,
-            misses,
-            flushes,
-            flush_failures,
-            flush_seconds,
-            flushes_in_flight,
-            flush_limit,
-            flushes_away,
-            early_flushes,
-            stalled_flushes,
-            stalled_loads,
-            regressed_blocks,
-            coalesced_loads,
-            block_bytes,
-            flushing,
-            parts_away,
-            store_memory,
-            flushed_bytes,
-            applied,
-            ignored,
-            forwards,
-            forward_failures,
-            unproven,
-            requests,
-            refusals,
-        } = self;
-        let counters = [
-            (
-                "readstates_loads_total",
-                "Users loaded from the store.",
-                loads,
-            ),
-            (
-                "readstates_load_refusals_total",
-                "Requests and operations refused because too much waits for loads, or the store is away.",
-                load_refusals,
-            ),
-            (
-                "readstates_load_failures_total",
-                "Loads that failed.",
-                load_failures,
-            ),
-            (
-                "readstates_unreadable_blocks_total",
-                "Loads of a block that this version cannot read; the log names the user.",
-                unreadable_blocks,
-            ),
-            (
-                "readstates_cache_hits_total",
-                "Requests for users who were cached.",
-                hits,
-            ),
-            (
-                "readstates_cache_misses_total",
-                "Requests for users who had to be loaded.",
-                misses,
-            ),
-            (
-                "readstates_flushes_total",
-                "Blocks written to the store.",
-                flushes,
-            ),
-            (
-                "readstates_flush_failures_total",
-                "Writes of blocks that failed; the users stay dirty.",
-                flush_failures,
-            ),
-            (
-                "readstates_flushed_bytes_total",
-                "Bytes of the blocks written.",
-                flushed_bytes,
-            ),
-            (
-                "readstates_flushes_early_total",
-                "Blocks whose write began before the flush interval was over.",
-                early_flushes,
-            ),
-            (
-                "readstates_flushes_stalled_total",
-                "Writes of blocks that had not ended long after others had, and gave up their place.",
-                stalled_flushes,
-            ),
-            (
-                "readstates_loads_stalled_total",
-                "Loads that had not ended long after others had, and gave up their place.",
-                stalled_loads,
-            ),
-            (
-                "readstates_loads_coalesced_total",
-                "Requests and operations that joined a load under way.",
-                coalesced_loads,
-            ),
-            (
-                "readstates_regressed_blocks_total",
-                "Blocks loaded that were written at a later epoch than the ring's.",
-                regressed_blocks,
-            ),
-            (
-                "readstates_operations_applied_total",
-                "Operations that changed something.",
-                applied,
-            ),
-            (
-                "readstates_operations_ignored_total",
-                "Operations that changed nothing, because it was known already.",
-                ignored,
-            ),
-            (
-                "readstates_forwards_total",
-                "Requests passed on to their owner.",
-                forwards,
-            ),
-            (
-                "readstates_forward_failures_total",
-                "Requests that could not be passed on, or whose owner did not answer in time.",
-                forward_failures,
-            ),
-        ];
-        for (name, help, counter) in counters {
-            text.counter(name, help, counter.get());
-        }
+        self.write_families(text);
         let family = "readstates_handshake_failures_total";
         let help =
             "Connections whose other end did not prove in time that it may connect, by port.";
         text.family(family, help, "counter");
         for port in [Port::Admin, Port::Members] {
-            let count = unproven[port as usize].get();
+            let count = self.unproven[port as usize].get();
             text.sample(family, &[("port", port.name())], count as f64);
         }
-        let gauges = [
-            (
-                "readstates_loading_users",
-                "Users who are being loaded, or wait for it.",
-                loading_users,
-            ),
-            (
-                "readstates_loading_operations",
-                "Requests and operations that wait for users to be loaded.",
-                loading_operations,
-            ),
-            (
-                "readstates_loading_bytes",
-                "Memory of what waits for users to be loaded, about.",
-                loading_bytes,
-            ),
-            (
-                "readstates_loads_away",
-                "1 while loads are refused, but for a probe, because the store is away.",
-                loads_away,
-            ),
-            (
-                "readstates_store_parts_away",
-                "Parts of the database, of 64, that are asked by one probe at a time because they do not answer.",
-                parts_away,
-            ),
-            (
-                "readstates_store_memory_bytes",
-                "Memory that the embedded store caches pages of its file in, beside the cache of blocks.",
-                store_memory,
-            ),
-            (
-                "readstates_flushes_in_flight",
-                "Writes of blocks under way.",
-                flushes_in_flight,
-            ),
-            (
-                "readstates_flush_limit",
-                "Writes of blocks that may be under way; it adapts to the store.",
-                flush_limit,
-            ),
-            (
-                "readstates_flushes_away",
-                "1 while writes are held back, but for a probe, because the store is away.",
-                flushes_away,
-            ),
-        ];
-        for (name, help, gauge) in gauges {
-            text.gauge(name, help, gauge.get());
-        }
-        let histograms = [
-            (
-                "readstates_load_seconds",
-                "Time the store took to load a block.",
-                load_seconds,
-            ),
-            (
-                "readstates_flush_seconds",
-                "Time the store took to write a block.",
-                flush_seconds,
-            ),
-        ];
-        for (name, help, histogram) in histograms {
-            text.family(name, help, "histogram");
-            text.histogram(name, &[], histogram);
-        }
-        if let Some(Flushing { interval, mode }) = flushing.get() {
+        if let Some(Flushing { interval, mode }) = self.flushing.get() {
             text.gauge(
                 "readstates_flush_interval_seconds",
                 "How long after its first change a user is written at the latest.",
@@ -235,13 +39,10 @@ impl Metrics {
                 text.sample(name, &[("mode", label)], is);
             }
         }
-        let name = "readstates_block_bytes";
-        text.family(name, "Size of a block that was written.", "histogram");
-        text.histogram_of_bytes(name, block_bytes);
-        requests::write(text, requests);
+        requests::write(text, &self.requests);
         let name = "readstates_refusals_total";
         text.family(name, "Requests refused, by type of problem.", "counter");
-        for (problem, counter) in ProblemType::ALL.iter().zip(refusals) {
+        for (problem, counter) in ProblemType::ALL.iter().zip(&self.refusals) {
             text.sample(name, &[("type", problem.name())], counter.get() as f64);
         }
     }

@@ -13,11 +13,9 @@ const MOST_TOLD: usize = 20;
 /// What the target has for a row of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The same.
     Same,
     /// Nothing.
     Missing,
-    /// An older write.
     Older,
     /// A newer write, which a copy would not replace.
     Newer,

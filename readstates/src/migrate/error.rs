@@ -36,11 +36,7 @@ pub enum MigrateError {
     },
     /// A database cannot be used, whatever time passes.
     #[error("{flag}: {reason}")]
-    Refused {
-        flag: &'static str,
-        /// Why.
-        reason: String,
-    },
+    Refused { flag: &'static str, reason: String },
     /// A database does not answer.
     #[error("{flag}")]
     Away {
@@ -52,7 +48,6 @@ pub enum MigrateError {
         "failed to {attempt}; given up after {tried_seconds} s. Run it again: it goes on where it was"
     )]
     Store {
-        /// What was tried.
         attempt: String,
         /// For how long it was tried.
         tried_seconds: u64,
@@ -98,7 +93,6 @@ pub enum MigrateError {
     /// The checkpoint cannot be read or written.
     #[error("--checkpoint: failed to {attempt} {file:?}; what was copied stays copied")]
     Checkpoint {
-        /// What was tried.
         attempt: &'static str,
         file: PathBuf,
         source: io::Error,
@@ -106,7 +100,6 @@ pub enum MigrateError {
     /// Rows differ, or could not be copied.
     #[error("{problems} problems: {}", first.join("; "))]
     Differs {
-        /// How many.
         problems: u64,
         /// The first of them.
         first: Vec<String>,

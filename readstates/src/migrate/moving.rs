@@ -32,7 +32,6 @@ pub(super) struct Wish {
     pub(super) look_after: Duration,
 }
 
-/// A move.
 pub(super) struct Move {
     source: End,
     target: End,
@@ -121,7 +120,6 @@ impl Move {
         self.result(false)
     }
 
-    /// Compares everything.
     pub(super) async fn verify(&mut self, resume: bool) -> Result<(), MigrateError> {
         let begun = self.content.verifying.take().filter(|_| resume);
         self.pass(Work::Verify, begun, false).await?;

@@ -68,7 +68,7 @@ impl Progress {
             seconds,
             self.terminal,
         );
-        // Nobody may be listening any more.
+        // The terminal may be gone.
         let _ = match self.terminal {
             true => write!(std::io::stderr(), "\r{line}\x1b[K"),
             false => writeln!(std::io::stderr(), "{line}"),

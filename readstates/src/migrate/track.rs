@@ -87,7 +87,6 @@ impl<'a> Track<'a> {
         if due { self.save().await } else { Ok(()) }
     }
 
-    /// Writes the file.
     pub(super) async fn save(&self) -> Result<(), MigrateError> {
         let Some(file) = self.file else { return Ok(()) };
         let _writing = self.writing.lock().await;

@@ -50,7 +50,6 @@ impl Destination {
         })
     }
 
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.member.name()

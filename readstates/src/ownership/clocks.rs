@@ -24,10 +24,7 @@ pub(super) enum Verdict {
     Right,
     /// All that it can be compared with contradict it. It is so many microseconds ahead of them, or behind when
     /// negative.
-    Wrong {
-        /// The difference.
-        ahead: i64,
-    },
+    Wrong { ahead: i64 },
 }
 
 /// How far the clocks of others are ahead of this one, in microseconds.
@@ -81,7 +78,6 @@ pub(super) struct Checked {
     pub(super) at: Instant,
     /// Unix time in microseconds then, as others agree.
     pub(super) micros: i64,
-    /// The result.
     pub(super) verdict: Verdict,
     /// The store's time then, where it tells it and others do not agree with it.
     pub(super) disputed: Option<i64>,

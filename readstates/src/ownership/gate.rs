@@ -163,7 +163,6 @@ impl Gate {
 }
 
 impl Pass<'_> {
-    /// The slot.
     #[must_use]
     pub fn slot(&self) -> Slot {
         self.slot
@@ -183,7 +182,7 @@ impl Pass<'_> {
             return true;
         }
         let door = self.gate.door(self.slot);
-        // In this order: a door that is opened anew meanwhile has a later `since`.
+        // In this order: a door that is opened again meanwhile has a later `since`.
         let epoch = door.epoch.load(Ordering::Acquire);
         let since = door.since.load(Ordering::Acquire);
         let is_in_force = epoch != NONE && (since..=epoch).contains(&self.epoch);

@@ -2,10 +2,55 @@
 
 mod backed;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Counters, Ownership, clocks::Verdict};
-use crate::metrics::{Histogram, Text};
+use super::{Ownership, clocks::Verdict};
+use crate::metrics::{Histogram, Text, families};
+
+families! {
+    /// What ownership counts, since the start.
+    pub(crate) struct Counters {
+        total taken = "readstates_slots_taken_total",
+            "Slots taken that nobody owned, or whose owner was over.";
+        total taken_from_the_dead = "readstates_slots_taken_from_the_dead_total",
+            "Those of them whose owner had not said that everything was written.";
+        total handed = "readstates_slots_handed_total", "Slots handed to other members.";
+        total retaken = "readstates_slots_retaken_total",
+            "Slots taken again under a new epoch, after a move or a lease that failed.";
+        total sent_blocks = "readstates_handoff_blocks_total",
+            "Blocks sent to other members with their slots.";
+        total sent_bytes = "readstates_handoff_bytes_total",
+            "Bytes sent to other members with slots.";
+        total received_blocks = "readstates_handoff_received_blocks_total",
+            "Blocks received from other members with their slots.";
+        total lapses = "readstates_lease_lapses_total",
+            "How often the lease ran out while slots were owned.";
+        total gave_up_waiting = "readstates_slot_queue_timeouts_total",
+            "Requests that waited for a slot for too long.";
+        total renewal_failures = "readstates_lease_renewal_failures_total",
+            "Renewals of the lease that failed or were not answered in time.";
+        total doubts = "readstates_lease_doubts_total",
+            "How often everything was written because the lease was not renewed in time.";
+        total swap_conflicts = "readstates_ring_swap_conflicts_total",
+            "Swaps of the ring that lost to another member's.";
+        total swaps_forbidden = "readstates_ring_swaps_forbidden_total",
+            "Slots that were not swapped because their epochs are too far ahead of the clock.";
+        total mended = "readstates_ring_mended_total",
+            "How often the member wrote back what a restored or deleted ring had forgotten.";
+        total kept = "readstates_slots_kept_total",
+            "Slots that stayed with the member that served them, though a restored ring named others.";
+        total not_agreed = "readstates_slots_not_agreed_total",
+            "Slots served before every living member had said that it has seen the ring that names the owner.";
+        total doubted = "readstates_slots_doubted_total",
+            "Slots taken once more, from the database, because the ring had forgotten what a member has seen.";
+    } and {
+        pub(crate) promoted: AtomicU64 = AtomicU64::default();
+        pub(crate) backups_named: AtomicU64 = AtomicU64::default();
+        pub(crate) backups_dropped: AtomicU64 = AtomicU64::default();
+        /// Not a count since the start: slots that wait for a backup now until the clock has come nearer to their epochs.
+        pub(crate) backups_held_back: AtomicU64 = AtomicU64::default();
+    }
+}
 
 /// How long things took, since the start.
 #[derive(Debug, Default)]
@@ -19,8 +64,18 @@ pub(super) struct Timings {
 impl Ownership {
     /// Writes it for Prometheus.
     pub(crate) fn write(&self, text: &mut Text) {
-        let counts = self.slots.counts();
-        let as_number = |is: bool| f64::from(u8::from(is));
+        self.write_lease_and_clock(text);
+        self.write_slots(text);
+        self.counters.write_families(text);
+        let name = "readstates_handoff_sealed_seconds";
+        let help = "Time from the seal of a batch of slots until the ring named its next owner.";
+        text.family(name, help, "histogram");
+        text.histogram(name, &[], &self.timings.sealed);
+        self.write_backed(text);
+        self.store.write(text);
+    }
+
+    fn write_lease_and_clock(&self, text: &mut Text) {
         let clock = self.clock_verdict();
         let ahead = match clock {
             Verdict::Wrong { ahead } => ahead as f64 / 1e6,
@@ -54,6 +109,30 @@ impl Ownership {
                 as_number(self.is_behind()),
             ),
             (
+                "readstates_lease_valid",
+                "1 while the member may acknowledge changes.",
+                as_number(self.lease.is_valid()),
+            ),
+            (
+                "readstates_draining",
+                "1 while the member hands on what it owns.",
+                as_number(self.draining.load(Ordering::Relaxed)),
+            ),
+            (
+                "readstates_ring_number",
+                "The number of the ring that the member works by.",
+                self.routes.load().number() as f64,
+            ),
+        ];
+        for (name, help, value) in gauges {
+            text.gauge(name, help, value);
+        }
+    }
+
+    fn write_slots(&self, text: &mut Text) {
+        let counts = self.slots.counts();
+        let gauges = [
+            (
                 "readstates_slots_owned",
                 "Slots of the ring that are this member's.",
                 f64::from(counts.owned),
@@ -83,143 +162,13 @@ impl Ownership {
                 "Requests that wait for sealed slots.",
                 self.gate.queue.used() as f64,
             ),
-            (
-                "readstates_lease_valid",
-                "1 while the member may acknowledge changes.",
-                as_number(self.lease.is_valid()),
-            ),
-            (
-                "readstates_draining",
-                "1 while the member hands on what it owns.",
-                as_number(self.draining.load(Ordering::Relaxed)),
-            ),
-            (
-                "readstates_ring_number",
-                "The number of the ring that the member works by.",
-                self.routes.load().number() as f64,
-            ),
         ];
         for (name, help, value) in gauges {
             text.gauge(name, help, value);
         }
-        let Counters {
-            taken,
-            taken_from_the_dead,
-            handed,
-            retaken,
-            sent_blocks,
-            sent_bytes,
-            received_blocks,
-            lapses,
-            gave_up_waiting,
-            renewal_failures,
-            doubts,
-            swap_conflicts,
-            swaps_forbidden,
-            mended,
-            kept,
-            not_agreed,
-            doubted,
-            promoted: _,
-            backups_named: _,
-            backups_dropped: _,
-            backups_held_back: _,
-        } = &self.counters;
-        let counters = [
-            (
-                "readstates_slots_taken_total",
-                "Slots taken that nobody owned, or whose owner was over.",
-                taken,
-            ),
-            (
-                "readstates_slots_taken_from_the_dead_total",
-                "Those of them whose owner had not said that everything was written.",
-                taken_from_the_dead,
-            ),
-            (
-                "readstates_slots_handed_total",
-                "Slots handed to other members.",
-                handed,
-            ),
-            (
-                "readstates_slots_retaken_total",
-                "Slots taken again under a new epoch, after a move or a lease that failed.",
-                retaken,
-            ),
-            (
-                "readstates_handoff_blocks_total",
-                "Blocks sent to other members with their slots.",
-                sent_blocks,
-            ),
-            (
-                "readstates_handoff_bytes_total",
-                "Bytes sent to other members with slots.",
-                sent_bytes,
-            ),
-            (
-                "readstates_handoff_received_blocks_total",
-                "Blocks received from other members with their slots.",
-                received_blocks,
-            ),
-            (
-                "readstates_lease_lapses_total",
-                "How often the lease ran out while slots were owned.",
-                lapses,
-            ),
-            (
-                "readstates_slot_queue_timeouts_total",
-                "Requests that waited for a slot for too long.",
-                gave_up_waiting,
-            ),
-            (
-                "readstates_lease_renewal_failures_total",
-                "Renewals of the lease that failed or were not answered in time.",
-                renewal_failures,
-            ),
-            (
-                "readstates_lease_doubts_total",
-                "How often everything was written because the lease was not renewed in time.",
-                doubts,
-            ),
-            (
-                "readstates_ring_swap_conflicts_total",
-                "Swaps of the ring that somebody else's was faster than.",
-                swap_conflicts,
-            ),
-            (
-                "readstates_ring_swaps_forbidden_total",
-                "Slots that were not swapped because their epochs are too far ahead of the clock.",
-                swaps_forbidden,
-            ),
-            (
-                "readstates_ring_mended_total",
-                "How often the member wrote back what a restored or deleted ring had forgotten.",
-                mended,
-            ),
-            (
-                "readstates_slots_kept_total",
-                "Slots that stayed with the member that served them, though a restored ring named others.",
-                kept,
-            ),
-            (
-                "readstates_slots_not_agreed_total",
-                "Slots served before every living member had said that it has seen the ring that names the owner.",
-                not_agreed,
-            ),
-            (
-                "readstates_slots_doubted_total",
-                "Slots taken once more, from the database, because the ring had forgotten what a member has seen.",
-                doubted,
-            ),
-        ];
-        for (name, help, counter) in counters {
-            text.counter(name, help, counter.load(Ordering::Relaxed));
-        }
-        let name = "readstates_handoff_sealed_seconds";
-        let help = "Time from the seal of a batch of slots until the ring named its next owner.";
-        text.family(name, help, "histogram");
-        text.histogram(name, &[], &self.timings.sealed);
-        self.write_backed(text);
-        self.store.write(text);
     }
+}
+
+fn as_number(is: bool) -> f64 {
+    f64::from(u8::from(is))
 }

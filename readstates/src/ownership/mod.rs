@@ -47,7 +47,7 @@ mod watch;
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
 use addresses::Addresses;
@@ -61,7 +61,7 @@ pub use gate::Pass;
 use lease::Lease;
 pub use lease::LeaseClock;
 use lease_thread::LeaseThread;
-use metrics::Timings;
+use metrics::{Counters, Timings};
 use parking_lot::Mutex;
 pub use peers::{HttpPeers, MOST_BYTES, PATH, PeerError, Peers};
 use readstates_api::{
@@ -151,33 +151,6 @@ pub struct Ownership {
     runtime: Handle,
     pub(crate) counters: Counters,
     timings: Timings,
-}
-
-/// What ownership counts, since the start.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) taken: AtomicU64,
-    pub(crate) taken_from_the_dead: AtomicU64,
-    pub(crate) handed: AtomicU64,
-    pub(crate) retaken: AtomicU64,
-    pub(crate) sent_blocks: AtomicU64,
-    pub(crate) sent_bytes: AtomicU64,
-    pub(crate) received_blocks: AtomicU64,
-    pub(crate) lapses: AtomicU64,
-    pub(crate) gave_up_waiting: AtomicU64,
-    pub(crate) renewal_failures: AtomicU64,
-    pub(crate) doubts: AtomicU64,
-    pub(crate) swap_conflicts: AtomicU64,
-    pub(crate) swaps_forbidden: AtomicU64,
-    pub(crate) mended: AtomicU64,
-    pub(crate) kept: AtomicU64,
-    pub(crate) not_agreed: AtomicU64,
-    pub(crate) doubted: AtomicU64,
-    pub(crate) promoted: AtomicU64,
-    pub(crate) backups_named: AtomicU64,
-    pub(crate) backups_dropped: AtomicU64,
-    /// Not a count since the start: slots that wait for a backup now until the clock has come nearer to their epochs.
-    pub(crate) backups_held_back: AtomicU64,
 }
 
 /// Where a request about a slot goes.

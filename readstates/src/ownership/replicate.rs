@@ -301,7 +301,7 @@ impl Ownership {
                     slots,
                     "slots go on without their backup: it is slow, refuses them, or leaves"
                 );
-                // Until another one has it, the database had better.
+                // Until another backup has it, only the database can: write soon.
                 self.engine.hurry_all();
             }
             (Succession::Promoted, _) => {

@@ -9,14 +9,12 @@ use readstates_ring::{Incarnation, RingMember, RingTable, Slot};
 
 use crate::limit::Limit;
 
-/// No owner.
 const NOBODY: u16 = u16::MAX;
 
 /// One member of the ring.
 #[derive(Debug)]
 pub struct Peer {
     pub name: String,
-    /// The process.
     pub incarnation: Incarnation,
     /// Where it answers, without a slash at the end.
     pub url: String,
@@ -86,13 +84,11 @@ impl Routes {
         self.header.clone()
     }
 
-    /// The ring.
     #[must_use]
     pub fn table(&self) -> &Arc<RingTable> {
         &self.table
     }
 
-    /// Its number.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.table.number()

@@ -62,7 +62,6 @@ impl Part {
 /// The bytes of a block and the stamp of their write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// The packed block.
     pub bytes: Vec<u8>,
     /// The stamp it was written with.
     pub stamp: Stamp,

@@ -13,7 +13,6 @@ pub(super) const ROWS_PER_PAGE: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     pub user: u64,
-    /// Its block.
     pub stored: Stored,
 }
 

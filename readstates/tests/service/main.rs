@@ -33,6 +33,7 @@ mod members;
 mod metrics;
 mod migrate;
 mod migrate_live;
+mod mirror;
 mod observing;
 mod ownership;
 mod ownership_in_paused_time;

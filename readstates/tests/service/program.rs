@@ -354,7 +354,7 @@ async fn members_of_a_folder_are_one_cluster_and_rebalance_gives_a_newcomer_its_
         .pool_max_idle_per_host(0)
         .build()
         .unwrap();
-    // Whoever hands slots on may be the last to know that the other one has them.
+    // The member that hands slots on may be the last to know that the other one has them.
     let owns = async |of: &Serving, slots: u64| {
         let began = Instant::now();
         loop {

@@ -123,7 +123,6 @@ enum Came {
     Closed,
 }
 
-/// The table.
 fn expected(port: Port, proof: Proof, ports: &[Port]) -> Came {
     let admitted = match port {
         Port::Api | Port::Watch => proof == Proof::Plain,

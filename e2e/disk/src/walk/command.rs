@@ -1,4 +1,9 @@
-//! Commands that a walk gives to the program, and how each may end.
+//! Commands that a walk gives to the program, and how each may end:
+//!
+//! - a refusal changes no disk, and mounts nothing; a failure needs a disk that is sick, or was;
+//! - while nothing but the power has failed, every command succeeds, and nobody is asked to decide;
+//! - what was acknowledged is there after each assembly and each round of the agent, and both legs agree wherever md says that
+//!   they are in sync.
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -6,6 +11,7 @@ use super::{
     run::Walk,
     step::{Keep, Volume},
 };
+use crate::superdisk::{arrays, mismatch};
 
 /// Files of 1 MiB in one batch.
 const BATCH: usize = 2;
@@ -25,8 +31,10 @@ impl Walk {
         let vm = self.machine()?;
         let superdisk = &self.superdisks[volume.index()];
         // Other writes would be taken for the program's.
-        let is_quiet = crate::superdisk::arrays(vm)?.is_empty();
+        let is_quiet = arrays(vm)?.is_empty();
         let written = || -> u64 { vm.drives.iter().map(|(_, disk)| disk.bytes_written()).sum() };
+        let is_mounted = || anyhow::Ok(vm.ask(&superdisk.is_mounted())?.status == 0);
+        let was_mounted = is_mounted()?;
         let before = written();
         let answer = superdisk.ask(vm, command, more)?;
         let changed = written() - before;
@@ -47,6 +55,14 @@ impl Walk {
             ),
             Answer::Done | Answer::Refused(_) => {}
         }
+        ensure!(
+            said == Answer::Done || self.state.is_disturbed,
+            "not done though nothing but the power has failed: {answer}"
+        );
+        ensure!(
+            mount_fits(command, &said, was_mounted, is_mounted()?),
+            "mounted or not, against what it says: {answer}"
+        );
         self.report.answered(&match &said {
             Answer::Done => format!("{command}: done"),
             Answer::Failed => format!("{command}: failed"),
@@ -89,6 +105,24 @@ impl Walk {
         Ok(())
     }
 
+    /// Both legs hold the same, where md says that they do: one that does not has served what nobody wrote, or will.
+    fn legs_agree(&self, volume: Volume) -> Result<()> {
+        let (vm, superdisk) = (self.machine()?, &self.superdisks[volume.index()]);
+        let mirror = superdisk.mirror(vm)?;
+        let is_whole = format!(
+            "cd /sys/block/{mirror}/md && [ $(cat degraded) = 0 ] && [ $(cat sync_action) = idle ]"
+        );
+        if vm.ask(&is_whole)?.status != 0 {
+            return Ok(());
+        }
+        let different = mismatch(vm, &mirror)?;
+        ensure!(
+            different == 0,
+            "md's check finds {different} sectors different"
+        );
+        Ok(())
+    }
+
     pub(super) fn tear_down(&mut self, volume: Volume) -> Result<()> {
         if self.ask(volume, "teardown", "")? == Answer::Done {
             self.state.volume_mut(volume).is_mounted = false;
@@ -99,8 +133,14 @@ impl Walk {
     pub(super) fn round(&mut self, volume: Volume) -> Result<()> {
         self.ask(volume, "agent", "--once")?;
         let split = self.truths[volume.index()].is_split();
-        self.state.volume_mut(volume).may_be_frozen |= split;
-        Ok(())
+        let state = self.state.volume_mut(volume);
+        state.may_be_frozen |= split;
+        if split || state.is_hurt || self.state.is_sick() {
+            return Ok(());
+        }
+        self.has_everything(volume)
+            .and_then(|()| self.legs_agree(volume))
+            .with_context(|| format!("{volume} after a round of the agent"))
     }
 
     pub(super) fn write(&mut self, volume: Volume) -> Result<()> {
@@ -128,6 +168,16 @@ impl Walk {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether what is mounted fits an answer.
+fn mount_fits(command: &str, said: &Answer, was: bool, is: bool) -> bool {
+    match (command, said) {
+        ("assemble", Answer::Done) => is,
+        ("teardown", Answer::Done) => !is,
+        (_, Answer::Refused(_)) => is == was,
+        (_, Answer::Done | Answer::Failed) => true,
     }
 }
 

@@ -108,6 +108,7 @@ impl Walk {
         println!("== {step}");
         self.path.push(step);
         self.report.steps += 1;
+        self.state.is_disturbed |= step.disturbs();
         match step {
             Step::Boot => {
                 self.vm = Some(self.rack.boot()?);

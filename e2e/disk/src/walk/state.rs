@@ -19,6 +19,9 @@ pub(super) struct VolumeState {
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) is_on: bool,
+    /// Something beside power cuts has happened to a disk, or an array was touched by another: until then nothing may be
+    /// refused, and nothing may fail.
+    pub(super) is_disturbed: bool,
     pub(super) volumes: [VolumeState; 2],
     pub(super) local_fails: [bool; LOCALS],
     pub(super) is_pulled: [bool; LOCALS],

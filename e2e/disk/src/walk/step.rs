@@ -98,6 +98,32 @@ pub enum Step {
     HostAssembles,
 }
 
+impl Step {
+    /// Whether it does something to a disk that no power cut does, or lets another touch what is ours.
+    pub(super) fn disturbs(self) -> bool {
+        match self {
+            Self::Boot
+            | Self::PowerOff
+            | Self::CutPower
+            | Self::Assemble(_)
+            | Self::TearDown(_)
+            | Self::Round(_)
+            | Self::Write(_)
+            | Self::Resolve(..)
+            | Self::MendDurable(_)
+            | Self::MendLocal(_) => false,
+            Self::FailDurable(_)
+            | Self::LosePages { .. }
+            | Self::BreakPage { .. }
+            | Self::FailLocal(_)
+            | Self::Pull(_)
+            | Self::Plug(_)
+            | Self::Replace(_)
+            | Self::HostAssembles => true,
+        }
+    }
+}
+
 impl fmt::Display for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

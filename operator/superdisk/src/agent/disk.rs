@@ -71,6 +71,8 @@ pub struct SuperDisk {
     marked: AtomicBool,
     /// Name of the mirror when it was last seen.
     known: Mutex<Option<String>>,
+    /// Arrays that are known to be this volume's, without asking their disks again.
+    proven: Mutex<look::Proven>,
 }
 
 impl SuperDisk {
@@ -86,6 +88,7 @@ impl SuperDisk {
             freezer,
             marked: AtomicBool::new(false),
             known: Mutex::new(None),
+            proven: Mutex::default(),
         }
     }
 
@@ -104,11 +107,15 @@ impl SuperDisk {
         &self.spec
     }
 
-    /// Does one step about `mirror` and, where it has one, the stripe.
-    pub fn step(&self, step: &Step, facts: &Facts) -> Result<(), DiskError> {
+    /// Does one step about `mirror` and, where it has one, the stripe. `begun` is called once nothing has to be waited
+    /// for: an attempt that did not get its turn on the node is none.
+    pub fn step(&self, step: &Step, facts: &Facts, begun: &dyn Fn()) -> Result<(), DiskError> {
         let mirror = facts.mirror.as_ref();
         let mirror = mirror.ok_or_else(|| DiskError::new(step, "no mirror runs"))?;
         let fast = mirror.fast.as_ref().map(|leg| leg.device.clone());
+        if !matches!(step, Step::ReAddFastLeg | Step::RebuildFastLeg) {
+            begun();
+        }
         match step {
             Step::Freeze => {
                 let frozen = self.freezer.freeze_for_red_line();
@@ -134,14 +141,14 @@ impl SuperDisk {
                 )?,
                 because: "it cannot be read any more",
             }),
-            Step::ReAddFastLeg => self.fast_leg(step, Tried::default()),
-            Step::RebuildFastLeg => self.fast_leg(
-                step,
-                Tried {
+            Step::ReAddFastLeg => self.fast_leg(step, Tried::default(), begun),
+            Step::RebuildFastLeg => {
+                let tried = Tried {
                     re_add: Some("copying everything was decided".to_owned()),
                     ..Tried::default()
-                },
-            ),
+                };
+                self.fast_leg(step, tried, begun)
+            }
             Step::ClearWriteError => {
                 let file = format!("md/dev-{}/state", named(step, fast)?);
                 self.write(step, mirror, &[(&file, "-write_error")])
@@ -171,7 +178,7 @@ impl SuperDisk {
 
     /// Brings it up from whatever state it is in.
     pub fn bring_up(&self) -> Result<Up, DiskError> {
-        self.plan(&"assemble", Tried::default())
+        self.plan(&"assemble", Tried::default(), &|| ())
     }
 
     /// Stops writes and lets them go on.
@@ -206,16 +213,22 @@ impl SuperDisk {
             .map_err(|error| DiskError::new(action, error))
     }
 
-    fn fast_leg(&self, step: &Step, tried: Tried) -> Result<(), DiskError> {
-        match self.plan(step, tried)? {
+    fn fast_leg(&self, step: &Step, tried: Tried, begun: &dyn Fn()) -> Result<(), DiskError> {
+        match self.plan(step, tried, begun)? {
             Up::Done => Ok(()),
             Up::WithoutFastLeg(why) => Err(DiskError::new(step, why)),
             Up::Refused(refusal) => Err(DiskError::new(step, refusal.to_string())),
         }
     }
 
-    /// Lets the planner do what it finds left to do, then reads the header again.
-    fn plan(&self, attempt: &dyn fmt::Display, tried: Tried) -> Result<Up, DiskError> {
+    /// Lets the planner do what it finds left to do, then reads the header again. `begun` is called when its turn on the
+    /// node has come.
+    fn plan(
+        &self,
+        attempt: &dyn fmt::Display,
+        tried: Tried,
+        begun: &dyn Fn(),
+    ) -> Result<Up, DiskError> {
         let failed = |error: AssembleError| DiskError::new(attempt.to_string(), error);
         let mut executor = Executor::new(&self.spec, &self.root, &Devices, None);
         let mut log = |line: &str| say(line);
@@ -228,6 +241,7 @@ impl SuperDisk {
         // Others' runs may take long: beats go on meanwhile.
         let _lock = Lock::take(&self.state_dir).map_err(failed)?;
         let _planning = self.beats.planning();
+        begun();
         let outcome =
             assemble::assemble_having_tried(spec, root, &Devices, &mut executor, tried, &mut log);
         self.learn();
@@ -271,10 +285,16 @@ fn named(step: &Step, name: Option<String>) -> Result<String, DiskError> {
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::mpsc, thread, time::Duration};
+
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{agent::state::tests::spec, heal::tests::healthy};
+    use crate::{
+        agent::{AgentState, state::tests::spec},
+        claim::StateFolder,
+        heal::tests::{NOW, healthy},
+    };
 
     /// A folder that takes what is written to the mirror.
     pub(super) fn node() -> (TempDir, SuperDisk) {
@@ -299,10 +319,10 @@ mod tests {
             from: 4096,
             to: Some(8192),
         };
-        disk.step(&part, &facts).unwrap();
+        disk.step(&part, &facts, &|| ()).unwrap();
         let bounds = || ["sync_min", "sync_max", "sync_action"].map(|file| written(&root, file));
         assert_eq!(bounds(), ["4096", "8192", "check"]);
-        disk.step(&Step::EndCheckWindow, &facts).unwrap();
+        disk.step(&Step::EndCheckWindow, &facts, &|| ()).unwrap();
         assert_eq!(bounds(), ["0", "max", "idle"]);
     }
 
@@ -324,9 +344,45 @@ mod tests {
             ),
             (Step::Set(Knob::NoBacklog), "bitmap/backlog", "0"),
         ] {
-            disk.step(&step, &facts).unwrap();
+            disk.step(&step, &facts, &|| ()).unwrap();
             assert_eq!(written(&root, file), value, "{step}");
         }
+    }
+
+    #[test]
+    fn an_attempt_counts_from_its_turn_on_the_node() {
+        let (root, disk) = node();
+        let uuid = "0d1e8f3c-5b0a-4c1e-9a57-1f2e3d4c5b6a\n";
+        for (file, text) in [
+            ("proc/sys/kernel/osrelease", "6.1.0\n"),
+            ("proc/sys/kernel/random/boot_id", uuid),
+            ("proc/sys/kernel/random/uuid", uuid),
+            ("proc/self/mountinfo", ""),
+        ] {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let state = root.path().join("state");
+        let agent = AgentState::new(&spec(), StateFolder::new(&state, "vol"), root.path());
+        let step = Step::RebuildFastLeg;
+        let attempts = || agent.memory().attempts.len();
+        let another = Lock::take(&state).unwrap();
+        let (begins, begun) = mpsc::channel();
+        let before = || {
+            agent.before(&step, NOW);
+            begins.send(()).unwrap();
+        };
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| disk.step(&step, &healthy(), &before));
+            begun.recv_timeout(Duration::from_millis(500)).unwrap_err();
+            assert_eq!(attempts(), 0);
+            drop(another);
+            begun.recv().unwrap();
+            // There are no disks: it fails, and has been an attempt all the same.
+            waits.join().unwrap().unwrap_err();
+        });
+        assert_eq!(attempts(), 1);
     }
 
     #[test]
@@ -334,7 +390,8 @@ mod tests {
         let (_root, disk) = node();
         let mut facts = healthy();
         facts.mirror.as_mut().unwrap().fast = None;
-        let error = disk.step(&Step::ClearWriteError, &facts).unwrap_err();
+        let error = disk.step(&Step::ClearWriteError, &facts, &|| ());
+        let error = error.unwrap_err();
         assert_eq!(
             chain(&error),
             "failed to let bad sectors of the fast leg be tried again: it is not there any more"

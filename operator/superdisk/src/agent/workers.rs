@@ -12,6 +12,8 @@ use std::{
 
 use super::{
     disk::{SuperDisk, Up},
+    now,
+    state::AgentState,
     watch::Waker,
 };
 use crate::{
@@ -120,19 +122,21 @@ impl std::fmt::Debug for Workers {
 impl Workers {
     /// Starts their threads. They end with the process: what hangs in a disk cannot be ended otherwise.
     #[must_use]
-    pub fn start(disk: Arc<SuperDisk>, waker: Waker) -> Self {
+    pub fn start(disk: Arc<SuperDisk>, agent: Arc<AgentState>, waker: Waker) -> Self {
         let (sender, messages) = mpsc::channel();
         let waker = Arc::new(waker);
         let worker = |worker| {
             let (jobs, todo) = mpsc::sync_channel(1);
             let (disk, sender, waker) = (Arc::clone(&disk), sender.clone(), Arc::clone(&waker));
+            let agent = Arc::clone(&agent);
             thread::spawn(move || {
                 for job in todo {
                     let tell = |outcome| {
                         // The receiver is gone at the end.
                         let _ = sender.send(Message { worker, outcome });
                     };
-                    do_job(&disk, job, &|outcome| tell(Some(outcome)));
+                    let begun = |step: &Step| agent.before(step, now());
+                    do_job(&disk, job, &begun, &|outcome| tell(Some(outcome)));
                     tell(None);
                     waker.wake();
                 }
@@ -185,15 +189,15 @@ impl Workers {
         !lost && self.steps.begin(Job::BringUp)
     }
 
-    /// Hands out what was decided, as far as the workers are free. `before` is called for each step first.
-    pub fn hand_out(&mut self, decision: &Decision, facts: &Facts, before: impl Fn(&Step)) {
+    /// Hands out what was decided, as far as the workers are free.
+    pub fn hand_out(&mut self, decision: &Decision, facts: &Facts) {
         let (freeze, work): (Vec<Step>, Vec<Step>) = decision
             .steps
             .iter()
             .cloned()
             .partition(|step| *step == Step::Freeze);
-        self.freeze.begin_steps(freeze, facts, &before);
-        self.steps.begin_steps(work, facts, &before);
+        self.freeze.begin_steps(freeze, facts);
+        self.steps.begin_steps(work, facts);
         let lasts = match decision.condition {
             Condition::Healthy | Condition::Rebuilding | Condition::FastLost { .. } => true,
             Condition::NotAssembled | Condition::DurableLost { .. } | Condition::WrongWay => false,
@@ -224,7 +228,7 @@ impl Worker {
         self.busy
     }
 
-    fn begin_steps(&mut self, steps: Vec<Step>, facts: &Facts, before: &impl Fn(&Step)) {
+    fn begin_steps(&mut self, steps: Vec<Step>, facts: &Facts) {
         if steps.is_empty() {
             self.last.clear();
             return;
@@ -232,7 +236,6 @@ impl Worker {
         if self.busy || Instant::now() < self.not_before {
             return;
         }
-        steps.iter().for_each(before);
         // Decided again right after it was done: it did not help, and is not to be repeated in a circle.
         if self.last == steps {
             self.not_before = Instant::now() + PAUSE;
@@ -242,12 +245,12 @@ impl Worker {
     }
 }
 
-fn do_job(disk: &SuperDisk, job: Job, tell: &dyn Fn(Outcome)) {
+fn do_job(disk: &SuperDisk, job: Job, begun: &dyn Fn(&Step), tell: &dyn Fn(Outcome)) {
     match job {
         Job::Steps(steps, facts) => {
             for step in steps {
                 say(&step.to_string());
-                let error = disk.step(&step, &facts).err();
+                let error = disk.step(&step, &facts, &|| begun(&step)).err();
                 let failed = error.is_some();
                 tell(Outcome {
                     error: error.map(|error| chain(&error)),

@@ -13,7 +13,7 @@ use super::facts::{
 };
 use crate::{
     model::{Candidate, Device, Node, Request, Seen, Survey, Use},
-    sysfs::{self, Nodes, ObserveError},
+    sysfs::{self, Nodes, ObserveError, is_gone, names_in},
 };
 
 /// Unit of `size`, `sync_completed` and `bad_blocks` in sysfs.
@@ -32,9 +32,12 @@ pub enum LookError {
         path: PathBuf,
         source: io::Error,
     },
-    /// A disk was asked whose component it is, and does not answer.
+    /// A disk was asked whose component it is, and does not say.
     #[error("failed to read whose component {device} is")]
     Silent { device: String, source: io::Error },
+    /// Nothing runs as far as can be seen, and not everything can be seen.
+    #[error("failed to find out what uses {path}: {why}")]
+    Unseen { path: PathBuf, why: String },
 }
 
 /// Looks at everything that runs for `request` and is mounted at `target`. `known` is the mirror's name when it was
@@ -56,21 +59,13 @@ pub fn look(
     let local: Vec<&Device> = local.iter().filter_map(block).collect();
     let mount = mount_at(root, target)?;
     let arrays = Arrays { root };
-    let mirror = arrays.find_mirror(mount.as_ref(), durable, &local, known);
+    let mirror = arrays.find_mirror(mount.as_ref(), durable, &local, known)?;
     let mirror = match mirror {
         Some(name) => Some(arrays.mirror(&name)?),
         None => None,
     };
     let in_mirror = mirror.as_ref().and_then(|mirror| mirror.fast.as_ref());
-    let stripe = in_mirror
-        .map(|leg| leg.device.clone())
-        .filter(|name| arrays.is_level(name, "raid0"))
-        .or_else(|| {
-            // One that another mirror stands on is none of ours.
-            let stripe = arrays.find_holder(&local, "raid0")?;
-            arrays.holders(&stripe).is_empty().then_some(stripe)
-        });
-    let stripe = match stripe {
+    let stripe = match arrays.find_stripe(in_mirror, &local)? {
         Some(name) => Some(arrays.stripe(&name)?),
         None => None,
     };
@@ -85,6 +80,21 @@ pub fn look(
         stripe,
         mount: mount.map(|(mount, _)| mount),
     })
+}
+
+/// A device of `request` of which it cannot be told what uses it, and why: while there is one, an array that was not found
+/// may run all the same.
+pub fn unseen(
+    request: &Request,
+    root: &Path,
+    nodes: &dyn Nodes,
+) -> Result<Option<(PathBuf, String)>, LookError> {
+    let survey = sysfs::observe(request, root, nodes)?;
+    let mut devices = survey.durable.into_iter().chain(survey.local);
+    Ok(devices.find_map(|candidate| match candidate.node {
+        Seen::Unknown(why) => Some((candidate.path, why)),
+        Seen::Present(_) | Seen::Absent => None,
+    }))
 }
 
 fn block(candidate: &Candidate) -> Option<&Device> {
@@ -149,9 +159,14 @@ impl Arrays<'_> {
         self.root.join("sys/class/block").join(device)
     }
 
-    fn is_level(&self, name: &str, level: &str) -> bool {
-        fs::read_to_string(self.folder(name).join("md/level"))
-            .is_ok_and(|text| text.trim() == level)
+    fn is_level(&self, name: &str, level: &str) -> Result<bool, LookError> {
+        let path = self.folder(name).join("md/level");
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(text.trim() == level),
+            // Gone, or no array.
+            Err(error) if is_gone(&error) => Ok(false),
+            Err(source) => Err(LookError::Read { path, source }),
+        }
     }
 
     fn find_mirror(
@@ -160,29 +175,61 @@ impl Arrays<'_> {
         durable: Option<&Device>,
         local: &[&Device],
         known: Option<&str>,
-    ) -> Option<String> {
-        let mounted = mount.and_then(|(_, name)| name.clone());
-        mounted
-            .filter(|name| self.is_level(name, "raid1"))
-            .or_else(|| self.find_holder(durable.as_slice(), "raid1"))
-            .or_else(|| {
-                let stripe = self.find_holder(local, "raid0")?;
-                let mut holders = self.holders(&stripe).into_iter();
-                holders.find(|name| Some(name.as_str()) == known && self.is_level(name, "raid1"))
-            })
+    ) -> Result<Option<String>, LookError> {
+        if let Some((_, Some(name))) = mount
+            && self.is_level(name, "raid1")?
+        {
+            return Ok(Some(name.clone()));
+        }
+        if let Some(name) = self.holders_of(durable.as_slice(), "raid1")?.first() {
+            return Ok(Some(name.clone()));
+        }
+        for stripe in self.holders_of(local, "raid0")? {
+            for name in self.holders(&stripe)? {
+                if Some(name.as_str()) == known && self.is_level(&name, "raid1")? {
+                    return Ok(Some(name));
+                }
+            }
+        }
+        Ok(None)
     }
 
-    fn find_holder(&self, devices: &[&Device], level: &str) -> Option<String> {
-        let mut holders = devices.iter().flat_map(|device| self.holders(&device.name));
-        holders.find(|name| self.is_level(name, level))
+    /// The mirror's stripe; without one, a stripe of the local devices that no array stands on: another mirror's is none
+    /// of ours.
+    fn find_stripe(
+        &self,
+        fast: Option<&Leg>,
+        local: &[&Device],
+    ) -> Result<Option<String>, LookError> {
+        if let Some(leg) = fast
+            && self.is_level(&leg.device, "raid0")?
+        {
+            return Ok(Some(leg.device.clone()));
+        }
+        for stripe in self.holders_of(local, "raid0")? {
+            if self.holders(&stripe)?.is_empty() {
+                return Ok(Some(stripe));
+            }
+        }
+        Ok(None)
     }
 
-    fn holders(&self, device: &str) -> Vec<String> {
-        let folder = fs::read_dir(self.folder(device).join("holders"));
-        let names = folder.into_iter().flatten().flatten();
-        names
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect()
+    /// The arrays of `level` that hold one of `devices`, each once.
+    fn holders_of(&self, devices: &[&Device], level: &str) -> Result<Vec<String>, LookError> {
+        let mut found = Vec::new();
+        for device in devices {
+            for name in self.holders(&device.name)? {
+                if !found.contains(&name) && self.is_level(&name, level)? {
+                    found.push(name);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn holders(&self, device: &str) -> Result<Vec<String>, LookError> {
+        let path = self.folder(device).join("holders");
+        names_in(&path).map_err(|source| LookError::Read { path, source })
     }
 
     fn mirror(&self, name: &str) -> Result<Mirror, LookError> {
@@ -225,13 +272,12 @@ impl Arrays<'_> {
             // `none` for one that has no place.
             slot: word(&member.join("slot"))?.parse().ok(),
             // `none` for one that is whole.
-            filled_sectors: word(&member.join("recovery_start"))
-                .ok()
+            filled_sectors: optional(&member.join("recovery_start"))?
                 .and_then(|text| text.parse().ok()),
             healed_sectors: number(&member.join("errors"))?,
             bad_sectors: bad_sectors(&word(&member.join("bad_blocks"))?),
             // Gone together with the device.
-            traffic: word(&stat).ok().as_deref().map(traffic).unwrap_or_default(),
+            traffic: optional(&stat)?.as_deref().map(traffic).unwrap_or_default(),
             device,
         })
     }
@@ -323,9 +369,9 @@ fn knobs(folder: &Path) -> Result<Knobs, LookError> {
         sync_speed_max: speed("sync_speed_max")?,
         rotational: number(&folder.join("queue/rotational"))? != 0,
         // No folder without a bitmap.
-        backlog: match word(&md.join("bitmap/backlog")) {
-            Ok(text) => parse(&md.join("bitmap/backlog"), &text)?,
-            Err(_) => 0,
+        backlog: match optional(&md.join("bitmap/backlog"))? {
+            Some(text) => parse(&md.join("bitmap/backlog"), &text)?,
+            None => 0,
         },
         sync_ends_early: word(&md.join("sync_max"))? != "max",
     })
@@ -368,9 +414,20 @@ fn parse(path: &Path, text: &str) -> Result<u64, LookError> {
 }
 
 fn word(path: &Path) -> Result<String, LookError> {
-    let text = fs::read_to_string(path).map_err(|source| LookError::Read {
+    sysfs::read(path).map_err(|source| LookError::Read {
         path: path.to_owned(),
         source,
-    })?;
-    Ok(text.trim().to_owned())
+    })
+}
+
+/// A file that is not always there; `None` where it is not.
+fn optional(path: &Path) -> Result<Option<String>, LookError> {
+    match sysfs::read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(source) => Err(LookError::Read {
+            path: path.to_owned(),
+            source,
+        }),
+    }
 }

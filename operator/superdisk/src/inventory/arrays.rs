@@ -7,7 +7,7 @@ use std::{fs, io, path::Path};
 use super::{Array, ArrayState, Knob, Member, Sync};
 use crate::{
     model::{DeviceNumber, Seen},
-    sysfs::{number_in, read},
+    sysfs::{is_gone, names_in, number_in, read},
 };
 
 /// Every md array, by name. An array that goes away while it is looked at is left out.
@@ -25,17 +25,28 @@ pub(super) fn arrays(root: &Path) -> io::Result<Vec<Array>> {
     for name in names {
         match array(&folder.join(&name), &name) {
             Ok(array) => arrays.push(array),
-            Err(error) if gone(&error) => {}
+            Err(error) if is_gone(&error) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(arrays)
 }
 
-/// What sysfs answers for something that has just been taken away.
-fn gone(error: &io::Error) -> bool {
-    let device = rustix::io::Errno::NODEV.raw_os_error();
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(device)
+/// A file that not every array has; `None` where it is missing.
+fn optional<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A number that is empty, or not there, while an array has not been started: 0 then.
+fn number_once_started(path: &Path) -> io::Result<u64> {
+    match optional(read(path))? {
+        Some(text) if !text.is_empty() => number_in(path),
+        Some(_) | None => Ok(0),
+    }
 }
 
 fn array(folder: &Path, name: &str) -> io::Result<Array> {
@@ -50,39 +61,32 @@ fn array(folder: &Path, name: &str) -> io::Result<Array> {
         other => ArrayState::Other(other.to_owned()),
     };
     // Stripes have none of these.
-    let sync = match word("sync_action").as_deref() {
-        Ok("idle" | "") | Err(_) => Sync::Idle,
-        Ok("resync") => Sync::Resync,
-        Ok("recover") => Sync::Recover,
-        Ok("check") => Sync::Check,
-        Ok("repair") => Sync::Repair,
-        Ok(other) => Sync::Other(other.to_owned()),
+    let sync = match optional(word("sync_action"))?.as_deref() {
+        Some("idle" | "") | None => Sync::Idle,
+        Some("resync") => Sync::Resync,
+        Some("recover") => Sync::Recover,
+        Some("check") => Sync::Check,
+        Some("repair") => Sync::Repair,
+        Some(other) => Sync::Other(other.to_owned()),
     };
-    let unclean = word("resync_start").is_ok_and(|text| text.parse::<u64>().is_ok());
+    let resync = optional(word("resync_start"))?;
+    let unclean = resync.is_some_and(|text| text.parse::<u64>().is_ok());
     let mut members = members(&md, name)?;
     members.sort_by_key(|member| (member.slot.unwrap_or(u16::MAX), member.name.clone()));
-    let holders = fs::read_dir(folder.join("holders")).map_or_else(
-        |_| Vec::new(),
-        |entries| {
-            let names = entries.filter_map(Result::ok);
-            names
-                .map(|entry| entry.file_name().to_string_lossy().into_owned())
-                .collect()
-        },
-    );
     Ok(Array {
         name: name.to_owned(),
         number: device_number(&read(&folder.join("dev"))?)?,
-        level: word("level").unwrap_or_default(),
+        level: optional(word("level"))?.unwrap_or_default(),
         state,
-        raid_disks: number_in(&md.join("raid_disks")).unwrap_or(0),
+        raid_disks: number_once_started(&md.join("raid_disks"))?,
         bytes: number_in(&folder.join("size"))?.saturating_mul(512),
-        component_kib: number_in(&md.join("component_size")).unwrap_or(0),
+        component_kib: number_once_started(&md.join("component_size"))?,
         sync,
         sync_progress: word("sync_completed").ok().and_then(|text| progress(&text)),
         unclean,
         members,
-        holders,
+        // Empty means that nothing is built upon it: an error must not say so.
+        holders: names_in(&folder.join("holders"))?,
         knobs: knobs(folder),
     })
 }
@@ -126,7 +130,7 @@ fn members(md: &Path, array: &str) -> io::Result<Vec<Member>> {
         };
         match member(&entry.path(), name, array) {
             Ok(member) => members.push(member),
-            Err(error) if gone(&error) => {}
+            Err(error) if is_gone(&error) => {}
             Err(error) => return Err(error),
         }
     }
@@ -141,19 +145,18 @@ fn member(folder: &Path, name: &str, array: &str) -> io::Result<Member> {
     let number = match read(&folder.join("block/dev")) {
         Ok(_) if !held => Seen::Absent,
         Ok(text) => Seen::Present(device_number(&text)?),
-        Err(error) if gone(&error) => Seen::Absent,
+        Err(error) if is_gone(&error) => Seen::Absent,
         Err(error) => Seen::Unknown(error.to_string()),
     };
     Ok(Member {
         name: name.to_owned(),
         number,
-        slot: read(&folder.join("slot"))
-            .ok()
-            .and_then(|text| text.parse().ok()),
+        // `none` for one that has no place.
+        slot: optional(read(&folder.join("slot")))?.and_then(|text| text.parse().ok()),
         faulty: has("faulty"),
         in_sync: has("in_sync"),
         write_mostly: has("write_mostly"),
-        errors: number_in(&folder.join("errors")).unwrap_or(0),
+        errors: number_once_started(&folder.join("errors"))?,
         bad_sectors: bad_sectors(&folder.join("bad_blocks")),
     })
 }
@@ -171,7 +174,50 @@ fn bad_sectors(file: &Path) -> Seen<u64> {
                     .sum(),
             )
         }
-        Err(error) if gone(&error) => Seen::Absent,
+        Err(error) if is_gone(&error) => Seen::Absent,
         Err(error) => Seen::Unknown(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// What udev leaves of an array for a moment: it has a number, and nothing else.
+    fn not_started() -> TempDir {
+        let root = TempDir::new().unwrap();
+        let folder = root.path().join("sys/block/md126");
+        fs::create_dir_all(folder.join("md")).unwrap();
+        fs::create_dir(folder.join("holders")).unwrap();
+        for (file, text) in [
+            ("dev", "9:126\n"),
+            ("size", "0\n"),
+            ("md/array_state", "clear\n"),
+            ("md/level", "\n"),
+            ("md/raid_disks", "\n"),
+            ("md/component_size", "0\n"),
+        ] {
+            fs::write(folder.join(file), text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn an_array_that_has_not_been_started_is_seen_without_its_numbers() {
+        let root = not_started();
+        let found = arrays(root.path()).unwrap();
+        assert_eq!(found[0].state, ArrayState::Inactive);
+        assert_eq!((found[0].raid_disks, found[0].component_kib), (0, 0));
+    }
+
+    #[test]
+    fn what_holds_an_array_is_not_nothing_when_it_cannot_be_read() {
+        let root = not_started();
+        let holders = root.path().join("sys/block/md126/holders");
+        fs::remove_dir(&holders).unwrap();
+        fs::write(&holders, "").unwrap();
+        arrays(root.path()).unwrap_err();
     }
 }

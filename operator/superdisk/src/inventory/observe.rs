@@ -68,8 +68,7 @@ pub fn observe(
     });
     let local = in_order(spec, local, own);
     let twins = look.twins(&durable, &local)?;
-    let own = sysfs::mounts_of(root, "proc/self")?;
-    let (mounts, node_mounts) = (own, sysfs::node_mounts(root).unwrap_or_default());
+    let (mounts, node_mounts) = (sysfs::own_mounts(root)?, sysfs::node_mounts(root)?);
     let file = root.join("sys/block");
     Ok(Inventory {
         kernel: survey.kernel,

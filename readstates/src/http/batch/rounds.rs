@@ -17,10 +17,10 @@ use crate::{
     access::Verb,
     cache::{Single, Touch},
     engine::NotDone,
-    forward::PART_TIMEOUT,
     http::{
         App, deadline,
         fan_out::{self, Part, Passes, Split},
+        forward::PART_TIMEOUT,
         head::Head,
         owner,
         problem::{Refusal, problem_type},

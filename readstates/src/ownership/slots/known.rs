@@ -55,7 +55,7 @@ impl Slots {
     /// The slots that are this member's by the ring, but not every living member has seen that yet.
     pub(in crate::ownership) fn taking(&self) -> Vec<(Slot, Epoch)> {
         let inner = self.inner.lock();
-        // A promoted owner waits for nobody's agreement.
+        // A promoted owner waits for no agreement.
         let is_promoted = |slot, at| {
             let is = |&(of, epoch, _): &(Slot, Epoch, _)| (of, epoch) == (slot, at);
             inner.promoted.iter().any(is)

@@ -32,7 +32,6 @@ pub struct Version(String);
 /// The ring as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versioned {
-    /// The ring.
     pub table: Arc<RingTable>,
     /// What to hand to [`RingStore::compare_and_swap`].
     pub version: Version,
@@ -53,9 +52,7 @@ pub enum Swapped {
 /// for dead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
-    /// The member's name.
     pub name: String,
-    /// The process.
     pub incarnation: Incarnation,
     /// Where clients reach it.
     pub url: String,

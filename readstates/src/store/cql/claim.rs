@@ -59,7 +59,6 @@ pub struct Claim {
 /// Whose claim may be taken over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TakeOver {
-    /// No claim.
     Never,
     /// The claim of this name, which a person has given.
     From(ClaimName),
@@ -131,7 +130,6 @@ pub(super) enum Sight {
     Ours,
     /// Not claimed: a database of the release before, on which this release has not applied its schema yet.
     Nobodys,
-    /// Another cluster's.
     Others(Other),
 }
 

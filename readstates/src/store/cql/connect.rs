@@ -1,52 +1,22 @@
 //! A session with the database and the two statements that are all the service needs.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::collections::BTreeSet;
 
 use readstates_ring::{Stamp, slot::mix64};
-use rustls::ClientConfig;
 use scylla::{
-    client::{
-        execution_profile::{ExecutionProfile, ExecutionProfileHandle},
-        session::Session,
-        session_builder::SessionBuilder,
-    },
-    errors::{
-        BrokenConnectionError, BrokenConnectionErrorKind, ConnectionError, ConnectionPoolError,
-        ConnectionSetupRequestErrorKind, DbError, MetadataError, NewSessionError, PrepareError,
-    },
-    frame::{frame_errors::FrameHeaderParseError, response::result::TableSpec},
-    policies::{
-        load_balancing::DefaultPolicy,
-        speculative_execution::{Context, SpeculativeExecutionPolicy},
-    },
-    statement::{Consistency, prepared::PreparedStatement},
+    client::{execution_profile::ExecutionProfileHandle, session::Session},
+    errors::PrepareError,
+    frame::response::result::TableSpec,
+    statement::prepared::PreparedStatement,
 };
 
 use super::{
-    ClaimName, CqlLogin, CqlTarget, Other, Part, READ_TIMEOUT, StoreError, Stored, TABLE,
-    TlsRefusal, WRITE_TIMEOUT, claim::Sight, claim_table, restore_table, schema, tls,
+    ClaimName, CqlLogin, CqlTarget, Other, Part, StoreError, Stored, TABLE,
+    claim::Sight,
+    claim_table, restore_table, schema,
+    session::{SessionError, read_profile, scan_profile, session},
 };
 use crate::store::{BegunRestore, scan::ROWS_PER_PAGE};
-
-/// A page of a scan: much more than a block, and no client waits for it.
-const SCAN_TIMEOUT: Duration = Duration::from_secs(30);
-/// A change of the schema, which a busy database takes many seconds for. It is done once, and only a command waits.
-const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
-/// Until a node accepts a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A second read is not sent before this, however fast most reads are.
-const LEAST_SPECULATION_DELAY_MS: u64 = 5;
-
-/// Why there is no session with the database.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    /// TLS, or the want of it, stands between.
-    #[error(transparent)]
-    Tls(#[from] TlsRefusal),
-    /// Anything else.
-    #[error(transparent)]
-    Driver(NewSessionError),
-}
 
 /// A session that has found the table.
 pub(super) struct Connection {
@@ -309,177 +279,5 @@ fn as_bigint(user: u64) -> i64 {
     user.cast_signed()
 }
 
-/// A session that writes at LOCAL_QUORUM in the local data centre.
-async fn session(target: &CqlTarget, login: &CqlLogin) -> Result<Session, SessionError> {
-    open(target, login, WRITE_TIMEOUT).await
-}
-
-/// The same for commands, which have the time that changes of the schema take.
-pub(super) async fn patient_session(
-    target: &CqlTarget,
-    login: &CqlLogin,
-) -> Result<Session, SessionError> {
-    open(target, login, SCHEMA_TIMEOUT).await
-}
-
-async fn open(
-    target: &CqlTarget,
-    login: &CqlLogin,
-    timeout: Duration,
-) -> Result<Session, SessionError> {
-    let nodes = target
-        .hosts
-        .iter()
-        .map(|host| format!("{}:{}", super::bracketed(host), target.port));
-    let mut builder = SessionBuilder::new()
-        .known_nodes(nodes)
-        .keyspaces_to_fetch([&target.keyspace])
-        .connection_timeout(CONNECT_TIMEOUT)
-        .default_execution_profile_handle(profile(login, timeout).build().into_handle());
-    if let Some(credentials) = &login.credentials {
-        builder = builder.authenticator_provider(credentials.authenticator());
-    }
-    if let Some(tls) = &login.tls {
-        let config: Arc<ClientConfig> = tls.client_config(&target.hosts)?;
-        builder = builder.tls_context(Some(config));
-    }
-    let built = builder.build().await;
-    built.map_err(|error| match of_tls(&error, login.tls.is_some()) {
-        Some(refusal) => refusal.into(),
-        None => SessionError::Driver(error),
-    })
-}
-
-/// What a failure has to do with TLS, if anything.
-fn of_tls(error: &NewSessionError, with_tls: bool) -> Option<TlsRefusal> {
-    let broken = match last_connection(error)? {
-        ConnectionError::IoError(error) => return tls::refusal(error),
-        ConnectionError::BrokenConnection(broken) => broken,
-        ConnectionError::ConnectionSetupRequestError(setup) => match &setup.error {
-            ConnectionSetupRequestErrorKind::BrokenConnection(broken) => broken,
-            _ => return None,
-        },
-        _ => return None,
-    };
-    if with_tls {
-        return tls::refusal(io_error(broken)?);
-    }
-    // Before anything was said: a node that took the first message for the beginning of TLS does this.
-    Some(TlsRefusal::Plain {
-        words: broken.to_string(),
-    })
-}
-
-fn io_error(broken: &BrokenConnectionError) -> Option<&std::io::Error> {
-    match broken.downcast_ref::<BrokenConnectionErrorKind>()? {
-        BrokenConnectionErrorKind::FrameHeaderParseError(FrameHeaderParseError::HeaderIoError(
-            error,
-        ))
-        | BrokenConnectionErrorKind::WriteError(error) => Some(error),
-        _ => None,
-    }
-}
-
-fn last_connection(error: &NewSessionError) -> Option<&ConnectionError> {
-    match error {
-        NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
-            ConnectionPoolError::Broken {
-                last_connection_error,
-                ..
-            },
-        )) => Some(last_connection_error),
-        _ => None,
-    }
-}
-
-/// Whether the database was reached and did not let this user in.
-pub(super) fn login_refused(error: &SessionError) -> bool {
-    let SessionError::Driver(error) = error else {
-        return false;
-    };
-    let Some(ConnectionError::ConnectionSetupRequestError(setup)) = last_connection(error) else {
-        return false;
-    };
-    matches!(
-        setup.error,
-        ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError, _)
-    )
-}
-
-fn profile(
-    login: &CqlLogin,
-    timeout: Duration,
-) -> scylla::client::execution_profile::ExecutionProfileBuilder {
-    let mut nodes = DefaultPolicy::builder().token_aware(true);
-    if let Some(datacenter) = &login.local_datacenter {
-        nodes = nodes.prefer_datacenter(datacenter.clone());
-    }
-    ExecutionProfile::builder()
-        .consistency(Consistency::LocalQuorum)
-        .request_timeout(Some(timeout))
-        .load_balancing_policy(nodes.build())
-}
-
-/// For pages of rows, which no client waits for.
-pub(super) fn scan_profile(login: &CqlLogin) -> ExecutionProfileHandle {
-    profile(login, SCAN_TIMEOUT).build().into_handle()
-}
-
-fn read_profile(login: &CqlLogin) -> ExecutionProfileHandle {
-    profile(login, READ_TIMEOUT)
-        .speculative_execution_policy(Some(Arc::new(OnceAfterP99)))
-        .build()
-        .into_handle()
-}
-
-/// Asks one more node when the first is slower than 99 of 100 reads are.
-#[derive(Debug)]
-struct OnceAfterP99;
-
-impl SpeculativeExecutionPolicy for OnceAfterP99 {
-    fn max_retry_count(&self, _: &Context) -> usize {
-        1
-    }
-
-    fn retry_interval(&self, context: &Context) -> Duration {
-        // Nothing measured yet: as if reads were slow.
-        let p99 = context
-            .metrics
-            .get_latency_percentile_ms(99.0)
-            .unwrap_or(100);
-        Duration::from_millis(p99.max(LEAST_SPECULATION_DELAY_MS))
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_part_is_a_set_of_replicas_in_any_order() {
-        assert_eq!(
-            part_of([1, 2, 3].into_iter()),
-            part_of([3, 1, 2].into_iter())
-        );
-        // All sets of three of nine nodes are spread over most of the numbers.
-        let mut parts = BTreeSet::new();
-        for (a, b, c) in (0_u128..9 * 9 * 9).map(|all| (all / 81, all / 9 % 9, all % 9)) {
-            if a < b && b < c {
-                parts.insert(part_of([a << 70 | 1, b << 70 | 1, c << 70 | 1].into_iter()));
-            }
-        }
-        assert!(parts.len() > 35, "84 sets in {} parts", parts.len());
-    }
-
-    #[test]
-    fn of_several_data_centres_one_has_to_be_named() {
-        let names = several(["west", "east", "west"].into_iter()).expect("two of them");
-        let text = ConnectError::SeveralDatacenters { names }.to_string();
-        assert!(
-            text.contains("(east, west)") && text.contains("--cql-local-dc"),
-            "{text}"
-        );
-        assert_eq!(several(["west", "west"].into_iter()), None);
-        assert_eq!(several([].into_iter()), None, "nodes that do not say");
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ use scylla::{
     value::{CqlDate, CqlTimestamp, CqlValue, Row},
 };
 
-use super::{CqlLogin, CqlTarget, StoreError, connect};
+use super::{CqlLogin, CqlTarget, StoreError, session};
 
 /// Rows of a page: of some dozen bytes each.
 const ROWS_PER_PAGE: i32 = 2000;
@@ -20,7 +20,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The day that a date counts from in CQL: so many days before 1970-01-01.
 const DATE_OFFSET: i64 = 1 << 31;
 
-/// A table of somebody else's.
+/// A table of another application.
 pub(crate) struct ForeignTable {
     session: Session,
     /// With its keyspace, as CQL has it.
@@ -44,7 +44,6 @@ pub(crate) struct ForeignRow {
 }
 
 impl ForeignTable {
-    /// Finds the table.
     pub(crate) async fn open(
         target: &CqlTarget,
         table: &str,
@@ -53,7 +52,7 @@ impl ForeignTable {
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| {
             StoreError::new("read the columns of the table", source)
         };
-        let session = connect::patient_session(target, &login).await;
+        let session = session::patient_session(target, &login).await;
         let session = session.map_err(|error| StoreError::new("reach the database", error))?;
         let found = session
             .query_unpaged(
@@ -102,7 +101,7 @@ impl ForeignTable {
             .map_err(|error| StoreError::new("prepare a statement for the table", error))?;
         statement.set_is_idempotent(true);
         statement.set_page_size(ROWS_PER_PAGE);
-        statement.set_execution_profile_handle(Some(connect::scan_profile(&self.login)));
+        statement.set_execution_profile_handle(Some(session::scan_profile(&self.login)));
         let session = self.session;
         Ok(ForeignScan { session, statement })
     }

@@ -61,7 +61,6 @@ impl Credentials {
         })
     }
 
-    /// The user.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.user

@@ -18,6 +18,7 @@ mod restore_table;
 mod roles;
 mod scan;
 mod schema;
+mod session;
 mod tls;
 
 use std::{
@@ -34,7 +35,6 @@ use std::{
 
 pub use claim::{Claim, ClaimName, Other, TakeOver};
 use connect::Connection;
-pub use connect::SessionError;
 pub(crate) use foreign::{ForeignRow, ForeignScan, ForeignTable};
 use futures::future::{BoxFuture, FutureExt};
 pub use login::{CqlLogin, Credentials};
@@ -45,6 +45,7 @@ pub use replication::Replication;
 pub use restore_table::CqlRestores;
 pub use roles::{SUPERUSER, apply_schema_with_roles};
 pub use schema::{SchemaError, SchemaWish, TABLE_OPTIONS, apply_schema};
+pub use session::SessionError;
 pub use tls::{CqlTls, TlsFile, TlsFileError, TlsRefusal};
 use tokio::task::AbortHandle;
 
@@ -199,8 +200,8 @@ impl CqlStore {
         }
     }
 
-    /// Why there is no connection, where a person has to do something about it: the table is missing or somebody
-    /// else's, or another cluster has claimed the keyspace.
+    /// Why there is no connection, where a person has to do something about it: the table is missing or of
+    /// another application, or another cluster has claimed the keyspace.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         let refused = self.shared.refused.load(Ordering::Acquire);

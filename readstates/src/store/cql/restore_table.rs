@@ -158,7 +158,7 @@ impl CqlRestores {
         Ok(Table { session, keyspace })
     }
 
-    /// A keyspace that nobody or another cluster has claimed is not written into.
+    /// A keyspace that is not claimed, or by another cluster, is not written into.
     async fn prove_claim(&self, table: &Table<'_>) -> Result<(), StoreError> {
         let Table { session, keyspace } = table;
         let failed = |source| StoreError::new("see whose the keyspace is", source);

@@ -15,8 +15,7 @@ use scylla::{
 
 use super::{
     CqlLogin, CqlTarget, Credentials, Replication, SchemaError, SchemaWish, TABLE, claim_table,
-    connect::{self, Connection},
-    restore_table, schema,
+    connect::Connection, restore_table, schema, session,
 };
 use crate::store::chain;
 
@@ -65,17 +64,17 @@ async fn superuser(
             credentials: Some(credentials),
             ..login.clone()
         };
-        connect::patient_session(target, &login).await
+        session::patient_session(target, &login).await
     };
     let refused = match open(wanted.clone()).await {
         Ok(session) => return Ok(session),
-        Err(error) if connect::login_refused(&error) => error,
+        Err(error) if session::login_refused(&error) => error,
         Err(error) => return Err(error.into()),
     };
     let first = Credentials::new(SUPERUSER, FIRST_PASSWORD);
     let session = match open(first).await {
         Ok(session) => session,
-        Err(error) if connect::login_refused(&error) => {
+        Err(error) if session::login_refused(&error) => {
             return Err(SchemaError::Superuser {
                 words: chain(&refused),
             });
@@ -88,7 +87,7 @@ async fn superuser(
     run(&session, "change the superuser's password", text, &password).await?;
     tracing::info!("changed the password of the superuser {SUPERUSER}");
     // From here on with the new password; what was done with the old one stays.
-    let session = until_known(async || open(wanted.clone()).await, connect::login_refused).await?;
+    let session = until_known(async || open(wanted.clone()).await, session::login_refused).await?;
     Ok(session)
 }
 

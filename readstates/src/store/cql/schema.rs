@@ -8,9 +8,8 @@ use super::{
     Claim, CqlLogin, CqlTarget, Other, Replication, SessionError, TABLE, chain,
     claim::{self, Taken},
     claim_table::ClaimTable,
-    connect,
     replication::described,
-    restore_table,
+    restore_table, session,
 };
 
 /// The comment on the table, for people who look at it with cqlsh. Without quotes.
@@ -56,7 +55,6 @@ pub enum SchemaError {
     /// Something about roles failed.
     #[error("failed to {attempt}: {words}")]
     Roles {
-        /// What was tried.
         attempt: &'static str,
         /// The cause, without passwords.
         words: String,
@@ -67,7 +65,6 @@ pub enum SchemaError {
     )]
     OtherTable {
         table: String,
-        /// Its columns.
         found: String,
         /// The columns of ours.
         expected: String,
@@ -121,7 +118,7 @@ pub async fn apply_schema(
     login: &CqlLogin,
     wish: &SchemaWish,
 ) -> Result<(), SchemaError> {
-    let session = connect::patient_session(target, login).await?;
+    let session = session::patient_session(target, login).await?;
     make(&session, target, wish).await
 }
 

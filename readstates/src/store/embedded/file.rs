@@ -261,7 +261,7 @@ fn open_with(path: &Path, open: &Opener) -> Result<Database, DatabaseError> {
 }
 
 /// Has the kernel read the file from its disk. After a write that the disk has refused, Linux keeps the page as if it had
-/// been written: whoever opens the file then, this process or the next, would read a commit that a power cut takes back,
+/// been written: the process that opens the file then, this one or the next, would read a commit that a power cut takes back,
 /// and build later ones on it.
 fn forget_pages(path: &Path) {
     // It is not there yet, or opening it for good fails the same and says so.

@@ -33,7 +33,6 @@ type Done = oneshot::Sender<Result<(), FileError>>;
 /// What the writer does.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Writes a block.
     Write(Write, Done),
     /// Commits, to see that this is possible.
     Check(Done),

@@ -55,7 +55,6 @@ pub struct Running {
     operator: Option<Client>,
 }
 
-/// What was answered.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,

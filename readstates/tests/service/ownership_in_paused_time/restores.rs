@@ -277,7 +277,7 @@ async fn not_served_yet() -> (World, NotServedYet) {
     assert_eq!(second.ownership.status().receiving, SLOTS);
     to_second.set(Reach::Away);
     sleep(Duration::from_millis(9_900)).await;
-    // It renews it before anybody takes it for dead.
+    // It renews it before it is taken for dead.
     to_third.set(Reach::Silent);
     to_second.set(Reach::There);
     while !first.ownership.status().streaming.is_empty() {

@@ -23,7 +23,6 @@ use crate::ownership::store::{Presence, in_order};
 
 /// Name of the ring whose members a Lease is of.
 const RING: &str = "readstates.dev/ring";
-/// The process.
 const INCARNATION: &str = "readstates.dev/incarnation";
 const PRESENCE: &str = "readstates.dev/presence";
 

@@ -33,7 +33,6 @@ pub enum TlsFile {
     Ca,
     /// The certificate that this client shows.
     Certificate,
-    /// Its key.
     Key,
 }
 

@@ -70,10 +70,7 @@ pub enum TlsRefusal {
     },
     /// Anything else that TLS says.
     #[error("failed to agree on TLS with the database: {words}")]
-    Other {
-        /// What it says.
-        words: String,
-    },
+    Other { words: String },
 }
 
 /// What an error of the TLS library means to the person who runs this.

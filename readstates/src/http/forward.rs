@@ -11,8 +11,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use readstates_api::{Problem, ProblemType, headers};
 
+use super::{Body, UNKNOWN};
 use crate::{
-    http::{Body, UNKNOWN},
     limit::Permit,
     members_tls::{self, ClientError, MembersTls},
     ownership::{Ownership, Peer},
