@@ -240,6 +240,9 @@ impl Guard {
             Answer::Read => (Shortcut::ReadWithoutTicket, Shortcut::ReadWithoutPermission),
         };
         for backup in self.needed() {
+            if mutant::takes(Shortcut::DropsAlone) && self.has_to_go(backup, streams, now) {
+                continue;
+            }
             let Some(stream) = streams.get(&backup) else {
                 return Err(Waits::Ticket(backup));
             };
@@ -301,12 +304,15 @@ impl Guard {
     /// ring is asked to name another or none, and no answer is given until it has.
     #[must_use]
     pub fn must_drop(&self, streams: &Streams, now: Duration) -> bool {
-        self.needed().any(|backup| {
-            let Some(stream) = streams.get(&backup) else {
-                return true;
-            };
-            let lost = !stream.carries(self.slot) || stream.refused(self.slot).is_some();
-            lost || stream.is_slow(now)
-        })
+        self.needed()
+            .any(|backup| self.has_to_go(backup, streams, now))
+    }
+
+    fn has_to_go(&self, backup: Incarnation, streams: &Streams, now: Duration) -> bool {
+        let Some(stream) = streams.get(&backup) else {
+            return true;
+        };
+        let lost = !stream.carries(self.slot) || stream.refused(self.slot).is_some();
+        lost || stream.is_slow(now)
     }
 }
