@@ -17,6 +17,10 @@ pub const MOST_AHEAD_MICROS: i64 = 3_600_000_000;
 /// not leave slots without an owner.
 pub const MOST_AHEAD_IN_NEED_MICROS: i64 = 48 * MOST_AHEAD_MICROS;
 
+/// The most that the epoch of a slot may be ahead of the clock when it gets a backup: a quarter of an hour. Each backup
+/// that is named and dropped again takes two epochs, so that one that comes and goes would use up what moves are given.
+const MOST_AHEAD_NAMED_MICROS: i64 = MOST_AHEAD_MICROS / 4;
+
 /// The time, as Unix times in microseconds. The two differ where members' clocks do not agree.
 ///
 /// An epoch too low does no harm, since it grows by one all the same; one too high keeps its slot from moving until the
@@ -249,6 +253,14 @@ impl SlotConfig {
         })
     }
 
+    /// Whether a slot at this epoch may get a backup now, or another one. A slot that must wait for the clock can still be
+    /// moved, and its backup can still be dropped.
+    #[must_use]
+    pub fn may_name(at: Epoch, now: impl Into<Now>) -> bool {
+        let latest = now.into().latest;
+        at < Epoch::mint(None, latest.saturating_add(MOST_AHEAD_NAMED_MICROS))
+    }
+
     /// Whether this config has the epoch of the other and another owner: a store was restored.
     #[must_use]
     pub fn gives_again(&self, other: Self) -> bool {
@@ -337,6 +349,29 @@ mod tests {
         let other = Incarnation::new(3 - config.owner().bits());
         let next = config.swap(config.epoch(), other, Succession::Handed, later);
         assert!(next.is_ok());
+    }
+
+    #[test]
+    fn backups_that_come_and_go_never_stop_moves() {
+        let (a, b) = (Incarnation::new(1), Incarnation::new(2));
+        let mut config = SlotConfig::first(a, NOW);
+        let mut named = 0;
+        let swap = |config: SlotConfig, owner, backup, now: i64| {
+            config.swap_backed(config.epoch(), owner, backup, Succession::Handed, now)
+        };
+        // A day, in which the backup is lost as soon as it is named.
+        for second in 0..24 * 3600 {
+            let now = NOW + second * 1_000_000;
+            if SlotConfig::may_name(config.epoch(), now) {
+                config = swap(config, a, Some(b), now).unwrap();
+                config = swap(config, a, None, now).unwrap();
+                named += 1;
+            }
+            assert!(swap(config, b, None, now).is_ok(), "after {second} s");
+        }
+        // Twenty-six at once, and then as many as the clock allows: one in two epochs.
+        let by_clock = 24 * 3_600_000_000_i64 / (2 << 24);
+        assert!((20..32).contains(&(named - by_clock)), "{named}");
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub enum Shortcut {
     NoLease,
     /// The permission counts from when the acknowledgement came.
     PermissionFromReceipt,
+    /// A backup that has to go is not waited for any more, before the ring says that it is out.
+    DropsAlone,
     /// While a swap that names a backup is under way, the backup before is enough.
     NewBackupNotAsked,
     /// A backup is named before it has everything.

@@ -276,22 +276,11 @@ impl RingTable {
         succession: Succession,
         now: impl Into<Now>,
     ) -> Result<Self, NotSwapped> {
-        let now = now.into();
-        if asked.is_empty() {
-            return Ok(self.clone());
-        }
-        let mut next = self.clone();
-        let who = (owner.incarnation, backup.map(RingMember::incarnation));
-        for &(slot, expected) in asked {
-            // A slot that is asked for twice is at its next epoch by then.
-            let swapped = next.swap_one(slot, expected, who, succession, now)?;
-            next.slots[usize::from(slot.number())] = Some(swapped);
-        }
-        if let Some(backup) = backup {
+        let named = backup.map(RingMember::incarnation);
+        let mut next = self.swap_each(asked, owner, |_| named, succession, now.into())?;
+        if let Some(backup) = backup.filter(|_| !asked.is_empty()) {
             next.list(backup);
         }
-        next.list(owner);
-        next.number += 1;
         Ok(next)
     }
 
@@ -305,16 +294,31 @@ impl RingTable {
         owner: &RingMember,
         now: impl Into<Now>,
     ) -> Result<Self, NotSwapped> {
-        let now = now.into();
-        if asked.is_empty() {
-            return Ok(self.clone());
-        }
+        let backup_of = |slot| {
+            let config = self.config(slot)?;
+            (config.owner() == owner.incarnation).then(|| config.backup())?
+        };
+        let how = Succession::Handed;
+        self.swap_each(asked, owner, backup_of, how, now.into())
+    }
+
+    /// The backups are listed already, or by the caller.
+    fn swap_each(
+        &self,
+        asked: &[(Slot, Option<Epoch>)],
+        owner: &RingMember,
+        backup_of: impl Fn(Slot) -> Option<Incarnation>,
+        succession: Succession,
+        now: Now,
+    ) -> Result<Self, NotSwapped> {
         let mut next = self.clone();
+        if asked.is_empty() {
+            return Ok(next);
+        }
         for &(slot, expected) in asked {
-            let config = self.config(slot);
-            let config = config.filter(|config| config.owner() == owner.incarnation);
-            let who = (owner.incarnation, config.and_then(|config| config.backup()));
-            let swapped = next.swap_one(slot, expected, who, Succession::Handed, now)?;
+            let who = (owner.incarnation, backup_of(slot));
+            // A slot that is asked for twice is at its next epoch by then.
+            let swapped = next.swap_one(slot, expected, who, succession, now)?;
             next.slots[usize::from(slot.number())] = Some(swapped);
         }
         next.list(owner);

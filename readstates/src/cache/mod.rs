@@ -83,8 +83,8 @@ use readstates_ring::Stamp;
 pub use single::{Made, OfUser, Operations, Single, StateSeen, WithState};
 pub use slots::{SlotSet, Term};
 use stripe::Stripe;
-use table::Hash;
 pub(crate) use table::STRIPES;
+use table::{Hash, Spot};
 
 use crate::{
     block::{BlockRef, Operation, Outcome, TooManyReadStates, VERSION_GAP},
@@ -308,6 +308,19 @@ impl Cache {
         now: Instant,
         first: impl FnOnce(&mut Landed<'_>) -> T,
     ) -> Option<T> {
+        let put = |stripe: &mut Stripe, hash| Some(stripe.insert(user, hash, loaded, &self.shared));
+        self.land_as(user, term, now, put, first)
+    }
+
+    /// `put` puts the user in, if it is not there.
+    fn land_as<T>(
+        &self,
+        user: u64,
+        term: Term,
+        now: Instant,
+        put: impl FnOnce(&mut Stripe, Hash) -> Option<Spot>,
+        first: impl FnOnce(&mut Landed<'_>) -> T,
+    ) -> Option<T> {
         let hash = Hash::of(user);
         let mut stripe = self.stripes[hash.stripe()].lock();
         if self.shared.slots.term(hash) != Some(term) {
@@ -315,7 +328,7 @@ impl Cache {
         }
         let spot = match stripe.find(user, hash) {
             Some(spot) => spot,
-            None => stripe.insert(user, hash, loaded, &self.shared),
+            None => put(&mut stripe, hash)?,
         };
         Some(first(&mut Landed {
             stripe: &mut stripe,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use readstates_ring::mutant::{self, Shortcut};
+
 use super::{
     Cache, Exported, PARTS, SlotSet,
     accounts::Shared,
@@ -17,9 +19,24 @@ use crate::{
 };
 
 impl Cache {
-    /// Tells those that are seeded with some slots of every user that the store lacks something of. Changes from now on
-    /// are told as they come.
-    pub(crate) fn seed(&self, slots: &SlotSet, replicas: &Replicas) {
+    /// The users of some slots that the store lacks something of.
+    pub(crate) fn dirty_users_of(&self, slots: &SlotSet) -> Vec<u64> {
+        let mut users = Vec::new();
+        self.each_dirty(slots, |_, user, _| users.push(user));
+        users
+    }
+
+    /// The same users with their versions and packed blocks.
+    pub(crate) fn dirty_of(&self, slots: &SlotSet) -> Vec<(u64, u64, Vec<u8>)> {
+        let mut dirty = Vec::new();
+        self.each_dirty(slots, |stripe, user, spot| {
+            let (version, packed) = stripe.packed(spot, &self.shared);
+            dirty.push((user, version, packed));
+        });
+        dirty
+    }
+
+    fn each_dirty(&self, slots: &SlotSet, mut does: impl FnMut(&Stripe, u64, Spot)) {
         for part in 0..PARTS {
             let stripe = self.stripes[part % STRIPES].lock();
             for spot in stripe.tables.spots(part / STRIPES) {
@@ -27,29 +44,28 @@ impl Cache {
                 let user = stripe.slab.user(record.place());
                 let is_dirty = record.stage() != Stage::Clean;
                 if is_dirty && slots.contains(readstates_ring::Slot::of_user(user)) {
-                    stripe.image(user, spot, replicas, &self.shared);
+                    does(&stripe, user, spot);
                 }
             }
         }
     }
 
-    /// The users of some slots that the store lacks something of, with their versions and packed blocks.
-    pub(crate) fn dirty_of(&self, slots: &SlotSet) -> Vec<(u64, u64, Vec<u8>)> {
-        let mut dirty = Vec::new();
-        for part in 0..PARTS {
-            let stripe = self.stripes[part % STRIPES].lock();
-            for spot in stripe.tables.spots(part / STRIPES) {
-                let record = stripe.tables.at(spot);
-                let user = stripe.slab.user(record.place());
-                let is_dirty = record.stage() != Stage::Clean;
-                if is_dirty && slots.contains(readstates_ring::Slot::of_user(user)) {
-                    let block = stripe.block(spot);
-                    let packed = codec::encode(block, self.shared.process.incarnation);
-                    dirty.push((user, block.version(), packed));
-                }
-            }
+    /// Tells those that are seeded of a user, unless the store has everything of it by now. Changes from then on are told
+    /// as they come. `false`, and nothing is told, when the packed block has more than `most` bytes.
+    pub(crate) fn seed(&self, user: u64, most: usize, replicas: &Replicas) -> bool {
+        let hash = Hash::of(user);
+        let stripe = self.stripes[hash.stripe()].lock();
+        let spot = stripe.find(user, hash);
+        let is_dirty = |spot: &Spot| stripe.tables.at(*spot).stage() != Stage::Clean;
+        let Some(spot) = spot.filter(is_dirty) else {
+            return true;
+        };
+        let (version, packed) = stripe.packed(spot, &self.shared);
+        let fits = packed.len() <= most;
+        if fits {
+            replicas.image(user, version, &packed);
         }
-        dirty
+        fits
     }
 
     /// As [`Cache::land`], of a user that the store lacks something of: an owner before this one has acknowledged it.
@@ -61,33 +77,19 @@ impl Cache {
         now: std::time::Instant,
         first: impl FnOnce(&mut Landed<'_>) -> T,
     ) -> Option<T> {
-        let hash = Hash::of(user);
-        let mut stripe = self.stripes[hash.stripe()].lock();
-        if self.shared.slots.term(hash) != Some(term) {
-            return None;
-        }
-        let spot = match stripe.find(user, hash) {
-            Some(spot) => spot,
-            None => {
-                let replayed = Exported {
-                    user,
-                    bytes: Vec::new(),
-                    // Another owner's: the next change jumps above every version of that one.
-                    taken_over: true,
-                    dirty_for: Some(Duration::ZERO),
-                };
-                stripe.import(BlockRef::trusted(block), &replayed, now, &self.shared);
-                stripe.publish(&self.shared);
-                stripe.find(user, hash)?
-            }
+        let put = |stripe: &mut Stripe, hash| {
+            let replayed = Exported {
+                user,
+                bytes: Vec::new(),
+                // Another owner's: the next change jumps above every version of that one.
+                taken_over: true,
+                dirty_for: Some(Duration::ZERO),
+            };
+            stripe.import(BlockRef::trusted(block), &replayed, now, &self.shared);
+            stripe.publish(&self.shared);
+            stripe.find(user, hash)
         };
-        Some(first(&mut Landed {
-            stripe: &mut stripe,
-            hash,
-            spot,
-            now,
-            shared: &self.shared,
-        }))
+        self.land_as(user, term, now, put, first)
     }
 }
 
@@ -101,7 +103,7 @@ impl Stripe {
         replicas: &Replicas,
         shared: &Shared,
     ) {
-        if was_foreign {
+        if was_foreign && !mutant::takes(Shortcut::RestampsAlone) {
             self.image(changed.user, spot, replicas, shared);
         } else {
             replicas.changed(changed);
@@ -110,9 +112,15 @@ impl Stripe {
 
     fn image(&self, user: u64, spot: Spot, replicas: &Replicas, shared: &Shared) {
         if replicas.is_backed(user) {
-            let block = self.block(spot);
-            let packed = codec::encode(block, shared.process.incarnation);
-            replicas.image(user, block.version(), &packed);
+            let (version, packed) = self.packed(spot, shared);
+            replicas.image(user, version, &packed);
         }
+    }
+
+    /// A user's version and packed block.
+    fn packed(&self, spot: Spot, shared: &Shared) -> (u64, Vec<u8>) {
+        let block = self.block(spot);
+        let packed = codec::encode(block, shared.process.incarnation);
+        (block.version(), packed)
     }
 }

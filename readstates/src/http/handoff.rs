@@ -23,8 +23,11 @@ pub(super) async fn receive(app: &App, parts: &Parts, content: Incoming) -> Answ
         let problem = match why {
             NotReceived::Malformed => ProblemType::MalformedBody,
             NotReceived::OutOfPlace => ProblemType::BadValue,
-            NotReceived::NotTaking => ProblemType::Draining,
-            NotReceived::NotListed => ProblemType::NotAMember,
+            NotReceived::Leaving => ProblemType::Draining,
+            NotReceived::NoRoom => ProblemType::Overloaded,
+            NotReceived::NotYet | NotReceived::NoBackup | NotReceived::NotListed => {
+                ProblemType::NotAMember
+            }
         };
         Problem::new(problem, why.to_string())
     })?;

@@ -1,11 +1,12 @@
 //! Leaving: everything that is owned is handed on, and the process says its last word.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use readstates_ring::moves::next_handover;
+use readstates_ring::{Epoch, Incarnation, Slot, moves::next_handover};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Destination, Ownership};
@@ -15,10 +16,20 @@ use crate::clock;
 const BATCH: usize = 64;
 /// After a batch of which nothing was taken.
 const PAUSE: Duration = Duration::from_millis(200);
-/// After so many batches in a row of which nothing was taken, no member takes any.
+/// After so many batches in a row of which nothing was taken, what is here is written before it is offered again.
 const VAIN_BATCHES: u32 = 5;
 /// How often the last word is tried.
 const LAST_WORDS: usize = 3;
+
+/// What came of handing everything on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HandedOn {
+    Everything,
+    /// Members live that could take slots, and take none for now.
+    NotYet,
+    /// No other member lives that could.
+    NobodyThere,
+}
 
 impl Ownership {
     /// Takes nothing more, and hands on what is owned, for as long as the process runs; what no member
@@ -33,7 +44,7 @@ impl Ownership {
         self.spawn(async move {
             this.renew().await;
             this.hear_of_confirmed().await;
-            while !this.hand_over().await || this.backing() > 0 {
+            while this.hand_over().await != HandedOn::Everything || this.backing() > 0 {
                 this.engine.flush_all().await;
                 sleep(this.config.timing.look_every).await;
             }
@@ -50,13 +61,14 @@ impl Ownership {
             self.renew().await;
             self.hear_of_confirmed().await;
             // The owners of what it backs seed others first; one that dies meanwhile leaves its slots here.
-            while self.hand_over().await {
-                if self.backing() == 0 {
-                    return true;
+            loop {
+                match self.hand_over().await {
+                    HandedOn::Everything if self.backing() == 0 => return true,
+                    // The other member may have just started, or be dead without this one knowing it yet.
+                    HandedOn::Everything | HandedOn::NotYet => sleep(PAUSE).await,
+                    HandedOn::NobodyThere => return false,
                 }
-                sleep(PAUSE).await;
             }
-            false
         };
         // A batch that is cut off stays sealed: after giving up here, the process writes everything and ends.
         tokio::select! {
@@ -89,38 +101,59 @@ impl Ownership {
     }
 
     /// One try to hand on everything.
-    async fn hand_over(self: &Arc<Self>) -> bool {
+    async fn hand_over(self: &Arc<Self>) -> HandedOn {
         let mut vain = 0;
-        while self.slots.counts().owned > 0 && vain < VAIN_BATCHES {
+        let mut passed_over = BTreeSet::new();
+        while self.slots.counts().owned > 0 {
             self.see_the_others().await;
-            let table = Arc::clone(self.routes.load().table());
-            let next = {
-                let watch = self.watch.lock();
-                let mut live = watch.live(clock::now());
-                let destination = |to| watch.presence(to).and_then(Destination::of);
-                live.retain(|live| {
-                    live.incarnation != self.me.incarnation()
-                        && destination(live.incarnation).is_some()
-                });
-                let next = next_handover(&table, &live, self.me.incarnation(), BATCH);
-                next.and_then(|next| Some((destination(next.to)?, next.slots)))
-            };
+            let next = self.next_to_hand_over(&passed_over);
             let Some((to, slots)) = next else {
-                return false;
+                if passed_over.is_empty() {
+                    return HandedOn::NobodyThere;
+                }
+                passed_over.clear();
+                continue;
             };
             if self.move_now(&to, &slots).await > 0 {
                 vain = 0;
-            } else {
-                // What waits for the others' agreement can be handed on once they have said it, what waits for an owner
-                // before once that answers no more, and what this member was promoted with once the database has it.
-                let is_waiting = !self.slots.taking().is_empty()
-                    || !self.slots.promoted().is_empty()
-                    || self.inherited_users() > 0;
-                vain += u32::from(!is_waiting);
-                sleep(PAUSE).await;
+                passed_over.clear();
+                continue;
             }
+            // Others may take what this one does not.
+            passed_over.insert(to.member.incarnation());
+            // What waits for the others' agreement can be handed on once they have said it, what waits for an owner
+            // before once that answers no more, and what this member was promoted with once the database has it.
+            let is_waiting = !self.slots.taking().is_empty()
+                || !self.slots.promoted().is_empty()
+                || self.inherited_users() > 0;
+            vain += u32::from(!is_waiting);
+            if vain >= VAIN_BATCHES {
+                break;
+            }
+            sleep(PAUSE).await;
         }
-        self.slots.counts().owned == 0
+        match self.slots.counts().owned {
+            0 => HandedOn::Everything,
+            _ => HandedOn::NotYet,
+        }
+    }
+
+    /// The next batch, and who is to take it: a live member, as far as is known, that is not passed over.
+    fn next_to_hand_over(
+        &self,
+        passed_over: &BTreeSet<Incarnation>,
+    ) -> Option<(Destination, Vec<(Slot, Epoch)>)> {
+        let me = self.me.incarnation();
+        let table = Arc::clone(self.routes.load().table());
+        let watch = self.watch.lock();
+        let destination = |to| watch.presence(to).and_then(Destination::of);
+        let mut live = watch.live(clock::now());
+        live.retain(|live| {
+            let it = live.incarnation;
+            it != me && !passed_over.contains(&it) && destination(it).is_some()
+        });
+        let next = next_handover(&table, &live, me, BATCH)?;
+        Some((destination(next.to)?, next.slots))
     }
 
     /// Users that this member was promoted with and the database may lack.

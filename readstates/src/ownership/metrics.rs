@@ -47,6 +47,8 @@ families! {
         pub(crate) promoted: AtomicU64 = AtomicU64::default();
         pub(crate) backups_named: AtomicU64 = AtomicU64::default();
         pub(crate) backups_dropped: AtomicU64 = AtomicU64::default();
+        /// Not a count since the start: slots that wait for a backup now until the clock has come nearer to their epochs.
+        pub(crate) backups_held_back: AtomicU64 = AtomicU64::default();
     }
 }
 

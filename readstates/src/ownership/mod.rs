@@ -38,6 +38,7 @@ mod remint;
 mod replicate;
 mod ring;
 mod routes;
+mod seed;
 mod send;
 mod slots;
 pub mod store;

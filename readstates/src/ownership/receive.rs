@@ -22,9 +22,20 @@ pub enum NotReceived {
     /// It is no message.
     #[error("the message is malformed")]
     Malformed,
-    /// This member takes nothing.
-    #[error("this member takes no slots now")]
-    NotTaking,
+    /// This member hands on what it has, and takes nothing more.
+    #[error("this member is leaving and takes nothing more")]
+    Leaving,
+    /// This member has no lease, or its clock is not known to be right.
+    #[error(
+        "this member takes nothing yet: it has no lease, or has not compared its clock with the others'"
+    )]
+    NotYet,
+    /// This member holds as much of what others have acknowledged as it may.
+    #[error("this member has no room for more of what others have acknowledged")]
+    NoRoom,
+    /// This member is nobody's backup.
+    #[error("this member holds nothing for others: it runs without --durability")]
+    NoBackup,
     /// The message does not follow the ones before it; the sender begins again.
     #[error("the transfer cannot go on: begin again")]
     OutOfPlace,
@@ -72,7 +83,7 @@ impl Ownership {
                 let confirmed = self.slots.take_part(&part).map_err(|why| {
                     tracing::warn!(origin = %Incarnation::new(header.origin), "a part was not taken: {why}");
                     match why {
-                        NotTaken::Leaving => NotReceived::NotTaking,
+                        NotTaken::Leaving => NotReceived::Leaving,
                         NotTaken::UnknownTransfer
                         | NotTaken::OutOfOrder { .. }
                         | NotTaken::Digest
@@ -85,7 +96,7 @@ impl Ownership {
                     .fetch_add(blocks, Ordering::Relaxed);
                 self.engine.cache().make_room(None, clock::now());
                 if last.is_some() && !self.may_confirm() {
-                    return Err(NotReceived::NotTaking);
+                    return Err(self.why_not_taking());
                 }
                 Ok(match last {
                     Some(_) => answer(&confirmed),
@@ -113,9 +124,16 @@ impl Ownership {
         self.lease.is_valid()
     }
 
+    fn why_not_taking(&self) -> NotReceived {
+        match self.draining.load(Ordering::Relaxed) {
+            true => NotReceived::Leaving,
+            false => NotReceived::NotYet,
+        }
+    }
+
     async fn offered(self: &Arc<Self>, offer: Offer) -> Result<Vec<Slot>, NotReceived> {
         if !self.may_take() {
-            return Err(NotReceived::NotTaking);
+            return Err(self.why_not_taking());
         }
         let Offer {
             origin,

@@ -28,9 +28,8 @@ use super::{
     store::{Swapped, Versioned},
 };
 use crate::{
-    cache::SlotSet,
     clock,
-    replication::{Carry, Heard, Replicas, Said, keep_sending},
+    replication::{Carry, Heard, Replicas, Said, Seeds, keep_sending},
     store::chain,
 };
 
@@ -40,8 +39,6 @@ const TICK: Duration = Duration::from_millis(50);
 const WATCHED: Duration = Duration::from_millis(20);
 /// How often everything is asked to be written while a backup has little room.
 const HURRY_EVERY: Duration = Duration::from_secs(1);
-/// Bytes of blocks with which a backup is seeded at once, as far as slots are alike; a message may have 20 MiB.
-const MOST_SEEDED: u64 = 4 << 20;
 
 /// Between two looks at what is left of the journals of owners before.
 const WORK_OFF_PAUSE: Duration = Duration::from_millis(500);
@@ -100,7 +97,7 @@ impl Ownership {
     /// A frame of an owner that this member backs.
     pub(super) async fn backs(&self, frame: &[u8]) -> Result<Bytes, NotReceived> {
         let replicas = self.engine.cache().replicas();
-        let replicas = replicas.ok_or(NotReceived::NotTaking)?;
+        let replicas = replicas.ok_or(NotReceived::NoBackup)?;
         let mut number = self.number.subscribe();
         for look in 0..3 {
             match replicas.holding.receive(frame) {
@@ -110,7 +107,7 @@ impl Ownership {
                     let _ = timeout(WATCHED, number.changed()).await;
                 }
                 Ok(Heard::LearnFirst(..)) => self.refresh().await,
-                Ok(Heard::Full) => return Err(NotReceived::NotTaking),
+                Ok(Heard::Full) => return Err(NotReceived::NoRoom),
                 Ok(Heard::Ignored) => return Err(NotReceived::OutOfPlace),
                 Err(why) => {
                     tracing::warn!("a frame of an owner was not accepted: {why}");
@@ -126,12 +123,12 @@ impl Ownership {
         let Some(replicas) = self.engine.cache().replicas().cloned() else {
             return;
         };
-        let mut sending = BTreeSet::new();
+        let (mut sending, mut seeds) = (BTreeSet::new(), Seeds::default());
         loop {
             sleep(TICK).await;
             self.drop_backups(&replicas).await;
             self.name_backups(&replicas).await;
-            self.seed_backups(&replicas);
+            self.seed_backups(&replicas, &mut seeds);
             self.begin_to_send(&replicas, &mut sending);
             self.ask_to_be_promoted(&replicas).await;
             self.serve_promoted();
@@ -139,8 +136,9 @@ impl Ownership {
         }
     }
 
-    /// Takes note of since when there are slots without a backup.
+    /// Takes note of since when there are slots without a backup, and of how many wait for the clock.
     fn look_for_unprotected(&self, replicas: &Replicas) {
+        self.look_for_held_back(replicas);
         let mut since = self.unprotected_since.lock();
         *since = match replicas.owner.unprotected() {
             0 => None,
@@ -158,6 +156,9 @@ impl Ownership {
             due.sort_unstable();
             due.dedup();
         }
+        if replicas.is_required() {
+            self.keep_those_not_written(replicas, &mut due);
+        }
         if !due.is_empty() && self.lease.is_valid() {
             self.ask_for_backup(&due, None, Succession::Handed).await;
         }
@@ -168,6 +169,25 @@ impl Ownership {
                 replicas.owner.forget(to);
             }
         }
+        replicas.holding.forget(|from| watch.is_forgotten(from));
+    }
+
+    /// Where backups are required, one is not dropped before the database has what it holds of the slot: if this member
+    /// died in between, that would be in no other place. Until then nothing of the slot is answered, and another member may
+    /// be named in its stead.
+    fn keep_those_not_written(&self, replicas: &Replicas, due: &mut Vec<Slot>) {
+        // Before the look: what is changed from now on is not acknowledged without a backup or the database.
+        replicas.owner.hold(due);
+        if due.is_empty() {
+            return;
+        }
+        self.engine.hurry_all();
+        let users = self
+            .engine
+            .cache()
+            .dirty_users_of(&due.iter().copied().collect());
+        let unwritten: BTreeSet<Slot> = users.into_iter().map(Slot::of_user).collect();
+        due.retain(|slot| !unwritten.contains(slot));
     }
 
     async fn name_backups(&self, replicas: &Replicas) {
@@ -177,7 +197,9 @@ impl Ownership {
         }
         let mut named: BTreeMap<Incarnation, Vec<Slot>> = BTreeMap::new();
         let mut at_rest = self.slots.at_rest();
-        at_rest.retain(|&(slot, _)| seeding.contains(&slot));
+        let now = self.mint_time();
+        at_rest
+            .retain(|&(slot, epoch)| seeding.contains(&slot) && SlotConfig::may_name(epoch, now));
         for (slot, _) in at_rest {
             if let Some(backup) = replicas.owner.name(slot) {
                 self.slots.backup_asked(slot);
@@ -191,41 +213,6 @@ impl Ownership {
             let how = Succession::Handed;
             self.ask_for_backup(&slots, Some(&member), how).await;
         }
-    }
-
-    /// Seeds members with slots that have no backup, or should have another: not more at once than a frame carries.
-    fn seed_backups(&self, replicas: &Replicas) {
-        let alone = replicas.owner.alone();
-        if !self.lease.is_valid() {
-            return;
-        }
-        let candidates = self.backups();
-        if candidates.is_empty() {
-            return;
-        }
-        let misplaced = self.misplaced(replicas, &candidates);
-        let is_due = |slot: &Slot| {
-            let lacks = alone.contains(slot) || misplaced.contains(slot);
-            lacks && replicas.is_worked_off(*slot)
-        };
-        let at_rest = self.slots.at_rest();
-        let of_each = self.engine.cache().dirty_bytes() / (at_rest.len() as u64).max(1);
-        let most = (MOST_SEEDED / of_each.max(1)).max(1) as usize;
-        let has_room = |to| (replicas.owner.pending(to) as u64) < MOST_SEEDED;
-        let seeds = |slot: &Slot| {
-            let place = usize::from(slot.number()) % candidates.len();
-            has_room(candidates[place]) && replicas.owner.seed(*slot, candidates[place])
-        };
-        let at_rest = at_rest.into_iter().map(|(slot, _)| slot);
-        let seeded = at_rest.filter(is_due).filter(seeds).take(most);
-        let seeded: Vec<Slot> = seeded.collect();
-        if seeded.is_empty() {
-            return;
-        }
-        let set: SlotSet = seeded.iter().copied().collect();
-        self.engine.cache().seed(&set, replicas);
-        seeded.iter().for_each(|&slot| replicas.owner.seeded(slot));
-        tracing::debug!(slots = seeded.len(), "backups are seeded");
     }
 
     fn begin_to_send(self: &Arc<Self>, replicas: &Replicas, sending: &mut BTreeSet<Incarnation>) {

@@ -269,6 +269,12 @@ impl Watch {
         })
     }
 
+    /// Whether a process has ended so long ago that nobody remembers it: the ring does not name it, and the store has no
+    /// word of it.
+    pub(super) fn is_forgotten(&self, incarnation: Incarnation) -> bool {
+        self.looked.is_some() && incarnation != self.me && !self.seen.contains_key(&incarnation)
+    }
+
     /// What a process says of itself.
     pub(super) fn presence(&self, incarnation: Incarnation) -> Option<&Presence> {
         self.seen.get(&incarnation)?.presence.as_ref()

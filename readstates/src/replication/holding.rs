@@ -142,6 +142,17 @@ impl Holding {
         self.backup.lock().incomplete().collect()
     }
 
+    /// Frees what is known of the streams of processes that have ended.
+    pub(crate) fn forget(&self, is_over: impl Fn(Incarnation) -> bool) {
+        self.backup.lock().forget(is_over);
+    }
+
+    /// How many owners' streams are known.
+    #[cfg(test)]
+    pub(crate) fn senders(&self) -> usize {
+        self.backup.lock().senders()
+    }
+
     /// The slots of which it holds something.
     #[cfg(test)]
     pub(crate) fn slots(&self) -> Vec<Slot> {

@@ -15,6 +15,7 @@ mod owner;
 mod replay;
 mod replicas;
 mod room;
+mod seeds;
 mod send;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ mod wire;
 pub(crate) use holding::Heard;
 pub(crate) use owner::Settled;
 pub(crate) use replicas::{Handed, Kept, NotAdmitted, Replicas};
+pub(crate) use seeds::{Seeds, Sow};
 pub(crate) use send::{Carry, keep_sending};
 pub(crate) use time::Time;
 pub(crate) use wire::{Changed, SEMANTICS, Said};

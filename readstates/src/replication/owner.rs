@@ -62,6 +62,8 @@ pub(crate) struct Owner {
     audiences: Box<[AtomicU64]>,
     /// Whether answers about a slot need a backup.
     guarded: Box<[AtomicBool]>,
+    /// Whether changes of a slot are refused: its backup has to go, and what it holds is written first.
+    held: Box<[AtomicBool]>,
     /// The epoch at which each slot is owned.
     epochs: Box<[AtomicI64]>,
     lanes: Box<[ArcSwapOption<Lane>]>,
@@ -95,6 +97,8 @@ struct Desk {
     owned: Box<[bool]>,
     /// When the stream to a process was given up last.
     given_up: BTreeMap<Incarnation, Duration>,
+    /// The number of streams to processes that there are none to: higher than that of any stream that was forgotten.
+    next_stream: u32,
 }
 
 /// A frame as it leaves; it is sent as it is until it is acknowledged.
@@ -115,9 +119,11 @@ impl Owner {
                 guards: Slot::all().map(Guard::new).collect(),
                 owned: Slot::all().map(|_| false).collect(),
                 given_up: BTreeMap::new(),
+                next_stream: 0,
             }),
             audiences: Slot::all().map(|_| AtomicU64::new(0)).collect(),
             guarded: Slot::all().map(|_| AtomicBool::new(false)).collect(),
+            held: Slot::all().map(|_| AtomicBool::new(false)).collect(),
             epochs: Slot::all().map(|_| AtomicI64::new(0)).collect(),
             lanes: (0..MOST_LANES).map(|_| ArcSwapOption::empty()).collect(),
             landed: Notify::new(),
@@ -178,6 +184,7 @@ impl Owner {
             guards,
             owned,
             given_up: _,
+            next_stream,
         } = &mut *desk;
         owned[usize::from(slot.number())] = true;
         let guard = &mut guards[usize::from(slot.number())];
@@ -186,7 +193,8 @@ impl Owner {
         let opening = guard.learned(config, goes_on, streams);
         match opening {
             Opening::Continue { backup, sealed } => {
-                let stream = streams.entry(backup).or_insert_with(|| Outbox::new(backup));
+                let stream = streams.entry(backup);
+                let stream = stream.or_insert_with(|| Outbox::numbered(backup, *next_stream));
                 stream.begin(slot);
                 let continues = OfSlot::Continue { sealed };
                 self.say_of_slot(stream, slot, epoch, continues);
@@ -221,6 +229,7 @@ impl Owner {
             guards,
             owned,
             given_up: _,
+            next_stream: _,
         } = &mut *desk;
         owned[usize::from(slot.number())] = false;
         guards[usize::from(slot.number())].lost(streams);
@@ -268,6 +277,9 @@ impl Owner {
 
     /// Whether changes of a slot may be made: its backups take them, and no more wait than they can take.
     pub(crate) fn takes_changes(&self, slot: Slot) -> bool {
+        if self.held[usize::from(slot.number())].load(Ordering::Acquire) {
+            return false;
+        }
         let mut bits = self.audiences[usize::from(slot.number())].load(Ordering::Acquire);
         while bits != 0 {
             let place = bits.trailing_zeros() as usize;
@@ -415,9 +427,10 @@ impl Owner {
         if desk.guards.iter().any(is_needed) {
             return false;
         }
-        if let Some(stream) = desk.streams.get_mut(&to) {
-            stream.reopen();
+        if let Some(stream) = desk.streams.remove(&to) {
+            desk.next_stream = desk.next_stream.max(stream.stream() + 1);
         }
+        desk.given_up.remove(&to);
         if let Some((place, _)) = self.lane_of(to) {
             self.lanes[place].store(None);
         }

@@ -1,5 +1,6 @@
 //! An owner and its backup, and frames that a test carries between them.
 
+mod seeding;
 mod sending;
 
 use std::{sync::Arc, time::Duration};

@@ -75,7 +75,7 @@ pub(crate) async fn run(world: &Arc<World>) -> Result<u64, String> {
         world.pass(200, 1_500).await;
         // In every other seed no member dies: nothing may be lost at all.
         // An owner and its backup may die together: then something is lost.
-        let most = if world.replicates() { 1 } else { MOST_DEATHS };
+        let most = if world.backed { 1 } else { MOST_DEATHS };
         if seed % 2 == 1 && deaths < most && world.draw(0, 4) == 0 {
             deaths += 1;
             death(world, &mut beside).await;

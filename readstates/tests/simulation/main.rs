@@ -16,6 +16,7 @@
 //! ```text
 //! hack/simulate --seeds 5000                # from 0 on
 //! hack/simulate --from 1234 --seeds 1       # that one again, with everything that happened
+//! hack/simulate --backups                   # slots have backups
 //! hack/simulate --without R4                # without a rule: it must fail
 //! ```
 //! An ordinary test run takes the first seeds. hack/test takes a quarter of them and as many of a sample of its own:
@@ -43,11 +44,14 @@ mod world;
 
 use std::env;
 
-use readstates_ring::model::{MUTANTS, Mutant};
-use runs::{Runs, run};
+use readstates_ring::model::{MUTANTS, backed};
+use runs::{How, Runs, run};
+use scenes::BACKED_SCENES;
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 200;
+/// The same of worlds in which slots have backups: each takes several times as long.
+const BACKED_SEEDS: u64 = 16;
 /// Failures that are shown; the rest would say the same.
 const SHOWN: usize = 5;
 /// Lines of a trace that a failure shows; `SIMULATION_TRACE` names a file for all of them.
@@ -62,30 +66,58 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Seeds that are named; or the first ones, of which a sample leaves a quarter and adds as many others.
-fn seeds_to_run() -> Vec<u64> {
+fn seeds_to_run(ordinary: u64) -> Vec<u64> {
     let (from, count) = (number("SIMULATION_FROM"), number("SIMULATION_SEEDS"));
     match (from, count, number("READSTATES_TEST_SAMPLE")) {
         (Some(from), count, _) => (from..from + count.unwrap_or(1)).collect(),
         (None, None, Some(sample)) => {
-            let quarter = SEEDS / 4;
-            let sampled = SEEDS + sample * quarter;
+            let quarter = ordinary / 4;
+            let sampled = ordinary + sample * quarter;
             (0..quarter).chain(sampled..sampled + quarter).collect()
         }
-        (None, count, _) => (0..count.unwrap_or(SEEDS)).collect(),
+        (None, count, _) => (0..count.unwrap_or(ordinary)).collect(),
     }
 }
 
-fn mutant_of(name: &str) -> Mutant {
-    let found = MUTANTS.into_iter().find(|mutant| mutant.name == name);
-    found.unwrap_or_else(|| panic!("{name} is no rule: R1 to R10, R15 to R18"))
+/// What the environment says of how to run: `SIMULATION_BACKED`, and `SIMULATION_WITHOUT` a rule.
+fn how() -> How {
+    let backed = env::var_os("SIMULATION_BACKED").is_some();
+    let Ok(name) = env::var("SIMULATION_WITHOUT") else {
+        return How {
+            backed,
+            ..How::default()
+        };
+    };
+    if let Some(mutant) = MUTANTS.into_iter().find(|mutant| mutant.name == name) {
+        let how = How::from(mutant);
+        return How { backed, ..how };
+    }
+    let of_rule = BACKED_SCENES.into_iter().find(|(rule, ..)| *rule == name);
+    let name = of_rule.map_or(name.as_str(), |(_, instead, ..)| instead);
+    match backed::MUTANTS
+        .into_iter()
+        .find(|mutant| mutant.name == name)
+    {
+        Some(mutant) => How::from(mutant),
+        None => {
+            panic!("{name} is no rule: R1 to R18, or what a mutant of slots with backups is called")
+        }
+    }
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_or_doubled_whatever_the_world_does() {
-    let seeds = seeds_to_run();
+    hold(&seeds_to_run(SEEDS), how());
+}
+
+#[test]
+fn nothing_that_a_backup_has_is_lost_or_doubled_with_its_owner() {
+    hold(&seeds_to_run(BACKED_SEEDS), How::BACKED);
+}
+
+fn hold(seeds: &[u64], how: How) {
     let (from, count) = (seeds[0], seeds.len() as u64);
-    let mutant = env::var("SIMULATION_WITHOUT").ok();
-    let runs = Runs::all(&seeds, mutant.as_deref().map(mutant_of));
+    let runs = Runs::all(seeds, how);
     println!(
         "{} changes were acknowledged in {count} seeds",
         runs.acknowledged
@@ -96,7 +128,7 @@ fn nothing_acknowledged_is_lost_or_doubled_whatever_the_world_does() {
         .collect();
     // The first one that failed, or the first one.
     let seed = runs.failed.first().map_or(from, |&(seed, _)| seed);
-    let again = run(seed, mutant.as_deref().map(mutant_of));
+    let again = run(seed, how);
     if let Ok(file) = env::var("SIMULATION_TRACE") {
         std::fs::write(file, again.trace.join("\n")).unwrap();
     }
@@ -107,9 +139,13 @@ fn nothing_acknowledged_is_lost_or_doubled_whatever_the_world_does() {
         );
         return;
     }
+    let backed = match how.backed {
+        true => "SIMULATION_BACKED=1 ",
+        false => "",
+    };
     let skipped = again.trace.len().saturating_sub(TRACE_SHOWN);
     panic!(
-        "the end of seed {seed}:\n{}\n{} of {count} seeds failed:\n{}\nreplay: SIMULATION_FROM={seed} \
+        "the end of seed {seed}:\n{}\n{} of {count} seeds failed:\n{}\nreplay: {backed}SIMULATION_FROM={seed} \
          SIMULATION_TRACE=/tmp/trace cargo nextest run -p readstates --test simulation nothing_acknowledged",
         again.trace[skipped..].join("\n"),
         runs.failed.len(),
@@ -117,10 +153,9 @@ fn nothing_acknowledged_is_lost_or_doubled_whatever_the_world_does() {
     );
 }
 
-#[test]
-fn a_seed_is_the_same_every_time() {
+fn is_the_same_every_time(how: How) {
     for seed in [1, 2, 3, 4] {
-        let (first, second) = (run(seed, None), run(seed, None));
+        let (first, second) = (run(seed, how), run(seed, how));
         let mut both = first.trace.iter().zip(&second.trace);
         if let Some(place) = both.position(|(a, b)| a != b) {
             let from = place.saturating_sub(TRACE_SHOWN / 4);
@@ -131,10 +166,17 @@ fn a_seed_is_the_same_every_time() {
             );
         }
         assert_eq!(first.fingerprint, second.fingerprint, "seed {seed}");
-        assert_ne!(
-            first.fingerprint,
-            run(seed + 100, None).fingerprint,
-            "seed {seed}"
-        );
+        let other = run(seed + 100, how);
+        assert_ne!(first.fingerprint, other.fingerprint, "seed {seed}");
     }
+}
+
+#[test]
+fn a_seed_is_the_same_every_time() {
+    is_the_same_every_time(How::default());
+}
+
+#[test]
+fn a_seed_with_backups_is_the_same_every_time() {
+    is_the_same_every_time(How::BACKED);
 }

@@ -173,7 +173,7 @@ impl Process {
             incarnation: bits,
             zone: None,
             shared: true,
-            backing: match world.replicates() {
+            backing: match world.backed {
                 true => Backing::Available,
                 false => Backing::Off,
             },

@@ -65,8 +65,13 @@ fn failed() -> RingStoreError {
 
 impl RingStore for SimRing {
     fn get(&self) -> BoxFuture<'_, Result<Option<Versioned>, RingStoreError>> {
-        self.ask(async { self.world.ring.get().await }.boxed())
-            .boxed()
+        let get = async {
+            match self.world.is_blind(self.life.incarnation) {
+                true => Err(failed()),
+                false => self.world.ring.get().await,
+            }
+        };
+        self.ask(get.boxed()).boxed()
     }
 
     fn compare_and_swap(
@@ -111,7 +116,7 @@ impl RingStore for SimRing {
                 async move {
                     let slow = world.befalls(10.0);
                     world.pass(0, if slow { 3_000 } else { 60 }).await;
-                    while world.is_cut_off(life.incarnation) {
+                    while world.is_cut_off(life.incarnation) || world.is_blind(life.incarnation) {
                         world.pass(50, 100).await;
                     }
                     life.boundary().await;

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use readstates_ring::model::Mutant;
+use readstates_ring::model::{Mutant, backed};
 
 use super::{
     events::{self, Ran},
@@ -21,23 +21,68 @@ use super::{
 /// Between two words on how far a long run is.
 const WORD_EVERY: Duration = Duration::from_secs(5);
 
-/// Runs one seed, without a rule or with all of them.
-pub(crate) fn run(seed: u64, without: Option<Mutant>) -> Ran {
-    match without {
-        Some(mutant) => mutant.with(|| run_here(seed, None)),
-        None => run_here(seed, None),
+/// What the members of a world do and do not do.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct How {
+    /// Slots have backups.
+    pub(crate) backed: bool,
+    /// Without a rule, or with all of them.
+    pub(crate) without: Option<Without>,
+}
+
+/// What is dropped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Without {
+    Rule(Mutant),
+    /// A rule of slots with backups.
+    Backed(backed::Mutant),
+}
+
+impl How {
+    /// Slots have backups, and everything is done that has to be.
+    pub(crate) const BACKED: Self = Self {
+        backed: true,
+        without: None,
+    };
+
+    fn with<T>(self, run: impl FnOnce() -> T) -> T {
+        match self.without {
+            None => run(),
+            Some(Without::Rule(mutant)) => mutant.with(run),
+            Some(Without::Backed(mutant)) => mutant.with(run),
+        }
     }
 }
 
-/// Plays a scene, without a rule or with all of them. The seed rules how long everything takes.
-pub(crate) fn play(scene: Scene, seed: u64, without: Option<Mutant>) -> Ran {
-    match without {
-        Some(mutant) => mutant.with(|| run_here(seed, Some(scene))),
-        None => run_here(seed, Some(scene)),
+impl From<Mutant> for How {
+    fn from(mutant: Mutant) -> Self {
+        Self {
+            backed: false,
+            without: Some(Without::Rule(mutant)),
+        }
     }
 }
 
-fn run_here(seed: u64, scene: Option<Scene>) -> Ran {
+impl From<backed::Mutant> for How {
+    fn from(mutant: backed::Mutant) -> Self {
+        Self {
+            backed: true,
+            without: Some(Without::Backed(mutant)),
+        }
+    }
+}
+
+/// Runs one seed.
+pub(crate) fn run(seed: u64, how: How) -> Ran {
+    how.with(|| run_here(seed, how.backed, None))
+}
+
+/// Plays a scene. The seed rules how long everything takes.
+pub(crate) fn play(scene: Scene, seed: u64, how: How) -> Ran {
+    how.with(|| run_here(seed, how.backed, Some(scene)))
+}
+
+fn run_here(seed: u64, backed: bool, scene: Option<Scene>) -> Ran {
     // Which users share a lock or a table must not differ between two runs of the program.
     readstates::mixed::use_known_key();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -45,7 +90,7 @@ fn run_here(seed: u64, scene: Option<Scene>) -> Ran {
         .start_paused(true)
         .build()
         .unwrap();
-    let world = runtime.block_on(async { World::new(seed) });
+    let world = runtime.block_on(async { World::new(seed, backed) });
     let work = || match scene {
         None => runtime.block_on(Box::pin(events::run(&world))),
         Some(scene) => runtime.block_on(Box::pin(scene.play(&world))),
@@ -75,14 +120,14 @@ pub(crate) struct Runs {
 
 impl Runs {
     /// Runs seeds on all processors, and says every few seconds how far it is.
-    pub(crate) fn all(seeds: &[u64], without: Option<Mutant>) -> Self {
+    pub(crate) fn all(seeds: &[u64], how: How) -> Self {
         let (began, count) = (Instant::now(), seeds.len());
         let (seeds, ended) = (Mutex::new(seeds.iter().copied()), AtomicU64::new(0));
         let (runs, word) = (Mutex::new(Self::default()), Mutex::new(began));
         let next = || seeds.lock().unwrap().next();
         let work = || {
             while let Some(seed) = next() {
-                let Ran { outcome, .. } = run(seed, without);
+                let Ran { outcome, .. } = run(seed, how);
                 let mut runs = runs.lock().unwrap();
                 match outcome {
                     Ok(acknowledged) => runs.acknowledged += acknowledged,

@@ -1,6 +1,7 @@
 //! Events in one order, with all else calm: what random seeds hardly ever do. Each scene holds with all rules, and breaks
 //! a promise without the rule that it is about.
 
+mod backed;
 mod deaths;
 mod moves;
 mod restores;
@@ -19,15 +20,34 @@ use super::{
 };
 
 /// What happens, the rule that the scene is about, and what the books say without it.
-pub(crate) const SCENES: [(&str, Scene, &str); 8] = [
+pub(crate) const SCENES: [(&str, Scene, &str); 9] = [
     ("R2", Scene::LastPartOfAMoveBefore, "Lost"),
     ("R4", Scene::HandedAfterGivingUp, "by now"),
     ("R5", Scene::TwoUnderOneName, "both acknowledged"),
     ("R8", Scene::WrittenLateByTheDead, "Lost"),
     ("R9", Scene::HandedByALostSwap, "Lost"),
+    ("R15", Scene::TakenInARestoredRing, "acknowledged slot"),
     ("R16", Scene::StolenByARestoredRing, "Lost"),
     ("R17", Scene::ForgottenByARestoredRing, "Lost"),
     ("R18", Scene::HandedByALateSwap, "Lost"),
+];
+
+/// The same for rules of slots with backups, each with one way not to keep it (`readstates_ring::model::backed`).
+pub(crate) const BACKED_SCENES: [(&str, &str, Scene, &str); 4] = [
+    (
+        "R11",
+        "applied without ticket",
+        Scene::FramesDoNotArrive,
+        "Lost",
+    ),
+    ("R12", "drops alone", Scene::FramesDoNotArrive, "Lost"),
+    (
+        "R13",
+        "takes from living backup",
+        Scene::BackupIsLate,
+        "Lost",
+    ),
+    ("R14", "restamps alone", Scene::WrittenLateByAnOwner, "Lost"),
 ];
 
 /// A scene by its last event.
@@ -45,6 +65,9 @@ pub(crate) enum Scene {
     WrittenLateByTheDead,
     /// A swap that hands slots on is never carried out.
     HandedByALostSwap,
+    /// Members have handed on all that they owned, and have ended. The ring forgets it; the member that serves their slots
+    /// does not see that, and a new one takes them.
+    TakenInARestoredRing,
     /// In a restored ring a process that is dead has taken all slots.
     StolenByARestoredRing,
     /// A member is cut off; others take its slots, write what they acknowledge, and die; the ring forgets them.
@@ -52,6 +75,12 @@ pub(crate) enum Scene {
     /// A swap that hands slots on is carried out after its sender has given it up. Meanwhile the lease of the
     /// destination has run out, and it runs out again before the destination serves.
     HandedByALateSwap,
+    /// An owner dies whose frames have not reached its backup for a while.
+    FramesDoNotArrive,
+    /// The backup of a dead owner asks to be promoted after the others take that one for dead.
+    BackupIsLate,
+    /// An owner dies, and then the one that was promoted. The last write of the first one lands in between.
+    WrittenLateByAnOwner,
 }
 
 impl Scene {
@@ -65,6 +94,9 @@ impl Scene {
             sleep(Duration::from_millis(50)).await;
         }
         settle(world).await?;
+        if world.backed {
+            backed::all_named(world).await?;
+        }
         // Users are loaded, and what is acknowledged from then on is in memory alone.
         clients(world, 0, Duration::from_secs(2)).await;
         match self {
@@ -73,9 +105,13 @@ impl Scene {
             Self::TwoUnderOneName => deaths::two_under_one_name(world).await?,
             Self::WrittenLateByTheDead => deaths::written_late(world).await?,
             Self::HandedByALostSwap => moves::handed_by_a_lost_swap(world).await?,
+            Self::TakenInARestoredRing => restores::taken(world).await?,
             Self::StolenByARestoredRing => restores::stolen(world).await?,
             Self::ForgottenByARestoredRing => restores::forgotten(world).await?,
             Self::HandedByALateSwap => moves::handed_late(world).await?,
+            Self::FramesDoNotArrive => backed::frames_do_not_arrive(world).await?,
+            Self::BackupIsLate => backed::backup_is_late(world).await?,
+            Self::WrittenLateByAnOwner => backed::written_late(world).await?,
         }
         settle(world).await?;
         compare(world).await

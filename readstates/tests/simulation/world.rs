@@ -30,6 +30,8 @@ const KEPT_LINES: usize = 200_000;
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) seed: u64,
+    /// Slots have backups.
+    pub(crate) backed: bool,
     pub(crate) began: Instant,
     pub(crate) ring: Arc<MemoryRing>,
     pub(crate) blocks: Arc<MemoryStore>,
@@ -58,6 +60,8 @@ struct State {
     broken: HashSet<(Incarnation, Incarnation)>,
     /// Processes that cannot reach the ring.
     cut_off: HashSet<Incarnation>,
+    /// Processes that renew their leases and cannot read the ring.
+    blind: HashSet<Incarnation>,
     /// No process can reach the ring; or it is slow.
     ring_away: bool,
     ring_slow: bool,
@@ -89,9 +93,10 @@ struct State {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64) -> Arc<Self> {
+    pub(crate) fn new(seed: u64, backed: bool) -> Arc<Self> {
         Arc::new(Self {
             seed,
+            backed,
             began: Instant::now(),
             ring: Arc::default(),
             blocks: Arc::default(),

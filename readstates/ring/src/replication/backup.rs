@@ -369,6 +369,26 @@ impl<O: Clone, B: Clone> Backup<O, B> {
         }
     }
 
+    /// Drops what is known of the streams of processes that `is_over` says have ended for long, unless one owns a slot or
+    /// something of it is held. What one of them sends late all the same is refused, for it owns nothing.
+    pub fn forget(&mut self, is_over: impl Fn(Incarnation) -> bool) {
+        let slots = &self.slots;
+        let is_needed = |of: Incarnation| {
+            slots.values().any(|held| {
+                let journal = held.journal.as_ref();
+                held.config.owner() == of || journal.is_some_and(|it| it.of() == of)
+            })
+        };
+        self.streams
+            .retain(|&from, _| !is_over(from) || is_needed(from));
+    }
+
+    /// How many processes have sent to this member and are not forgotten.
+    #[must_use]
+    pub fn senders(&self) -> usize {
+        self.streams.len()
+    }
+
     /// What this member has of a slot for a third one that took it from the dead, whose config was `taken`: it lacks what
     /// was acknowledged since this member was dropped or deposed, and has what was before.
     #[must_use]

@@ -78,6 +78,8 @@ pub struct Guard {
     asked: Vec<Incarnation>,
     /// That which is to be named.
     seeding: Option<Incarnation>,
+    /// Everything that the database lacks was sent to it.
+    is_seeded: bool,
 }
 
 impl Guard {
@@ -89,6 +91,7 @@ impl Guard {
             backup: None,
             asked: Vec::new(),
             seeding: None,
+            is_seeded: false,
         }
     }
 
@@ -116,6 +119,7 @@ impl Guard {
             backup,
             asked,
             seeding,
+            is_seeded: _,
         } = self;
         *backup = config.backup();
         asked.clear();
@@ -236,6 +240,9 @@ impl Guard {
             Answer::Read => (Shortcut::ReadWithoutTicket, Shortcut::ReadWithoutPermission),
         };
         for backup in self.needed() {
+            if mutant::takes(Shortcut::DropsAlone) && self.has_to_go(backup, streams, now) {
+                continue;
+            }
             let Some(stream) = streams.get(&backup) else {
                 return Err(Waits::Ticket(backup));
             };
@@ -267,6 +274,13 @@ impl Guard {
         }
         let stream = streams.entry(to).or_insert_with(|| Outbox::new(to));
         stream.begin(self.slot);
+        self.is_seeded = false;
+    }
+
+    /// [`super::What::Seeded`] is in the frame that gathers, or in one before. What a seed consists of may leave in many
+    /// frames, each of which is acknowledged by itself.
+    pub fn seeded(&mut self) {
+        self.is_seeded = true;
     }
 
     /// The process that the ring may be asked to name now: it has everything.
@@ -276,7 +290,7 @@ impl Guard {
             let stream = streams.get(to);
             stream.is_some_and(|it| it.has_everything(self.slot))
         };
-        self.seeding.filter(seeded)
+        self.seeding.filter(seeded).filter(|_| self.is_seeded)
     }
 
     /// The ring is asked to name it, from now on: tell the state machine as well ([`SlotAtMember::backup_asked`]).
@@ -290,12 +304,15 @@ impl Guard {
     /// ring is asked to name another or none, and no answer is given until it has.
     #[must_use]
     pub fn must_drop(&self, streams: &Streams, now: Duration) -> bool {
-        self.needed().any(|backup| {
-            let Some(stream) = streams.get(&backup) else {
-                return true;
-            };
-            let lost = !stream.carries(self.slot) || stream.refused(self.slot).is_some();
-            lost || stream.is_slow(now)
-        })
+        self.needed()
+            .any(|backup| self.has_to_go(backup, streams, now))
+    }
+
+    fn has_to_go(&self, backup: Incarnation, streams: &Streams, now: Duration) -> bool {
+        let Some(stream) = streams.get(&backup) else {
+            return true;
+        };
+        let lost = !stream.carries(self.slot) || stream.refused(self.slot).is_some();
+        lost || stream.is_slow(now)
     }
 }

@@ -43,9 +43,16 @@ impl Outbox {
     /// The first stream to a process.
     #[must_use]
     pub fn new(to: Incarnation) -> Self {
+        Self::numbered(to, 0)
+    }
+
+    /// A stream of this number to a process, which is later than those of all streams to it that there ever were: a
+    /// frame of another stream with the same number would be taken for a repetition.
+    #[must_use]
+    pub fn numbered(to: Incarnation, stream: u32) -> Self {
         Self {
             to,
-            stream: 0,
+            stream,
             number: 0,
             gathered: false,
             next: 0,
@@ -58,10 +65,7 @@ impl Outbox {
     /// Gives up what is not acknowledged, and begins another stream, which carries no slot: a backup that is gone for
     /// long must not keep frames in memory.
     pub fn reopen(&mut self) {
-        *self = Self {
-            stream: self.stream + 1,
-            ..Self::new(self.to)
-        };
+        *self = Self::numbered(self.to, self.stream + 1);
     }
 
     /// Where it leads.

@@ -36,6 +36,11 @@ impl Ownership {
                 status.unprotected_seconds as f64,
             ),
             (
+                "readstates_slots_backup_held_back",
+                "Slots without a backup that get none until the clock has come nearer to their epochs: theirs came and went too often.",
+                self.counters.backups_held_back.load(Ordering::Relaxed) as f64,
+            ),
+            (
                 "readstates_slots_backed",
                 "Slots of other members that have this one as their backup.",
                 f64::from(status.backing),

@@ -12,8 +12,8 @@ const REST: Duration = Duration::from_secs(1);
 
 impl Owner {
     /// Begins to seed a process with a slot: from now on it gets every change. `false` when it must not be seeded now, or
-    /// there is no lane for it. What follows are [`Owner::image`] of each user that the database lacks something of, and
-    /// [`Owner::seeded`].
+    /// there is no lane for it. What follows are [`Owner::image`] of each user that the database lacks something of, in as
+    /// many frames as it takes, and [`Owner::seeded`].
     pub(crate) fn seed(&self, slot: Slot, to: Incarnation) -> bool {
         let mut desk = self.desk.lock();
         let given_up = desk.given_up.get(&to);
@@ -21,13 +21,17 @@ impl Owner {
             return false;
         }
         let Desk {
-            streams, guards, ..
+            streams,
+            guards,
+            next_stream,
+            ..
         } = &mut *desk;
         let guard = &mut guards[usize::from(slot.number())];
         let Some(epoch) = self.epoch(slot).filter(|_| guard.may_seed(to)) else {
             return false;
         };
-        let stream = streams.entry(to).or_insert_with(|| Outbox::new(to));
+        let stream = streams.entry(to);
+        let stream = stream.or_insert_with(|| Outbox::numbered(to, *next_stream));
         if self.open_lane(stream).is_none() {
             return false;
         }
@@ -39,16 +43,24 @@ impl Owner {
         true
     }
 
+    /// Whether a process is still seeded with a slot: it was not lost, and neither side has given up the stream since.
+    pub(crate) fn seeds(&self, slot: Slot, to: Incarnation) -> bool {
+        let desk = self.desk.lock();
+        let seeding = desk.guards[usize::from(slot.number())].seeding();
+        seeding == Some(to) && desk.is_seeding(slot)
+    }
+
     /// Everything that the database lacks of a slot was sent to the process that is seeded.
     pub(crate) fn seeded(&self, slot: Slot) {
         let mut desk = self.desk.lock();
         let Desk {
             streams, guards, ..
         } = &mut *desk;
-        let seeding = guards[usize::from(slot.number())].seeding();
-        let stream = seeding.and_then(|to| streams.get_mut(&to));
+        let guard = &mut guards[usize::from(slot.number())];
+        let stream = guard.seeding().and_then(|to| streams.get_mut(&to));
         if let (Some(stream), Some(epoch)) = (stream, self.epoch(slot)) {
             self.say_of_slot(stream, slot, epoch, OfSlot::Seeded);
+            guard.seeded();
         }
     }
 
@@ -93,6 +105,14 @@ impl Owner {
         let guards = Slot::all().zip(&desk.guards);
         let must = guards.filter(|(_, guard)| guard.must_drop(&desk.streams, now));
         must.map(|(slot, _)| slot).collect()
+    }
+
+    /// Changes of these slots, and of no others, are refused from now on.
+    pub(crate) fn hold(&self, slots: &[Slot]) {
+        let held: BTreeSet<Slot> = slots.iter().copied().collect();
+        for (slot, is_held) in Slot::all().zip(&self.held) {
+            is_held.store(held.contains(&slot), Ordering::Release);
+        }
     }
 
     /// The slots of this member that have no backup, and none is on the way.
@@ -156,6 +176,12 @@ impl Owner {
             slow.map(Outbox::to).filter(|&to| !is_needed(to)).collect()
         };
         slow.into_iter().for_each(|to| self.reopen(to));
+    }
+
+    /// How many streams there are.
+    #[cfg(test)]
+    pub(crate) fn streams(&self) -> usize {
+        self.desk.lock().streams.len()
     }
 
     /// The processes that there are streams to.

@@ -73,10 +73,38 @@ async fn a_process_that_was_taken_for_dead_and_comes_back_is_told_everything_aga
     pair.owner.learned(slot(), &pair.config, false);
     assert!(pair.holding.learned(slot(), pair.config, None).is_none());
     assert!(pair.owner.forget(BACKUP));
+    assert_eq!(
+        pair.owner.streams(),
+        0,
+        "nothing is kept of an ended process"
+    );
     pair.change(&[ack(9)]);
     let mut pair = pair.backed();
     let has = pair.block.clone();
     assert_eq!(pair.promoted().await, has);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stream_of_an_owner_that_ended_is_forgotten_once_nothing_needs_it() {
+    let mut pair = Pair::new().backed();
+    pair.holding.forget(|_| true);
+    assert_eq!(pair.holding.senders(), 1, "it owns a slot");
+    // What it sends goes on where it was.
+    pair.change(&[ack(9)]);
+    pair.exchange();
+    let has = pair.block.clone();
+    assert_eq!(pair.promoted().await, has);
+    pair.holding.forget(|it| it != OWNER);
+    assert_eq!(pair.holding.senders(), 1, "it lives");
+    pair.holding.forget(|_| true);
+    assert_eq!(pair.holding.senders(), 0);
+    // A frame that was under way all the time.
+    pair.change(&[ack(10)]);
+    let late = pair.leave();
+    let said = pair.arrive(&late);
+    pair.owner.acknowledged(BACKUP, &late, Some(&said));
+    assert!(!pair.is_settled(Answer::Applied).await);
+    assert!(pair.holding.slots().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

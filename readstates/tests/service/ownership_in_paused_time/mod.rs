@@ -226,3 +226,32 @@ async fn slots_whose_lease_ran_out_while_they_were_streamed_are_served_and_loade
     balance(&[&first, &second]).await;
     assert_eq!((first.owned(), second.owned()), (512, 512));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_leaves_goes_on_offering_while_the_only_other_is_dead_and_not_known_to_be() {
+    let mut world = World::new();
+    let (first, second) = (world.member().await, world.member().await);
+    for user in 1..=100 {
+        let said = first.ack(user, 5).await;
+        assert!(matches!(said, Said::Done(Outcome::Applied, _)), "{said:?}");
+    }
+    world.kill(&second);
+    let began = Instant::now();
+    let deadline = began + Duration::from_secs(60);
+    let (drained, third) = tokio::join!(first.ownership.drain(deadline), async {
+        sleep(Duration::from_secs(5)).await;
+        world.member().await
+    });
+    assert!(drained);
+    assert_eq!((first.owned(), third.owned()), (0, 1024));
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    for user in 1..=100 {
+        let said = third.ack(user, 5).await;
+        assert!(matches!(said, Said::Done(Outcome::Ignored, _)), "{said:?}");
+    }
+    // Nobody is left to offer to once the dead one is known to be dead.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    assert!(!third.ownership.drain(deadline).await);
+    assert!(Instant::now() < deadline);
+}

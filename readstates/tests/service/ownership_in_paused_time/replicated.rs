@@ -66,6 +66,21 @@ fn with_ring() -> (World, Arc<MemoryRing>) {
     (world, ring)
 }
 
+/// Three members, each of which owns slots with a backup, and has acknowledged changes that are not written.
+async fn three_that_acknowledged() -> (World, Arc<MemoryRing>, [Member; 3]) {
+    let (mut world, ring) = with_ring();
+    let three = [
+        world.member().await,
+        world.member().await,
+        world.member().await,
+    ];
+    let all = three.each_ref();
+    balance(&all).await;
+    all_are_backed(&ring, &all).await;
+    ack_all(&all, 5).await;
+    (world, ring, three)
+}
+
 /// What the one of these says that owns the user.
 async fn said(members: &[&Member], user: u64, message: u64) -> Said {
     loop {
@@ -117,15 +132,7 @@ async fn what_a_dead_member_acknowledged_is_served_by_its_backup_seconds_later()
 
 #[tokio::test(start_paused = true)]
 async fn members_that_die_one_after_the_other_leave_everything_to_the_last() {
-    let (mut world, ring) = with_ring();
-    let (first, second, third) = (
-        world.member().await,
-        world.member().await,
-        world.member().await,
-    );
-    balance(&[&first, &second, &third]).await;
-    all_are_backed(&ring, &[&first, &second, &third]).await;
-    ack_all(&[&first, &second, &third], 5).await;
+    let (world, ring, [first, second, third]) = three_that_acknowledged().await;
     world.kill(&first);
     // Nobody asks for anything meanwhile.
     all_are_backed(&ring, &[&second, &third]).await;
@@ -180,15 +187,7 @@ async fn whoever_hands_slots_on_is_their_backup_from_then_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_leaves_owns_and_backs_nothing_in_the_end() {
-    let (mut world, ring) = with_ring();
-    let (first, second, third) = (
-        world.member().await,
-        world.member().await,
-        world.member().await,
-    );
-    balance(&[&first, &second, &third]).await;
-    all_are_backed(&ring, &[&first, &second, &third]).await;
-    ack_all(&[&first, &second, &third], 5).await;
+    let (world, ring, [first, second, third]) = three_that_acknowledged().await;
     let deadline = Instant::now() + Duration::from_secs(60);
     assert!(second.ownership.drain(deadline).await);
     let left = second.ownership.me().incarnation();
@@ -372,4 +371,59 @@ async fn a_backup_that_lacks_something_takes_the_slots_of_a_dead_owner_as_anybod
     until("taken", async || second.owned() == SLOTS).await;
     let said = said(&[&second], 1, 5).await;
     assert!(matches!(said, Said::Done(Outcome::Applied, _)), "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backup_that_comes_and_goes_never_stops_moves() {
+    let (mut world, ring) = with_ring();
+    let (first, second) = (world.member().await, world.member().await);
+    all_are_backed(&ring, &[&first, &second]).await;
+    let lost = &world.network.loses_frames;
+    let ahead = async || {
+        let highest = table(&ring).await.highest_epoch().unwrap();
+        highest.number() - (world.unix_micros() >> 24)
+    };
+    let mut most = 0;
+    for _ in 0..120 {
+        // Until it is out, and for as long as another one rests.
+        lost.store(true, Ordering::SeqCst);
+        sleep(Duration::from_secs(1)).await;
+        lost.store(false, Ordering::SeqCst);
+        sleep(Duration::from_secs(2)).await;
+        most = most.max(ahead().await);
+    }
+    assert!((40..=60).contains(&most), "{most} epochs ahead");
+    balance(&[&first, &second]).await;
+    assert!(second.owned() > 500, "{}", second.owned());
+    // The clock comes nearer.
+    all_are_backed(&ring, &[&first, &second]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_backups_are_required_none_is_dropped_before_what_it_holds_is_written() {
+    let (mut world, ring) = with_ring();
+    world.backing = Backing::Required;
+    let (first, second) = (world.member().await, world.member().await);
+    all_are_backed(&ring, &[&first, &second]).await;
+    ack_all(&[&first], 5).await;
+    world.kill(&second);
+    until("dropped", async || {
+        let table = table(&ring).await;
+        let is_alone = |user| {
+            let config = table.config(Slot::of_user(user));
+            config.is_some_and(|config| config.backup().is_none())
+        };
+        USERS.into_iter().any(is_alone)
+    })
+    .await;
+    // The last copy in memory goes with it.
+    let table = table(&ring).await;
+    world.kill(&first);
+    for user in USERS {
+        let config = table.config(Slot::of_user(user)).unwrap();
+        if config.backup().is_none() {
+            let stored = world.store.load(user).await.unwrap();
+            assert!(stored.is_some(), "user {user} is in no place");
+        }
+    }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Network {
     pub(crate) offers_answered_after: AtomicU64,
     /// Those to last parts.
     pub(crate) last_parts_answered_after: AtomicU64,
+    /// Loses frames to backups.
+    pub(crate) loses_frames: AtomicBool,
     /// How many hints were answered.
     pub(crate) hints_answered: AtomicU64,
 }
@@ -55,6 +57,7 @@ impl Network {
 const OFFER: u8 = 1;
 const LAST_PART: u8 = 3;
 const HINT: u8 = 4;
+const FRAME: u8 = 5;
 
 #[derive(Debug)]
 struct Wire(Arc<Network>);
@@ -76,6 +79,8 @@ impl Peers for Wire {
         let loses = self.0.loses_confirmations.load(Ordering::SeqCst);
         let is_last = message[0] == LAST_PART;
         let lost = loses && is_last;
+        let loses_frames = self.0.loses_frames.load(Ordering::SeqCst);
+        let is_lost = loses_frames && message[0] == FRAME;
         let late = self.0.last_parts_take.load(Ordering::SeqCst) * u64::from(is_last);
         let (is_offer, is_hint) = (message[0] == OFFER, message[0] == HINT);
         let network = Arc::clone(&self.0);
@@ -86,6 +91,9 @@ impl Peers for Wire {
         };
         async move {
             sleep(Duration::from_secs(late) + Duration::from_millis(1)).await;
+            if is_lost {
+                return Err(PeerError::new(&name, "the frame was lost"));
+            }
             let member = member.and_then(|member| member.upgrade());
             let member = member.ok_or_else(|| PeerError::new(&name, "nobody answers"))?;
             let answer = member.receive(&message).await;

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The message of the one mention that each client sends.
-const MENTION: u64 = 1;
+pub(super) const MENTION: u64 = 1;
 
 /// A name is free again while its process lives: Kubernetes deletes the pod of a node that is silent.
 pub(super) async fn two_under_one_name(world: &Arc<World>) -> Result<(), String> {
@@ -62,7 +62,7 @@ pub(super) async fn written_late(world: &Arc<World>) -> Result<(), String> {
     Ok(())
 }
 
-fn acknowledged(fate: Fate) -> Result<(), String> {
+pub(super) fn acknowledged(fate: Fate) -> Result<(), String> {
     match fate {
         Fate::Acknowledged(_) => Ok(()),
         Fate::Unknown | Fate::NothingDone => {
@@ -72,7 +72,7 @@ fn acknowledged(fate: Fate) -> Result<(), String> {
 }
 
 /// The process that serves the user, once there is one.
-async fn owner(world: &Arc<World>) -> Result<Arc<Process>, String> {
+pub(super) async fn owner(world: &Arc<World>) -> Result<Arc<Process>, String> {
     let slot = Slot::of_user(HOT);
     let serves = |process: &Arc<Process>| process.ownership.enter(slot).is_some();
     until(|| world.living().iter().any(serves)).await?;
@@ -81,7 +81,11 @@ async fn owner(world: &Arc<World>) -> Result<Arc<Process>, String> {
 }
 
 /// A process writes what it has, and hears that it failed.
-async fn write_late(world: &World, process: &Process, batch: Batch) -> Result<(), String> {
+pub(super) async fn write_late(
+    world: &World,
+    process: &Process,
+    batch: Batch,
+) -> Result<(), String> {
     process.engine.flush_all().await;
     match world.late.count(batch) {
         0 => Err(format!("{process:?} has written nothing")),
@@ -90,7 +94,7 @@ async fn write_late(world: &World, process: &Process, batch: Batch) -> Result<()
 }
 
 /// What a process wrote late lands.
-async fn land(world: &World, batch: Batch) -> Result<(), String> {
+pub(super) async fn land(world: &World, batch: Batch) -> Result<(), String> {
     let before = world.stored(HOT).await;
     world.late.let_go(batch);
     // Nothing is under way but this.

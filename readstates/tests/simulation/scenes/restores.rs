@@ -2,11 +2,35 @@
 
 use std::{sync::Arc, time::Duration};
 
-use readstates_ring::{Incarnation, RingMember, SLOTS, Stamp, Succession};
+use readstates_ring::{Incarnation, RingMember, RingTable, SLOTS, Stamp, Succession};
 use tokio::time::sleep;
 
 use super::{clients, table, until, unwritten_changes};
 use crate::{process::Process, world::World};
+
+pub(super) async fn taken(world: &Arc<World>) -> Result<(), String> {
+    let past = table(world).await?;
+    let living = world.living();
+    let (serves, leave) = (&living[0], &living[1..]);
+    for process in leave {
+        if !process.leave(Duration::from_secs(12)).await {
+            return Err(format!("{process:?} has not written everything"));
+        }
+    }
+    until(|| world.owned() == u32::from(SLOTS)).await?;
+    // Users are in the memory of the last one.
+    clients(world, 1, Duration::from_secs(1)).await;
+
+    world.blind(serves.life.incarnation, true);
+    world.put_back(Arc::unwrap_or_clone(past)).await;
+    let other = Process::start(world, 3);
+    let other = other.life.incarnation;
+    let names = |table: Arc<RingTable>| table.owned_by(other).count() > 0;
+    until(|| world.table().is_some_and(names)).await?;
+    clients(world, 2, Duration::from_secs(2)).await;
+    world.blind(serves.life.incarnation, false);
+    Ok(())
+}
 
 pub(super) async fn stolen(world: &Arc<World>) -> Result<(), String> {
     unwritten_changes(world).await;

@@ -53,7 +53,7 @@ impl World {
     }
 
     /// The ring as it is, at this moment.
-    pub(super) fn table(&self) -> Option<Arc<RingTable>> {
+    pub(crate) fn table(&self) -> Option<Arc<RingTable>> {
         let current = self.ring.get().now_or_never()?.ok()??;
         Some(current.table)
     }

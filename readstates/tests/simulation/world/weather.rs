@@ -14,6 +14,7 @@ impl World {
             state.calm = true;
             state.broken.clear();
             state.cut_off.clear();
+            state.blind.clear();
             (state.ring_away, state.ring_slow) = (false, false);
             state.database_away = false;
         });
@@ -39,6 +40,18 @@ impl World {
 
     pub(crate) fn is_cut_off(&self, who: Incarnation) -> bool {
         self.state(|state| state.ring_away || state.cut_off.contains(&who))
+    }
+
+    /// A process goes on with its lease, and does not hear what the ring says.
+    pub(crate) fn blind(&self, who: Incarnation, blind: bool) {
+        self.state(|state| match blind {
+            true => state.blind.insert(who),
+            false => state.blind.remove(&who),
+        });
+    }
+
+    pub(crate) fn is_blind(&self, who: Incarnation) -> bool {
+        self.state(|state| state.blind.contains(&who))
     }
 
     /// Whether a process can not reach the ring that others may reach.
@@ -67,12 +80,7 @@ impl World {
     /// In three of four seeds the ring may be restored from seconds ago, or be deleted.
     pub(crate) fn has_restores(&self) -> bool {
         // A slot with a backup is not protected against them (R16).
-        !self.seed.is_multiple_of(4) && !self.replicates()
-    }
-
-    /// Whether slots have backups.
-    pub(crate) fn replicates(&self) -> bool {
-        std::env::var_os("SIMULATION_REPLICATES").is_some()
+        !self.seed.is_multiple_of(4) && !self.backed
     }
 
     pub(crate) fn set_database_away(&self, away: bool) {

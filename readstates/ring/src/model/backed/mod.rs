@@ -28,8 +28,9 @@
 //! | applied without permission | 11 | 1,310 |
 //! | ignored without permission | 12 | 1,504 |
 //! | read without permission | 7 | 231 |
-//! | no lease | 10 | 10,181 |
+//! | no lease | 10 | 10,173 |
 //! | permission from receipt | 10 | 5,527 |
+//! | drops alone | 8 | 388 |
 //! | new backup not asked | 13 | 6,534 |
 //! | named too early | 13 | 24,901 |
 //! | seeds unreplayed | 12 | 3,001 |

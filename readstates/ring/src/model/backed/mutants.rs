@@ -60,7 +60,7 @@ const fn mutant(
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 28] = [
+pub const MUTANTS: [Mutant; 29] = [
     mutant(
         "applied without ticket",
         "acknowledges a change before the backup has it",
@@ -108,6 +108,12 @@ pub const MUTANTS: [Mutant; 28] = [
         "counts the permission from when the acknowledgement came",
         Shortcut::PermissionFromReceipt,
         Limits::BEATS,
+    ),
+    mutant(
+        "drops alone",
+        "answers without a backup that refuses, before the ring says that it is out",
+        Shortcut::DropsAlone,
+        Limits::PROMOTION,
     ),
     mutant(
         "new backup not asked",

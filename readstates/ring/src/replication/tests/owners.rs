@@ -84,6 +84,8 @@ fn an_owner_may_name_who_has_everything_and_seed_who_is_not_named() {
     };
     let stream = streams.get_mut(&BACKUP).unwrap();
     stream.acknowledged(&acknowledgement, Duration::ZERO);
+    assert_eq!(guard.may_name(&streams), None, "more of the seed follows");
+    guard.seeded();
     assert_eq!(guard.may_name(&streams), Some(BACKUP));
     guard.gather(&mut streams);
     assert_eq!(guard.may_name(&streams), None, "a change has come since");

@@ -171,6 +171,7 @@ impl World {
             stream.reopen();
         }
         pod.guard.seed(to, &mut pod.streams);
+        pod.guard.seeded();
         let dirty = pod.block.filter(|block| block.dirty);
         let image = dirty.map(|block| What::Image {
             user: USER,
