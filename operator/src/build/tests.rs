@@ -18,6 +18,7 @@ mod database_pods;
 mod engines;
 mod flush_mode;
 mod logins;
+mod migration;
 mod network_policies;
 mod overlay;
 mod pod_monitors;
