@@ -72,7 +72,9 @@ pub async fn controller(ctx: &Arc<Context>, namespace: Option<&str>, stop: Cance
         .watches_stream(clusters, move |cluster| beside(&known, &cluster))
         .graceful_shutdown_on(stop.cancelled_owned())
         .run(
-            |migration, ctx: Arc<Context>| async move { reconcile_migration(&ctx, &migration).await },
+            |migration, ctx: Arc<Context>| async move {
+                Box::pin(reconcile_migration(&ctx, &migration)).await
+            },
             |migration, error, _| on_error(&migration, error),
             ctx.clone(),
         )

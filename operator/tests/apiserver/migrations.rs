@@ -66,7 +66,8 @@ impl World {
     async fn look_at(&self, name: &str) {
         let known = self.get::<ReadStateMigration>(name).await.metadata;
         let known = known.into_response_partial();
-        reconcile_migration(self.context(), &known).await.unwrap();
+        let reconciled = Box::pin(reconcile_migration(self.context(), &known));
+        reconciled.await.unwrap();
     }
 
     /// Members write both databases, all of them.
