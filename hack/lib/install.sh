@@ -108,8 +108,8 @@ save_cluster_state() {
     local dir=$1 namespace pod
     mkdir -p "$dir"
     kubectl get events --all-namespaces --sort-by .lastTimestamp >"$dir/events" 2>&1 || true
-    kubectl get all,pvc,pv,pdb,cronjobs,readstateclusters,readstaterings,readstatebackups,readstatebackupschedules --all-namespaces --output wide >"$dir/objects" 2>&1 || true
-    kubectl get readstateclusters,readstaterings,readstatebackups,readstatebackupschedules --all-namespaces --output yaml >"$dir/readstates.yaml" 2>&1 || true
+    kubectl get all,pvc,pv,pdb,cronjobs,readstateclusters,readstaterings,readstatebackups,readstatebackupschedules,readstatemigrations --all-namespaces --output wide >"$dir/objects" 2>&1 || true
+    kubectl get readstateclusters,readstaterings,readstatebackups,readstatebackupschedules,readstatemigrations --all-namespaces --output yaml >"$dir/readstates.yaml" 2>&1 || true
     while read -r namespace pod; do
         kubectl describe pod "$pod" --namespace "$namespace" >"$dir/$namespace.$pod.describe" 2>&1 || true
         kubectl logs "$pod" --namespace "$namespace" --all-containers --prefix >"$dir/$namespace.$pod.log" 2>&1 || true
@@ -132,7 +132,7 @@ uninstall() {
     # The chart keeps the definitions, so that no uninstall deletes what users made. Ours were the only ones?
     if [ -z "$(kubectl get readstateclusters --all-namespaces --output name 2>/dev/null)" ]; then
         kubectl delete crd --ignore-not-found readstateclusters.readstates.dev readstaterings.readstates.dev \
-            readstatebackups.readstates.dev readstatebackupschedules.readstates.dev
+            readstatebackups.readstates.dev readstatebackupschedules.readstates.dev readstatemigrations.readstates.dev
     else
         note "other ReadStateClusters are left, and those with a database of their own cannot be deleted without an operator"
     fi

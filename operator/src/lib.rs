@@ -29,6 +29,7 @@ pub mod gauges;
 pub mod known;
 pub mod lease;
 mod listen;
+pub mod migrations;
 pub mod observe;
 pub mod plan;
 pub mod pod_monitor;

@@ -8,7 +8,7 @@ use std::{fmt::Debug, sync::Arc};
 use anyhow::{Context as _, bail};
 use futures::{
     Stream, StreamExt, TryStreamExt,
-    future::{join, join_all},
+    future::{join_all, join3},
 };
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -48,6 +48,7 @@ use crate::{
     gauges::Clusters,
     known::Known,
     lease::Election,
+    migrations,
     reconcile::{on_error, reconcile},
     remembered::Remembered,
     requests::counted,
@@ -161,7 +162,8 @@ async fn lead(
     };
     let controllers = join_all(namespaces.into_iter().map(|n| {
         let backups = backups::controllers(ctx, schedules, n, stop.clone());
-        join(controller(ctx, clusters, n, stop.clone()), backups)
+        let moves = migrations::controller(ctx, n, stop.clone());
+        join3(controller(ctx, clusters, n, stop.clone()), backups, moves)
     }));
     // When the Lease is lost the controllers are dropped where they are: another operator leads now, and every write is
     // either done or not. The same holds for the task that takes rights back.

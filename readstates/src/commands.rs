@@ -17,7 +17,8 @@ use crate::{
     journal::Durability,
     migrate::{self, MigrateError},
     mirror::{self, MirrorError},
-    rebalance, schema,
+    rebalance,
+    schema::{self, SchemaCommandError},
     server::{Listeners, Server, open_ring, open_store},
     signals::Signals,
     trace::Tracing,
@@ -166,5 +167,7 @@ pub fn exit_status(error: &anyhow::Error) -> u8 {
     let of_move = || error.downcast_ref().map(MigrateError::exit_status);
     let of_text = of_backup.or_else(of_export).or_else(of_import);
     let of_mirror = || error.downcast_ref().map(MirrorError::exit_status);
-    of_text.or_else(of_move).or_else(of_mirror).unwrap_or(1)
+    let of_schema = || error.downcast_ref().map(SchemaCommandError::exit_status);
+    let of_store = of_text.or_else(of_move).or_else(of_schema);
+    of_store.or_else(of_mirror).unwrap_or(1)
 }

@@ -30,6 +30,30 @@ pub enum SchemaCommandError {
     Schema(#[from] SchemaError),
 }
 
+impl SchemaCommandError {
+    /// 3: refused, nothing was changed; 1: it failed otherwise. (2 is wrong usage.)
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::NotCql(_)
+            | Self::Schema(
+                SchemaError::OtherTable { .. }
+                | SchemaError::TooFewCopies { .. }
+                | SchemaError::Claimed { .. },
+            ) => 3,
+            Self::Config(_)
+            | Self::Schema(
+                SchemaError::Session(_)
+                | SchemaError::Superuser { .. }
+                | SchemaError::Roles { .. }
+                | SchemaError::ClaimContended { .. }
+                | SchemaError::Statement { .. }
+                | SchemaError::ClaimUnseen { .. },
+            ) => 1,
+        }
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors

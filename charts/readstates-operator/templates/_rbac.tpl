@@ -19,9 +19,20 @@ pods it deletes hold nothing any more; each by its UID.
 - apiGroups: [readstates.dev]
   resources: [readstatebackups/status, readstatebackupschedules/status]
   verbs: [get, patch]
+# Moves of a table to another database: read, their status is written, and a finalizer holds one until its Job has ended.
+- apiGroups: [readstates.dev]
+  resources: [readstatemigrations]
+  verbs: [get, list, watch, patch]
+- apiGroups: [readstates.dev]
+  resources: [readstatemigrations/status]
+  verbs: [get, patch]
 # Children may block the deletion of their owner where the cluster enforces this permission.
 - apiGroups: [readstates.dev]
-  resources: [readstateclusters/finalizers, readstatebackups/finalizers, readstatebackupschedules/finalizers]
+  resources:
+    - readstateclusters/finalizers
+    - readstatebackups/finalizers
+    - readstatebackupschedules/finalizers
+    - readstatemigrations/finalizers
   verbs: [update]
 # Rings are made empty, and from then on written by cache pods. These and the leases are also what it
 # gives cache pods a Role for: nobody can give more than they have.

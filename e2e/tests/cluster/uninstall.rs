@@ -100,6 +100,7 @@ async fn uninstalling_leaves_service_running_and_nothing_that_hangs() -> Result<
     let kinds = [
         "readstatebackups",
         "readstatebackupschedules",
+        "readstatemigrations",
         "readstateclusters",
         "readstaterings",
     ];

@@ -22,7 +22,7 @@ macro_rules! words {
 }
 
 words! {
-/// The conditions of a `ReadStateCluster`; the last two, and `Degraded`, those of backups.
+/// The conditions of a `ReadStateCluster`; the last three, and `Degraded`, those of backups and migrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionType {
     /// Every slot is served by a cache pod.
@@ -62,10 +62,12 @@ pub enum ConditionType {
     Restored,
     /// Nothing is running, as the spec requires. Present only while `spec.stopped` is set.
     Stopped,
-    /// The backup was made.
+    /// The backup was made, or the table was moved and all members use the target alone.
     Complete,
     /// Backups are made at the times of the schedule.
     Scheduled,
+    /// Everything was copied and compared, and members have been as that needs them ever since it began.
+    Verified,
 }
 
 /// Three-valued: what was not observed is unknown.
@@ -308,6 +310,34 @@ pub enum Reason {
     Restored,
     /// Nothing was restored: the cluster had cache pods before, and nothing is restored over live data.
     RestoreSkipped,
+    /// The move cannot be made by a Job: the database of the `ReadStateCluster` is not an external one.
+    MigrationUnsupported,
+    /// The target is the database that the `ReadStateCluster` uses.
+    SameDatabase,
+    /// Another `ReadStateMigration` moves this cluster, or moves to this target; the message names it.
+    TargetInUse,
+    /// The `ReadStateCluster` uses a third database now: neither the source nor the target.
+    SourceChanged,
+    /// Waiting for all cache pods to write both databases, or to be stopped.
+    AwaitingMembers,
+    /// A Job copies.
+    MigrationCopying,
+    /// A Job compares all rows.
+    MigrationVerifying,
+    /// The Job gave up; the message has the program's last words.
+    MigrationFailed,
+    /// Cache pods were not as copying needs them all the time, so what was compared does not count.
+    MembersChanged,
+    /// Everything was compared, and nothing was missing.
+    MigrationVerified,
+    /// Waiting for all cache pods to use the target alone.
+    MembersSwitching,
+    /// The `ReadStateCluster` names the target although no verification counts.
+    SwitchedTooEarly,
+    /// All cache pods use the target alone.
+    Moved,
+    /// The `ReadStateMigration` is deleted; the message says what stays.
+    MigrationEnded,
 }
 }
 

@@ -6,6 +6,7 @@ use kube::CustomResourceExt;
 use crate::{
     backup::{ReadStateBackup, ReadStateBackupSchedule},
     cluster::ReadStateCluster,
+    migration::ReadStateMigration,
     ring::ReadStateRing,
 };
 
@@ -37,6 +38,10 @@ pub fn crd_files() -> Vec<CrdFile> {
         CrdFile {
             name: "readstatebackupschedules.yaml",
             crd: ReadStateBackupSchedule::crd(),
+        },
+        CrdFile {
+            name: "readstatemigrations.yaml",
+            crd: ReadStateMigration::crd(),
         },
     ]
 }

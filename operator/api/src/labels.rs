@@ -12,6 +12,8 @@ pub const COMPONENT: &str = "app.kubernetes.io/component";
 pub const BACKUP: &str = "readstates.dev/backup";
 /// On what makes backups at given times: the `ReadStateBackupSchedule`.
 pub const BACKUP_SCHEDULE: &str = "readstates.dev/backup-schedule";
+/// On what moves a table to another database: the `ReadStateMigration`.
+pub const MIGRATION: &str = "readstates.dev/migration";
 /// On what restores a backup into a new cluster: the `ReadStateCluster`.
 pub const RESTORE: &str = "readstates.dev/restore";
 /// The zone of a node, and from Kubernetes 1.35 on of the pods on it.
@@ -89,6 +91,9 @@ pub const COPY_OF: &str = "readstates.dev/copy-of";
 /// On a `ReadStateCluster` whose database is deleted with it (finalizer): its cache pods write what they hold first.
 pub const STOP_IN_ORDER: &str = "readstates.dev/stop-in-order";
 
+/// On a `ReadStateMigration` that has begun (finalizer): its Job ends before it goes.
+pub const END_MIGRATION: &str = "readstates.dev/end-migration";
+
 const NAME: &str = "app.kubernetes.io/name";
 const INSTANCE: &str = "app.kubernetes.io/instance";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -105,7 +110,7 @@ pub enum Component {
     Database,
     /// The Job that creates keyspace and table.
     Schema,
-    /// The Jobs that make, verify, prune and restore backups.
+    /// The Jobs that make, verify, prune and restore backups, and those that move a table.
     Backup,
 }
 

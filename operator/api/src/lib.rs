@@ -1,6 +1,7 @@
 //! The custom resources of Readstates, and the names that go with them.
 //!
-//! What is here: the types of `ReadStateCluster`, `ReadStateRing`, `ReadStateBackup` and `ReadStateBackupSchedule` (their schemas, defaults and CEL
+//! What is here: the types of `ReadStateCluster`, `ReadStateRing`, `ReadStateBackup`, `ReadStateBackupSchedule` and
+//! `ReadStateMigration` (their schemas, defaults and CEL
 //! rules become `crds/*.yaml`), the conditions and reasons that a status may carry, and the
 //! labels on everything the operator makes. What is not: any decision about them, any IO, any clock.
 
@@ -19,6 +20,7 @@ mod cluster;
 mod crds;
 mod database;
 mod maintenance;
+mod migration;
 mod monitoring;
 mod pod_template;
 mod repair;
@@ -45,6 +47,10 @@ pub use database::{
     VolumesOf,
 };
 pub use maintenance::{Day, MaintenanceSpec, WindowSpec};
+pub use migration::{
+    CheckpointStorage, MembersMeanwhile, MigrationPhase, MigrationProgress, MigrationTarget,
+    MigrationVerified, ReadStateMigration, ReadStateMigrationSpec, ReadStateMigrationStatus,
+};
 pub use monitoring::MonitoringSpec;
 pub use pod_template::{
     IpFamilyPolicy, PodTemplate, ServiceSpec, ServiceType, TrafficDistribution, TrafficPolicy,

@@ -37,6 +37,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 pub use self::gauges::{Schedule, Schedules};
+pub(crate) use self::status::{degraded, publish, refused, since};
 use crate::{
     apply,
     build::{self, Object},
@@ -93,7 +94,7 @@ pub async fn controllers(
 
 /// Only their metadata is watched: one that this operator cannot read, written for a later release, keeps no other from
 /// being looked after.
-fn trigger<K>(ctx: &Context, namespace: Option<&str>) -> Controller<PartialObjectMeta<K>>
+pub(crate) fn trigger<K>(ctx: &Context, namespace: Option<&str>) -> Controller<PartialObjectMeta<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -118,7 +119,7 @@ where
 }
 
 /// What happens to what makes backups.
-fn children<K>(
+pub(crate) fn children<K>(
     ctx: &Context,
     namespace: Option<&str>,
 ) -> impl Stream<Item = watcher::Result<PartialObjectMeta<K>>> + Send + 'static
@@ -138,7 +139,7 @@ where
         .touched_objects()
 }
 
-fn api<K>(ctx: &Context, namespace: Option<&str>) -> Api<K>
+pub(crate) fn api<K>(ctx: &Context, namespace: Option<&str>) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {

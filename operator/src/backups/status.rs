@@ -172,7 +172,7 @@ pub(super) fn of_schedule(report: &ScheduleReport<'_>) -> ReadStateBackupSchedul
     }
 }
 
-fn degraded(bad: Option<(Reason, String)>) -> Condition {
+pub(crate) fn degraded(bad: Option<(Reason, String)>) -> Condition {
     match bad {
         Some((reason, words)) => Condition::new(ConditionType::Degraded, True, reason, words),
         None => Condition::new(
@@ -185,7 +185,7 @@ fn degraded(bad: Option<(Reason, String)>) -> Condition {
 }
 
 /// Why objects could not be written, in words about this backup.
-fn refused(owner: &BackupOwner, applied: &Applied) -> Option<(Reason, String)> {
+pub(crate) fn refused(owner: &BackupOwner, applied: &Applied) -> Option<(Reason, String)> {
     let BackupOwner { id, kind, label: _ } = owner;
     applied.refusals().first().map(|refusal| match &refusal.why {
         Blocked::Leftover { object } => leftover(object),
@@ -216,7 +216,7 @@ fn leftover(object: &str) -> (Reason, String) {
     (Reason::LeftoverObject, words)
 }
 
-fn since(
+pub(crate) fn since(
     conditions: &[Condition],
     before: Option<&Vec<Metav1Condition>>,
     owner: &BackupOwner,
@@ -232,7 +232,7 @@ fn since(
 ///
 /// # Errors
 /// When the API server does not take it.
-pub(super) async fn publish<K, S>(
+pub(crate) async fn publish<K, S>(
     ctx: &Context,
     object: &K,
     before: Option<&S>,

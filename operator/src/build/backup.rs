@@ -54,7 +54,7 @@ const KEPT_JOBS: i32 = 3;
 const USAGE: i32 = 2;
 const DAMAGED: i32 = 4;
 
-const REPORT: &str = "/dev/termination-log";
+pub(super) const REPORT: &str = "/dev/termination-log";
 const BACKUPS: &str = "backups";
 const BACKUPS_PATH: &str = "/var/lib/readstates-backups";
 const CA: &str = "backups-ca";
@@ -160,7 +160,7 @@ pub fn backup_network_policy(owner: &BackupOwner, name: String, cluster: &str) -
     }
 }
 
-fn metadata(owner: &BackupOwner, name: String, cluster: &str) -> ObjectMeta {
+pub(super) fn metadata(owner: &BackupOwner, name: String, cluster: &str) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),
         namespace: Some(owner.id.namespace.clone()),
@@ -170,7 +170,7 @@ fn metadata(owner: &BackupOwner, name: String, cluster: &str) -> ObjectMeta {
     }
 }
 
-fn pod_labels(owner: &BackupOwner, cluster: &str) -> BTreeMap<String, String> {
+pub(super) fn pod_labels(owner: &BackupOwner, cluster: &str) -> BTreeMap<String, String> {
     let mut all = labels::all(cluster, Component::Backup);
     all.insert(owner.label.to_owned(), owner.id.name.clone());
     all
@@ -393,7 +393,7 @@ pub(super) fn volumes(place: &BackupPlace) -> Vec<Volume> {
 }
 
 /// A pod that was evicted is no failed attempt.
-fn on_disruption() -> PodFailurePolicyRule {
+pub(super) fn on_disruption() -> PodFailurePolicyRule {
     PodFailurePolicyRule {
         action: "Ignore".to_owned(),
         on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
@@ -405,7 +405,7 @@ fn on_disruption() -> PodFailurePolicyRule {
 }
 
 /// With these exit codes, the container is not tried again.
-fn on_exit(container: &str, codes: &[i32]) -> PodFailurePolicyRule {
+pub(super) fn on_exit(container: &str, codes: &[i32]) -> PodFailurePolicyRule {
     no_other_attempt(container, "In", codes)
 }
 

@@ -9,6 +9,7 @@ mod certificate;
 mod database;
 pub mod env;
 mod identity;
+mod migration;
 mod network_policy;
 mod overlay;
 mod pod;
@@ -58,6 +59,8 @@ pub use self::{
     },
     cache::{memory as cache_memory, memory_of, template_hash as cache_template_hash},
     database::{database_image, rack, template_hash, update_name},
+    env::{MOVING_TO, STORE},
+    migration::{COPY, Ends, SCHEMA, move_job, move_network_policy, store_url},
     pod_monitor::pod_monitors,
     restore::{RESTORE, restore_job, restore_job_name, restore_network_policy, restore_selector},
     schema_job::{job_name as schema_job_name, made_by as made_by_job, schema_job, wanted_store},

@@ -14,6 +14,7 @@
 //! | database | 9108: super-disk agent, where there are super-disks | anywhere |
 //! | database | 9180: metrics (`ScyllaDB`) | `spec.monitoring.metricsFrom` |
 //! | schema Job, Jobs of backups and restores | none | none |
+//! | Jobs of moves | 7404: progress | the operator, from its own namespace |
 
 use std::collections::BTreeMap;
 
@@ -100,7 +101,7 @@ fn policy(
 
 /// The operator's pods: the labels that the chart gives them, in the operator's own namespace, since any user can put
 /// labels on a pod.
-fn operator(cluster: &ValidatedCluster) -> NetworkPolicyPeer {
+pub(super) fn operator(cluster: &ValidatedCluster) -> NetworkPolicyPeer {
     let labels: BTreeMap<String, String> = [
         (labels::COMPONENT, "operator"),
         (labels::PART_OF, "readstates"),
@@ -136,7 +137,10 @@ fn pods(selector: LabelSelector) -> NetworkPolicyPeer {
 }
 
 /// Allows these peers only; `None`: any address.
-fn rule(ports: &[u16], from: Option<Vec<NetworkPolicyPeer>>) -> NetworkPolicyIngressRule {
+pub(super) fn rule(
+    ports: &[u16],
+    from: Option<Vec<NetworkPolicyPeer>>,
+) -> NetworkPolicyIngressRule {
     let port = |port: &u16| NetworkPolicyPort {
         port: Some(IntOrString::Int(i32::from(*port))),
         protocol: Some("TCP".to_owned()),

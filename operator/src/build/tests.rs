@@ -19,6 +19,7 @@ mod engines;
 mod flush_mode;
 mod goldens;
 mod logins;
+mod migration;
 mod network_policies;
 mod overlay;
 mod pod_monitors;

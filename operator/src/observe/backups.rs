@@ -100,6 +100,22 @@ pub struct Told {
     pub deleted_backups: Option<i64>,
     /// Backups that are left.
     pub kept_backups: Option<i64>,
+    /// Passes of a move, oldest first.
+    #[serde(default)]
+    pub passes: Vec<PassTold>,
+}
+
+/// What `readstates migrate` reports of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct PassTold {
+    pub ended: Timestamp,
+    pub tally: Counted,
+}
+
+/// What a pass has counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Counted {
+    pub users: i64,
 }
 
 /// A CronJob of a schedule.

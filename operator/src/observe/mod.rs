@@ -13,6 +13,7 @@ mod client_ca;
 mod credentials;
 mod identity;
 mod members;
+mod migration;
 mod nodes;
 mod objects;
 mod restore;
@@ -35,8 +36,8 @@ use readstates_operator_api::{
 pub use self::{
     access::{TokenProblem, Tokens},
     backups::{
-        CronJobSeen, Run, Said, SourceSeen, Told, cron_job, owner as backup_owner,
-        runs as backup_runs, source as backup_source,
+        Counted, CronJobSeen, PassTold, Run, Said, SourceSeen, Told, cron_job,
+        owner as backup_owner, runs as backup_runs, source as backup_source,
     },
     certificates::CertificatesSeen,
     claims::{ClaimSeen, ClaimSize},
@@ -47,6 +48,9 @@ pub use self::{
         identity,
     },
     members::Member,
+    migration::{
+        MemberStores, MigrationSeen, MoveJob, OtherMove, SecretsSeen, migration, move_jobs,
+    },
     nodes::{Nodes, TOKEN_KEY, Token},
     objects::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen},
     restore::{RestoreJob, RestoreSeen},

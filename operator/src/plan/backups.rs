@@ -28,7 +28,7 @@ pub struct Obstacle {
 }
 
 impl Obstacle {
-    fn wait(reason: Reason, words: impl Into<String>) -> Self {
+    pub(super) fn wait(reason: Reason, words: impl Into<String>) -> Self {
         Self {
             reason,
             words: words.into(),
@@ -37,7 +37,7 @@ impl Obstacle {
         }
     }
 
-    fn away(reason: Reason, words: impl Into<String>) -> Self {
+    pub(super) fn away(reason: Reason, words: impl Into<String>) -> Self {
         Self {
             away: true,
             ..Self::wait(reason, words)
@@ -127,7 +127,7 @@ fn embedded(name: &str) -> Obstacle {
 }
 
 /// The Secrets by which the database is reached.
-fn secrets(
+pub(super) fn secrets(
     cluster: &ValidatedCluster,
     login: Option<&SecretSeen>,
     certificates: Option<&CertificatesSeen>,

@@ -15,6 +15,7 @@ mod database;
 mod identity;
 mod maintenance;
 mod members;
+mod migration;
 mod restore;
 mod rollout;
 mod stop;
@@ -41,6 +42,7 @@ pub use self::{
     members::{
         CachePlan, MemberAction, PodRef, RingState, ring_state, served, slots_moving, taken_over,
     },
+    migration::{MigrationAction, MigrationPlan, MoveInput, MoveRecord, migration},
     restore::{RestoreState, RestoreStep},
     rollout::RolloutStep,
     stop::{Elapsed, STOP_LIMIT, StopStep, stop},

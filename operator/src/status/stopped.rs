@@ -43,7 +43,8 @@ pub(super) fn tell(conditions: &mut Vec<Condition>, report: &Report<'_>) {
             | ConditionType::Stopped
             | ConditionType::Complete
             | ConditionType::Restored
-            | ConditionType::Scheduled => false,
+            | ConditionType::Scheduled
+            | ConditionType::Verified => false,
         };
         if concerned && condition.status != True {
             condition.status = False;

@@ -12,6 +12,7 @@ mod duration;
 mod extras;
 mod identity;
 mod maintenance;
+mod migration;
 mod pod_template;
 mod quantity;
 mod repair;
@@ -38,6 +39,7 @@ pub use self::{
     },
     identity::{Identity, rack_set},
     maintenance::Maintenance,
+    migration::{ValidatedMigration, on_target, same_store, validate_migration, validate_target},
     quantity::Amount,
     restore::{RestoreSource, RestoreWish, restore_wish},
     spec::{

@@ -159,6 +159,23 @@ pub struct FlushAnswer {
     pub failed_users: u64,
 }
 
+/// Answer to `GET /progress` of `readstates migrate --progress-listen`; `null` before the first pass.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MigrationProgress {
+    /// Which pass: `pass 2`, `dry run`, or `verification`.
+    pub what: String,
+    /// Whether it only compares.
+    pub verifies: bool,
+    /// How much of it is done, from 0 to 1, where that is known.
+    pub share: Option<f64>,
+    /// Users that were compared.
+    pub users: u64,
+    /// Users of whom the target had nothing, or an older write.
+    pub lacking: u64,
+    /// Users per second since this process began the pass, or went on with it.
+    pub users_per_second: u64,
+}
+
 /// Body of `PUT /admin/v1/capacity`, and its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

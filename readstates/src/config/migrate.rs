@@ -1,6 +1,7 @@
 //! Flags of `readstates migrate`, and of members while their table moves.
 
 use std::{
+    net::SocketAddr,
     num::{NonZeroU32, NonZeroUsize},
     path::PathBuf,
     time::Duration,
@@ -94,6 +95,15 @@ pub struct MoveArgs {
         value_name = "DURATION"
     )]
     pub patience: Duration,
+
+    /// Answer GET /progress here with the share, users and users per second of the pass that is under way, as JSON.
+    /// Absent: nothing is listened on.
+    #[arg(
+        long,
+        env = "READSTATES_MIGRATE_PROGRESS_LISTEN",
+        value_name = "IP:PORT"
+    )]
+    pub progress_listen: Option<SocketAddr>,
 }
 
 /// Flags of `readstates migrate copy`.

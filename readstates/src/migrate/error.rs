@@ -1,6 +1,6 @@
 //! What can go wrong, with the next step, and the exit status that tells scripts apart.
 
-use std::{io, path::PathBuf};
+use std::{io, net::SocketAddr, path::PathBuf};
 
 use crate::{
     config::ConfigError,
@@ -117,6 +117,12 @@ pub enum MigrateError {
         /// How many they may be.
         until: u64,
     },
+    /// Progress cannot be told.
+    #[error("--progress-listen: failed to listen on {address}; give an address that is free")]
+    Listen {
+        address: SocketAddr,
+        source: io::Error,
+    },
     /// The work is done, and the report cannot be written.
     #[error("everything was done, but --report: failed to write {file:?}")]
     Report { file: PathBuf, source: io::Error },
@@ -144,6 +150,7 @@ impl MigrateError {
             | Self::Store { .. }
             | Self::Unreadable { .. }
             | Self::Checkpoint { .. }
+            | Self::Listen { .. }
             | Self::Report { .. } => 1,
         }
     }

@@ -25,6 +25,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 mod track;
+mod watch;
 
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ use end::Absent;
 pub use error::MigrateError;
 use moving::{Move, Wish};
 use report::Report;
+use watch::{Shown, Watch};
 
 use crate::config::{MigrateArgs, MigrateCommand, MigrateCopyArgs, MigrateVerifyArgs, MoveArgs};
 
@@ -116,8 +118,15 @@ async fn open(args: MoveArgs, absent: Absent, records: bool) -> Result<Move, Mig
         back_off_at,
         parallel,
         patience,
+        progress_listen,
     } = args;
     let (login, to_login) = (cql.login()?, to_cql.login(cql.claim.as_ref())?);
+    let shown = Shown::default();
+    let watch = progress_listen.map(|address| Watch::start(address, Shown::clone(&shown)));
+    let watch = watch.transpose()?;
+    if let Some(watch) = &watch {
+        println!("progress: http://{}/progress", watch.address);
+    }
     // Before anything is opened: an embedded store is open once.
     if store == to {
         return Err(MigrateError::Same(to.to_string()));
@@ -134,5 +143,6 @@ async fn open(args: MoveArgs, absent: Absent, records: bool) -> Result<Move, Mig
         save_every: SAVE_EVERY,
         look_after: LOOK_AFTER,
     };
-    Move::begin(source, target, wish, records).await
+    let moving = Move::begin(source, target, wish, records).await?;
+    Ok(moving.shown_by(shown, watch))
 }

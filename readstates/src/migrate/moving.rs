@@ -15,6 +15,7 @@ use super::{
     pass::{self, How, Pass},
     progress::Progress,
     track::{Track, Work},
+    watch::{Shown, Watch},
 };
 
 /// What a person asked for.
@@ -42,6 +43,9 @@ pub(super) struct Move {
     content: Content,
     /// The passes of this run.
     pub(super) done: Vec<PassDone>,
+    shown: Shown,
+    /// The port where that is told; none: nowhere.
+    watch: Option<Watch>,
 }
 
 impl Move {
@@ -84,7 +88,18 @@ impl Move {
             file,
             content,
             done: Vec::new(),
+            shown: Shown::default(),
+            watch: None,
         })
+    }
+
+    /// The same, showing there how far it is.
+    pub(super) fn shown_by(self, shown: Shown, watch: Option<Watch>) -> Self {
+        Self {
+            shown,
+            watch,
+            ..self
+        }
     }
 
     pub(super) fn names(&self) -> (&str, &str) {
@@ -148,7 +163,9 @@ impl Move {
                 state.begun
             );
         }
-        let progress = Progress::start(what.clone(), state.tally.users);
+        // Without a port nobody looks.
+        let shown = self.watch.as_ref().map(|_| Shown::clone(&self.shown));
+        let progress = Progress::start(what.clone(), work, state.tally.users, shown);
         let (file, scan) = (self.file.as_ref(), &*self.source.scan);
         let save_every = self.wish.save_every;
         let content = self.content.clone();

@@ -1,0 +1,46 @@
+//! Asks the pod at work how far it is.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use readstates_api::admin::MigrationProgress;
+
+use crate::{
+    build::ports,
+    context::Context,
+    observe::{JobOutcome, MigrationSeen, MoveJob},
+};
+
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What the pod at work says; none: there is none, or it does not say.
+pub(super) async fn ask(ctx: &Context, seen: &MigrationSeen) -> Option<MigrationProgress> {
+    let jobs = [&seen.moving, &seen.ahead];
+    let job = jobs.into_iter().flatten().find(is_at_work)?;
+    match get(ctx, job.ip?).await {
+        Ok(told) => told,
+        Err(error) => {
+            let job = &job.run.job;
+            tracing::debug!(job, "progress is not known: {error}");
+            None
+        }
+    }
+}
+
+fn is_at_work(job: &&MoveJob) -> bool {
+    match job.run.outcome {
+        JobOutcome::Running { .. } => !job.suspended,
+        JobOutcome::Succeeded | JobOutcome::Failed { .. } | JobOutcome::Going => false,
+    }
+}
+
+/// It tells nothing that is secret, and the answer only goes into the status: in the clear.
+async fn get(ctx: &Context, ip: IpAddr) -> reqwest::Result<Option<MigrationProgress>> {
+    let address = SocketAddr::new(ip, ports::WATCH);
+    let clients = ctx.connections.of("", None);
+    let request = clients.plain().get(format!("http://{address}/progress"));
+    let answer = request.timeout(TIMEOUT).send().await?;
+    answer.error_for_status()?.json().await
+}

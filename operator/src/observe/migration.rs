@@ -1,0 +1,226 @@
+//! What a move of a table needs, what its Jobs did, and which databases members use. In: names. Out: plain values.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    batch::v1::Job,
+    core::v1::{Pod, PodSpec},
+};
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use readstates_operator_api::{
+    MigrationPhase, MigrationTarget, ReadStateCluster, ReadStateMigration, ReadStateMigrationSpec,
+    labels::{Component, selector_text},
+};
+
+use super::{CertificatesSeen, Run, SecretSeen, backups, certificates, children, credentials};
+use crate::{
+    build::{self, MOVING_TO, STORE},
+    error::Error,
+    validate::{BackupOwner, Identity, on_target},
+};
+
+/// What was seen for a move.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MigrationSeen {
+    /// The cluster; none: there is none of this name.
+    pub cluster: Option<ReadStateCluster>,
+    /// The Secrets by which its database is reached.
+    pub source: SecretsSeen,
+    /// And those of the target.
+    pub target: SecretsSeen,
+    /// Every cache pod, terminating ones too.
+    pub pods: Vec<MemberStores>,
+    /// What new cache pods are made from; none: there is no StatefulSet.
+    pub template: Option<MemberStores>,
+    /// The other moves of this namespace.
+    pub others: Vec<OtherMove>,
+    /// The Job that copies ahead, while members serve on the source alone.
+    pub ahead: Option<MoveJob>,
+    /// The Job that copies and compares.
+    pub moving: Option<MoveJob>,
+}
+
+/// The Secrets by which a database is reached.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SecretsSeen {
+    /// With the login, where it has one.
+    pub login: Option<SecretSeen>,
+    /// With the certificates, where the spec wants them.
+    pub certificates: Option<CertificatesSeen>,
+}
+
+/// The databases that a cache pod uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberStores {
+    pub name: String,
+    pub store: Option<String>,
+    /// The second one, which it writes as well.
+    pub moving_to: Option<String>,
+}
+
+/// Another move.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OtherMove {
+    pub name: String,
+    pub created: Option<Timestamp>,
+    pub cluster: String,
+    pub target: MigrationTarget,
+    /// Whether it is over.
+    pub complete: bool,
+}
+
+/// A Job of a move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoveJob {
+    /// Its UID, so that a deletion means this one.
+    pub uid: String,
+    pub run: Run,
+    pub suspended: bool,
+    /// Where its newest pod tells how far it is.
+    pub ip: Option<IpAddr>,
+}
+
+/// Reads what a move needs.
+///
+/// # Errors
+/// When the API server cannot be read.
+pub async fn migration(
+    client: &Client,
+    owner: &BackupOwner,
+    spec: &ReadStateMigrationSpec,
+) -> Result<MigrationSeen, Error> {
+    let namespace = &owner.id.namespace;
+    let mut seen = MigrationSeen {
+        cluster: backups::owner::<ReadStateCluster>(client, namespace, &spec.cluster).await?,
+        others: others(client, &owner.id).await?,
+        ..MigrationSeen::default()
+    };
+    (seen.ahead, seen.moving) = move_jobs(client, owner).await?;
+    let Some(cluster) = &seen.cluster else {
+        return Ok(seen);
+    };
+    let id = Identity::of(cluster)?;
+    if cluster.spec.database.external.is_some() {
+        seen.source = secrets(client, &id, cluster).await?;
+        seen.target = secrets(client, &id, &on_target(cluster, &spec.target)).await?;
+    }
+    let sets: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
+    let set = sets.get_opt(&id.cache()).await;
+    let set = set.map_err(|source| Error::Read {
+        what: format!("StatefulSet {}", id.cache()),
+        source,
+    })?;
+    let set = set.filter(|set| id.owns(&set.metadata));
+    seen.template = set.as_ref().and_then(template);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let ours = ListParams::default().labels(&selector_text(&id.name, Component::Cache));
+    let found = pods.list(&ours).await.map_err(|source| Error::Read {
+        what: format!("the cache pods of {}", id.name),
+        source,
+    })?;
+    seen.pods = found.items.iter().map(member).collect();
+    seen.pods.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(seen)
+}
+
+async fn secrets(
+    client: &Client,
+    id: &Identity,
+    cluster: &ReadStateCluster,
+) -> Result<SecretsSeen, Error> {
+    let database = &cluster.spec.database;
+    Ok(SecretsSeen {
+        login: credentials::observe(client, id, database).await?.login,
+        certificates: certificates::observe(client, id, database).await?,
+    })
+}
+
+async fn others(client: &Client, own: &Identity) -> Result<Vec<OtherMove>, Error> {
+    let api: Api<ReadStateMigration> = Api::namespaced(client.clone(), &own.namespace);
+    let found = api.list(&ListParams::default()).await;
+    let found = found.map_err(|source| Error::Read {
+        what: "the ReadStateMigrations".to_owned(),
+        source,
+    })?;
+    let others = found.items.into_iter();
+    let others = others.filter(|other| other.uid().as_ref() != Some(&own.uid));
+    let seen = others.map(|other| OtherMove {
+        name: other.name_any(),
+        created: other.creation_timestamp().map(|t| t.0),
+        complete: other
+            .status
+            .as_ref()
+            .is_some_and(|status| status.phase == MigrationPhase::Complete),
+        cluster: other.spec.cluster,
+        target: other.spec.target,
+    });
+    Ok(seen.collect())
+}
+
+/// The Job that copies ahead, and the one that copies and compares; those alone that belong to this very move.
+///
+/// # Errors
+/// When the API server cannot be read.
+pub async fn move_jobs(
+    client: &Client,
+    owner: &BackupOwner,
+) -> Result<(Option<MoveJob>, Option<MoveJob>), Error> {
+    let failed = |source| Error::Read {
+        what: format!("the Jobs of {}", owner.id.name),
+        source,
+    };
+    let ours = ListParams::default().labels(&owner.selector_text());
+    let jobs: Api<Job> = Api::namespaced(client.clone(), &owner.id.namespace);
+    let found = jobs.list(&ours).await.map_err(failed)?.items;
+    if found.is_empty() {
+        return Ok((None, None));
+    }
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &owner.id.namespace);
+    let pods = pods.list(&ours).await.map_err(failed)?.items;
+    let named = |name: String| {
+        let mut own = found.iter().filter(|job| owner.id.owns(&job.metadata));
+        own.find(|job| job.name_any() == name)
+            .and_then(|job| move_job(job, &pods))
+    };
+    Ok((named(owner.ahead()), named(owner.moving())))
+}
+
+fn move_job(job: &Job, pods: &[Pod]) -> Option<MoveJob> {
+    let uid = job.uid()?;
+    let newest = children::of_job(pods, &uid).into_iter().next();
+    let ip = newest.and_then(|pod| pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok());
+    let suspended = job.spec.as_ref().and_then(|spec| spec.suspend);
+    Some(MoveJob {
+        run: backups::run(job, pods)?,
+        uid,
+        suspended: suspended.unwrap_or_default(),
+        ip,
+    })
+}
+
+fn template(set: &StatefulSet) -> Option<MemberStores> {
+    let pod = set.spec.as_ref()?.template.spec.as_ref()?;
+    Some(stores(set.name_any(), Some(pod)))
+}
+
+fn member(pod: &Pod) -> MemberStores {
+    stores(pod.name_any(), pod.spec.as_ref())
+}
+
+fn stores(name: String, pod: Option<&PodSpec>) -> MemberStores {
+    let containers = pod.map(|pod| pod.containers.as_slice()).unwrap_or_default();
+    let main = containers
+        .iter()
+        .find(|c| build::MAIN_CONTAINERS.contains(&c.name.as_str()));
+    let value = |name: &str| {
+        let mut env = main?.env.iter().flatten();
+        env.find(|variable| variable.name == name)?.value.clone()
+    };
+    MemberStores {
+        name,
+        store: value(STORE),
+        moving_to: value(MOVING_TO),
+    }
+}

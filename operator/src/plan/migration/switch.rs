@@ -1,0 +1,183 @@
+//! After the verification: members leave the source for the target.
+
+use readstates_operator_api::MembersMeanwhile;
+
+use super::{
+    MigrationAction, MigrationPhase, MigrationPlan, MoveRecord, Obstacle, Reason, Scene, in_the_way,
+};
+use crate::{build::MOVING_TO, observe::MemberStores, validate::same_store};
+
+/// Where a cache pod is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// It knows the source alone.
+    Source,
+    Both,
+    /// It knows the target alone.
+    Target,
+    /// It knows something else.
+    Elsewhere,
+}
+
+impl Scene<'_> {
+    /// Everything was compared: members may be switched.
+    pub(super) fn verified(&self, record: MoveRecord) -> MigrationPlan {
+        let name = self.cluster_name();
+        let users = record.verified.as_ref().and_then(|v| v.users);
+        let users = users.map_or_else(|| "all".to_owned(), |users| format!("all {users}"));
+        let next = match self.input.valid.members {
+            MembersMeanwhile::Serve => format!(
+                "you: in one change of ReadStateCluster {name}, copy spec.target to spec.database.external (and \
+                 tlsSecretName to spec.database.tls), and remove {MOVING_TO} and READSTATES_TO_* from \
+                 spec.cache.podTemplate.env"
+            ),
+            MembersMeanwhile::Stop => format!(
+                "you: copy spec.target to spec.database.external of ReadStateCluster {name} (and tlsSecretName to \
+                 spec.database.tls), then set spec.stopped to false"
+            ),
+        };
+        MigrationPlan {
+            phase: MigrationPhase::Verified,
+            reason: Reason::MigrationVerified,
+            words: format!(
+                "{users} users were compared, and {} lacks nothing",
+                self.target
+            ),
+            next,
+            is_bad: false,
+            action: MigrationAction::Wait,
+            record,
+            failure: None,
+            job: None,
+        }
+    }
+
+    /// The cluster names the target.
+    pub(super) fn at_target(&self) -> MigrationPlan {
+        let name = self.cluster_name();
+        let begun = self.input.before.and_then(|status| status.source.as_ref());
+        if begun.is_none_or(|source| same_store(source, &self.target)) {
+            let words = format!("ReadStateCluster {name} uses {} already", self.target);
+            let nothing = MoveRecord::default();
+            return in_the_way(Obstacle::refuse(Reason::SameDatabase, words), nothing);
+        }
+        if self.record.verified.is_none() {
+            return self.too_early("no verification counts".to_owned());
+        }
+        let pods = &self.input.seen.pods;
+        if let Some(pod) = pods.iter().find(|pod| self.at(pod) == At::Source)
+            && self.input.valid.members == MembersMeanwhile::Serve
+        {
+            return self.too_early(format!("{} writes the source alone", pod.name));
+        }
+        let mut on_target = pods.iter().chain(&self.input.seen.template);
+        let arrived = on_target.all(|stores| self.at(stores) == At::Target);
+        match arrived && !pods.is_empty() && !self.cluster.spec.stopped {
+            true => self.complete(),
+            false => self.switching(),
+        }
+    }
+
+    fn at(&self, stores: &MemberStores) -> At {
+        let is = |store: &String, wanted: &str| same_store(store, wanted);
+        match (&stores.store, &stores.moving_to) {
+            (Some(store), None) if is(store, &self.target) => At::Target,
+            (Some(store), None) if is(store, &self.source) => At::Source,
+            (Some(store), Some(to)) if is(store, &self.source) && is(to, &self.target) => At::Both,
+            (Some(_) | None, Some(_) | None) => At::Elsewhere,
+        }
+    }
+
+    fn switching(&self) -> MigrationPlan {
+        let name = self.cluster_name();
+        let pods = &self.input.seen.pods;
+        let behind: Vec<_> = pods
+            .iter()
+            .filter(|pod| self.at(pod) != At::Target)
+            .collect();
+        let (words, next) = match behind.as_slice() {
+            [] if self.cluster.spec.stopped => (
+                format!("ReadStateCluster {name} is stopped"),
+                format!("you: set spec.stopped of ReadStateCluster {name} to false"),
+            ),
+            [] => (
+                "no cache pod uses the target yet".to_owned(),
+                "the operator: starts the cache pods on the target".to_owned(),
+            ),
+            [first, ..] => (
+                format!(
+                    "{} of {} cache pods do not use the target alone yet, {} for one",
+                    behind.len(),
+                    pods.len(),
+                    first.name
+                ),
+                "the operator: restarts the cache pods one by one".to_owned(),
+            ),
+        };
+        MigrationPlan {
+            phase: MigrationPhase::Switching,
+            reason: Reason::MembersSwitching,
+            words,
+            next,
+            is_bad: false,
+            action: MigrationAction::Wait,
+            record: self.record.clone(),
+            failure: None,
+            job: None,
+        }
+    }
+
+    fn complete(&self) -> MigrationPlan {
+        MigrationPlan {
+            phase: MigrationPhase::Complete,
+            reason: Reason::Moved,
+            words: format!(
+                "all cache pods of ReadStateCluster {} use {} alone; {} is as it was at the switch",
+                self.cluster_name(),
+                self.target,
+                self.source
+            ),
+            next: format!(
+                "you: give {} another claim, so that no forgotten member writes it (`readstates schema --claim \
+                 moved-away --take-over-claim {}`), and keep it until you trust the target",
+                self.source, self.ends.source.id.uid
+            ),
+            is_bad: false,
+            action: MigrationAction::Wait,
+            record: self.record.clone(),
+            failure: None,
+            job: None,
+        }
+    }
+
+    /// What the target lacks, members that use it do not see.
+    fn too_early(&self, why: String) -> MigrationPlan {
+        let name = self.cluster_name();
+        let back = match self.input.valid.members {
+            MembersMeanwhile::Serve => {
+                format!(
+                    "with {MOVING_TO}={} in spec.cache.podTemplate.env",
+                    self.target
+                )
+            }
+            MembersMeanwhile::Stop => "with spec.stopped".to_owned(),
+        };
+        MigrationPlan {
+            phase: MigrationPhase::Preparing,
+            reason: Reason::SwitchedTooEarly,
+            words: format!(
+                "ReadStateCluster {name} names the target, and {why}: cache pods that use the target alone do not see \
+                 what it lacks, and what they write there for such a user replaces it"
+            ),
+            next: format!(
+                "you, at once: put spec.database.external of ReadStateCluster {name} back to {}, {back}",
+                self.source
+            ),
+            is_bad: true,
+            action: MigrationAction::Wait,
+            record: self.without_members(),
+            failure: None,
+            job: None,
+        }
+    }
+}
