@@ -135,3 +135,26 @@ fn a_network_disk_that_hangs_stops_writes_and_not_reads() -> Result<()> {
     write.wait()?.success()?;
     superdisk.is_whole(&vm, &[&files])
 }
+
+#[test]
+fn a_bad_sector_in_the_head_of_a_local_disk_keeps_no_pod_from_starting() -> Result<()> {
+    let mut rack = Rack::new("bad-head")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    // The first sector, the superblock, and gaps that nothing uses, one after the other; then some at once.
+    for pages in [&[0][..], &[1], &[2], &[40], &[255], &[0, 2, 100]] {
+        superdisk.tear_down(&vm)?;
+        for page in pages {
+            rack.local(1).lose(page * PAGE..(page + 1) * PAGE);
+        }
+        superdisk
+            .assemble(&vm)
+            .with_context(|| format!("pages {pages:?}"))?;
+        superdisk.has(&vm, &files)?;
+        superdisk.in_sync(&vm)?;
+    }
+    superdisk.is_whole(&vm, &[&files])
+}
