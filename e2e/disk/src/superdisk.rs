@@ -1,11 +1,12 @@
 //! The super-disk as a test sees it: its commands, files on it whose checksums are known, and the oracle
 //! that every scenario ends with.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::{
+    disk::PAGE,
     orders::Answer,
     rack::{DURABLE, local},
     vm::Vm,
@@ -208,6 +209,17 @@ impl Superdisk {
             Some(number) => Ok(format!("md{number}")),
             None => mirror(vm),
         }
+    }
+
+    /// Where the network disk keeps both copies of its lineage header, in bytes.
+    ///
+    /// # Errors
+    /// When no mirror runs.
+    pub fn headers(&self, vm: &Vm) -> Result<Range<u64>> {
+        let mirror = self.mirror(vm)?;
+        let data = vm.run(&format!("cat /sys/block/{mirror}/md/rd0/offset"))?;
+        let end = data.trim().parse::<u64>()? * 512;
+        Ok(end - 2 * PAGE..end)
     }
 
     /// Waits until both legs are in sync.

@@ -59,7 +59,9 @@ impl Vm {
         let asked = format!("until {condition}; do usleep 200000; done");
         let answer = self.begin(&asked, limit)?.wait()?;
         if answer.status != 0 {
-            let seen = self.ask("cat /proc/mdstat; dmesg | tail -n 15")?.stdout;
+            let seen = self
+                .ask("cat /proc/mdstat; dmesg | tail -n 15; tail -n 30 /run/agent.log")?
+                .stdout;
             bail!("not within {limit:?}: {condition}\n{seen}");
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e_disk::{
-    MIB, Rack, Vm, local,
+    MIB, PAGE, Rack, Vm, local,
     superdisk::{Files, Superdisk, mirror},
 };
 
@@ -187,6 +187,36 @@ fn a_network_disk_that_another_node_uses_is_refused() -> Result<()> {
     );
     second.power_off()?;
     superdisk.has(&first, &files)
+}
+
+#[test]
+fn a_network_disk_whose_headers_cannot_be_read_waits_for_a_person() -> Result<()> {
+    let mut rack = Rack::new("asked-headers")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.in_sync(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    let headers = superdisk.headers(&vm)?;
+    vm.cut_power()?;
+    // The other one still speaks.
+    rack.durable().lose(headers.start..headers.start + PAGE);
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])?;
+    vm.cut_power()?;
+    rack.durable().lose(headers);
+    let vm = rack.boot()?;
+    superdisk.refused(&vm, "", "E_PD_HEADER_LOST")?;
+    superdisk.refused(&vm, "--fast-leg optional", "E_PD_HEADER_LOST")?;
+    let answer = superdisk.ask(&vm, "resolve", "--keep fast")?;
+    ensure!(
+        answer.status == 3 && answer.stderr.starts_with("E_PD_HEADER_LOST"),
+        "{answer}"
+    );
+    superdisk.ask(&vm, "resolve", "--keep durable")?.success()?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
 }
 
 #[test]

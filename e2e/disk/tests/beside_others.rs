@@ -1,7 +1,38 @@
-//! A node does more than one thing: it has mounted a local disk itself.
+//! A node does more than one thing: two volumes share a pattern of local disks, and the node itself has mounted one.
 
 use anyhow::{Result, ensure};
-use e2e_disk::{Rack, superdisk::Superdisk};
+use e2e_disk::{MIB, Rack, superdisk::Superdisk};
+
+#[test]
+fn two_volumes_of_a_node_share_a_pattern_and_each_keeps_its_own() -> Result<()> {
+    let mut rack = Rack::new("beside-two")?;
+    rack.add_local(128 * MIB)?;
+    rack.add_local(128 * MIB)?;
+    rack.add_network("other", 256 * MIB)?;
+    let first = Superdisk::default();
+    let second = Superdisk {
+        volume: "b-7e0d2c1f-another".to_owned(),
+        durable: "other".to_owned(),
+        mount: "/mnt/other",
+        ..first.clone()
+    };
+    let vm = rack.boot()?;
+    first.assemble(&vm)?;
+    second.assemble(&vm)?;
+    let of_first = first.write(&vm, "first", 4)?;
+    let of_second = second.write(&vm, "second", 4)?;
+    first.is_whole(&vm, &[&of_first])?;
+    second.is_whole(&vm, &[&of_second])?;
+    // The end of one is not the end of the other, whichever was first.
+    first.ask(&vm, "teardown", "")?.success()?;
+    second.is_whole(&vm, &[&of_second])?;
+    vm.cut_power()?;
+    let vm = rack.boot()?;
+    second.assemble(&vm)?;
+    first.assemble(&vm)?;
+    first.is_whole(&vm, &[&of_first])?;
+    second.is_whole(&vm, &[&of_second])
+}
 
 #[test]
 fn a_local_disk_that_the_node_alone_has_mounted_is_not_taken() -> Result<()> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e_disk::{
-    PAGE, Rack, Vm, local,
+    MIB, PAGE, Rack, Vm, local,
     superdisk::{Files, Superdisk, arrays, mirror},
 };
 
@@ -161,4 +161,47 @@ fn the_patrol_heals_what_nobody_reads() -> Result<()> {
         "the patrol did not heal them: {}",
         vm.run("cat /run/agent.log")?
     )
+}
+
+#[test]
+fn an_agent_that_cannot_read_the_headers_says_so_and_tries_again() -> Result<()> {
+    let mut rack = Rack::new("no-beat")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    rack.durable().break_for_good(superdisk.headers(&vm)?);
+    start_agent(&superdisk, &vm, "")?;
+    let silent = "wget -qO - http://127.0.0.1:9950/state | grep -q no-beat";
+    vm.until(silent, 300 * SECOND)?;
+    superdisk.has(&vm, &files)?;
+    rack.durable().mend();
+    vm.until(&format!("! {silent}"), 60 * SECOND)?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn an_agent_writes_no_header_to_a_disk_that_came_in_place_of_its_own() -> Result<()> {
+    let mut rack = Rack::new("other-disk")?;
+    rack.add_network("other", 256 * MIB)?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    start_agent(&superdisk, &vm, "")?;
+    let said = "wget -qO - http://127.0.0.1:9950/state | grep -q 'the durable device has changed'";
+    let written = || rack.disk("other").bytes_written();
+    let before = written();
+    vm.run("ln -sfn $(readlink /dev/disk/by-id/google-other) /dev/disk/by-id/google-data")?;
+    vm.until(said, 60 * SECOND)?;
+    vm.run("sleep 15")?;
+    ensure!(written() == before, "a header went to the other disk");
+    superdisk.has(&vm, &files)?;
+    vm.run("by-id")?;
+    let beats = "last=$(wget -qO - http://127.0.0.1:9950/metrics | awk '/^superdisk_last_beat/ {print $2}'); \
+                 [ $(($(date +%s) - last)) -lt 10 ]";
+    vm.until(beats, 60 * SECOND)?;
+    superdisk.is_whole(&vm, &[&files])
 }

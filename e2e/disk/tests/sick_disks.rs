@@ -135,3 +135,39 @@ fn a_network_disk_that_hangs_stops_writes_and_not_reads() -> Result<()> {
     write.wait()?.success()?;
     superdisk.is_whole(&vm, &[&files])
 }
+
+#[test]
+fn a_bad_sector_in_the_head_of_a_local_disk_keeps_no_pod_from_starting() -> Result<()> {
+    let mut rack = Rack::new("bad-head")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    let lose = |pages: &[u64]| {
+        for page in pages {
+            rack.local(1).lose(page * PAGE..(page + 1) * PAGE);
+        }
+    };
+    // The first sector and gaps that nothing uses, one after the other; then some at once.
+    for pages in [&[0][..], &[2], &[255], &[0, 2, 100]] {
+        superdisk.tear_down(&vm)?;
+        lose(pages);
+        superdisk
+            .assemble(&vm)
+            .with_context(|| format!("pages {pages:?}"))?;
+        superdisk.has(&vm, &files)?;
+        superdisk.in_sync(&vm)?;
+    }
+    // Without its superblock nothing says whose the disk is: it is not taken, and the network disk serves.
+    superdisk.tear_down(&vm)?;
+    lose(&[1]);
+    superdisk.assemble(&vm)?;
+    superdisk.has(&vm, &files)?;
+    let mirror = mirror(&vm)?;
+    vm.run(&format!("[ $(cat /sys/block/{mirror}/md/degraded) = 1 ]"))?;
+    // Somebody gives it up: writing heals it.
+    vm.run("dd if=/dev/zero of=/dev/disk/by-id/google-local-nvme-ssd-1 bs=1M count=1 oflag=direct 2>/dev/null")?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}

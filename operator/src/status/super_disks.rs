@@ -67,6 +67,8 @@ fn answers(code: &str) -> Option<&'static [&'static str]> {
         "E_SSD_AHEAD" => Some(&["durable", "fast"]),
         // What the host has done to the network disk is accepted.
         "E_PD_OVERWRITTEN" => Some(&["durable"]),
+        // No other node has the network disk: its header is written anew.
+        "E_PD_HEADER_LOST" => Some(&["durable"]),
         // Copying to the network disk was interrupted, and goes on.
         "E_PD_NOT_INSYNC" => Some(&["fast"]),
         _ => None,
@@ -319,6 +321,7 @@ mod tests {
                 "durable or readstates.dev/keep-leg=p-1.fast.",
             ),
             ("E_PD_OVERWRITTEN", "durable."),
+            ("E_PD_HEADER_LOST", "durable."),
             ("E_PD_NOT_INSYNC", "fast."),
         ] {
             let words = said(code);

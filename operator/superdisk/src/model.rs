@@ -204,6 +204,9 @@ pub enum Code {
     /// The durable leg is in use on another node.
     #[serde(rename = "E_PD_IN_USE")]
     PdInUse,
+    /// The durable leg's header cannot be read, so that it cannot be told whether another node uses it.
+    #[serde(rename = "E_PD_HEADER_LOST")]
+    PdHeaderLost,
     /// The host has written to the durable leg, from a fast leg of another history.
     #[serde(rename = "E_PD_OVERWRITTEN")]
     PdOverwritten,
@@ -226,7 +229,7 @@ pub enum Code {
 
 impl Code {
     /// All of them, for metrics that say 0.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Kernel,
         Self::NoRaid1,
         Self::PdLost,
@@ -235,6 +238,7 @@ impl Code {
         Self::PdUnexpectedlyBlank,
         Self::PdNotInSync,
         Self::PdInUse,
+        Self::PdHeaderLost,
         Self::PdOverwritten,
         Self::DuplicateUuid,
         Self::SsdAhead,
@@ -243,12 +247,13 @@ impl Code {
         Self::SsdBusy,
     ];
 
-    /// Whether `resolve` may be the answer: the data of one leg is then given up, or its copying goes on.
+    /// Whether `resolve` may be the answer: the data of one leg is then given up, its copying goes on, or a header that
+    /// cannot be read is written anew.
     #[must_use]
     pub fn is_for_a_person(self) -> bool {
         matches!(
             self,
-            Self::SsdAhead | Self::PdNotInSync | Self::PdOverwritten
+            Self::SsdAhead | Self::PdNotInSync | Self::PdOverwritten | Self::PdHeaderLost
         )
     }
 
@@ -264,6 +269,7 @@ impl Code {
             Self::PdUnexpectedlyBlank => "E_PD_UNEXPECTEDLY_BLANK",
             Self::PdNotInSync => "E_PD_NOT_INSYNC",
             Self::PdInUse => "E_PD_IN_USE",
+            Self::PdHeaderLost => "E_PD_HEADER_LOST",
             Self::PdOverwritten => "E_PD_OVERWRITTEN",
             Self::DuplicateUuid => "E_DUPLICATE_UUID",
             Self::SsdAhead => "E_SSD_AHEAD",

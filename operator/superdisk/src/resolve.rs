@@ -70,7 +70,11 @@ fn keep_durable(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
     }
     match refusal(spec, inventory) {
         None => return Ok(Step::Done),
-        Some(refusal) if matches!(refusal.code, Code::SsdAhead | Code::PdOverwritten) => {}
+        Some(refusal)
+            if matches!(
+                refusal.code,
+                Code::SsdAhead | Code::PdOverwritten | Code::PdHeaderLost
+            ) => {}
         Some(refusal) => return Err(refusal),
     }
     if let Some(array) = in_the_way(spec, inventory) {

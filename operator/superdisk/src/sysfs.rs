@@ -369,6 +369,13 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
         || going.iter().any(|one| code == Some(one.raw_os_error()))
 }
 
+/// Whether the `state` of an array's member says that md gave it up. One that is `faulty,blocked` may only have bad blocks
+/// that are not in its superblock yet: md says no more until it has written that.
+pub(crate) fn is_given_up(state: &str) -> bool {
+    let has = |flag| state.split(',').any(|word| word == flag);
+    has("faulty") && !has("blocked")
+}
+
 /// The names in a folder of sysfs; none when it is gone.
 pub(crate) fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     let listed = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);

@@ -1,6 +1,7 @@
 //! Does one [`Action`]: looks again whether what it was decided by still holds, then starts its command or
 //! makes its write. Decides nothing.
 
+mod gone;
 mod holds;
 mod through;
 
@@ -24,8 +25,6 @@ use crate::{
 };
 use holds::still_holds;
 
-/// How long an array that was stopped may take to go from sysfs.
-const GONE: Duration = Duration::from_secs(20);
 /// How long md may take to let go of a member that has failed.
 const RELEASE: Duration = Duration::from_secs(10);
 /// How long md may take to see that a mirror with one leg has nothing to copy to.
@@ -64,7 +63,7 @@ pub enum ExecuteError {
         source: io::Error,
     },
     /// The array was stopped and is still there.
-    #[error("{array} was stopped, and its folder in /sys/block is still there after {} s", GONE.as_secs())]
+    #[error("{array} was stopped, and its folder in /sys/block is still there after {} s", gone::GONE.as_secs())]
     StillThere {
         /// Its name.
         array: String,
@@ -125,8 +124,11 @@ impl<'a> Executor<'a> {
             return match action {
                 Action::Stop { array, because: _ } => {
                     let said = run()?;
-                    self.wait_until_gone(array)?;
-                    Ok(said)
+                    let folder = self.root.join("sys/block").join(array);
+                    let gone = gone::wait_until_gone(&folder, &|| drop(run()));
+                    gone.map(|()| said).map_err(|()| ExecuteError::StillThere {
+                        array: array.clone(),
+                    })
                 }
                 // md holds on to a member while requests to it are on their way.
                 Action::Remove { .. } => retry(RELEASE, run),
@@ -258,16 +260,6 @@ impl<'a> Executor<'a> {
                 Err(io::Error::other("it is done by a program, and has none"))
             }
         }
-    }
-
-    /// mdadm comes back from `--stop` before the kernel has taken the array away; a new one of that name would
-    /// meet the old one's remains.
-    fn wait_until_gone(&self, array: &str) -> Result<(), ExecuteError> {
-        let folder = self.root.join("sys/block").join(array);
-        let gone = || if folder.exists() { Err(()) } else { Ok(()) };
-        retry(GONE, gone).map_err(|()| ExecuteError::StillThere {
-            array: array.to_owned(),
-        })
     }
 
     fn burn(&mut self) {

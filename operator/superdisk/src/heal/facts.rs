@@ -5,6 +5,8 @@
 
 use serde::Serialize;
 
+use crate::sysfs;
+
 /// One look at a running super-disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Facts {
@@ -134,9 +136,10 @@ impl Flags {
     /// From `in_sync,write_mostly`; words that mean nothing to us are passed over.
     #[must_use]
     pub fn from_words(words: &str) -> Self {
-        let has = |word| words.trim().split(',').any(|one| one == word);
+        let words = words.trim();
+        let has = |word| words.split(',').any(|one| one == word);
         Self {
-            faulty: has("faulty"),
+            faulty: sysfs::is_given_up(words),
             in_sync: has("in_sync"),
             write_mostly: has("write_mostly"),
             write_error: has("write_error"),

@@ -253,6 +253,18 @@ fn a_failed_fast_leg_goes_step_by_step_and_never_the_durable_one() {
 }
 
 #[test]
+fn a_leg_whose_bad_blocks_are_being_recorded_stays() {
+    let said = |words| with(|facts| fast(facts).flags = Flags::from_words(words));
+    let recording = said("faulty,in_sync,blocked");
+    assert_eq!(decided(&recording), (Condition::Healthy, vec![]));
+    // A spare that md's copy has just left.
+    let (condition, steps) = decided(&said("faulty,blocked,spare"));
+    assert_eq!((condition, steps), (lost(WaitingOn::Step), vec![]));
+    let given_up = said("faulty");
+    assert_eq!(decided(&given_up).1, [Step::RemoveFastLeg]);
+}
+
+#[test]
 fn too_few_devices_are_waited_for() {
     let facts = Facts {
         local_found: 1,

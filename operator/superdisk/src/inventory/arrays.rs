@@ -7,7 +7,7 @@ use std::{fs, io, path::Path};
 use super::{Array, ArrayState, Knob, Member, Sync};
 use crate::{
     model::{DeviceNumber, Seen},
-    sysfs::{is_gone, names_in, number_in, read},
+    sysfs::{is_given_up, is_gone, names_in, number_in, read},
 };
 
 /// Every md array, by name. An array that goes away while it is looked at is left out.
@@ -153,7 +153,7 @@ fn member(folder: &Path, name: &str, array: &str) -> io::Result<Member> {
         number,
         // `none` for one that has no place.
         slot: optional(read(&folder.join("slot")))?.and_then(|text| text.parse().ok()),
-        faulty: has("faulty"),
+        faulty: is_given_up(&state),
         in_sync: has("in_sync"),
         write_mostly: has("write_mostly"),
         errors: number_once_started(&folder.join("errors"))?,

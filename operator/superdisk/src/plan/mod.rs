@@ -88,10 +88,12 @@ pub(crate) fn adoption(spec: &Spec, inventory: &Inventory) -> Result<Option<Vec<
     }
 }
 
-/// Whether nothing else writes to the durable leg; with what has to be done first to tell. Whatever else is wrong with
-/// it is not asked here.
+/// Whether nothing else writes to the durable leg, as its header tells; with what has to be done first to tell.
+/// Whatever else is wrong with it is not asked here.
 pub(crate) fn is_alone(spec: &Spec, inventory: &Inventory) -> Result<Option<Action>, Refusal> {
     match durable::classify(spec, inventory) {
+        // Nothing but a person can know, and `assemble` has asked for one.
+        Ok(Durable::Ours(ours) | Durable::Copy(ours)) if ours.header.is_none() => Ok(None),
         Ok(Durable::Ours(ours) | Durable::Copy(ours)) => questions::is_alone(inventory, &ours),
         Ok(Durable::New(_)) | Err(_) => Ok(None),
     }

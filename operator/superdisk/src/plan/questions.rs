@@ -7,7 +7,7 @@
 //! | Is it the disk itself, and not a clone beside it? | [`twins::is_the_one`] | `E_DUPLICATE_UUID` |
 //! | Has the host written to it? | [`is_untouched`] | `E_PD_OVERWRITTEN` |
 //! | May a fast leg be ahead? | [`is_not_ahead`] | `E_SSD_AHEAD` |
-//! | Is another node on it? | [`is_alone`] | `E_PD_IN_USE` |
+//! | Is another node on it? | [`is_alone`] | `E_PD_IN_USE`, `E_PD_HEADER_LOST` |
 //! | Whose is a local device? | [`whose`] | `E_SSD_BUSY` |
 //! | May the bitmap be trusted? | [`left_in_this_life`], [`was_out_at_the_end`] | a full copy |
 
@@ -161,9 +161,16 @@ fn unread(disk: &Disk) -> Option<String> {
 
 /// Refuses a durable leg that counts on while it is watched: another node is on it. One of another boot that was not
 /// ended in order is watched first; so is one whose twin runs here, for they may be one disk that came by two ways.
+///
+/// A header that cannot be read does not tell either, and watching would not help: who counts there is not seen.
 pub(super) fn is_alone(inventory: &Inventory, ours: &Ours<'_>) -> Result<Option<Action>, Refusal> {
-    let Some(header) = ours.header else {
-        return Ok(None);
+    let header = match &ours.content.lineage {
+        Seen::Present(header) => header,
+        // It was never opened.
+        Seen::Absent => return Ok(None),
+        Seen::Unknown(why) => {
+            return Err(refusals::header_is_lost(&ours.identity.path, why));
+        }
     };
     let beside = twins::one_runs(inventory, ours);
     if header.state != State::InUse || (header.boot == inventory.boot && !beside) {

@@ -170,6 +170,18 @@ pub(super) fn in_use_elsewhere(path: &Path) -> Refusal {
     )
 }
 
+pub(super) fn header_is_lost(path: &Path, why: &str) -> Refusal {
+    refusal(
+        Code::PdHeaderLost,
+        format!(
+            "It cannot be told whether another node uses the durable device {}: its lineage header cannot be read: {why}",
+            path.display()
+        ),
+        "Make sure that the network disk is attached to no other node, then run `superdisk resolve --keep durable`: \
+         it writes a new header",
+    )
+}
+
 pub(super) fn overwritten(path: &Path) -> Refusal {
     refusal(
         Code::PdOverwritten,

@@ -282,6 +282,28 @@ fn its_owner_decides_which_legs_data_counts() {
 }
 
 #[test]
+fn a_person_answers_for_headers_that_cannot_be_read() {
+    let unread = situations()
+        .into_iter()
+        .find(|one| one.name == "durable-with-unreadable-headers");
+    let (spec, world) = (crate::situations::spec(), unread.unwrap().world);
+    let inventory = node(&world).observe(&spec, &Tried::default());
+    let refusal = resolve::step(&spec, &inventory, Keep::Fast).unwrap_err();
+    assert_eq!(refusal.code, Code::PdHeaderLost);
+    let mut decided = world.clone();
+    let killed = resolve(&mut decided, Keep::Durable);
+    for mut world in killed.into_iter().chain([decided]) {
+        let situation = Situation {
+            name: "answered",
+            spec: spec.clone(),
+            world: world.clone(),
+            end: End::Whole,
+        };
+        check(&situation, &mut world, &[1, 2, 3, 4, 0, 0, 0, 0]);
+    }
+}
+
+#[test]
 fn all_that_would_be_copied_is_read_before_the_durable_leg_is_touched() {
     let (spec, mut world) = (crate::situations::spec(), ahead());
     let next = |world: &World, tried: &Tried| {

@@ -150,7 +150,11 @@ impl World {
             }
             _ => (name.to_owned(), at),
         };
-        self.disk(&disk).bytes.write(at, bytes);
+        let disk = self.disk(&disk);
+        disk.bytes.write(at, bytes);
+        // A rewrite heals.
+        let written = at.div_ceil(BLOCK)..(at + bytes.len() as u64) / BLOCK;
+        disk.bad.retain(|page| !written.contains(page));
     }
 
     pub(crate) fn sb(&self, name: &str) -> Option<Sb> {

@@ -4,7 +4,7 @@ use superdisk::{model::Code, spec::Spec};
 
 use super::{
     End, Situation, by, changed, one, spec, with_policy,
-    worlds::{beside_its_source, change_durable, lost_durable, put_back, stopped},
+    worlds::{beside_its_source, change_durable, lost_durable, put_back, stopped, unread_headers},
 };
 use crate::{
     bytes::FAULTY,
@@ -221,6 +221,16 @@ pub(super) fn durable_legs() -> Vec<Situation> {
             "durable-unreadable",
             changed(stopped(), |world| world.disk(DURABLE).dead = true),
             Refused(Code::PdLost),
+        ),
+        one(
+            "durable-with-unreadable-headers",
+            unread_headers(),
+            Refused(Code::PdHeaderLost),
+        ),
+        one(
+            "durable-with-unreadable-headers-and-assembled-by-the-host",
+            changed(unread_headers(), World::host_assembles),
+            Refused(Code::PdHeaderLost),
         ),
         one(
             "bad-block-log",

@@ -24,6 +24,13 @@ pub(super) fn cut() -> World {
     world
 }
 
+/// After a power cut, neither of the durable leg's headers can be read.
+pub(super) fn unread_headers() -> World {
+    let mut world = cut();
+    world.disk(DURABLE).bad = vec![MIB / 4096 - 2, MIB / 4096 - 1];
+    world
+}
+
 /// Beats as the agent does.
 pub(super) fn beat(world: &mut World) {
     count_on(world, Header::next);
