@@ -92,7 +92,8 @@ pub(super) fn pod(pod: &Pod) -> PodSeen {
         trouble: if ready { None } else { trouble(&status) },
         replace_hash: pod.annotations().get(labels::REPLACE_HASH).cloned(),
         restarted: pod.annotations().get(labels::RESTARTED).cloned(),
-        memory: pod.spec.as_ref().and_then(build::cache_memory),
+        memory: memory(pod),
+        growth: None,
     }
 }
 
@@ -103,6 +104,15 @@ fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
 /// The main container of a cache or database pod: others are the user's, or a webhook's.
 fn ours(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
     containers(status).filter(|c| build::MAIN_CONTAINERS.contains(&c.name.as_str()))
+}
+
+/// What its node has set aside for it. A kubelet that does not say, or that has not begun, gives what is asked for.
+fn memory(pod: &Pod) -> Option<u64> {
+    let given = pod.status.as_ref().and_then(|status| {
+        let own = containers(status).find(|c| c.name == build::CACHE)?;
+        build::memory_of(own.resources.as_ref()?)
+    });
+    given.or_else(|| build::cache_memory(pod.spec.as_ref()?))
 }
 
 fn runs(container: &ContainerStatus) -> bool {
@@ -251,6 +261,26 @@ mod tests {
             "no host answers"
         );
         assert_eq!(last_words(""), "");
+    }
+
+    #[test]
+    fn a_pod_has_the_memory_that_its_node_has_given_it_and_what_it_asks_for_where_that_is_not_said()
+    {
+        let memory = |given: serde_json::Value| {
+            let asked = serde_json::json!({ "requests": { "memory": "2Mi" } });
+            let status = serde_json::json!({
+                "name": "readstates", "image": "", "imageID": "", "ready": true, "restartCount": 0, "resources": given,
+            });
+            let json = serde_json::json!({
+                "metadata": { "name": "chat-0" },
+                "spec": { "containers": [{ "name": "readstates", "resources": asked }] },
+                "status": { "containerStatuses": [status] },
+            });
+            pod(&serde_json::from_value(json).unwrap()).memory
+        };
+        let given = serde_json::json!({ "requests": { "memory": "1Mi" } });
+        assert_eq!(memory(given), Some(1 << 20));
+        assert_eq!(memory(serde_json::Value::Null), Some(2 << 20));
     }
 
     #[test]
