@@ -52,11 +52,16 @@ pub(crate) async fn memory(
     }
 }
 
+/// What is said of a quota that is exhausted and of a LimitRange: a new pod would be refused just the same, and the one
+/// that runs would be gone.
+const FOR_ANY_POD: [&str; 2] = ["exceeded quota", "maximum memory usage per"];
+
 fn answer(code: u16, message: &str) -> Answer {
+    let for_any_pod = || FOR_ANY_POD.iter().any(|words| message.contains(words));
     match code {
-        // A new pod would be refused just the same, and the one that runs would be gone.
-        403 if message.contains("exceeded quota") => Answer::NotNow(message.to_owned()),
-        403 | 404 | 405 | 422 => Answer::Refused(message.to_owned()),
+        403 if for_any_pod() => Answer::NotNow(message.to_owned()),
+        // 400 is of admission webhooks that say no, or that cannot be asked by a dry run.
+        400 | 403 | 404 | 405 | 422 => Answer::Refused(message.to_owned()),
         _ => Answer::NotNow(message.to_owned()),
     }
 }
@@ -75,10 +80,14 @@ mod tests {
     #[test]
     fn a_server_that_cannot_is_told_from_one_that_cannot_now() {
         let refused = |code| matches!(answer(code, "words"), Answer::Refused(_));
-        assert_eq!([403, 404, 405, 422].map(refused), [true; 4]);
+        assert_eq!([400, 403, 404, 405, 422].map(refused), [true; 5]);
         assert_eq!([409, 429, 500, 503].map(refused), [false; 4]);
-        let quota = "pods \"chat-0\" is forbidden: exceeded quota: talk";
-        assert_eq!(answer(403, quota), Answer::NotNow(quota.to_owned()));
+        for words in [
+            "pods \"chat-0\" is forbidden: exceeded quota: talk",
+            "pods \"chat-0\" is forbidden: maximum memory usage per Pod is 1Gi, but request is 2Gi",
+        ] {
+            assert_eq!(answer(403, words), Answer::NotNow(words.to_owned()));
+        }
     }
 
     #[test]

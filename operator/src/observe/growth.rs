@@ -94,14 +94,18 @@ async fn growth(api: &Api<Pod>, pod: &Pod, seen: &PodSeen, wanted: u64) -> Optio
 /// What became of it.
 fn asked(pod: &Pod) -> Growth {
     let status = pod.status.as_ref();
-    let mut conditions = status
-        .into_iter()
-        .flat_map(|s| s.conditions.iter().flatten());
+    let conditions = || {
+        status
+            .into_iter()
+            .flat_map(|s| s.conditions.iter().flatten())
+    };
     let current = |c: &PodCondition| {
         let of = c.observed_generation;
         c.status == "True" && of.is_none_or(|of| Some(of) >= pod.metadata.generation)
     };
-    let said = conditions.find(|c| (c.type_ == PENDING || c.type_ == IN_PROGRESS) && current(c));
+    let of = |kind: &str| conditions().find(|c| c.type_ == kind && current(c));
+    // An earlier change may still be in progress while this one is pending.
+    let said = of(PENDING).or_else(|| of(IN_PROGRESS));
     let words = said.map(|c| {
         let parts = [c.reason.as_deref(), c.message.as_deref()];
         parts
@@ -121,8 +125,9 @@ fn asked(pod: &Pod) -> Growth {
     }
 }
 
-/// When its resources were last written: nothing in its status says when a change of them began.
-fn since(pod: &Pod) -> Option<Timestamp> {
+/// When its resources were last written, if ever since it was made: nothing in its status says when a change of them
+/// began.
+pub(super) fn since(pod: &Pod) -> Option<Timestamp> {
     let written = pod
         .managed_fields()
         .iter()
@@ -186,5 +191,15 @@ mod tests {
         assert_eq!(says(json!(3)), refused);
         assert_eq!(says(Value::Null), refused);
         assert_eq!(says(json!(2)), since_noon(None));
+    }
+
+    #[test]
+    fn what_a_node_can_never_give_is_refused_while_an_earlier_change_is_in_progress() {
+        let both = json!([
+            { "type": "PodResizeInProgress", "status": "True" },
+            { "type": "PodResizePending", "status": "True", "reason": "Infeasible", "message": "too much" },
+        ]);
+        let refused = Growth::Refused("Infeasible: too much".to_owned());
+        assert_eq!(asked(&pod(&both)), refused);
     }
 }

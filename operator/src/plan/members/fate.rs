@@ -89,15 +89,15 @@ fn memory(view: &View<'_>) -> Option<Next> {
         memory,
         words: words.cloned(),
     };
-    let mut growing = view.growing();
-    if let Some((pod, _, memory)) = view.growing().find(|(_, how, _)| **how == Growth::Possible) {
+    let possible = |(_, how, _): &(&Pod<'_>, &Growth, u64)| **how == Growth::Possible;
+    if let Some((pod, _, memory)) = view.growing().find(possible) {
         let action = MemberAction::Grow {
             pod: pod.reference(),
             memory,
         };
         return Some(Next::Do(action, waiting(pod, memory, None)));
     }
-    let (pod, how, memory) = growing.next()?;
+    let (pod, how, memory) = view.growing().next()?;
     let words = match how {
         Growth::Possible => None,
         Growth::Asked { since: _, words } => words.as_ref(),

@@ -155,7 +155,17 @@ impl<'a> View<'a> {
         let same = set.replace_hash().is_some()
             && set.replace_hash() == pod.seen.replace_hash.as_ref()
             && set.restarted() == pod.seen.restarted.as_ref();
-        same && (self.has_memory(pod) || self.grows(pod))
+        same && (has(pod, self.memory_of_new()) || self.grows(pod))
+    }
+
+    /// Bytes of memory that pods made now ask for.
+    fn memory_of_new(&self) -> Option<u64> {
+        build::cache_memory(self.set?.template.as_ref()?.spec.as_ref()?)
+    }
+
+    /// Bytes of memory that the spec asks for.
+    fn memory_wanted(&self) -> Option<u64> {
+        build::memory_of(&self.cluster.cache.resources)
     }
 
     /// Whether it may yet get the memory that it lacks while it runs.
@@ -171,19 +181,15 @@ impl<'a> View<'a> {
 
     /// The pods that stay and lack memory which they may get while they run, with the bytes that they are to have.
     pub(super) fn growing(&self) -> impl Iterator<Item = (&Pod<'a>, &'a Growth, u64)> {
-        let wanted = build::memory_of(&self.cluster.cache.resources);
+        // A StatefulSet that is still to change asks for other memory than the pods are to have in the end.
+        let new = self.memory_of_new();
+        let wanted = new.filter(|_| new == self.memory_wanted());
         self.wanted().filter_map(move |pod| {
-            let lacks = self.of_another_template(pod) && !self.has_memory(pod);
+            let lacks = self.of_another_template(pod) && !has(pod, wanted);
             let stays = !pod.seen.terminating && !pod.draining() && !self.outdated(pod);
             let growth = pod.seen.growth.as_ref().filter(|_| lacks && stays)?;
             Some((pod, growth, wanted?))
         })
-    }
-
-    /// Whether a pod has the memory that the spec asks for.
-    fn has_memory(&self, pod: &Pod<'_>) -> bool {
-        let wanted = build::memory_of(&self.cluster.cache.resources);
-        wanted.is_none_or(|wanted| pod.seen.memory.is_some_and(|has| has >= wanted))
     }
 
     /// The first member that keeps another number of states than it should and has the memory for it.
@@ -192,7 +198,7 @@ impl<'a> View<'a> {
         let mut members = self.wanted().filter_map(|pod| Some((pod, pod.member()?)));
         members.find(|(pod, member)| {
             let stays = !pod.seen.terminating && !pod.draining() && !self.outdated(pod);
-            stays && member.capacity != wanted && self.has_memory(pod)
+            stays && member.capacity != wanted && has(pod, self.memory_wanted())
         })
     }
 
@@ -275,6 +281,11 @@ impl<'a> View<'a> {
                 .or_else(|| pods().find_map(unknown)),
         }
     }
+}
+
+/// Whether a pod has this memory, if any.
+fn has(pod: &Pod<'_>, memory: Option<u64>) -> bool {
+    memory.is_none_or(|memory| pod.seen.memory.is_some_and(|has| has >= memory))
 }
 
 /// The ordinal of a pod of the StatefulSet `set`.

@@ -185,3 +185,18 @@ fn a_pod_is_replaced_for_memory_that_it_was_refused_or_not_given_in_time() {
         assert!(action.starts_with("drain chat-2"), "{growth:?}: {action}");
     }
 }
+
+#[test]
+fn no_pod_gets_memory_for_a_capacity_that_its_statefulset_does_not_have_yet() {
+    let mut scene = lacking(&Growth::Possible);
+    scene.cluster = crate::fixtures::cluster(&spec(16_000_000));
+    let (_, action, _) = super::step(&scene);
+    assert_eq!(action, "-");
+    // Nor for one that was taken back.
+    scene.cluster = crate::fixtures::cluster(&spec(2_000_000));
+    let (_, action, _) = super::step(&scene);
+    assert_eq!(action, "chat-0 keeps 2000000");
+    let scene = told(scene, &["chat-0", "chat-1", "chat-2"], 2_000_000);
+    let (_, action, _) = super::step(&scene);
+    assert_eq!(action, "-");
+}
