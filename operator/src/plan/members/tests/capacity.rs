@@ -10,12 +10,13 @@ use crate::{
 
 const MIB: u64 = 1 << 20;
 
+fn spec(states: i64) -> String {
+    let cache = format!("replicas: 3\ncache: {{ capacityStates: {states} }}");
+    crate::fixtures::EXTERNAL.replace("replicas: 2", &cache)
+}
+
 /// Three pods made for the capacity `from`, on a StatefulSet for `to`.
 fn changed(from: i64, to: i64) -> Scene {
-    let spec = |states: i64| {
-        let cache = format!("replicas: 3\ncache: {{ capacityStates: {states} }}");
-        crate::fixtures::EXTERNAL.replace("replicas: 2", &cache)
-    };
     let before = crate::fixtures::cluster(&spec(from));
     let mut scene = chat(3);
     scene.cluster = before.clone();
