@@ -162,13 +162,13 @@ fn a_node_may_take_a_while_to_give_memory_and_says_why() {
     };
     assert_eq!(
         waiting(&asked(4, Some("Deferred: no room"))),
-        "chat-0 is given 494 MiB of memory while it runs: Deferred: no room"
+        "chat-0 is given 494 MiB of memory while it runs (Deferred: no room)"
     );
     // Neither a yes nor a no: nothing is stopped for it.
     let quota = Growth::NotNow("exceeded quota: talk".to_owned());
     assert_eq!(
         waiting(&quota),
-        "chat-0 is given 494 MiB of memory while it runs: exceeded quota: talk"
+        "chat-0 is given 494 MiB of memory while it runs (exceeded quota: talk)"
     );
 }
 
