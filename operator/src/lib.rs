@@ -36,6 +36,7 @@ pub mod pod_monitor;
 pub mod reconcile;
 pub mod remembered;
 pub mod requests;
+mod resize;
 pub mod reviews;
 pub mod rollouts;
 pub mod run;

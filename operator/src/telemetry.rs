@@ -194,6 +194,8 @@ pub enum Action {
     Move,
     /// To change its capacity.
     Capacity,
+    /// Its pod was given memory.
+    Grow,
     /// To write what is dirty.
     Flush,
     /// Its pod was deleted.
@@ -201,10 +203,11 @@ pub enum Action {
 }
 
 impl Action {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Drain,
         Self::Move,
         Self::Capacity,
+        Self::Grow,
         Self::Flush,
         Self::Delete,
     ];
@@ -214,6 +217,7 @@ impl Action {
             Self::Drain => "drain",
             Self::Move => "move",
             Self::Capacity => "capacity",
+            Self::Grow => "grow",
             Self::Flush => "flush",
             Self::Delete => "delete",
         }

@@ -68,6 +68,10 @@ pods it deletes hold nothing any more; each by its UID.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, delete]
+# More memory for a cache pod that runs, where Kubernetes can give it (1.33 and later): otherwise the pod is replaced.
+- apiGroups: [""]
+  resources: [pods/resize]
+  verbs: [patch]
 # Which node of a database is on which volume; volumes grow with spec.database.storage.size.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]

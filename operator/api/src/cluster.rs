@@ -279,8 +279,8 @@ impl PullPolicy {
 )]
 pub struct CacheSpec {
     /// Maximum number of read states that one cache pod keeps in memory before it evicts the least recently used users.
-    /// With 20 states per user, a state takes about 30 bytes. Applied to running pods; a pod is replaced only when it
-    /// needs more memory.
+    /// With 20 states per user, a state takes about 30 bytes. Applied to running pods; a pod that needs more memory
+    /// gets it while it runs, and is replaced only where Kubernetes or its node cannot give it.
     #[serde(default = "default_capacity_states")]
     #[schemars(range(min = 1000, max = 10_000_000_000_i64))]
     pub capacity_states: i64,

@@ -177,7 +177,7 @@ pub enum Reason {
     DatabaseStopping,
     /// Waiting for cache pods to become ready.
     CacheNotReady,
-    /// Cache pods are being told their new capacity.
+    /// Cache pods are being told their new capacity, or given memory for it.
     CapacityChanging,
     /// A change that stops cache pods is waiting, because a pod cannot write what it holds at the moment.
     UnsafeToStop,

@@ -11,10 +11,12 @@ use kube::{
 
 use crate::{
     admin::{AdminClient, AdminError},
+    build,
     connections::{Peer, PodClients},
     context::Context,
     error::Error,
     plan::{MemberAction, PodRef},
+    resize::{self, Answer, Trial},
     telemetry::{self, Action},
     validate::Identity,
 };
@@ -59,6 +61,7 @@ pub async fn act(
             tracing::info!(pod = pod.name, namespace, states, "told of its capacity");
             telemetry::acted(Action::Capacity);
         }
+        MemberAction::Grow { pod, memory } => grow(ctx, id, pod, *memory).await,
         MemberAction::Delete { pod } => delete(ctx, id, pod).await?,
         MemberAction::FlushAndDelete { pod } => {
             let flushed = admin.flush(peer(pod, "flush")?).await;
@@ -74,6 +77,21 @@ pub async fn act(
         }
     }
     Ok(())
+}
+
+/// What comes of it, and whether it may, is seen at the next look.
+async fn grow(ctx: &Context, id: &Identity, pod: &PodRef, memory: u64) {
+    let api: Api<Pod> = Api::namespaced(ctx.client.clone(), &id.namespace);
+    let (pod, namespace) = (&pod.name, &id.namespace);
+    match resize::memory(&api, pod, build::CACHE, memory, Trial::InEarnest).await {
+        Answer::Taken => {
+            tracing::info!(pod, namespace, memory, "asked for more memory");
+            telemetry::acted(Action::Grow);
+        }
+        Answer::Refused(why) | Answer::NotNow(why) => {
+            tracing::warn!(pod, namespace, memory, why, "could not ask for more memory");
+        }
+    }
 }
 
 async fn delete(ctx: &Context, id: &Identity, pod: &PodRef) -> Result<(), Error> {

@@ -46,8 +46,10 @@ pub const AGENT: &str = "agent";
 pub const DISK: &str = "disk";
 /// Name of the container of the super-disk's agent.
 pub const DISK_AGENT: &str = "disk-agent";
+/// Name of the container of a cache pod that keeps read states.
+pub const CACHE: &str = cache::CONTAINER;
 /// Names of the containers that a cache pod and a database pod are there for.
-pub const MAIN_CONTAINERS: [&str; 2] = [cache::CONTAINER, database::CONTAINER];
+pub const MAIN_CONTAINERS: [&str; 2] = [CACHE, database::CONTAINER];
 /// Name of the volume with the certificates with which a pod proves its identity.
 pub const IDENTITY: &str = "identity";
 

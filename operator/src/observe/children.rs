@@ -11,7 +11,7 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use readstates_operator_api::labels;
 
-use super::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen, super_disks};
+use super::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen, growth, super_disks};
 use crate::{build, words::last_telling_line};
 
 /// The label in which a StatefulSet's pod says which template it was made from.
@@ -92,7 +92,8 @@ pub(super) fn pod(pod: &Pod) -> PodSeen {
         trouble: if ready { None } else { trouble(&status) },
         replace_hash: pod.annotations().get(labels::REPLACE_HASH).cloned(),
         restarted: pod.annotations().get(labels::RESTARTED).cloned(),
-        memory: pod.spec.as_ref().and_then(build::cache_memory),
+        memory: memory(pod),
+        growth: None,
     }
 }
 
@@ -103,6 +104,22 @@ fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
 /// The main container of a cache or database pod: others are the user's, or a webhook's.
 fn ours(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
     containers(status).filter(|c| build::MAIN_CONTAINERS.contains(&c.name.as_str()))
+}
+
+/// What its node has set aside for it. A kubelet that does not say, or that has not begun, has given what the pod was made
+/// with; whether it has given what was asked for later is not known.
+fn memory(pod: &Pod) -> Option<u64> {
+    let given = pod.status.as_ref().and_then(|status| {
+        let own = containers(status).find(|c| c.name == build::CACHE)?;
+        build::memory_of(own.resources.as_ref()?)
+    });
+    given.or_else(|| {
+        let as_made = growth::since(pod).is_none();
+        pod.spec
+            .as_ref()
+            .filter(|_| as_made)
+            .and_then(build::cache_memory)
+    })
 }
 
 fn runs(container: &ContainerStatus) -> bool {
@@ -251,6 +268,33 @@ mod tests {
             "no host answers"
         );
         assert_eq!(last_words(""), "");
+    }
+
+    #[test]
+    fn a_pod_has_the_memory_that_its_node_has_given_it_and_what_it_asks_for_where_that_is_not_said()
+    {
+        let memory = |given: serde_json::Value, wrote: serde_json::Value| {
+            let asked = serde_json::json!({ "requests": { "memory": "2Mi" } });
+            let status = serde_json::json!({
+                "name": "readstates", "image": "", "imageID": "", "ready": true, "restartCount": 0, "resources": given,
+            });
+            let json = serde_json::json!({
+                "metadata": { "name": "chat-0", "managedFields": wrote },
+                "spec": { "containers": [{ "name": "readstates", "resources": asked }] },
+                "status": { "containerStatuses": [status] },
+            });
+            pod(&serde_json::from_value(json).unwrap()).memory
+        };
+        let given = serde_json::json!({ "requests": { "memory": "1Mi" } });
+        let nothing = serde_json::Value::Null;
+        assert_eq!(memory(given.clone(), nothing.clone()), Some(1 << 20));
+        assert_eq!(memory(nothing.clone(), nothing.clone()), Some(2 << 20));
+        // A kubelet before Kubernetes 1.33 does not tell that it has done nothing.
+        let resized = serde_json::json!([{
+            "manager": "any", "operation": "Update", "subresource": "resize", "time": "2026-03-15T12:00:00Z",
+        }]);
+        assert_eq!(memory(given, resized.clone()), Some(1 << 20));
+        assert_eq!(memory(nothing, resized), None);
     }
 
     #[test]

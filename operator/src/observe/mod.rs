@@ -11,6 +11,7 @@ mod children;
 mod claims;
 mod client_ca;
 mod credentials;
+mod growth;
 mod identity;
 mod members;
 mod migration;
@@ -43,6 +44,7 @@ pub use self::{
     claims::{ClaimSeen, ClaimSize},
     client_ca::ClientCaSeen,
     credentials::{PASSWORD_KEY, SECRET_KEYS, SecretSeen, USERNAME_KEY},
+    growth::Growth,
     identity::{
         AuthoritySeen, CertificateSeen, Found, ISSUING, IdentitySeen, LeafSeen, NEXT, OLD, Version,
         identity,
@@ -271,7 +273,6 @@ pub async fn observe(
         }
     }
     let credentials = credentials::observe(&ctx.client, id, &cluster.spec.database).await?;
-    let cache_pods: Vec<_> = cache_pods.iter().map(children::pod).collect();
     let database_pods: Vec<_> = database_pods.iter().map(children::pod).collect();
     let asked = nodes::Asked {
         agents: ctx.agents.as_ref(),
@@ -281,6 +282,8 @@ pub async fn observe(
     let super_disks = super_disks::super_disks(&asked, &database_pods).await;
     let (status, cache_spec) = (cluster.status.as_ref(), &cluster.spec.cache);
     let cache = sets.get(&id.cache(), id).await?;
+    let cache = cache.as_ref().map(children::stateful_set);
+    let cache_pods = growth::observe(&ctx.client, id, cache.as_ref(), &cache_pods).await;
     let members = members::ask_all(clients, &cache_pods).await;
     // Last: what members said is judged by a ring that is not older than it.
     let rings = Reader::<ReadStateRing>::new(&ctx.client, &id.namespace);
@@ -293,7 +296,7 @@ pub async fn observe(
         ring,
         restore: Box::new(restore),
         last_ring_number: cluster.status.as_ref().and_then(|s| s.ring_number),
-        cache: cache.as_ref().map(children::stateful_set),
+        cache,
         members,
         cache_pods,
         racks,

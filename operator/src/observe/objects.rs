@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::api::resource::Quantity};
 use readstates_operator_api::labels;
 
-use super::DiskStage;
+use super::{DiskStage, Growth};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatefulSetSeen {
@@ -93,8 +93,10 @@ pub struct PodSeen {
     pub replace_hash: Option<String>,
     /// The request that it was restarted for.
     pub restarted: Option<String>,
-    /// Bytes of memory that it asks for (cache only).
+    /// Bytes of memory that are set aside for it (cache only).
     pub memory: Option<u64>,
+    /// How it can get those that it lacks, if it lacks nothing else (cache only).
+    pub growth: Option<Growth>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

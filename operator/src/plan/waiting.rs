@@ -166,6 +166,14 @@ pub enum WaitingOn {
         /// How many it is to keep.
         to: i64,
     },
+    /// A pod to get more memory from its node while it runs.
+    Memory {
+        pod: String,
+        /// How much it is to have, in bytes.
+        memory: u64,
+        /// What keeps it, in Kubernetes' words.
+        words: Option<String>,
+    },
     /// A pod that serves to be restarted.
     Maintenance {
         pod: String,
@@ -225,6 +233,7 @@ impl WaitingOn {
             | Self::Maintenance { .. }
             | Self::OtherClusters { .. }
             | Self::Cache { .. }
+            | Self::Memory { .. }
             | Self::Leftover { .. } => false,
         }
     }
@@ -258,7 +267,7 @@ impl WaitingOn {
             Self::Cache { .. } => Reason::CacheNotReady,
             Self::Maintenance { .. } => Reason::MaintenancePending,
             Self::OtherClusters { .. } => Reason::WaitsForOtherClusters,
-            Self::Capacity { .. } => Reason::CapacityChanging,
+            Self::Capacity { .. } | Self::Memory { .. } => Reason::CapacityChanging,
             Self::Leftover { .. } => Reason::LeftoverObject,
         }
     }
@@ -387,6 +396,11 @@ impl fmt::Display for WaitingOn {
                     f,
                     "{member} is told to keep {to} read states in the place of {from}"
                 )
+            }
+            Self::Memory { pod, memory, words } => {
+                let mib = memory >> 20;
+                write!(f, "{pod} is given {mib} MiB of memory while it runs")?;
+                append(f, words.as_deref())
             }
             Self::Maintenance {
                 pod,

@@ -15,7 +15,7 @@ use kube::{
 use readstates_operator::{build::fingerprint, observe::PodSeen};
 use serde_json::json;
 
-use crate::world::World;
+use crate::{kubelets::statuses, world::World};
 
 /// Holds a pod back when it is deleted, as a process that still writes would.
 const STILL_WRITING: &str = "tests.readstates.dev/still-writing";
@@ -52,6 +52,7 @@ impl World {
             self.start(set, &name, &spec.template).await;
         }
         let pods = self.pods_of(set).await;
+        self.give_memory(&pods).await;
         let stays = |pod: &&Pod| pod.metadata.deletion_timestamp.is_none();
         let status = json!({ "status": {
             "observedGeneration": set.metadata.generation,
@@ -188,6 +189,7 @@ impl World {
             "phase": "Running",
             "podIP": ip, "podIPs": [{ "ip": ip }],
             "conditions": [{ "type": "Ready", "status": "True" }],
+            "containerStatuses": statuses(&made),
             "initContainerStatuses": on_super_disk.then(|| [running("disk-agent")]),
         } });
         pods.patch_status(name, &PatchParams::default(), &Patch::Merge(ready))

@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     Conflict,
     /// The API server fails, and it is not done.
     Failure,
+    /// The API server is of a release that does not know what is asked for.
+    Unknown,
     /// It is done, and the answer is lost.
     Lost,
     /// It is done after this time, when the caller has given up.
@@ -56,6 +58,8 @@ enum Plan {
     Calm,
     /// This happens to the nth write from 0.
     Nth(u64, Fault),
+    /// No write to a path that ends like this is known.
+    Without(&'static str),
     Seed(u64),
 }
 
@@ -86,6 +90,14 @@ impl Faults {
         }
     }
 
+    /// Writes to paths that end like this are not known.
+    pub(crate) fn without(end: &'static str) -> Self {
+        Self {
+            plan: Plan::Without(end),
+            ..Self::default()
+        }
+    }
+
     /// What has happened, in order.
     pub(crate) fn log(&self) -> &[String] {
         &self.log
@@ -101,6 +113,7 @@ impl Faults {
         let fault = match self.plan {
             Plan::Calm => None,
             Plan::Nth(which, fault) => (nth == which).then_some(fault),
+            Plan::Without(end) => path.ends_with(end).then_some(Fault::Unknown),
             Plan::Seed(seed) => {
                 let dice = Dice(seed, "write", nth);
                 match dice.below("fault", 32) {

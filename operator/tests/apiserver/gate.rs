@@ -96,6 +96,7 @@ impl Gate {
     {
         match fault {
             Fault::Conflict => return Ok(refusal(409, "Conflict")),
+            Fault::Unknown => return Ok(refusal(404, "NotFound")),
             Fault::Failure => return Ok(refusal(500, "InternalError")),
             Fault::Lost => drop(response.await),
             Fault::Late(after) => {

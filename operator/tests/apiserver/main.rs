@@ -31,6 +31,7 @@ mod haste;
 mod identity;
 mod invariants;
 mod killed;
+mod kubelets;
 mod migrations;
 mod mutual;
 mod overlays;

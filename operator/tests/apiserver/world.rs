@@ -79,6 +79,8 @@ pub(crate) struct World {
     pub(crate) agents_listen: bool,
     /// The processes in cache pods.
     pub(crate) fleet: Fleet,
+    /// Whether no node has more memory for the pods that are on it.
+    pub(crate) nodes_are_full: bool,
     config: Config,
     ctx: Arc<Context>,
 }
@@ -102,6 +104,7 @@ impl World {
             namespace: name,
             agents,
             agents_listen: false,
+            nodes_are_full: false,
             config,
         }
     }
@@ -166,6 +169,12 @@ impl World {
         let mut config = self.config.clone();
         config.auth_info.token = Some(token.into());
         Client::try_from(config).unwrap()
+    }
+
+    /// The operator works with this before its writes from now on.
+    pub(crate) fn behind(mut self, gate: &Gate) -> Self {
+        self.ctx = self.operator_behind(gate);
+        self
     }
 
     /// Another process of the operator, with this before its writes.

@@ -6,7 +6,10 @@ use super::{
     spread,
     view::{Pod, View},
 };
-use crate::{observe::Member, plan::WaitingOn};
+use crate::{
+    observe::{Growth, Member},
+    plan::WaitingOn,
+};
 
 /// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +25,7 @@ pub(super) enum Next {
 }
 
 /// Decides. The order is: let what was begun end; fewer pods; pods that are not ready and have another
-/// template; slots; capacity; pods that serve and have another template.
+/// template; slots; capacity, and memory for it; pods that serve and have another template.
 pub(super) fn next(view: &View<'_>) -> Next {
     if !view.observed() {
         return Next::Wait(view.not_ready(view.cluster.replicas));
@@ -50,6 +53,9 @@ pub(super) fn next(view: &View<'_>) -> Next {
     if let Some((pod, member)) = view.other_capacity() {
         return capacity(view, pod, member);
     }
+    if let Some(next) = memory(view) {
+        return next;
+    }
     let restart = to_replace().max_by_key(|pod| pod.ordinal);
     let waits = restart.and_then(|pod| view.restart_waits(pod));
     if let Some(pod) = restart.filter(|_| waits.is_none()) {
@@ -74,6 +80,30 @@ fn capacity(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Next {
         to,
     };
     Next::Do(action, waiting)
+}
+
+/// Memory that a pod can get while it runs, it is not replaced for. Nothing stops for it, so no window is waited for.
+fn memory(view: &View<'_>) -> Option<Next> {
+    let waiting = |pod: &Pod<'_>, memory, words: Option<&String>| WaitingOn::Memory {
+        pod: pod.name().to_owned(),
+        memory,
+        words: words.cloned(),
+    };
+    let possible = |(_, how, _): &(&Pod<'_>, &Growth, u64)| **how == Growth::Possible;
+    if let Some((pod, _, memory)) = view.growing().find(possible) {
+        let action = MemberAction::Grow {
+            pod: pod.reference(),
+            memory,
+        };
+        return Some(Next::Do(action, waiting(pod, memory, None)));
+    }
+    let (pod, how, memory) = view.growing().next()?;
+    let words = match how {
+        Growth::Possible => None,
+        Growth::Asked { since: _, words } => words.as_ref(),
+        Growth::NotNow(why) | Growth::Refused(why) => Some(why),
+    };
+    Some(Next::Wait(waiting(pod, memory, words)))
 }
 
 /// A pod that was told to go drains by itself.

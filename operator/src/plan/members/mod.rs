@@ -94,6 +94,12 @@ pub enum MemberAction {
         pod: PodRef,
         states: u64,
     },
+    /// Have a pod get more memory while it runs.
+    Grow {
+        pod: PodRef,
+        /// How much it is to have, in bytes.
+        memory: u64,
+    },
     /// Delete a pod that holds nothing; its StatefulSet makes another.
     Delete { pod: PodRef },
     /// Have the only pod write what it holds, and delete it when that succeeded.

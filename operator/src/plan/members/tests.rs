@@ -46,6 +46,7 @@ fn step(scene: &Scene) -> (i32, String, String) {
             request.destination.incarnation
         ),
         Some(MemberAction::Capacity { pod, states }) => format!("{} keeps {states}", pod.name),
+        Some(MemberAction::Grow { pod, memory }) => format!("{} gets {memory}", pod.name),
         Some(MemberAction::Delete { pod }) => format!("delete {} {}", pod.name, pod.uid),
         Some(MemberAction::FlushAndDelete { pod }) => format!("flush and delete {}", pod.name),
     };

@@ -8,7 +8,7 @@ use readstates_ring::{Incarnation, RingTable, Slot};
 use super::PodRef;
 use crate::{
     build,
-    observe::{Member, PodSeen, Seen, StatefulSetSeen, World},
+    observe::{Growth, Member, PodSeen, Seen, StatefulSetSeen, World},
     plan::{Template, WaitingOn, maintenance},
     validate::ValidatedCluster,
 };
@@ -19,6 +19,10 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 /// How long after its grace period a pod is waited for: beyond, its node does not answer.
 const OVERDUE: Duration = Duration::from_mins(1);
+
+/// How long a pod's node may take to give it memory: one that is full may get room, and a pod made anew may get another
+/// node.
+const GROWTH: Duration = Duration::from_mins(5);
 
 /// One pod of the StatefulSet.
 #[derive(Clone, Copy, Debug)]
@@ -130,9 +134,12 @@ impl<'a> View<'a> {
     /// Whether it has to be replaced: its template is not the one new pods are made from, and what differs is more than
     /// what it can be told of.
     pub(super) fn outdated(&self, pod: &Pod<'_>) -> bool {
+        self.of_another_template(pod) && !self.lasts(pod)
+    }
+
+    fn of_another_template(&self, pod: &Pod<'_>) -> bool {
         let revision = self.set.and_then(|set| set.update_revision.as_ref());
-        let other = self.observed() && revision.is_some() && pod.seen.revision.as_ref() != revision;
-        other && !self.lasts(pod)
+        self.observed() && revision.is_some() && pod.seen.revision.as_ref() != revision
     }
 
     /// Whether any pod has to be.
@@ -148,13 +155,41 @@ impl<'a> View<'a> {
         let same = set.replace_hash().is_some()
             && set.replace_hash() == pod.seen.replace_hash.as_ref()
             && set.restarted() == pod.seen.restarted.as_ref();
-        same && self.has_memory(pod)
+        same && (has(pod, self.memory_of_new()) || self.grows(pod))
     }
 
-    /// Whether a pod has the memory that the spec asks for.
-    fn has_memory(&self, pod: &Pod<'_>) -> bool {
-        let wanted = build::memory_of(&self.cluster.cache.resources);
-        wanted.is_none_or(|wanted| pod.seen.memory.is_some_and(|has| has >= wanted))
+    /// Bytes of memory that pods made now ask for.
+    fn memory_of_new(&self) -> Option<u64> {
+        build::cache_memory(self.set?.template.as_ref()?.spec.as_ref()?)
+    }
+
+    /// Bytes of memory that the spec asks for.
+    fn memory_wanted(&self) -> Option<u64> {
+        build::memory_of(&self.cluster.cache.resources)
+    }
+
+    /// Whether it may yet get the memory that it lacks while it runs.
+    fn grows(&self, pod: &Pod<'_>) -> bool {
+        match &pod.seen.growth {
+            Some(Growth::Possible | Growth::NotNow(_)) => true,
+            Some(Growth::Asked { since, words: _ }) => {
+                since.is_some_and(|since| self.now.duration_since(since).unsigned_abs() < GROWTH)
+            }
+            Some(Growth::Refused(_)) | None => false,
+        }
+    }
+
+    /// The pods that stay and lack memory which they may get while they run, with the bytes that they are to have.
+    pub(super) fn growing(&self) -> impl Iterator<Item = (&Pod<'a>, &'a Growth, u64)> {
+        // A StatefulSet that is still to change asks for other memory than the pods are to have in the end.
+        let new = self.memory_of_new();
+        let wanted = new.filter(|_| new == self.memory_wanted());
+        self.wanted().filter_map(move |pod| {
+            let lacks = self.of_another_template(pod) && !has(pod, wanted);
+            let stays = !pod.seen.terminating && !pod.draining() && !self.outdated(pod);
+            let growth = pod.seen.growth.as_ref().filter(|_| lacks && stays)?;
+            Some((pod, growth, wanted?))
+        })
     }
 
     /// The first member that keeps another number of states than it should and has the memory for it.
@@ -163,7 +198,7 @@ impl<'a> View<'a> {
         let mut members = self.wanted().filter_map(|pod| Some((pod, pod.member()?)));
         members.find(|(pod, member)| {
             let stays = !pod.seen.terminating && !pod.draining() && !self.outdated(pod);
-            stays && member.capacity != wanted && self.has_memory(pod)
+            stays && member.capacity != wanted && has(pod, self.memory_wanted())
         })
     }
 
@@ -246,6 +281,11 @@ impl<'a> View<'a> {
                 .or_else(|| pods().find_map(unknown)),
         }
     }
+}
+
+/// Whether a pod has this memory, if any.
+fn has(pod: &Pod<'_>, memory: Option<u64>) -> bool {
+    memory.is_none_or(|memory| pod.seen.memory.is_some_and(|has| has >= memory))
 }
 
 /// The ordinal of a pod of the StatefulSet `set`.

@@ -3,18 +3,20 @@
 use super::{chat, is};
 use crate::{
     build,
-    fixtures::Scene,
+    fixtures::{Scene, now},
+    observe::Growth,
     plan::{Template, WaitingOn},
 };
 
 const MIB: u64 = 1 << 20;
 
+fn spec(states: i64) -> String {
+    let cache = format!("replicas: 3\ncache: {{ capacityStates: {states} }}");
+    crate::fixtures::EXTERNAL.replace("replicas: 2", &cache)
+}
+
 /// Three pods made for the capacity `from`, on a StatefulSet for `to`.
 fn changed(from: i64, to: i64) -> Scene {
-    let spec = |states: i64| {
-        let cache = format!("replicas: 3\ncache: {{ capacityStates: {states} }}");
-        crate::fixtures::EXTERNAL.replace("replicas: 2", &cache)
-    };
     let before = crate::fixtures::cluster(&spec(from));
     let mut scene = chat(3);
     scene.cluster = before.clone();
@@ -112,4 +114,90 @@ fn what_else_changes_replaces_pods_and_a_restart_does_too() {
     let scene = scene.pod("chat-1", |pod| pod.replace_hash = None);
     let (_, action, _) = super::step(&scene);
     assert!(action.starts_with("drain chat-1"), "{action}");
+}
+
+/// Three pods that lack memory for a larger capacity, of which this is known.
+fn lacking(growth: &Growth) -> Scene {
+    let lacks = |scene: Scene, pod: &&str| scene.pod(pod, |pod| pod.growth = Some(growth.clone()));
+    let pods = ["chat-0", "chat-1", "chat-2"];
+    pods.iter().fold(changed(4_000_000, 8_000_000), lacks)
+}
+
+fn asked(minutes_ago: i64, words: Option<&str>) -> Growth {
+    Growth::Asked {
+        since: Some(now() - jiff::SignedDuration::from_mins(minutes_ago)),
+        words: words.map(str::to_owned),
+    }
+}
+
+#[test]
+fn memory_comes_before_the_states_and_no_pod_is_replaced_for_it() {
+    let scene = lacking(&Growth::Possible);
+    let memory = 494 * MIB;
+    is(
+        &scene,
+        3,
+        &format!("chat-0 gets {memory}"),
+        "CapacityChanging",
+    );
+    let scene = scene.pod("chat-0", |pod| pod.growth = Some(asked(0, None)));
+    is(
+        &scene,
+        3,
+        &format!("chat-1 gets {memory}"),
+        "CapacityChanging",
+    );
+    let given = scene.pod("chat-0", |pod| {
+        (pod.growth, pod.memory) = (None, Some(memory));
+    });
+    is(&given, 3, "chat-0 keeps 8000000", "CapacityChanging");
+}
+
+#[test]
+fn a_node_may_take_a_while_to_give_memory_and_says_why() {
+    let waiting = |growth: &Growth| {
+        let scene = lacking(growth);
+        is(&scene, 3, "-", "CapacityChanging");
+        scene.plan().waiting.unwrap().to_string()
+    };
+    assert_eq!(
+        waiting(&asked(4, Some("Deferred: no room"))),
+        "chat-0 is given 494 MiB of memory while it runs (Deferred: no room)"
+    );
+    // Neither a yes nor a no: nothing is stopped for it.
+    let quota = Growth::NotNow("exceeded quota: talk".to_owned());
+    assert_eq!(
+        waiting(&quota),
+        "chat-0 is given 494 MiB of memory while it runs (exceeded quota: talk)"
+    );
+}
+
+#[test]
+fn a_pod_is_replaced_for_memory_that_it_was_refused_or_not_given_in_time() {
+    for growth in [
+        Growth::Refused("the server could not find the requested resource".to_owned()),
+        asked(6, None),
+        Growth::Asked {
+            since: None,
+            words: None,
+        },
+    ] {
+        let (_, action, _) = super::step(&lacking(&growth));
+        assert!(action.starts_with("drain chat-2"), "{growth:?}: {action}");
+    }
+}
+
+#[test]
+fn no_pod_gets_memory_for_a_capacity_that_its_statefulset_does_not_have_yet() {
+    let mut scene = lacking(&Growth::Possible);
+    scene.cluster = crate::fixtures::cluster(&spec(16_000_000));
+    let (_, action, _) = super::step(&scene);
+    assert_eq!(action, "-");
+    // Nor for one that was taken back.
+    scene.cluster = crate::fixtures::cluster(&spec(2_000_000));
+    let (_, action, _) = super::step(&scene);
+    assert_eq!(action, "chat-0 keeps 2000000");
+    let scene = told(scene, &["chat-0", "chat-1", "chat-2"], 2_000_000);
+    let (_, action, _) = super::step(&scene);
+    assert_eq!(action, "-");
 }
