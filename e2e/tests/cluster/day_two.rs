@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use e2e::{Cluster, Look, Told, World, until};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::api::resource::Quantity};
 use kube::{ResourceExt, api::ListParams};
 use readstates_operator_api::labels::{self, Component};
 
@@ -114,6 +114,44 @@ async fn a_cache_that_may_hold_less_does_so_in_the_pods_that_are_there() -> Resu
     .await?;
     let spec = cluster.get().await?.spec;
     ensure!(spec.cache.capacity_states == 90_000, "{spec:?}");
+    ensure!(
+        pods(&cluster, Component::Cache).await? == before,
+        "a pod was replaced"
+    );
+    meanwhile.holds(&cluster.service()?).await
+}
+
+/// What the kubelet says that a cache pod's container has.
+async fn memory(cluster: &Cluster) -> Result<Quantity> {
+    let selector = labels::selector_text(&cluster.get().await?.name_any(), Component::Cache);
+    let pods = cluster.api::<Pod>();
+    let found = pods.list(&ListParams::default().labels(&selector)).await?;
+    let given = found.iter().filter_map(|pod| {
+        let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
+        let resources = status.resources.as_ref()?;
+        resources.requests.as_ref()?.get("memory").cloned()
+    });
+    let given: Vec<_> = given.collect();
+    ensure!(given.len() == found.items.len(), "{given:?}");
+    given.into_iter().next().context("no cache pod")
+}
+
+#[tokio::test]
+async fn a_cache_that_must_hold_more_gets_its_memory_in_the_pods_that_are_there() -> Result<()> {
+    let cluster = World::chat().await?;
+    // Memory that is not given in the spec follows from the capacity.
+    let given = pods(&cluster, Component::Cache).await?;
+    patch(&cluster, r#"{"cache": {"resources": null}}"#).await?;
+    replaced(&cluster, Component::Cache, &given).await?;
+    let before = pods(&cluster, Component::Cache).await?;
+    let had = memory(&cluster).await?;
+    let meanwhile = Told::during(&cluster.service()?, async {
+        patch(&cluster, r#"{"cache": {"capacityStates": 3000000}}"#).await?;
+        cluster.at_rest().await
+    })
+    .await?;
+    let has = memory(&cluster).await?;
+    ensure!(had != has, "every pod still has {had:?}");
     ensure!(
         pods(&cluster, Component::Cache).await? == before,
         "a pod was replaced"
