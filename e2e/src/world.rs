@@ -142,6 +142,16 @@ impl World {
         .await
     }
 
+    /// Runs the chart's own tests of the release that is installed (`helm test`), and says what they printed.
+    ///
+    /// # Errors
+    /// When one fails.
+    pub async fn helm_test(&self) -> Result<String> {
+        let release = ["test", RELEASE, "--namespace", SYSTEM];
+        let limit = ["--timeout", "2m"];
+        self.helm(&[&release[..], &limit].concat()).await?.success()
+    }
+
     /// Uninstalls the operator.
     ///
     /// # Errors

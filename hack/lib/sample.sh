@@ -70,7 +70,7 @@ tests_in_turn() {
 }
 
 # End-to-end tests of minutes each: those of one row run each time, and all the others always.
-E2E_IN_TURN=("binary(cluster) & test(/^(backups|chaos)::/)" "binary(cluster) & test(/^(removal|resilience)::/)" "binary(cluster) & test(/^(autoscaling|zones)::/)"
+E2E_IN_TURN=("binary(cluster) & test(/^(backups|chaos)::/)" "binary(cluster) & test(/^(removal|resilience)::/)" "binary(cluster) & test(/^((autoscaling|zones)::|installation::helm_test_)/)"
     "binary(cluster) & test(/^day_two::/)")
 
 # e2e_sample NUMBER: as a filter.

@@ -65,6 +65,17 @@ async fn the_operator_may_do_no_more_than_it_needs() -> Result<()> {
 }
 
 #[tokio::test]
+async fn helm_test_asks_the_operator_whether_it_is_ready() -> Result<()> {
+    let world = World::installed().await?;
+    let said = world.helm_test().await?;
+    ensure!(said.contains("Succeeded"), "{said}");
+    // A Deployment of no pods is up as it should be; nobody answers.
+    world.install(&["replicas=0"]).await?;
+    ensure!(world.helm_test().await.is_err(), "nobody was asked");
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_operator_of_one_namespace_works_there_and_nowhere_else() -> Result<()> {
     let world = World::reached().await?;
     let watched = world.namespace("watched").await?;
