@@ -166,7 +166,7 @@ fn a_bad_sector_in_the_head_of_a_local_disk_keeps_no_pod_from_starting() -> Resu
     superdisk.has(&vm, &files)?;
     let mirror = mirror(&vm)?;
     vm.run(&format!("[ $(cat /sys/block/{mirror}/md/degraded) = 1 ]"))?;
-    // Somebody gives it up: writing heals it.
+    // The unreadable sectors are given up: a write makes them readable again.
     vm.run("dd if=/dev/zero of=/dev/disk/by-id/google-local-nvme-ssd-1 bs=1M count=1 oflag=direct 2>/dev/null")?;
     superdisk.assemble(&vm)?;
     superdisk.is_whole(&vm, &[&files])

@@ -69,9 +69,12 @@ async fn helm_test_asks_the_operator_whether_it_is_ready() -> Result<()> {
     let world = World::installed().await?;
     let said = world.helm_test().await?;
     ensure!(said.contains("Succeeded"), "{said}");
-    // A Deployment of no pods is up as it should be; nobody answers.
+    // A Deployment of no pods is up as it should be, and nothing answers.
     world.install(&["replicas=0"]).await?;
-    ensure!(world.helm_test().await.is_err(), "nobody was asked");
+    ensure!(
+        world.helm_test().await.is_err(),
+        "it passed without an operator"
+    );
     Ok(())
 }
 

@@ -29,7 +29,7 @@ const LONGEST_REPAIR: Duration = Duration::from_hours(3 * 24);
 const LONGEST_DRAIN: Duration = Duration::from_mins(15);
 /// A snapshot writes what is in memory, and links files.
 const LONGEST_SNAPSHOT: Duration = Duration::from_mins(30);
-/// Data in the format of an earlier release is read and written anew.
+/// Reads data in the format of an earlier release, and rewrites it.
 const LONGEST_REWRITE: Duration = Duration::from_hours(3 * 24);
 const TOUCH: Duration = Duration::from_secs(3);
 
@@ -187,7 +187,7 @@ impl Engine for Cassandra {
         Ok(())
     }
 
-    /// A snapshot that is there already was cut off: it is taken anew. Removing one that is not there is no error.
+    /// A snapshot that is there already was cut off: it is taken again. Removing one that is not there is no error.
     async fn upgrade(&self, step: &UpgradeStep) -> Result<(), EngineError> {
         match step {
             UpgradeStep::Snapshot(name) => {

@@ -218,7 +218,7 @@ impl Engine for Scylla {
         repair::repair(self, ranges, progress).await
     }
 
-    /// A snapshot that is there already was cut off: it is taken anew. Its upgrade guides have no step that writes data in
+    /// A snapshot that is there already was cut off: it is taken again. Its upgrade guides have no step that writes data in
     /// a new format: compaction does that.
     async fn upgrade(&self, step: &UpgradeStep) -> Result<(), EngineError> {
         match step {

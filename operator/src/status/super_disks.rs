@@ -67,7 +67,7 @@ fn answers(code: &str) -> Option<&'static [&'static str]> {
         "E_SSD_AHEAD" => Some(&["durable", "fast"]),
         // What the host has done to the network disk is accepted.
         "E_PD_OVERWRITTEN" => Some(&["durable"]),
-        // No other node has the network disk: its header is written anew.
+        // No other node has the network disk: a new header is written.
         "E_PD_HEADER_LOST" => Some(&["durable"]),
         // Copying to the network disk was interrupted, and goes on.
         "E_PD_NOT_INSYNC" => Some(&["fast"]),

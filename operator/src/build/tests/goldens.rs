@@ -46,7 +46,7 @@ fn everything_that_is_made_is_as_it_was_reviewed() {
         ("embedded", EMBEDDED),
     ] {
         let objects = all(&cluster(spec));
-        // A ring says 1024 times that nobody owns the slot.
+        // A new ring lists 1,024 slots without an owner.
         let reviewed = objects.iter().filter(|o| !matches!(o, Object::Ring(_)));
         let made: String = reviewed.map(|o| format!("---\n{}", yaml(o))).collect();
         let file = folder.join(format!("{name}.yaml"));

@@ -46,7 +46,7 @@ pub(super) fn decide(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Databas
             .as_ref()
             .is_some_and(|now| now.stage == DatabaseUpgradeStage::Restarting)
     {
-        // What was written anew is so again after the restarts. The snapshots are those from before.
+        // Data that was rewritten is rewritten again after the restarts. The snapshots are those from before.
         job::keep_snapshots(nodes);
     }
     nodes.upgrade = now;
