@@ -164,6 +164,14 @@ impl Ownership {
         }
         replicas.owner.give_up_slow();
         let watch = self.watch.lock();
+        for (to, rest) in replicas.owner.begun_rests() {
+            let backup = watch.presence(to).map_or("?", |it| it.name.as_str());
+            tracing::warn!(
+                backup,
+                seconds = rest.as_secs(),
+                "a backup was given up, because it is slow or has no room; it is not asked again for so long"
+            );
+        }
         for to in replicas.owner.backups() {
             if watch.is_dead(to, clock::now()) {
                 replicas.owner.forget(to);

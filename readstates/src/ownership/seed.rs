@@ -62,7 +62,7 @@ impl Ownership {
         }
         let misplaced = self.misplaced(replicas, &candidates);
         let kept = match replicas.is_required() {
-            true => replicas.owner.to_drop(),
+            true => replicas.owner.not_seeded(replicas.owner.to_drop()),
             false => Vec::new(),
         };
         let is_due = |slot: &Slot| {
@@ -80,8 +80,11 @@ impl Ownership {
             .map(|(slot, _)| slot)
             .filter(is_due);
         let begun = due.filter_map(|slot| {
-            let to = candidates[usize::from(slot.number()) % candidates.len()];
-            replicas.owner.seed(slot, to).then_some((slot, to))
+            // Others in the same order for each slot: where one rests, the next takes its place.
+            let first = usize::from(slot.number()) % candidates.len();
+            let mut in_turn = candidates[first..].iter().chain(&candidates[..first]);
+            let to = in_turn.find(|&&to| replicas.owner.seed(slot, to))?;
+            Some((slot, *to))
         });
         let begun: Vec<(Slot, Incarnation)> = begun.take(most).collect();
         if begun.is_empty() {

@@ -287,7 +287,9 @@ async fn a_backup_that_was_given_up_is_seeded_again_a_second_later() {
     pair.owner.reopen(BACKUP);
     assert!(pair.owner.alone().contains(&slot()));
     assert!(!pair.owner.seed(slot(), BACKUP));
-    advance(Duration::from_secs(1)).await;
+    let (count, rest) = pair.owner.resting();
+    assert_eq!((count, rest.as_secs()), (1, 1));
+    advance(rest).await;
     assert!(pair.owner.seed(slot(), BACKUP));
     assert!(pair.owner.alone().is_empty());
     assert_eq!(pair.owner.unprotected(), 1, "it is not named yet");

@@ -21,7 +21,7 @@ use readstates_ring::model::{MUTANTS, Mutant, backed};
 
 use super::{
     runs::{How, play, run},
-    scenes::{BACKED_SCENES, SCENES, Scene},
+    scenes::{BACKED_SCENES, BOUNDED_SCENES, SCENES, Scene},
 };
 
 /// Those that the simulation must notice in its first seeds; those of [`SCENES`] it must notice in these.
@@ -80,6 +80,19 @@ fn scenes_hold_with_all_rules() {
         }
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn backups_that_are_slow_are_named_seldom_and_those_that_die_are_replaced_at_once() {
+    for scene in BOUNDED_SCENES {
+        for seed in PLAYED {
+            let outcome = play(scene, seed, How::BACKED).outcome;
+            println!("{scene:?}, seed {seed}: {outcome:?}");
+            let acknowledged =
+                outcome.unwrap_or_else(|why| panic!("{scene:?}, seed {seed}: {why}"));
+            assert!(acknowledged > 100, "{scene:?}: {acknowledged}");
+        }
+    }
 }
 
 #[test]

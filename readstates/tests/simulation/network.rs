@@ -13,6 +13,10 @@ use tokio::{
 
 use super::{late::Kind, process::Life, world::World};
 
+/// Of so many messages of a process that is starved one is late, by milliseconds from and to.
+const ONE_LATE_OF: u64 = 6;
+const LATE_BY: (u64, u64) = (300, 3_000);
+
 /// After this long a sender takes a message for lost.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -114,6 +118,10 @@ async fn arrive(world: &World, to: Incarnation, message: &[u8]) -> Option<Result
 pub(crate) async fn travel(world: &World, from: Incarnation, to: Incarnation) {
     let slow = world.befalls(3.0);
     world.pass(0, if slow { 900 } else { 12 }).await;
+    let starves = world.is_starved(from) || world.is_starved(to);
+    if starves && world.draw(0, ONE_LATE_OF) == 0 {
+        world.pass(LATE_BY.0, LATE_BY.1).await;
+    }
     if world.befalls(2.0) || world.is_broken(from, to) {
         std::future::pending::<()>().await;
     }

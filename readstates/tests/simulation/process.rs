@@ -43,7 +43,7 @@ pub(crate) const TIMING: Timing = Timing {
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_secs(2);
 const CAPACITY: u64 = 100_000;
 /// 2026-11-18, in microseconds: when every seed begins.
-const UNIX_MICROS: i64 = 1_795_000_000_000_000;
+pub(crate) const UNIX_MICROS: i64 = 1_795_000_000_000_000;
 /// How far the clocks of two processes may be apart when neither is wrong: an epoch or two.
 const MOST_SKEW: u64 = 25_000_000;
 /// How far a wrong clock is ahead or behind: from minutes to days.

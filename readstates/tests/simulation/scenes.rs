@@ -50,6 +50,9 @@ pub(crate) const BACKED_SCENES: [(&str, &str, Scene, &str); 4] = [
     ("R14", "restamps alone", Scene::WrittenLateByAnOwner, "Lost"),
 ];
 
+/// Scenes that are about no rule, and hold bounds of their own.
+pub(crate) const BOUNDED_SCENES: [Scene; 2] = [Scene::BackupStarves, Scene::BackupDies];
+
 /// A scene by its last event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scene {
@@ -79,6 +82,10 @@ pub(crate) enum Scene {
     FramesDoNotArrive,
     /// The backup of a dead owner asks to be promoted after the others take that one for dead.
     BackupIsLate,
+    /// A member answers late again and again, as owner and as backup.
+    BackupStarves,
+    /// A backup dies.
+    BackupDies,
     /// An owner dies, and then the one that was promoted. The last write of the first one lands in between.
     WrittenLateByAnOwner,
 }
@@ -111,6 +118,8 @@ impl Scene {
             Self::HandedByALateSwap => moves::handed_late(world).await?,
             Self::FramesDoNotArrive => backed::frames_do_not_arrive(world).await?,
             Self::BackupIsLate => backed::backup_is_late(world).await?,
+            Self::BackupStarves => backed::starves(world).await?,
+            Self::BackupDies => backed::dies(world).await?,
             Self::WrittenLateByAnOwner => backed::written_late(world).await?,
         }
         settle(world).await?;

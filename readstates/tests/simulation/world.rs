@@ -62,6 +62,10 @@ struct State {
     cut_off: HashSet<Incarnation>,
     /// Processes that renew their leases and cannot read the ring.
     blind: HashSet<Incarnation>,
+    /// Processes that others wait for, again and again.
+    starved: HashSet<Incarnation>,
+    /// How often a slot got a backup, or another one.
+    named: u64,
     /// No process can reach the ring; or it is slow.
     ring_away: bool,
     ring_slow: bool,

@@ -1,16 +1,16 @@
 //! The ring of all members: what it is and was, who is told of its changes, and how it goes back.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt,
     stream::{self, BoxStream, StreamExt},
 };
 use readstates::ownership::store::{RingStore, RingStoreError, Swapped, Version};
-use readstates_ring::{RingTable, Slot};
+use readstates_ring::{RingTable, Slot, SlotConfig};
 
 use super::World;
-use crate::clients::USERS;
+use crate::{clients::USERS, process::UNIX_MICROS};
 
 /// How many slots moved between which processes, and which of them have users.
 fn moved(before: &RingTable, now: &RingTable) -> String {
@@ -34,6 +34,15 @@ fn moved(before: &RingTable, now: &RingTable) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
+/// How many slots got a backup, or another one.
+fn named(before: &RingTable, now: &RingTable) -> u64 {
+    let is_named = |(slot, config): &(Slot, SlotConfig)| {
+        let old = before.config(*slot).and_then(|old| old.backup());
+        config.backup().is_some_and(|it| old != Some(it))
+    };
+    now.configs().filter(is_named).count() as u64
+}
+
 impl World {
     pub(crate) async fn swap(
         &self,
@@ -47,9 +56,25 @@ impl World {
                 let (number, moved) = (now.table.number(), moved(&before, &now.table));
                 format!("the ring is {number}: {moved}")
             });
+            let named = named(&before, &now.table);
+            self.state(|state| state.named += named);
             self.swapped.notify_waiters();
         }
         swapped
+    }
+
+    /// How often a slot got a backup, or another one.
+    pub(crate) fn named(&self) -> u64 {
+        self.state(|state| state.named)
+    }
+
+    /// How far the highest epoch is ahead of the time.
+    pub(crate) fn ahead(&self) -> Duration {
+        let table = self.table().unwrap_or_default();
+        let highest = table.configs().map(|(_, it)| it.epoch().number()).max();
+        let begins = highest.unwrap_or(0) << 24;
+        let now = UNIX_MICROS + self.now().as_micros() as i64;
+        Duration::from_micros((begins - now).max(0).unsigned_abs())
     }
 
     /// The ring as it is, at this moment.

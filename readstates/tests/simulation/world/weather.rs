@@ -54,6 +54,18 @@ impl World {
         self.state(|state| state.blind.contains(&who))
     }
 
+    /// A process gets too little of its processor: what comes and goes is late again and again.
+    pub(crate) fn starve(&self, who: Incarnation, starved: bool) {
+        self.state(|state| match starved {
+            true => state.starved.insert(who),
+            false => state.starved.remove(&who),
+        });
+    }
+
+    pub(crate) fn is_starved(&self, who: Incarnation) -> bool {
+        self.state(|state| state.starved.contains(&who))
+    }
+
     /// Whether a process can not reach the ring that others may reach.
     pub(crate) fn is_anybody_cut_off(&self) -> bool {
         self.state(|state| !state.cut_off.is_empty())
