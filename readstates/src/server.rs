@@ -273,25 +273,8 @@ impl Server {
             dirty_users = engine.cache().dirty_users(),
             "stopping: handing on what is owned, and writing what is dirty"
         );
-        let deadline = tokio::time::Instant::now() + patience;
-        let handed = tokio::select! {
-            // The rest of the time is for changes that come in until then.
-            handed = app.ownership.drain(deadline - patience / 4) => handed,
-            // Cancel-safe: what it has begun is ended by the flusher.
-            never = engine.keep_writing() => match never {},
-        };
-        let drain = async {
-            // Most is written while changes are taken: the pause at the end stays short.
-            engine.flush_all().await;
-            engine.seal();
-            app.ownership.drop_received().await;
-            engine.drain().await;
-        };
-        if tokio::time::timeout_at(deadline, drain).await.is_err() {
-            engine.seal();
-        }
-        app.ownership.leave(engine.cache().dirty_users() == 0).await;
-        if handed {
+        let ended = app.ownership.stop(patience).await;
+        if ended.handed_on {
             // Senders with an old ring still find a member that forwards.
             tokio::time::sleep(FORWARD_ON.min(patience / 10)).await;
         }

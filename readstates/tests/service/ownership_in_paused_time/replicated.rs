@@ -219,6 +219,26 @@ async fn a_member_that_was_promoted_and_leaves_at_once_hands_on_what_it_inherite
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_last_member_writes_what_it_was_promoted_with_before_it_ends() {
+    let (mut world, ring) = with_ring();
+    let (first, second) = (world.member().await, world.member().await);
+    balance(&[&first, &second]).await;
+    all_are_backed(&ring, &[&first, &second]).await;
+    ack_all(&[&first, &second], 5).await;
+    world.kill(&first);
+    until("promoted", async || second.owned() == SLOTS).await;
+    // It has not loaded yet what it was promoted with, and nobody is there to take it.
+    assert!(second.ownership.inherited_users() > 0);
+    let ended = second.ownership.stop(Duration::from_secs(60)).await;
+    assert!(!ended.handed_on);
+    assert_eq!(ended.unwritten_users, 0);
+    world.kill(&second);
+    let third = world.member().await;
+    until("taken over", async || third.owned() == SLOTS).await;
+    nothing_is_lost(&[&third], 5).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_backup_of_the_last_owner_can_leave_though_no_other_takes_its_place() {
     let (mut world, ring) = with_ring();
     let (first, second) = (world.member().await, world.member().await);
