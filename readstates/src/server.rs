@@ -289,10 +289,8 @@ impl Server {
         // Its writes are bounded by the store.
         let _ = flusher.await;
         engine.end_journal().await;
-        let unwritten_users = engine
-            .cache()
-            .dirty_users()
-            .max(app.ownership.inherited_users());
+        // The last writes may have come through since.
+        let unwritten_users = app.ownership.unwritten_users() + ended.entrusted_users;
         tracing::info!(unwritten_users, took = ?started.elapsed(), "stopped");
         Stopped { unwritten_users }
     }

@@ -64,6 +64,8 @@ impl Ownership {
                     HandedOn::Everything if self.backing() == 0 => return true,
                     // The other member may have just started, or be dead without this one knowing it yet.
                     HandedOn::Everything | HandedOn::NotYet => sleep(PAUSE).await,
+                    // Promotions take a moment.
+                    HandedOn::NobodyThere if self.entrusted_users() > 0 => sleep(PAUSE).await,
                     HandedOn::NobodyThere => return false,
                 }
             }
@@ -78,12 +80,13 @@ impl Ownership {
         }
     }
 
-    /// Waits until this process has been without a lease for as long as others wait until they take it for dead.
+    /// Waits until this process has been without a lease for as long as others wait until they take it for dead, and is
+    /// not the last with what an owner acknowledged that is silent: that is worth all of the time that there is.
     async fn is_cut_off(&self) {
         let mut held = Instant::now();
         while held.elapsed() < self.config.timing.dead_after {
             sleep(PAUSE).await;
-            if self.lease.is_valid() {
+            if self.lease.is_valid() || self.entrusted_users() > 0 {
                 held = Instant::now();
             }
         }

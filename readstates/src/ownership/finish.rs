@@ -18,6 +18,16 @@ pub struct Ended {
     pub handed_on: bool,
     /// Users of whom the database lacks something that this process acknowledged, or was promoted with.
     pub unwritten_users: u64,
+    /// Users of silent owners for whom this process alone could be promoted.
+    pub entrusted_users: u64,
+}
+
+impl Ended {
+    /// Nothing is lost with the process.
+    #[must_use]
+    pub fn everything_is_written(self) -> bool {
+        self.unwritten_users + self.entrusted_users == 0
+    }
 }
 
 impl Ownership {
@@ -34,7 +44,6 @@ impl Ownership {
             never = engine.keep_writing() => match never {},
         };
         let write = async {
-            // An owner that died during the drain can have left its slots to this member.
             let _ = timeout_at(deadline - patience / 8, self.work_off_the_last()).await;
             self.end_promotions().await;
             engine.flush_all().await;
@@ -45,15 +54,36 @@ impl Ownership {
         if timeout_at(deadline, write).await.is_err() {
             engine.seal();
         }
-        let unwritten_users = engine.cache().dirty_users().max(self.inherited_users());
-        self.leave(unwritten_users == 0).await;
-        Ended {
+        let ended = Ended {
             handed_on,
-            unwritten_users,
-        }
+            unwritten_users: self.unwritten_users(),
+            entrusted_users: self.entrusted_users(),
+        };
+        self.leave(ended.everything_is_written()).await;
+        ended
     }
 
-    /// Waits until the database has everything that this member was promoted with, and nothing can follow.
+    /// Users of whom the database lacks something that this process acknowledged, or was promoted with.
+    #[must_use]
+    pub fn unwritten_users(&self) -> u64 {
+        let dirty = self.engine.cache().dirty_users();
+        dirty.max(self.inherited_users())
+    }
+
+    /// Users that this member was promoted with and the database may lack.
+    #[must_use]
+    pub fn inherited_users(&self) -> u64 {
+        let replicas = self.engine.cache().replicas();
+        replicas.map_or(0, |replicas| replicas.to_load().len() as u64)
+    }
+
+    /// Users with silent owners that nobody but this member can be promoted for.
+    pub(super) fn entrusted_users(&self) -> u64 {
+        let replicas = self.engine.cache().replicas();
+        replicas.map_or(0, |replicas| replicas.holding.entrusted_users())
+    }
+
+    /// Waits until the database has everything of silent owners that this member has, and nothing can follow.
     async fn work_off_the_last(&self) {
         // It can still be promoted while it works off.
         self.work_off().await;
@@ -61,9 +91,10 @@ impl Ownership {
         self.work_off().await;
     }
 
-    /// Waits until the database has what this member was promoted with; it is loaded and written in the background.
+    /// Waits until the database has what this member was or can be promoted with; the background asks for that, loads it
+    /// and writes it.
     async fn work_off(&self) {
-        while self.inherited_users() > 0 {
+        while self.inherited_users() + self.entrusted_users() > 0 {
             sleep(PAUSE).await;
         }
     }
@@ -72,13 +103,6 @@ impl Ownership {
     async fn end_promotions(&self) {
         // Whatever is being asked for is known once this has the turn.
         *self.may_be_promoted.lock().await = false;
-    }
-
-    /// Users that this member was promoted with and the database may lack.
-    #[must_use]
-    pub fn inherited_users(&self) -> u64 {
-        let replicas = self.engine.cache().replicas();
-        replicas.map_or(0, |replicas| replicas.to_load().len() as u64)
     }
 
     /// The process is over: it acknowledges nothing more. `written` says that nothing is lost with it; then others may

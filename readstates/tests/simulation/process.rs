@@ -219,7 +219,8 @@ impl Process {
         if self.leaving.swap(true, Ordering::Relaxed) {
             return true;
         }
-        let written = self.ownership.stop(patience).await.unwritten_users == 0;
+        let ended = self.ownership.stop(patience).await;
+        let written = ended.everything_is_written();
         sleep(Duration::from_millis(200)).await;
         self.engine.stop();
         self.die().await;
