@@ -258,7 +258,7 @@ pub enum BackupPhase {
     Waiting,
     /// Its Job is at work.
     Running,
-    /// It is there.
+    /// The Job has made it.
     Complete,
     /// Its Job gave up.
     Failed,

@@ -320,7 +320,7 @@ pub enum Reason {
     SourceChanged,
     /// Waiting for all cache pods to write both databases, or to be stopped.
     AwaitingMembers,
-    /// A Job copies.
+    /// A Job copies the table to the target.
     MigrationCopying,
     /// A Job compares all rows.
     MigrationVerifying,

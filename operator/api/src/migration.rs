@@ -158,9 +158,9 @@ pub struct CheckpointStorage {
 /// What members do while the last changes are copied.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MembersMeanwhile {
-    /// They write both databases.
+    /// They serve, and write both databases.
     Serve,
-    /// They are stopped.
+    /// They are stopped, and nothing is served.
     Stop,
 }
 
@@ -174,7 +174,7 @@ pub enum MigrationPhase {
     Refused,
     /// Members are not as copying needs them: `nextStep` says what to change.
     Preparing,
-    /// The Job copies.
+    /// The Job copies the table to the target.
     Copying,
     /// The Job compares all rows.
     Verifying,
