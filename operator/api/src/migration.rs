@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::database::ExternalSpec;
+use crate::{database::ExternalSpec, verification::Verification};
 
 /// One move of the table of a `ReadStateCluster` with `database.external` to another external database: a Job copies
 /// and compares it. Members are changed by you, when `status.nextStep` says so.
@@ -192,6 +192,26 @@ pub enum MigrationPhase {
     Ending,
 }
 
+impl MigrationPhase {
+    /// The word, as it stands in a status.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "Waiting",
+            Self::Refused => "Refused",
+            Self::Preparing => "Preparing",
+            Self::Copying => "Copying",
+            Self::Verifying => "Verifying",
+            Self::Suspended => "Suspended",
+            Self::Failed => "Failed",
+            Self::Verified => "Verified",
+            Self::Switching => "Switching",
+            Self::Complete => "Complete",
+            Self::Ending => "Ending",
+        }
+    }
+}
+
 /// The state of a move that the operator last observed.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -234,9 +254,13 @@ pub struct ReadStateMigrationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<MigrationProgress>,
 
+    /// When it last got further: to another phase, or to more users.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progressed: Option<Time>,
+
     /// The verification that counts; members have been as copying needs them ever since copying began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verified: Option<MigrationVerified>,
+    pub verified: Option<Verification>,
 
     /// The last words of an attempt that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -262,16 +286,4 @@ pub struct MigrationProgress {
 
     /// Users per second of the pod at work.
     pub users_per_second: i64,
-}
-
-/// A comparison of all rows that found nothing missing.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct MigrationVerified {
-    /// When.
-    pub finished: Time,
-
-    /// Users that were compared; absent where the pod was deleted before the operator could read its report.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub users: Option<i64>,
 }
