@@ -160,6 +160,7 @@ impl Ownership {
             self.keep_those_not_written(replicas, &mut due);
         }
         if !due.is_empty() && self.lease.is_valid() {
+            replicas.owner.give_up(&due);
             self.ask_for_backup(&due, None, Succession::Handed).await;
         }
         replicas.owner.give_up_slow();

@@ -296,6 +296,27 @@ async fn a_backup_that_was_given_up_is_seeded_again_a_second_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_backup_rests_that_answers_after_the_ring_was_asked_to_drop_it() {
+    let mut pair = Pair::new().backed();
+    pair.change(&[ack(2)]);
+    let late = pair.leave();
+    advance(Duration::from_millis(300)).await;
+    let due = pair.owner.to_drop();
+    assert_eq!(due, [slot()]);
+    pair.owner.give_up(&due);
+    // The ring takes its time.
+    let said = pair.arrive(&late);
+    assert!(pair.owner.acknowledged(BACKUP, &late, Some(&said)));
+    assert!(pair.owner.to_drop().is_empty(), "it is not slow any more");
+    pair.swap(OWNER, None, Succession::Handed);
+    pair.owner.learned(slot(), &pair.config, true);
+    assert!(!pair.owner.seed(slot(), BACKUP));
+    let rests = pair.owner.begun_rests();
+    assert_eq!(rests, [(BACKUP, pair.owner.resting().1)]);
+    assert_eq!(pair.owner.patience(), Duration::from_millis(600));
+}
+
+#[tokio::test(start_paused = true)]
 async fn acknowledgements_say_when_there_is_little_room() {
     let mut pair = Pair::with_room(3000).backed();
     assert!(!pair.exchange().has_little_room);

@@ -19,6 +19,18 @@ impl Owner {
         must.map(|(slot, _)| slot).collect()
     }
 
+    /// The ring is asked to drop the backups of these slots. Those that are slow rest from now on: when the ring has
+    /// answered, so may they, and nothing would show any more that they were slow.
+    pub(crate) fn give_up(&self, slots: &[Slot]) {
+        let (mut desk, now) = (self.desk.lock(), self.now());
+        let guards = slots
+            .iter()
+            .map(|slot| &desk.guards[usize::from(slot.number())]);
+        let needed = |to: &Incarnation| guards.clone().any(|guard| guard.needs(*to));
+        let due: Vec<Incarnation> = desk.streams.keys().copied().filter(needed).collect();
+        due.into_iter().for_each(|to| desk.give_up(to, now));
+    }
+
     /// Gives up the frames of streams that are slow and that no answer needs.
     pub(crate) fn give_up_slow(&self) {
         let slow: Vec<Incarnation> = {
