@@ -7,6 +7,10 @@
 //!
 //! A beat between two headers of a plan could put the older one in the newer one's place. So there is no beat while a
 //! plan is carried out; beats go on while the plan waits for its turn on the node.
+//!
+//! A header of the durable leg that cannot be read is counted on from by the fast leg's copy ([`header_by_fast_leg`]),
+//! and only once the durable leg gives back what was written: a sector that has lost its content is healed by that, and
+//! the next start finds a header.
 
 use std::{
     io,
@@ -23,7 +27,10 @@ use crate::{
     heal::facts::Facts,
     inventory::{Content, Identity, Inventory},
     lineage::{self, Header},
+    log::say,
     model::Seen,
+    plan::header_by_fast_leg,
+    spec::Spec,
     sysfs::{FileSystem, NodeKind, Nodes},
 };
 
@@ -43,6 +50,8 @@ pub(super) struct Beats {
 #[derive(Clone, Debug)]
 pub(super) struct Headers {
     header: Header,
+    /// It is in place of one that could not be read, and was not written yet.
+    is_anew: bool,
     durable: (Identity, u64),
     fast: Option<u64>,
 }
@@ -58,23 +67,42 @@ pub(super) enum BeatError {
     /// Its header is not ours to write.
     #[error("the durable device has changed")]
     AnotherDevice,
+    /// A header was written in place of one that could not be read, and cannot be read either.
+    #[error("the durable device does not give back the header that was written to it")]
+    NotKept,
     /// The disk did not take it.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl Headers {
-    /// As they were seen.
-    pub(super) fn of(inventory: &Inventory) -> Option<Self> {
-        let content = present(&inventory.durable.content)?;
-        let header = present(&content.lineage)?.clone();
-        let durable = (inventory.durable.identity.clone()?, region(content)?);
+    /// As they were seen, or as the fast leg proves them to have been; of a durable leg that md has in a mirror.
+    pub(super) fn of(spec: &Spec, inventory: &Inventory) -> Result<Self, BeatError> {
+        let identity = inventory.durable.identity.clone();
+        let identity = identity.filter(|identity| {
+            let mirror = inventory.array_of(identity.number);
+            let member = mirror.and_then(|mirror| mirror.member(identity.number));
+            member.is_some_and(|member| !member.faulty)
+        });
+        let identity = identity.ok_or(BeatError::AnotherDevice)?;
+        let content = present(&inventory.durable.content).ok_or(BeatError::Unread)?;
+        let read = present(&content.lineage).cloned();
+        let is_anew = read.is_none();
+        let header = read.or_else(|| header_by_fast_leg(spec, inventory));
+        let header = header.ok_or(BeatError::Unread)?;
+        let durable = (identity, region(content).ok_or(BeatError::Unread)?);
         let fast = present(&inventory.fast).filter(|fast| fast.stripe == header.fast);
-        Some(Self {
+        Ok(Self {
             header,
+            is_anew,
             durable,
             fast: fast.and_then(|fast| region(&fast.inside)),
         })
+    }
+
+    /// Whether these are the bytes of the disk: `header` was written to it.
+    fn give_back(&self, header: &Header) -> bool {
+        !self.is_anew && self.header == *header
     }
 }
 
@@ -105,12 +133,20 @@ impl Beats {
     }
 
     /// Takes what `read` finds for what is on the disks now.
-    pub(super) fn learn(&self, read: &dyn Fn() -> Option<Headers>) {
-        let found = read();
-        let generation = found.as_ref().map(|found| found.header.point.generation);
+    pub(super) fn learn(
+        &self,
+        read: &dyn Fn() -> Result<Headers, BeatError>,
+    ) -> Result<(), BeatError> {
+        let (found, unknown) = match read() {
+            Ok(found) => (Some(found), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        let on_disk = found.as_ref().filter(|found| !found.is_anew);
+        let generation = on_disk.map(|found| found.header.point.generation);
         self.generation
             .store(generation.unwrap_or(0), Ordering::Relaxed);
         *self.headers.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        unknown
     }
 
     /// Writes the header that follows: first to the durable leg, so that the fast leg is never newer.
@@ -119,10 +155,10 @@ impl Beats {
         root: &Path,
         facts: &Facts,
         next: impl Fn(&Header) -> Header,
-        read: &dyn Fn() -> Option<Headers>,
+        read: &dyn Fn() -> Result<Headers, BeatError>,
     ) -> Result<(), BeatError> {
         if self.generation().is_none() {
-            self.learn(read);
+            self.learn(read)?;
         }
         let mut headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
         let known = headers.as_mut().ok_or(BeatError::Unread)?;
@@ -133,9 +169,16 @@ impl Beats {
         let header = next(&known.header);
         let durable = crate::sysfs::under(root, &identity.path);
         write_header(&durable, *region, &header)?;
+        if known.is_anew {
+            let kept = read()?.give_back(&header);
+            kept.then_some(()).ok_or(BeatError::NotKept)?;
+            say(
+                "the durable leg's lineage header could not be read: it was written anew, by the fast leg's",
+            );
+        }
         self.generation
             .store(header.point.generation, Ordering::Relaxed);
-        known.header = header;
+        (known.header, known.is_anew) = (header, false);
         // A leg that is not in sync stays behind: it is judged by how far it came.
         let fast = facts
             .mirror
@@ -172,6 +215,7 @@ fn is_still(root: &Path, identity: &Identity) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{model::DeviceNumber, superblock::Uuid};
 
     #[test]
     fn there_is_no_beat_while_a_plan_is_done_and_there_are_some_before_and_after() {
@@ -186,7 +230,41 @@ mod tests {
     #[test]
     fn without_a_header_that_was_read_nothing_is_written() {
         let facts = crate::heal::tests::healthy();
-        let written = Beats::default().write(Path::new("/nowhere"), &facts, Header::next, &|| None);
+        let unread = || Err(BeatError::Unread);
+        let written = Beats::default().write(Path::new("/nowhere"), &facts, Header::next, &unread);
         assert!(matches!(written, Err(BeatError::Unread)));
+    }
+
+    fn headers(is_anew: bool) -> Headers {
+        let number = DeviceNumber { major: 8, minor: 0 };
+        let identity = Identity {
+            path: "/dev/sdb".into(),
+            name: "sdb".to_owned(),
+            number,
+            bytes: 1 << 30,
+            serial: None,
+            wwid: None,
+            sequence: None,
+        };
+        let volume = "pvc-1".parse().unwrap();
+        Headers {
+            header: Header::first(volume, Uuid([1; 16]), Uuid([2; 16])),
+            is_anew,
+            durable: (identity, 4096),
+            fast: None,
+        }
+    }
+
+    #[test]
+    fn a_header_in_place_of_a_lost_one_counts_once_the_disk_gives_it_back() {
+        let beats = Beats::default();
+        beats.learn(&|| Ok(headers(true))).unwrap();
+        assert_eq!(beats.generation(), None);
+        beats.learn(&|| Ok(headers(false))).unwrap();
+        assert_eq!(beats.generation(), Some(1));
+        let written = headers(true).header;
+        assert!(headers(false).give_back(&written));
+        assert!(!headers(true).give_back(&written), "it is still lost");
+        assert!(!headers(false).give_back(&written.next()), "one before");
     }
 }
