@@ -11,6 +11,9 @@
 //! A header of the durable leg that cannot be read is counted on from by the fast leg's copy ([`header_by_fast_leg`]),
 //! and only once the durable leg gives back what was written: a sector that has lost its content is healed by that, and
 //! the next start finds a header.
+//!
+//! A header of another boot is never counted on from: this node would take somebody else's history, or an older one, for
+//! its own, and the next start could not tell any more.
 
 use std::{
     io,
@@ -52,6 +55,8 @@ pub(super) struct Headers {
     header: Header,
     /// It is in place of one that could not be read, and was not written yet.
     is_anew: bool,
+    /// One of the durable leg's slots did not take the last header: that was said.
+    has_bad_slot: bool,
     durable: (Identity, u64),
     fast: Option<u64>,
 }
@@ -67,6 +72,11 @@ pub(super) enum BeatError {
     /// Its header is not ours to write.
     #[error("the durable device has changed")]
     AnotherDevice,
+    /// It is not of this start of the super-disk.
+    #[error(
+        "the header is of another boot: the network disk was put back in time, or the super-disk was not assembled in this one"
+    )]
+    AnotherBoot,
     /// A header was written in place of one that could not be read, and cannot be read either.
     #[error("the durable device does not give back the header that was written to it")]
     NotKept,
@@ -90,11 +100,15 @@ impl Headers {
         let is_anew = read.is_none();
         let header = read.or_else(|| header_by_fast_leg(spec, inventory));
         let header = header.ok_or(BeatError::Unread)?;
+        if header.boot != inventory.boot {
+            return Err(BeatError::AnotherBoot);
+        }
         let durable = (identity, region(content).ok_or(BeatError::Unread)?);
         let fast = present(&inventory.fast).filter(|fast| fast.stripe == header.fast);
         Ok(Self {
             header,
             is_anew,
+            has_bad_slot: false,
             durable,
             fast: fast.and_then(|fast| region(&fast.inside)),
         })
@@ -162,23 +176,23 @@ impl Beats {
         }
         let mut headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
         let known = headers.as_mut().ok_or(BeatError::Unread)?;
-        let (identity, region) = &known.durable;
-        if !is_still(root, identity) {
-            return Err(BeatError::AnotherDevice);
-        }
-        let header = next(&known.header);
-        let durable = crate::sysfs::under(root, &identity.path);
-        write_header(&durable, *region, &header)?;
+        let (header, failed) = in_either_slot(&known.header, next, &|header| {
+            write_durable(root, known, header, read)
+        })?;
         if known.is_anew {
-            let kept = read()?.give_back(&header);
-            kept.then_some(()).ok_or(BeatError::NotKept)?;
             say(
                 "the durable leg's lineage header could not be read: it was written anew, by the fast leg's",
             );
         }
+        if let Some(error) = failed.as_ref().filter(|_| !known.has_bad_slot) {
+            say(&format!(
+                "one of both places of the durable leg's lineage header cannot be written, the other one is used: {error}"
+            ));
+        }
         self.generation
             .store(header.point.generation, Ordering::Relaxed);
         (known.header, known.is_anew) = (header, false);
+        known.has_bad_slot = failed.is_some();
         // A leg that is not in sync stays behind: it is judged by how far it came.
         let fast = facts
             .mirror
@@ -190,6 +204,42 @@ impl Beats {
         }
         Ok(())
     }
+}
+
+/// The header that follows, once `write` has put it into its slot, or the one after it into the other slot; with what
+/// kept the first from being written.
+fn in_either_slot(
+    known: &Header,
+    next: impl Fn(&Header) -> Header,
+    write: &dyn Fn(&Header) -> Result<(), BeatError>,
+) -> Result<(Header, Option<BeatError>), BeatError> {
+    let header = next(known);
+    let failed = match write(&header) {
+        Ok(()) => return Ok((header, None)),
+        Err(error @ (BeatError::Io(_) | BeatError::NotKept)) => error,
+        Err(error @ (BeatError::Unread | BeatError::AnotherDevice | BeatError::AnotherBoot)) => {
+            return Err(error);
+        }
+    };
+    let header = next(&known.next());
+    write(&header)?;
+    Ok((header, Some(failed)))
+}
+
+/// Writes a header to the durable leg; one in place of a lost one is read back.
+fn write_durable(
+    root: &Path,
+    known: &Headers,
+    header: &Header,
+    read: &dyn Fn() -> Result<Headers, BeatError>,
+) -> Result<(), BeatError> {
+    let (identity, region) = &known.durable;
+    if !is_still(root, identity) {
+        return Err(BeatError::AnotherDevice);
+    }
+    write_header(&crate::sysfs::under(root, &identity.path), *region, header)?;
+    let is_kept = !known.is_anew || read()?.give_back(header);
+    is_kept.then_some(()).ok_or(BeatError::NotKept)
 }
 
 fn present<T>(seen: &Seen<T>) -> Option<&T> {
@@ -213,58 +263,4 @@ fn is_still(root: &Path, identity: &Identity) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{model::DeviceNumber, superblock::Uuid};
-
-    #[test]
-    fn there_is_no_beat_while_a_plan_is_done_and_there_are_some_before_and_after() {
-        let beats = Beats::default();
-        assert!(beats.unless_planning().is_some());
-        let planning = beats.planning();
-        assert!(beats.unless_planning().is_none());
-        drop(planning);
-        assert!(beats.unless_planning().is_some());
-    }
-
-    #[test]
-    fn without_a_header_that_was_read_nothing_is_written() {
-        let facts = crate::heal::tests::healthy();
-        let unread = || Err(BeatError::Unread);
-        let written = Beats::default().write(Path::new("/nowhere"), &facts, Header::next, &unread);
-        assert!(matches!(written, Err(BeatError::Unread)));
-    }
-
-    fn headers(is_anew: bool) -> Headers {
-        let number = DeviceNumber { major: 8, minor: 0 };
-        let identity = Identity {
-            path: "/dev/sdb".into(),
-            name: "sdb".to_owned(),
-            number,
-            bytes: 1 << 30,
-            serial: None,
-            wwid: None,
-            sequence: None,
-        };
-        let volume = "pvc-1".parse().unwrap();
-        Headers {
-            header: Header::first(volume, Uuid([1; 16]), Uuid([2; 16])),
-            is_anew,
-            durable: (identity, 4096),
-            fast: None,
-        }
-    }
-
-    #[test]
-    fn a_header_in_place_of_a_lost_one_counts_once_the_disk_gives_it_back() {
-        let beats = Beats::default();
-        beats.learn(&|| Ok(headers(true))).unwrap();
-        assert_eq!(beats.generation(), None);
-        beats.learn(&|| Ok(headers(false))).unwrap();
-        assert_eq!(beats.generation(), Some(1));
-        let written = headers(true).header;
-        assert!(headers(false).give_back(&written));
-        assert!(!headers(true).give_back(&written), "it is still lost");
-        assert!(!headers(false).give_back(&written.next()), "one before");
-    }
-}
+mod tests;
