@@ -48,7 +48,7 @@ pub struct MoveJobs {
     pub ahead: Option<MoveJob>,
     /// The Job that copies and compares.
     pub moving: Option<MoveJob>,
-    /// Pods that have not ended and are of neither: of a Job that somebody has deleted, for one.
+    /// Pods that have not ended and belong to neither Job, for example pods of a Job that was deleted by hand.
     pub stray: Vec<String>,
 }
 

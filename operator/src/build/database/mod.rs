@@ -99,8 +99,8 @@ struct Config {
     path: &'static str,
 }
 
-/// The template that a rack is to have with another image of the engine than the wanted one. `spec_hash`: that of the spec
-/// by which others have this image; none: it is to be changed as by a spec that has changed.
+/// The template that a rack gets with another image of the engine than the spec asks for. `spec_hash` is the one that
+/// racks with this image have; without it, the rack is updated later, as after a change of the spec.
 #[must_use]
 pub fn template_with_image(
     cluster: &ValidatedCluster,

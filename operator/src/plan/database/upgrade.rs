@@ -135,8 +135,8 @@ fn has_begun(sight: &Sight<'_>, upgrade: &DatabaseUpgrade) -> bool {
     another || !version::differ(&upgrade.from, &upgrade.to)
 }
 
-/// What the pods of a rack without a StatefulSet are made from: with the release of the others, which it gets another one
-/// with; or, where its own pods may have run another one already, with that.
+/// The pod template of a rack that has no StatefulSet. It has the image that the other racks run, and the rack is upgraded
+/// together with them later. If its own pods may have run the new image already, it has that one.
 pub(super) fn template_of_new(sight: &Sight<'_>, rack: &Rack) -> Template {
     let mut racks = sight.database.racks.iter();
     let others = racks.find_map(|rack| {
@@ -241,8 +241,8 @@ pub(super) fn against_restart(sight: &Sight<'_>, nodes: &NodesStep) -> Option<St
     }
 }
 
-/// Whether the pod is not broken but a node to be, which joins with the release that the others have before they get
-/// another one.
+/// Whether the pod is healthy and has yet to join. It keeps its image until it has joined: a node joins with the release
+/// that the other nodes run.
 pub(super) fn must_join(
     sight: &Sight<'_>,
     nodes: &NodesStep,

@@ -38,7 +38,7 @@ fn changed(pods: usize) -> impl Fn(&Sim) -> bool {
     move |sim| sim.pods.values().filter(|pod| pod.image == NEW).count() == pods
 }
 
-/// All nodes run the new release, each with its data written anew, and nothing is left of the change.
+/// Every node runs the new release with rewritten data, and no record or snapshot of the upgrade is left.
 fn assert_done(sim: &Sim, nodes: usize) {
     assert_eq!(
         sim.members().len(),
