@@ -32,7 +32,12 @@ def weigh(nice):
     os.nice(nice)
     autogroup = pathlib.Path("/proc/self/autogroup")
     if nice and autogroup.exists():
-        autogroup.write_text(str(nice), encoding="ascii")
+        # A kernel takes this ten times a second at most from those that are not root.
+        for _ in range(20):
+            with contextlib.suppress(BlockingIOError):
+                autogroup.write_text(str(nice), encoding="ascii")
+                return
+            time.sleep(0.1)
 
 
 class Member:
