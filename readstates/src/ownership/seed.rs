@@ -65,10 +65,9 @@ impl Ownership {
             true => replicas.owner.not_seeded(replicas.owner.to_drop()),
             false => Vec::new(),
         };
+        let lacks = |slot: &Slot| alone.contains(slot) || kept.contains(slot);
         let is_due = |slot: &Slot| {
-            let is_misplaced = misplaced.contains(slot) || kept.contains(slot);
-            let lacks = alone.contains(slot) || is_misplaced;
-            lacks && replicas.is_worked_off(*slot)
+            (lacks(slot) || misplaced.contains(slot)) && replicas.is_worked_off(*slot)
         };
         let at_rest = self.slots.at_rest();
         let of_each = self.engine.cache().dirty_bytes() / (at_rest.len() as u64).max(1);
@@ -76,15 +75,17 @@ impl Ownership {
         let now = self.mint_time();
         let due = at_rest
             .into_iter()
-            .filter(|&(_, epoch)| SlotConfig::may_name(epoch, now))
-            .map(|(slot, _)| slot)
-            .filter(is_due);
-        let begun = due.filter_map(|slot| {
+            .filter(|&(slot, epoch)| SlotConfig::may_name(epoch, now) && is_due(&slot));
+        let begun = due.filter_map(|(slot, epoch)| {
             // Others in the same order for each slot: where one rests, the next takes its place.
             let first = usize::from(slot.number()) % candidates.len();
-            let mut in_turn = candidates[first..].iter().chain(&candidates[..first]);
-            let to = in_turn.find(|&&to| replicas.owner.seed(slot, to))?;
-            Some((slot, *to))
+            let in_turn = || candidates[first..].iter().chain(&candidates[..first]);
+            let rested = in_turn().find(|&&to| replicas.owner.seed(slot, to));
+            // Changes are refused until there is one: one that rests is better than none.
+            let is_refused = replicas.is_required() && lacks(&slot);
+            let may_try = is_refused && SlotConfig::may_try(epoch, now);
+            let tried = || in_turn().find(|&&to| may_try && replicas.owner.try_to_seed(slot, to));
+            Some((slot, *rested.or_else(tried)?))
         });
         let begun: Vec<(Slot, Incarnation)> = begun.take(most).collect();
         if begun.is_empty() {

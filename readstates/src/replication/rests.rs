@@ -14,6 +14,11 @@
 //! for each step down, or for each of the longest rests. Of three that is `805 s + 0.84 t` of epochs: a slot never comes
 //! as far ahead of the clock as [`SlotConfig::may_name`](readstates_ring::SlotConfig::may_name) forbids, 900 s.
 //!
+//! A process that rests still gets heartbeats. Where every one rests and changes are refused without a backup, one that
+//! has answered all of them in time for [`PROVEN`] is tried before its rest ends, as long as the epoch of the slot is no
+//! further ahead than half of those 900 s ([`SlotConfig::may_try`](readstates_ring::SlotConfig::may_try)): the first
+//! thirteen times at once, and then as often as the clock allows, each half a minute.
+//!
 //! Rests do not help where every process is slow all the time, as on a machine that is overloaded. So what a process
 //! has taken to answer lately is borne from it, up to [`MOST_BORNE`].
 
@@ -31,6 +36,8 @@ const FIRST: Duration = Duration::from_secs(1);
 const MOST_DOUBLINGS: u32 = 7;
 /// Without a give-up for so long after a rest, the next one is half as long.
 const QUIET: Duration = Duration::from_secs(120);
+/// A process has answered everything in time for so long: twenty heartbeats.
+const PROVEN: Duration = Duration::from_secs(5);
 /// Answers are remembered for so long, and at most for twice as long.
 const LATELY: Duration = Duration::from_secs(60);
 /// A process gets so many times what it took at most to answer lately.
@@ -58,6 +65,8 @@ struct Known {
     /// The slowest answers of this minute ([`LATELY`]) and of the one before.
     slowest: [Duration; 2],
     minute: u64,
+    /// The first answer since which all were in time.
+    prompt_since: Option<Duration>,
 }
 
 impl Rests {
@@ -81,14 +90,17 @@ impl Rests {
         known.times = known.times_at(now) + 1;
         let rest = known.rest(self.me, to);
         known.until = now + rest;
+        known.prompt_since = None;
         Some(rest)
     }
 
-    /// A process that nothing rests upon is late: its rest begins anew, as long as it was.
+    /// A frame to a process was given up: it is not seeded at once. That is no reason for a longer rest, for nothing was
+    /// taken from it: one that is late every minute or two would never be a backup again.
     pub(super) fn silent(&mut self, to: Incarnation, now: Duration) {
         let known = self.of.entry(to).or_default();
-        known.times = known.times_at(now).max(1);
-        known.until = known.until.max(now + known.rest(self.me, to));
+        known.times = known.times_at(now);
+        known.until = known.until.max(now + FIRST);
+        known.prompt_since = None;
     }
 
     /// A process has acknowledged a frame this long after it was sent.
@@ -97,6 +109,10 @@ impl Rests {
         known.slowest = known.slowest_at(now);
         known.minute = minute(now);
         known.slowest[0] = known.slowest[0].max(took);
+        known.prompt_since = match took < SLOW {
+            true => known.prompt_since.or(Some(now)),
+            false => None,
+        };
     }
 
     /// How long a frame to a process may be under way.
@@ -111,14 +127,16 @@ impl Rests {
         self.of.get(&to).is_none_or(|known| now >= known.until)
     }
 
-    /// How many rest, and for how long until all of them may be seeded.
-    pub(super) fn resting(&self, now: Duration) -> (usize, Duration) {
-        let left = self.of.values().map(|known| known.until);
-        let left: Vec<Duration> = left.filter_map(|until| until.checked_sub(now)).collect();
-        let left = left.into_iter().filter(|left| !left.is_zero());
-        left.fold((0, Duration::ZERO), |(count, most), left| {
-            (count + 1, most.max(left))
-        })
+    /// Whether a process may be seeded where no other is left: it does not rest, or has answered in time for a while.
+    pub(super) fn may_try(&self, to: Incarnation, now: Duration) -> bool {
+        let since = self.of.get(&to).and_then(|known| known.prompt_since);
+        self.may_seed(to, now) || since.is_some_and(|since| now >= since + PROVEN)
+    }
+
+    /// How long a process still rests.
+    pub(super) fn left(&self, to: Incarnation, now: Duration) -> Duration {
+        let known = self.of.get(&to);
+        known.map_or(Duration::ZERO, |it| it.until.saturating_sub(now))
     }
 
     /// Forgets what makes no difference any more.
@@ -163,16 +181,19 @@ fn minute(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use readstates_ring::{Epoch, SlotConfig};
 
     use super::*;
 
     const ME: Incarnation = Incarnation::new(1);
     const TO: Incarnation = Incarnation::new(2);
-    /// Two epochs, as [`readstates_ring::Epoch::mint`] counts time.
-    const CYCLE: Duration = Duration::from_micros(2 << 24);
 
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
+    }
+
+    fn unix(time: Duration) -> i64 {
+        1_795_000_000_000_000 + time.as_micros() as i64
     }
 
     /// The rests of a process that is given up at these times, each frame being another; without what they are longer by.
@@ -194,10 +215,10 @@ mod tests {
             assert!(rest >= least && rest <= least * 5 / 4, "{frame}: {rest:?}");
             let nearly = now + rest - Duration::from_nanos(1);
             assert!(!rests.may_seed(TO, nearly));
-            assert_eq!(rests.resting(now), (1, rest));
+            assert_eq!(rests.left(TO, now), rest);
             now += rest;
         }
-        assert_eq!(rests.resting(now), (0, Duration::ZERO));
+        assert_eq!(rests.left(TO, now), Duration::ZERO);
     }
 
     #[test]
@@ -210,19 +231,19 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_counted_once_and_a_process_of_no_use_meanwhile_waits_as_long_anew() {
+    fn a_frame_is_counted_once_and_a_process_that_is_silent_meanwhile_rests_no_longer() {
         let mut rests = Rests::new(ME);
         assert!(rests.given_up(TO, (3, 7), seconds(0)).is_some());
         assert_eq!(rests.given_up(TO, (3, 7), seconds(30)), None);
         assert!(rests.may_seed(TO, seconds(30)), "it did not rest anew");
         let rest = rests.given_up(TO, (3, 8), seconds(30)).unwrap();
         rests.silent(TO, seconds(31));
-        assert_eq!(rests.resting(seconds(31)), (1, rest));
-        // For as long as it is silent.
-        (0..100).for_each(|at| rests.silent(TO, seconds(31 + at)));
-        assert!(!rests.may_seed(TO, seconds(131)));
-        assert!(rests.may_seed(TO, seconds(130) + rest));
-        let next = rests.given_up(TO, (4, 0), seconds(135)).unwrap();
+        assert_eq!(rests.left(TO, seconds(31)), rest - seconds(1));
+        // Not while it is silent.
+        (32..=100).for_each(|at| rests.silent(TO, seconds(at)));
+        assert!(!rests.may_seed(TO, seconds(100)));
+        assert!(rests.may_seed(TO, seconds(101)));
+        let next = rests.given_up(TO, (4, 0), seconds(101)).unwrap();
         assert!(next >= seconds(4) && next <= seconds(5), "{next:?}");
     }
 
@@ -255,6 +276,31 @@ mod tests {
     }
 
     #[test]
+    fn one_that_rests_is_tried_where_no_other_is_left_once_it_has_answered_in_time_for_five_seconds()
+     {
+        let mut rests = Rests::new(ME);
+        let millis = Duration::from_millis;
+        assert!(rests.may_try(TO, seconds(0)), "it does not rest");
+        for (frame, at) in (0..8).zip(1..) {
+            rests.given_up(TO, (0, frame), seconds(at));
+        }
+        assert!(!rests.may_try(TO, seconds(60)), "it says nothing");
+        rests.answered(TO, millis(199), seconds(60));
+        rests.answered(TO, millis(199), seconds(62));
+        assert!(!rests.may_try(TO, millis(64_999)));
+        assert!(rests.may_try(TO, seconds(65)));
+        assert!(!rests.may_seed(TO, seconds(65)));
+        rests.answered(TO, SLOW, seconds(66));
+        assert!(!rests.may_try(TO, seconds(66)), "an answer was late");
+        rests.answered(TO, millis(1), seconds(67));
+        rests.silent(TO, seconds(70));
+        assert!(!rests.may_try(TO, seconds(72)), "there was none");
+        rests.answered(TO, millis(1), seconds(72));
+        rests.given_up(TO, (1, 0), seconds(77));
+        assert!(!rests.may_try(TO, seconds(77)), "it was given up again");
+    }
+
+    #[test]
     fn what_is_forgotten_makes_no_difference() {
         let mut rests = Rests::new(ME);
         rests.given_up(TO, (0, 0), seconds(0));
@@ -266,26 +312,36 @@ mod tests {
     }
 
     proptest! {
-        /// A slot gets a backup as soon as rests allow it, and loses it sooner or later; with as many to choose from as an
-        /// owner has.
+        /// A slot gets a backup as soon as rests allow it, or one that rests is tried, and loses it sooner or later; with
+        /// as many to choose from as an owner has.
         #[test]
         fn backups_that_come_and_go_never_use_up_the_epochs_of_a_quarter_of_an_hour(
-            stays in (1_u64..150).prop_flat_map(|most| prop::collection::vec(0..most, 1..150)),
+            rounds in (1_u64..150).prop_flat_map(|most| {
+                prop::collection::vec((0..most, any::<bool>()), 1..150)
+            }),
         ) {
             let backups = [2, 3, 4].map(Incarnation::new);
             let (mut rests, mut now) = (Rests::new(ME), seconds(0));
-            let (mut epoch, mut frame) = (Duration::ZERO, 0);
-            for stay in stays {
+            let (mut epoch, mut frame) = (Epoch::mint(None, unix(now)), 0);
+            for (stays, is_prompt) in rounds {
                 // The slot goes to the first one that may be seeded.
                 let to = loop {
-                    match backups.iter().find(|&&to| rests.may_seed(to, now)) {
-                        Some(&to) => break to,
+                    let all = || backups.iter().copied();
+                    let rested = all().find(|&to| rests.may_seed(to, now));
+                    let tried = || all().find(|&to| rests.may_try(to, now));
+                    let may_try = SlotConfig::may_try(epoch, unix(now));
+                    match rested.or_else(|| tried().filter(|_| may_try)) {
+                        Some(to) => break to,
                         None => now += Duration::from_millis(200),
                     }
+                    for to in all().filter(|_| is_prompt) {
+                        rests.answered(to, Duration::from_millis(3), now);
+                    }
                 };
-                now += seconds(stay);
-                epoch = epoch.max(now) + CYCLE;
-                prop_assert!(epoch - now < seconds(15 * 60), "{:?} at {now:?}", epoch - now);
+                now += seconds(stays);
+                prop_assert!(SlotConfig::may_name(epoch, unix(now)), "{epoch:?} at {now:?}");
+                let named = Epoch::mint(Some(epoch), unix(now));
+                epoch = Epoch::mint(Some(named), unix(now));
                 rests.given_up(to, (0, frame), now);
                 frame += 1;
             }

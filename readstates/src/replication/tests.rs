@@ -317,6 +317,34 @@ async fn a_backup_rests_that_answers_after_the_ring_was_asked_to_drop_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_backup_that_rests_is_tried_once_it_has_answered_in_time_for_a_while() {
+    let mut pair = Pair::new();
+    for message in 2..7 {
+        pair = pair.backed();
+        pair.change(&[ack(message)]);
+        let late = pair.leave();
+        advance(Duration::from_secs(1)).await;
+        pair.owner.give_up(&pair.owner.to_drop());
+        let said = pair.arrive(&late);
+        assert!(pair.owner.acknowledged(BACKUP, &late, Some(&said)));
+        pair.swap(OWNER, None, Succession::Handed);
+        pair.owner.learned(slot(), &pair.config, true);
+        assert!(pair.holding.learned(slot(), pair.config, None).is_none());
+        if message < 6 {
+            advance(pair.owner.resting().1).await;
+        }
+    }
+    assert_eq!(pair.owner.resting().1.as_secs().ilog2(), 4, "16 s or more");
+    for beat in 0..20 {
+        assert!(!pair.owner.try_to_seed(slot(), BACKUP), "{beat}");
+        pair.exchange();
+        advance(Duration::from_millis(250)).await;
+    }
+    assert!(!pair.owner.seed(slot(), BACKUP), "it rests");
+    assert!(pair.owner.try_to_seed(slot(), BACKUP));
+}
+
+#[tokio::test(start_paused = true)]
 async fn acknowledgements_say_when_there_is_little_room() {
     let mut pair = Pair::with_room(3000).backed();
     assert!(!pair.exchange().has_little_room);

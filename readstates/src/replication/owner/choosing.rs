@@ -1,19 +1,33 @@
 //! Which slots need a backup, another one, or none; and the seeding of one that is to be named.
 
-use std::{collections::BTreeSet, sync::atomic::Ordering};
+use std::{collections::BTreeSet, sync::atomic::Ordering, time::Duration};
 
 use readstates_ring::{Incarnation, Slot, replication::Outbox};
 
 use super::{Desk, Owner};
-use crate::replication::wire::OfSlot;
+use crate::replication::{rests::Rests, wire::OfSlot};
 
 impl Owner {
     /// Begins to seed a process with a slot: from now on it gets every change. `false` when it must not be seeded now, or
     /// there is no lane for it. What follows are [`Owner::image`] of each user that the database lacks something of, in as
     /// many frames as it takes, and [`Owner::seeded`].
     pub(crate) fn seed(&self, slot: Slot, to: Incarnation) -> bool {
+        self.seed_if(slot, to, Rests::may_seed)
+    }
+
+    /// The same also of a process that rests, if it has answered in time for a while.
+    pub(crate) fn try_to_seed(&self, slot: Slot, to: Incarnation) -> bool {
+        self.seed_if(slot, to, Rests::may_try)
+    }
+
+    fn seed_if(
+        &self,
+        slot: Slot,
+        to: Incarnation,
+        may_seed: impl Fn(&Rests, Incarnation, Duration) -> bool,
+    ) -> bool {
         let mut desk = self.desk.lock();
-        if !desk.rests.may_seed(to, self.now()) {
+        if !may_seed(&desk.rests, to, self.now()) {
             return false;
         }
         let Desk {

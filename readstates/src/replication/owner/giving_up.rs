@@ -90,9 +90,15 @@ impl Owner {
         }
     }
 
-    /// How many processes rest, and for how long until none of them does.
+    /// How many processes rest of those that anything is sent to, and for how long until none of them does.
     pub(crate) fn resting(&self) -> (usize, Duration) {
-        self.desk.lock().rests.resting(self.now())
+        let (desk, now) = (self.desk.lock(), self.now());
+        let all = desk.streams.keys();
+        let left = all.map(|&to| desk.rests.left(to, now));
+        let resting = left.filter(|left| !left.is_zero());
+        resting.fold((0, Duration::ZERO), |(count, most), left| {
+            (count + 1, most.max(left))
+        })
     }
 
     /// The longest that a frame under way is waited for.
