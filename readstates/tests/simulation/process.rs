@@ -173,9 +173,10 @@ impl Process {
             incarnation: bits,
             zone: None,
             shared: true,
-            backing: match world.backed {
-                true => Backing::Available,
-                false => Backing::Off,
+            backing: match (world.backed, world.required) {
+                (true, true) => Backing::Required,
+                (true, false) => Backing::Available,
+                (false, _) => Backing::Off,
             },
             most_held: 64 << 20,
             timing: TIMING,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use readstates_ring::{SLOTS, Slot};
+use readstates_ring::Slot;
 use tokio::time::sleep;
 
 use super::{
@@ -27,7 +27,7 @@ pub(super) async fn all_named(world: &World) -> Result<(), String> {
 }
 
 /// The owner of the user of all clients, and its backup.
-async fn pair(world: &Arc<World>) -> Result<[Arc<Process>; 2], String> {
+pub(super) async fn pair(world: &Arc<World>) -> Result<[Arc<Process>; 2], String> {
     let owner = owner(world).await?;
     let slot = Slot::of_user(HOT);
     until(|| backup(world, slot).is_some()).await?;
@@ -73,67 +73,6 @@ pub(super) async fn backup_is_late(world: &Arc<World>) -> Result<(), String> {
     sleep(Duration::from_secs(3)).await;
     world.cut_off(backup.life.incarnation, false);
     Ok(())
-}
-
-/// For how long a member is starved.
-const STARVED: Duration = Duration::from_secs(600);
-/// How often a slot gets a backup in that time, on average. Without rests it is every few seconds until naming stops.
-const MOST_NAMED: u64 = 8;
-/// How far epochs come ahead of the time: half of what stops the naming of backups.
-const MOST_AHEAD: Duration = Duration::from_secs(450);
-
-/// A member answers late again and again, as owner and as backup; then it does not.
-pub(super) async fn starves(world: &Arc<World>) -> Result<(), String> {
-    let [owner, starved] = pair(world).await?;
-    let before = world.named();
-    world.starve(starved.life.incarnation, true);
-    clients(world, 1, Duration::from_secs(20)).await;
-    sleep(STARVED - Duration::from_secs(20)).await;
-    let (named, ahead) = (world.named() - before, world.ahead());
-    println!("{named} backups named in {STARVED:?}, epochs {ahead:?} ahead");
-    if named > MOST_NAMED * u64::from(SLOTS) {
-        return Err(format!("{named} backups were named"));
-    }
-    if ahead > MOST_AHEAD {
-        return Err(format!("epochs are {ahead:?} ahead"));
-    }
-    if owner.life.is_dead() || starved.life.is_dead() {
-        return Err("a member that was slow was taken for dead".to_owned());
-    }
-    world.starve(starved.life.incarnation, false);
-    // Minutes: the longest rest, and a little.
-    for _ in 0..3 {
-        if all_named(world).await.is_ok() {
-            return Ok(());
-        }
-    }
-    Err("slots have no backups though no member is slow".to_owned())
-}
-
-/// From the death of a backup until its owners have another: 200 ms until it is given up, and the seed.
-const REPLACED: Duration = Duration::from_secs(1);
-
-/// A backup dies: those that live back one another before they know that it is dead.
-pub(super) async fn dies(world: &Arc<World>) -> Result<(), String> {
-    let [_, backup] = pair(world).await?;
-    let dead = backup.life.incarnation;
-    world.is_over(&backup).await;
-    backup.die().await;
-    let died = world.now();
-    let replaced = || {
-        let table = world.table();
-        table.is_some_and(|table| {
-            let mut others = table.configs().filter(|(_, it)| it.owner() != dead);
-            others.all(|(_, it)| it.backup().is_some_and(|backup| backup != dead))
-        })
-    };
-    until(replaced).await?;
-    let took = world.now() - died;
-    println!("all have another backup after {took:?}");
-    match took <= REPLACED {
-        true => Ok(()),
-        false => Err(format!("other backups took {took:?}")),
-    }
 }
 
 /// One user. An owner dies, and its last write lands when the promoted one has acknowledged another change, which is

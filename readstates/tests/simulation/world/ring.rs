@@ -34,13 +34,13 @@ fn moved(before: &RingTable, now: &RingTable) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// How many slots got a backup, or another one.
-fn named(before: &RingTable, now: &RingTable) -> u64 {
-    let is_named = |(slot, config): &(Slot, SlotConfig)| {
+/// The slots that got a backup, or another one.
+fn named(before: &RingTable, now: &RingTable) -> impl Iterator<Item = Slot> {
+    let is_named = move |(slot, config): &(Slot, SlotConfig)| {
         let old = before.config(*slot).and_then(|old| old.backup());
         config.backup().is_some_and(|it| old != Some(it))
     };
-    now.configs().filter(is_named).count() as u64
+    now.configs().filter(is_named).map(|(slot, _)| slot)
 }
 
 impl World {
@@ -57,15 +57,16 @@ impl World {
                 format!("the ring is {number}: {moved}")
             });
             let named = named(&before, &now.table);
-            self.state(|state| state.named += named);
+            self.state(|state| named.for_each(|slot| *state.named.entry(slot).or_default() += 1));
             self.swapped.notify_waiters();
         }
         swapped
     }
 
-    /// How often a slot got a backup, or another one.
-    pub(crate) fn named(&self) -> u64 {
-        self.state(|state| state.named)
+    /// The most that any slot got a backup, or another one, since this was asked last.
+    pub(crate) fn most_named(&self) -> u64 {
+        let named = self.state(|state| std::mem::take(&mut state.named));
+        named.into_values().max().unwrap_or_default()
     }
 
     /// How far the highest epoch is ahead of the time.
