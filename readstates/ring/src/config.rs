@@ -404,7 +404,7 @@ mod tests {
             assert!(config.epoch().number() <= most.number() + 1, "{second} s");
         }
         // Thirteen at once, and then as many as the clock allows: one in two epochs.
-        let by_clock = 3600 * 1_000_000 / (2 << 24);
+        let by_clock = 3_600_000_000_i64 / (2 << 24);
         assert!((13..=15).contains(&(tried - by_clock)), "{tried}");
     }
 
