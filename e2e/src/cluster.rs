@@ -200,9 +200,10 @@ impl Cluster {
     /// When that takes too long.
     pub async fn delete(&self) -> Result<()> {
         let limit = format!("--timeout={}s", GOES.as_secs());
-        let deleted = self
-            .kubectl(&["delete", "--wait", &limit, &self.reference()])
-            .await;
+        let reference = self.reference();
+        // A first attempt of which the answer was lost may have been carried out.
+        let delete = ["delete", "--wait", "--ignore-not-found", &limit, &reference];
+        let deleted = self.kubectl(&delete).await;
         match deleted {
             Ok(_) => Ok(()),
             Err(error) => Err(error.context(self.describe().await?)),

@@ -280,7 +280,7 @@ impl World {
         self.kubectl_with(arguments, "").await
     }
 
-    /// Runs kubectl with something to read.
+    /// Runs kubectl with something to read, again where the API server ran out of time.
     ///
     /// # Errors
     /// When it cannot be started; how it ended is in the result.
@@ -290,7 +290,13 @@ impl World {
             kubeconfig,
             ..
         } = &self.environment;
-        programs::run(kubectl, kubeconfig, arguments, input).await
+        let mut ran = programs::run(kubectl, kubeconfig, arguments, input).await?;
+        for _ in 0..2 {
+            if ran.ran_out_of_time() {
+                ran = programs::run(kubectl, kubeconfig, arguments, input).await?;
+            }
+        }
+        Ok(ran)
     }
 
     /// What the tests were told of their surroundings.

@@ -29,6 +29,7 @@ def metrics():
     for source, prefix in (
         ("operator/src/gauges.rs", "readstates_"),
         ("operator/src/backups/gauges.rs", "readstates_"),
+        ("operator/src/migrations/gauges.rs", "readstates_"),
         ("operator/src/telemetry.rs", "readstates_operator_"),
         ("operator/src/agent/metrics.rs", "readstates_"),
         ("operator/superdisk/src/metrics.rs", "superdisk_"),

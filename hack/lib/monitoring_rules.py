@@ -121,6 +121,8 @@ def operator():
         f"readstates_cluster_repair_age_seconds{{{OF_OPERATOR}}}": growing(60),
         f"readstates_cluster_repair_failures{{{OF_OPERATOR}}}": steady(0),
         'readstates_backup_degraded{namespace="talk",name="nightly",cluster="chat"}': steady(0),
+        'readstates_migration_degraded{namespace="talk",name="away",cluster="chat"}': steady(0),
+        'readstates_migration_progress_age_seconds{namespace="talk",name="away",cluster="chat"}': steady(20),
         'readstates_operator_certificate_expiry_timestamp_seconds{cluster="chat.talk",role="member"}': now(40 * DAY),
         'readstates_operator_reconcile_errors_total{error="read"}': growing(0),
         "readstates_operator_unreadable_clusters_total": growing(0),
@@ -208,6 +210,16 @@ CASES = {
     "ReadstatesBackupFails": (
         16,
         {'readstates_backup_degraded{namespace="talk",name="nightly",cluster="chat"}': steady(1)},
+        [],
+    ),
+    "ReadstatesMigrationFails": (
+        3,
+        {'readstates_migration_degraded{namespace="talk",name="away",cluster="chat"}': steady(1)},
+        [],
+    ),
+    "ReadstatesMigrationStalls": (
+        17,
+        {'readstates_migration_progress_age_seconds{namespace="talk",name="away",cluster="chat"}': growing(60)},
         [],
     ),
     "ReadstatesSlotsWithoutOwner": (5, {f"readstates_slots_owned{{{B}}}": steady(500)}, []),

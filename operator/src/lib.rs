@@ -45,6 +45,7 @@ pub mod status;
 pub mod stop;
 pub mod super_disk;
 pub mod telemetry;
+mod told;
 pub mod validate;
 mod watched;
 mod words;

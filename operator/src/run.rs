@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agents::HttpAgents,
     backoff::Failures,
-    backups::{self, Schedules},
+    backups,
     cli::RunArgs,
     connections::Connections,
     context::{Context, Images},
@@ -54,7 +54,7 @@ use crate::{
     requests::counted,
     reviews,
     rollouts::Rollouts,
-    server::{self, Ready},
+    server::{self, Gauges, Ready},
     telemetry, watched,
 };
 
@@ -96,13 +96,12 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     stop_on_signals(&stop)?;
 
-    let (clusters, schedules) = (Clusters::default(), Schedules::default());
+    let gauges = Gauges::default();
     let server = server::serve(
         args.listen,
         ready.clone(),
         metrics,
-        clusters.clone(),
-        schedules.clone(),
+        gauges.clone(),
         stop.clone(),
     );
     let lead = async {
@@ -126,8 +125,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
             ..context(&client, &args, &identity, &namespace)?
         };
         let ctx = Arc::new(ctx);
-        let known = (&clusters, &schedules);
-        let ended = lead(&ctx, known, &args.watch_namespaces, &election, &stop).await;
+        let ended = lead(&ctx, &gauges, &args.watch_namespaces, &election, &stop).await;
         telemetry::leading(false);
         ended
     };
@@ -151,7 +149,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
 /// Reconciles while the Lease is held.
 async fn lead(
     ctx: &Arc<Context>,
-    (clusters, schedules): (&Clusters, &Schedules),
+    gauges: &Gauges,
     namespaces: &[String],
     election: &Election,
     stop: &CancellationToken,
@@ -161,8 +159,13 @@ async fn lead(
         some => some.iter().map(|n| Some(n.as_str())).collect(),
     };
     let controllers = join_all(namespaces.into_iter().map(|n| {
+        let Gauges {
+            clusters,
+            schedules,
+            moves,
+        } = gauges;
         let backups = backups::controllers(ctx, schedules, n, stop.clone());
-        let moves = migrations::controller(ctx, n, stop.clone());
+        let moves = migrations::controller(ctx, moves, n, stop.clone());
         join3(controller(ctx, clusters, n, stop.clone()), backups, moves)
     }));
     // When the Lease is lost the controllers are dropped where they are: another operator leads now, and every write is

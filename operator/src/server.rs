@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::{backups::Schedules, gauges::Clusters, listen::listen};
+use crate::{backups::Schedules, gauges::Clusters, listen::listen, migrations::Moves};
 
 /// Whether the process can do its work: it has reached the API server, as leader or as follower.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +31,25 @@ impl Ready {
     }
 }
 
+/// What gauges are computed from, for each scrape.
+#[derive(Clone, Debug, Default)]
+pub struct Gauges {
+    pub clusters: Clusters,
+    pub schedules: Schedules,
+    pub moves: Moves,
+}
+
+impl Gauges {
+    fn render(&self, now: Timestamp) -> String {
+        let Self {
+            clusters,
+            schedules,
+            moves,
+        } = self;
+        clusters.render(now) + &schedules.render(now) + &moves.render(now)
+    }
+}
+
 /// Serves until `stop`.
 ///
 /// # Errors
@@ -39,8 +58,7 @@ pub async fn serve(
     address: SocketAddr,
     ready: Ready,
     metrics: PrometheusHandle,
-    clusters: Clusters,
-    schedules: Schedules,
+    gauges: Gauges,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let listener =
@@ -50,10 +68,7 @@ pub async fn serve(
         .route("/readyz", get(readyz).with_state(ready))
         .route(
             "/metrics",
-            get(async move || {
-                let now = Timestamp::now();
-                metrics.render() + &clusters.render(now) + &schedules.render(now)
-            }),
+            get(async move || metrics.render() + &gauges.render(Timestamp::now())),
         );
     axum::serve(listener, app)
         .with_graceful_shutdown(stop.cancelled_owned())

@@ -273,25 +273,8 @@ impl Server {
             dirty_users = engine.cache().dirty_users(),
             "stopping: handing on what is owned, and writing what is dirty"
         );
-        let deadline = tokio::time::Instant::now() + patience;
-        let handed = tokio::select! {
-            // The rest of the time is for changes that come in until then.
-            handed = app.ownership.drain(deadline - patience / 4) => handed,
-            // Cancel-safe: what it has begun is ended by the flusher.
-            never = engine.keep_writing() => match never {},
-        };
-        let drain = async {
-            // Most is written while changes are taken: the pause at the end stays short.
-            engine.flush_all().await;
-            engine.seal();
-            app.ownership.drop_received().await;
-            engine.drain().await;
-        };
-        if tokio::time::timeout_at(deadline, drain).await.is_err() {
-            engine.seal();
-        }
-        app.ownership.leave(engine.cache().dirty_users() == 0).await;
-        if handed {
+        let ended = app.ownership.stop(patience).await;
+        if ended.handed_on {
             // Senders with an old ring still find a member that forwards.
             tokio::time::sleep(FORWARD_ON.min(patience / 10)).await;
         }
@@ -306,10 +289,8 @@ impl Server {
         // Its writes are bounded by the store.
         let _ = flusher.await;
         engine.end_journal().await;
-        let unwritten_users = engine
-            .cache()
-            .dirty_users()
-            .max(app.ownership.inherited_users());
+        // The last writes may have come through since.
+        let unwritten_users = app.ownership.unwritten_users() + ended.entrusted_users;
         tracing::info!(unwritten_users, took = ?started.elapsed(), "stopped");
         Stopped { unwritten_users }
     }

@@ -190,18 +190,86 @@ fn an_agent_writes_no_header_to_a_disk_that_came_in_place_of_its_own() -> Result
     superdisk.assemble(&vm)?;
     let files = superdisk.write(&vm, "file", 4)?;
     superdisk.in_sync(&vm)?;
+    let snapshot = rack.durable().snapshot("clone")?;
     start_agent(&superdisk, &vm, "")?;
     let said = "wget -qO - http://127.0.0.1:9950/state | grep -q 'the durable device has changed'";
+    let beats = "last=$(wget -qO - http://127.0.0.1:9950/metrics | awk '/^superdisk_last_beat/ {print $2}'); \
+                 [ $(($(date +%s) - last)) -lt 10 ]";
     let written = || rack.disk("other").bytes_written();
     let before = written();
-    vm.run("ln -sfn $(readlink /dev/disk/by-id/google-other) /dev/disk/by-id/google-data")?;
+    let exchange = "ln -sfn $(readlink /dev/disk/by-id/google-other) /dev/disk/by-id/google-data";
+    vm.run(exchange)?;
     vm.until(said, 60 * SECOND)?;
     vm.run("sleep 15")?;
     ensure!(written() == before, "a header went to the other disk");
     superdisk.has(&vm, &files)?;
     vm.run("by-id")?;
-    let beats = "last=$(wget -qO - http://127.0.0.1:9950/metrics | awk '/^superdisk_last_beat/ {print $2}'); \
-                 [ $(($(date +%s) - last)) -lt 10 ]";
-    vm.until(beats, 60 * SECOND)?;
+    vm.until(&format!("{beats} && ! {said}"), 60 * SECOND)?;
+    // A clone has headers of its own: the agent that starts beside it reads them.
+    vm.run("kill -9 $(cat /run/agent.pid); sleep 1")?;
+    rack.disk("other").restore(&snapshot)?;
+    vm.run(exchange)?;
+    start_agent(&superdisk, &vm, "")?;
+    vm.until(said, 60 * SECOND)?;
+    vm.run("sleep 15")?;
+    ensure!(written() == before, "a header went to the clone");
+    vm.run("by-id")?;
+    vm.until(&format!("{beats} && ! {said}"), 60 * SECOND)?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn an_agent_that_starts_beside_unreadable_headers_writes_them_anew() -> Result<()> {
+    let mut rack = Rack::new("anew")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    rack.durable().lose(superdisk.headers(&vm)?);
+    start_agent(&superdisk, &vm, "")?;
+    // Each beat writes one of both.
+    for _ in 0..120 {
+        if rack.durable().bad_pages() == 0 {
+            break;
+        }
+        vm.run("sleep 1")?;
+    }
+    let log = vm.run("cat /run/agent.log")?;
+    ensure!(rack.durable().bad_pages() == 0, "{log}");
+    vm.cut_power()?;
+    let vm = rack.boot()?;
+    let printed = superdisk.assemble(&vm)?;
+    ensure!(printed.contains("--re-add"), "{printed}");
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn unreadable_headers_that_no_fast_leg_has_a_copy_of_are_left_to_a_person() -> Result<()> {
+    let mut rack = Rack::new("anew-alone")?;
+    let superdisk = Superdisk::default();
+    let alone = "--fast-leg optional";
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.tear_down(&vm)?;
+    vm.unplug(&local(1))?;
+    vm.run("by-id")?;
+    superdisk.ask(&vm, "assemble", alone)?.success()?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    rack.durable().lose(superdisk.headers(&vm)?);
+    start_agent(&superdisk, &vm, alone)?;
+    let said = "wget -qO - http://127.0.0.1:9950/state | grep -q 'the header could not be read'";
+    vm.until(said, 60 * SECOND)?;
+    vm.run("kill -TERM $(cat /run/agent.pid)")?;
+    vm.until("! ls /sys/block | grep -q ^md", 60 * SECOND)?;
+    // The commands of the page about it.
+    superdisk.refused(&vm, alone, "E_PD_HEADER_LOST")?;
+    let keep = format!("--keep durable {alone}");
+    superdisk.ask(&vm, "resolve", &keep)?.success()?;
+    superdisk.ask(&vm, "assemble", alone)?.success()?;
+    superdisk.has(&vm, &files)?;
+    vm.plug(&local(1))?;
+    vm.run("by-id")?;
+    superdisk.assemble(&vm)?;
     superdisk.is_whole(&vm, &[&files])
 }

@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::storage::BackupStorage;
+use crate::{storage::BackupStorage, verification::Verification};
 
 /// One backup of the database of a `ReadStateCluster`, made by a Job as soon as the cluster has a database. Deleting it
 /// deletes the Job, also one that is running; what is in the bucket or on the volume stays.
@@ -258,7 +258,7 @@ pub enum BackupPhase {
     Waiting,
     /// Its Job is at work.
     Running,
-    /// It is there.
+    /// The Job has made it.
     Complete,
     /// Its Job gave up.
     Failed,
@@ -351,16 +351,13 @@ pub struct ReadStateBackupScheduleStatus {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupVerified {
-    /// When.
-    pub finished: Time,
+    /// When, and how many users it has.
+    #[serde(flatten)]
+    pub verification: Verification,
 
     /// Id of the backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-
-    /// Users that were read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub users: Option<i64>,
 }
 
 /// Old backups that were deleted.

@@ -145,6 +145,8 @@ pub enum Reason {
     SchemaPending,
     /// Waiting for a Secret, or a key in it.
     SecretMissing,
+    /// Waiting for the PersistentVolumeClaim of `spec.checkpoints`.
+    VolumeClaimMissing,
     /// Waiting for cert-manager to issue a certificate.
     CertificatePending,
     /// The certificates for CQL or of the API cannot be used; the message says what is wrong and what to do.
@@ -183,7 +185,7 @@ pub enum Reason {
     UnsafeToStop,
     /// A deleted cluster leaves its objects running, as requested.
     LeftRunning,
-    /// Waiting for an object of an earlier cluster of the same name to be deleted.
+    /// Waiting for an object of an earlier cluster of the same name to be deleted, or for a pod of a Job that is gone.
     LeftoverObject,
     /// The next database step waits until all nodes see each other as up.
     DatabaseUnhealthy,
@@ -320,7 +322,7 @@ pub enum Reason {
     SourceChanged,
     /// Waiting for all cache pods to write both databases, or to be stopped.
     AwaitingMembers,
-    /// A Job copies.
+    /// A Job copies the table to the target.
     MigrationCopying,
     /// A Job compares all rows.
     MigrationVerifying,

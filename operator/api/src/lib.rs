@@ -31,6 +31,7 @@ mod storage;
 mod super_disk;
 mod tls;
 mod upgrade;
+mod verification;
 
 pub use access::{AccessSpec, CallerSpec, ClientCaSource, ServiceAccountRef, TokenSecretRef, Verb};
 pub use backup::{
@@ -49,7 +50,7 @@ pub use database::{
 pub use maintenance::{Day, MaintenanceSpec, WindowSpec};
 pub use migration::{
     CheckpointStorage, MembersMeanwhile, MigrationPhase, MigrationProgress, MigrationTarget,
-    MigrationVerified, ReadStateMigration, ReadStateMigrationSpec, ReadStateMigrationStatus,
+    ReadStateMigration, ReadStateMigrationSpec, ReadStateMigrationStatus,
 };
 pub use monitoring::MonitoringSpec;
 pub use pod_template::{
@@ -69,6 +70,7 @@ pub use storage::{
 pub use super_disk::{FastLeg, Filesystem, SuperDiskSpec};
 pub use tls::{ApiTlsSpec, IdentitySpec, IssuerRef, TlsSpec};
 pub use upgrade::{DatabaseUpgrade, DatabaseUpgradeStage, NodeUpgrade};
+pub use verification::Verification;
 
 /// The API group of every kind here.
 pub const GROUP: &str = "readstates.dev";

@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::database::ExternalSpec;
+use crate::{database::ExternalSpec, verification::Verification};
 
 /// One move of the table of a `ReadStateCluster` with `database.external` to another external database: a Job copies
 /// and compares it. Members are changed by you, when `status.nextStep` says so.
@@ -158,9 +158,9 @@ pub struct CheckpointStorage {
 /// What members do while the last changes are copied.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MembersMeanwhile {
-    /// They write both databases.
+    /// They serve, and write both databases.
     Serve,
-    /// They are stopped.
+    /// They are stopped, and nothing is served.
     Stop,
 }
 
@@ -174,7 +174,7 @@ pub enum MigrationPhase {
     Refused,
     /// Members are not as copying needs them: `nextStep` says what to change.
     Preparing,
-    /// The Job copies.
+    /// The Job copies the table to the target.
     Copying,
     /// The Job compares all rows.
     Verifying,
@@ -190,6 +190,26 @@ pub enum MigrationPhase {
     Complete,
     /// It is being deleted: its Job ends.
     Ending,
+}
+
+impl MigrationPhase {
+    /// The word, as it stands in a status.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "Waiting",
+            Self::Refused => "Refused",
+            Self::Preparing => "Preparing",
+            Self::Copying => "Copying",
+            Self::Verifying => "Verifying",
+            Self::Suspended => "Suspended",
+            Self::Failed => "Failed",
+            Self::Verified => "Verified",
+            Self::Switching => "Switching",
+            Self::Complete => "Complete",
+            Self::Ending => "Ending",
+        }
+    }
 }
 
 /// The state of a move that the operator last observed.
@@ -234,9 +254,13 @@ pub struct ReadStateMigrationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<MigrationProgress>,
 
+    /// When it last got further: to another phase, or to more users.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progressed: Option<Time>,
+
     /// The verification that counts; members have been as copying needs them ever since copying began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verified: Option<MigrationVerified>,
+    pub verified: Option<Verification>,
 
     /// The last words of an attempt that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -262,16 +286,4 @@ pub struct MigrationProgress {
 
     /// Users per second of the pod at work.
     pub users_per_second: i64,
-}
-
-/// A comparison of all rows that found nothing missing.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct MigrationVerified {
-    /// When.
-    pub finished: Time,
-
-    /// Users that were compared; absent where the pod was deleted before the operator could read its report.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub users: Option<i64>,
 }

@@ -227,7 +227,7 @@ impl TrafficPolicy {
 /// Address families of a Service.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpFamilyPolicy {
-    /// One family.
+    /// One family, also where the cluster has both.
     SingleStack,
     /// Both families if the cluster has both.
     PreferDualStack,

@@ -323,7 +323,7 @@ pub enum SuperDiskState {
     Waiting,
     /// Assembly was refused; nothing was changed on any disk.
     Refused,
-    /// Assembly failed.
+    /// Assembly failed; it is tried again.
     Failed,
     /// Assembly is in progress.
     Assembling,
@@ -344,7 +344,7 @@ pub enum SuperDiskState {
 pub enum DatabaseNodeState {
     /// It was told to start and has not joined yet.
     Joining,
-    /// It has joined.
+    /// It has joined and serves.
     Member,
     /// Its disk came back empty, and it is replacing the node that it was before.
     Replacing,

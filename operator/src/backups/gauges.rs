@@ -1,53 +1,32 @@
-//! Prometheus gauges of schedules. In: each status as it was last written. Out: gauges, computed for every scrape, so that
-//! the age of a backup grows also while nothing happens.
-
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+//! Prometheus gauges of schedules, from each status as it was last written.
 
 use jiff::Timestamp;
-use kube::{
-    core::PartialObjectMeta,
-    runtime::reflector::{ObjectRef, Store},
-};
+use kube::{core::PartialObjectMeta, runtime::reflector::Store};
 use readstates_metrics::Text;
-use readstates_operator_api::{
-    ReadStateBackupSchedule, ReadStateBackupScheduleStatus,
-    conditions::{ConditionStatus, ConditionType},
-};
+use readstates_operator_api::{ReadStateBackupSchedule, ReadStateBackupScheduleStatus};
 
-use crate::validate::Identity;
+use super::status::is_degraded;
+use crate::{told::Told, validate::Identity};
 
 /// The schedules that this process reconciles.
 #[derive(Clone, Debug, Default)]
-pub struct Schedules(Arc<Mutex<Inner>>);
-
-#[derive(Debug, Default)]
-struct Inner {
-    /// Those that are there, as the watches tell.
-    there: Vec<Store<PartialObjectMeta<ReadStateBackupSchedule>>>,
-    /// What was told of each, by namespace and name.
-    told: BTreeMap<(String, String), Schedule>,
-}
+pub struct Schedules(Told<ReadStateBackupSchedule, Schedule>);
 
 /// What gauges tell of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Schedule {
-    /// The `ReadStateCluster`.
-    pub cluster: String,
+struct Schedule {
     /// When the last good backup was complete, or else when the schedule was created.
-    pub backed_up: Timestamp,
+    backed_up: Timestamp,
     /// When one was last found sound.
-    pub verified: Option<Timestamp>,
+    verified: Option<Timestamp>,
     /// Whether the condition Degraded is true.
-    pub degraded: bool,
+    degraded: bool,
 }
 
 impl Schedules {
     /// And those of one more watch.
     pub fn add(&self, store: Store<PartialObjectMeta<ReadStateBackupSchedule>>) {
-        self.inner().there.push(store);
+        self.0.add(store);
     }
 
     /// Takes in a status.
@@ -59,67 +38,38 @@ impl Schedules {
         status: &ReadStateBackupScheduleStatus,
     ) {
         let last = status.last_backup.as_ref();
-        let is_degraded = status.conditions.iter().any(|c| {
-            c.type_ == ConditionType::Degraded.as_str()
-                && c.status == ConditionStatus::True.as_str()
-        });
+        let verified = status.last_verified.as_ref();
         let schedule = Schedule {
-            cluster: cluster.to_owned(),
             backed_up: last.map_or(created, |made| made.finished.0),
-            verified: status.last_verified.as_ref().map(|v| v.finished.0),
-            degraded: is_degraded,
+            verified: verified.map(|v| v.verification.finished.0),
+            degraded: is_degraded(&status.conditions),
         };
-        let key = (id.namespace.clone(), id.name.clone());
-        self.inner().told.insert(key, schedule);
+        self.0.tell(id, cluster, schedule);
     }
 
     /// Gauges of those that are there, as Prometheus reads them.
     #[must_use]
     pub fn render(&self, now: Timestamp) -> String {
-        let all = {
-            let mut inner = self.inner();
-            let Inner { there, told } = &mut *inner;
-            told.retain(|(namespace, name), _| {
-                let key = ObjectRef::new(name).within(namespace);
-                there.iter().any(|store| store.get(&key).is_some())
-            });
-            told.clone()
-        };
-        let mut text = Text::default();
-        let mut family = |name: &str, help: &str, of: &dyn Fn(&Schedule) -> Option<i64>| {
-            text.family(name, help, "gauge");
-            for ((namespace, schedule), seen) in &all {
-                let labels = [
-                    ("namespace", namespace.as_str()),
-                    ("name", schedule),
-                    ("cluster", &seen.cluster),
-                ];
-                if let Some(value) = of(seen) {
-                    text.sample(name, &labels, value as f64);
-                }
-            }
-        };
-        family(
+        let (all, mut text) = (self.0.all(), Text::default());
+        let age = |since: Timestamp| (None, now.duration_since(since).as_secs() as f64);
+        let backed_up = (
             "readstates_backup_age_seconds",
             "Time since the last good backup of a ReadStateBackupSchedule, or since it was created where there is none.",
-            &|seen| Some(now.duration_since(seen.backed_up).as_secs()),
         );
-        family(
+        all.gauge(&mut text, backed_up, |seen| Some(age(seen.backed_up)));
+        let verified = (
             "readstates_backup_verified_age_seconds",
             "Time since a backup of a ReadStateBackupSchedule was last read and found sound.",
-            &|seen| Some(now.duration_since(seen.verified?).as_secs()),
         );
-        family(
+        all.gauge(&mut text, verified, |seen| seen.verified.map(age));
+        let degraded = (
             "readstates_backup_degraded",
             "1 while the condition Degraded of a ReadStateBackupSchedule is true.",
-            &|seen| Some(i64::from(seen.degraded)),
         );
+        all.gauge(&mut text, degraded, |seen| {
+            Some((None, f64::from(u8::from(seen.degraded))))
+        });
         text.finish()
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Every change to it is one call: there is no half of one.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

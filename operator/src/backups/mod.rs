@@ -9,6 +9,7 @@
 
 mod gauges;
 mod status;
+pub(crate) mod work;
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -20,7 +21,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    api::DeleteParams,
     core::PartialObjectMeta,
     runtime::{
         WatchStreamExt,
@@ -33,11 +34,10 @@ use readstates_operator_api::{
     labels::{self, Component},
 };
 use serde::de::DeserializeOwned;
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-pub use self::gauges::{Schedule, Schedules};
-pub(crate) use self::status::{degraded, publish, refused, since};
+pub use self::gauges::Schedules;
+pub(crate) use self::status::{degraded, is_degraded, publish, refused, since};
 use crate::{
     apply,
     build::{self, Object},
@@ -280,7 +280,7 @@ async fn carry_out(
             // CronJobs stay as they are, except for a database that is not there to be asked.
             if obstacle.away && seen.to_hold() {
                 for name in [owner.create(), owner.verify()] {
-                    hold(ctx, owner, &name).await?;
+                    work::suspend::<CronJob>(ctx, owner, &name, true).await?;
                 }
             }
             return Ok((Some(obstacle), apply::Applied::All));
@@ -295,44 +295,10 @@ async fn carry_out(
         .collect();
     let applied = apply::apply(client, &Known::default(), &owner.id, &objects).await?;
     if let Some(verify) = seen.verify.as_ref().filter(|_| schedule.verify.is_none()) {
-        delete(ctx, owner, &owner.verify(), &verify.uid).await?;
+        let (name, params) = (owner.verify(), DeleteParams::background());
+        work::delete::<CronJob>(ctx, owner, (&name, &verify.uid), params).await?;
     }
     Ok((None, applied))
-}
-
-/// Has a CronJob begin no Jobs; the next one that is applied takes that back.
-async fn hold(ctx: &Context, owner: &BackupOwner, name: &str) -> Result<(), Error> {
-    let api: Api<CronJob> = api(ctx, Some(&owner.id.namespace));
-    let params = PatchParams {
-        field_manager: Some(labels::MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let patch = Patch::Merge(json!({ "spec": { "suspend": true } }));
-    match api.patch(name, &params, &patch).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(gone)) if gone.code == 404 => Ok(()),
-        Err(source) => Err(Error::Write {
-            what: format!("CronJob {name}"),
-            source,
-        }),
-    }
-}
-
-async fn delete(ctx: &Context, owner: &BackupOwner, name: &str, uid: &str) -> Result<(), Error> {
-    let api: Api<CronJob> = api(ctx, Some(&owner.id.namespace));
-    let params = DeleteParams::background().preconditions(Preconditions {
-        uid: Some(uid.to_owned()),
-        resource_version: None,
-    });
-    match api.delete(name, &params).await {
-        Ok(_) => Ok(()),
-        // Gone or replaced: either way the one that was meant is gone.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        Err(source) => Err(Error::Write {
-            what: format!("CronJob {name}"),
-            source,
-        }),
-    }
 }
 
 /// The object itself, as it is now; `None` when it is gone or on its way out: owners take their objects along.
@@ -350,16 +316,17 @@ where
     Ok(found.filter(|object| object.meta().deletion_timestamp.is_none()))
 }
 
-fn on_error<K: Resource>(object: &K, error: &Error) -> Action {
+pub(crate) fn on_error<K: Resource<DynamicType = ()>>(object: &K, error: &Error) -> Action {
     let meta = object.meta();
     let name = meta.name.as_deref().unwrap_or_default();
     let namespace = meta.namespace.as_deref().unwrap_or_default();
-    let error_chain = chain(error);
+    let (kind, error_chain) = (K::kind(&()), chain(error));
     tracing::warn!(
+        %kind,
         name,
         namespace,
         error = error_chain,
-        "failed to reconcile a backup"
+        "failed to reconcile"
     );
     telemetry::failed(error);
     Action::requeue(error.retry_after())

@@ -172,6 +172,13 @@ pub(super) fn of_schedule(report: &ScheduleReport<'_>) -> ReadStateBackupSchedul
     }
 }
 
+/// Whether the condition Degraded is true.
+pub(crate) fn is_degraded(conditions: &[Metav1Condition]) -> bool {
+    conditions
+        .iter()
+        .any(|c| c.type_ == ConditionType::Degraded.as_str() && c.status == True.as_str())
+}
+
 pub(crate) fn degraded(bad: Option<(Reason, String)>) -> Condition {
     match bad {
         Some((reason, words)) => Condition::new(ConditionType::Degraded, True, reason, words),

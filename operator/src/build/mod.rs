@@ -60,7 +60,7 @@ pub use self::{
         backup_network_policy,
     },
     cache::{memory as cache_memory, memory_of, template_hash as cache_template_hash},
-    database::{database_image, rack, template_hash, update_name},
+    database::{database_image, rack, template_hash, template_with_image, update_name},
     env::{MOVING_TO, STORE},
     migration::{COPY, Ends, SCHEMA, move_job, move_network_policy, store_url},
     pod_monitor::pod_monitors,

@@ -2,7 +2,7 @@
 //! alone. `nodetool` starts a JVM for each query, so one query is made where one is enough: `status` reports every
 //! node, and only a node that is not at rest is queried further.
 
-use std::{net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, BufReader},
@@ -12,8 +12,8 @@ use tokio::{
 };
 
 use super::{
-    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, UpgradeStep,
-    canonical,
+    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, SNAPSHOTS,
+    UpgradeStep, canonical,
 };
 use crate::words::last_telling_line;
 
@@ -199,7 +199,13 @@ impl Engine for Cassandra {
             UpgradeStep::Rewrite => {
                 self.nodetool(&["upgradesstables"], LONGEST_REWRITE).await?;
             }
-            UpgradeStep::Release(name) => self.clear_snapshot(name).await?,
+            UpgradeStep::Release(name) => {
+                self.clear_snapshot(name).await?;
+                let told = self.nodetool(&["listsnapshots"], PATIENCE).await?;
+                for left in snapshots_of_upgrades(&told) {
+                    self.clear_snapshot(left).await?;
+                }
+            }
         }
         Ok(())
     }
@@ -219,6 +225,12 @@ impl Engine for Cassandra {
             Ok(Ok(_))
         )
     }
+}
+
+/// The names in `nodetool listsnapshots`, one row for each table, that an upgrade has given.
+fn snapshots_of_upgrades(text: &str) -> BTreeSet<&str> {
+    let names = text.lines().filter_map(|row| row.split_whitespace().next());
+    names.filter(|name| name.starts_with(SNAPSHOTS)).collect()
 }
 
 /// What `nodetool` complains of: the line after `error:`, or its last words, never a frame of its stack.

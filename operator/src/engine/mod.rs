@@ -15,7 +15,7 @@ pub use self::{
     pools::{Pool, Pools},
     report::{
         Cleanup, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Ranges, Repair, Report,
-        RequestedJob, Start, Target, Upgrade, UpgradeStep, View,
+        RequestedJob, SNAPSHOTS, Start, Target, Upgrade, UpgradeStep, View,
     },
     scylla::Scylla,
 };

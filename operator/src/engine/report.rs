@@ -311,9 +311,12 @@ pub enum UpgradeStep {
     Snapshot(String),
     /// Write all data in the format of the release that runs.
     Rewrite,
-    /// Remove the snapshot of this name.
+    /// Remove the snapshot of this name, and what earlier upgrades have left.
     Release(String),
 }
+
+/// How the names of all snapshots of upgrades begin.
+pub const SNAPSHOTS: &str = "readstates-before-upgrade-from-";
 
 /// Which of a node's data is repaired.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,14 @@ mod repair;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 
 use super::{
-    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, UpgradeStep,
-    canonical,
+    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, SNAPSHOTS,
+    UpgradeStep, canonical,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -227,7 +230,15 @@ impl Engine for Scylla {
                 self.snapshots(reqwest::Method::POST, name).await
             }
             UpgradeStep::Rewrite => Ok(()),
-            UpgradeStep::Release(name) => self.clear_snapshot(name).await,
+            UpgradeStep::Release(name) => {
+                self.clear_snapshot(name).await?;
+                let there: BTreeMap<String, IgnoredAny> =
+                    self.map("/storage_service/snapshots").await?;
+                for left in there.keys().filter(|name| name.starts_with(SNAPSHOTS)) {
+                    self.clear_snapshot(left).await?;
+                }
+                Ok(())
+            }
         }
     }
 

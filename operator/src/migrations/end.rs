@@ -17,13 +17,13 @@ use readstates_operator_api::{
 };
 use serde_json::json;
 
-use super::{delete, status};
+use super::{Moves, delete, status};
 use crate::{
     backups::publish,
     build::MOVING_TO,
     context::Context,
     error::Error,
-    observe::{self, JobOutcome, MoveJob},
+    observe::{self, JobOutcome, MoveJob, MoveJobs},
     validate::BackupOwner,
 };
 
@@ -70,17 +70,24 @@ async fn set_finalizers(
 /// Brings a deleted move one step nearer to its end.
 pub(super) async fn go_on(
     ctx: &Context,
+    moves: &Moves,
     owner: &BackupOwner,
     migration: &ReadStateMigration,
 ) -> Result<Action, Error> {
     if !is_held(migration) {
         return Ok(Action::await_change());
     }
-    let jobs = observe::move_jobs(&ctx.client, owner).await?;
-    let jobs: Vec<&MoveJob> = [&jobs.0, &jobs.1].into_iter().flatten().collect();
+    let MoveJobs {
+        ahead,
+        moving,
+        stray,
+    } = observe::move_jobs(&ctx.client, owner).await?;
+    let jobs: Vec<&MoveJob> = [&ahead, &moving].into_iter().flatten().collect();
     let before = migration.status.as_ref();
     let words = what_stands(migration);
-    let Some(job) = jobs.first() else {
+    let named = jobs.iter().map(|job| format!("Job {}", job.run.job));
+    let pods = stray.iter().map(|pod| format!("pod {pod}"));
+    let Some(ends) = named.chain(pods).next() else {
         let event = Event {
             type_: EventType::Normal,
             reason: Reason::MigrationEnded.as_str().to_owned(),
@@ -98,10 +105,10 @@ pub(super) async fn go_on(
         set_finalizers(ctx, migration, &others).await?;
         return Ok(Action::await_change());
     };
-    let name = &job.run.job;
-    let words = format!("Job {name} ends; {words}");
+    let words = format!("{ends} ends; {words}");
     let status = status::ending(owner, before, words, Timestamp::now());
     publish(ctx, migration, before, &status, |s| &s.conditions).await?;
+    moves.tell(&owner.id, &migration.spec.cluster, &status);
     for job in jobs {
         if job.run.outcome != JobOutcome::Going {
             delete(ctx, owner, &job.run.job, &job.uid).await?;

@@ -7,6 +7,7 @@
 //! touches a database. A finalizer holds a deleted one until its Job and the pods of that have ended.
 
 mod end;
+mod gauges;
 mod progress;
 mod status;
 
@@ -16,8 +17,8 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    ResourceExt,
+    api::DeleteParams,
     core::PartialObjectMeta,
     runtime::{
         WatchStreamExt,
@@ -29,22 +30,21 @@ use kube::{
 };
 use readstates_api::admin::MigrationProgress;
 use readstates_operator_api::{
-    MigrationPhase, ReadStateCluster, ReadStateMigration, conditions::Reason, labels,
+    MigrationPhase, ReadStateCluster, ReadStateMigration, ReadStateMigrationStatus,
+    conditions::Reason, labels,
 };
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+pub use self::gauges::Moves;
 use crate::{
     apply,
-    backups::{api, children, publish, trigger},
+    backups::{api, children, on_error, publish, trigger, work},
     build::{self, Object},
     context::Context,
     error::Error,
     known::Known,
     observe,
     plan::{self, MigrationAction, MigrationPlan, MoveInput, MoveRecord},
-    reconcile::chain,
-    telemetry,
     validate::{BackupOwner, InvalidSpec, ValidatedMigration, validate_migration},
 };
 
@@ -55,9 +55,15 @@ const LOOK_SOON: Duration = Duration::from_secs(1);
 
 /// Reconciles the moves of one namespace, or of all, until it is told to stop and the reconciles that it is in have
 /// ended.
-pub async fn controller(ctx: &Arc<Context>, namespace: Option<&str>, stop: CancellationToken) {
-    let moves = trigger::<ReadStateMigration>(ctx, namespace);
-    let known = moves.store();
+pub async fn controller(
+    ctx: &Arc<Context>,
+    moves: &Moves,
+    namespace: Option<&str>,
+    stop: CancellationToken,
+) {
+    let all = trigger::<ReadStateMigration>(ctx, namespace);
+    let known = all.store();
+    moves.add(known.clone());
     // Each change of a cluster's spec is looked at: a move counts them.
     let clusters = watcher(
         api::<PartialObjectMeta<ReadStateCluster>>(ctx, namespace),
@@ -67,15 +73,15 @@ pub async fn controller(ctx: &Arc<Context>, namespace: Option<&str>, stop: Cance
         .default_backoff()
         .touched_objects()
         .predicate_filter(predicates::generation, Default::default());
-    moves
-        .owns_stream(children::<Job>(ctx, namespace))
+    all.owns_stream(children::<Job>(ctx, namespace))
         .watches_stream(clusters, move |cluster| beside(&known, &cluster))
         .graceful_shutdown_on(stop.cancelled_owned())
         .run(
-            |migration, ctx: Arc<Context>| async move {
-                Box::pin(reconcile_migration(&ctx, &migration)).await
+            move |migration, ctx: Arc<Context>| {
+                let moves = moves.clone();
+                async move { Box::pin(reconcile_migration(&ctx, &moves, &migration)).await }
             },
-            |migration, error, _| on_error(&migration, error),
+            |migration, error, _| on_error(migration.as_ref(), error),
             ctx.clone(),
         )
         .for_each(async |_| {})
@@ -99,6 +105,7 @@ fn beside(
 /// When the API server cannot be talked to.
 pub async fn reconcile_migration(
     ctx: &Context,
+    moves: &Moves,
     known: &PartialObjectMeta<ReadStateMigration>,
 ) -> Result<Action, Error> {
     let namespace = known
@@ -110,18 +117,21 @@ pub async fn reconcile_migration(
         return Ok(Action::await_change());
     };
     let owner = BackupOwner::of(&migration, labels::MIGRATION)?;
-    if migration.metadata.deletion_timestamp.is_some() {
-        return end::go_on(ctx, &owner, &migration).await;
-    }
     let before = migration.status.as_ref();
+    if let Some(before) = before {
+        moves.tell(&owner.id, &migration.spec.cluster, before);
+    }
+    if migration.metadata.deletion_timestamp.is_some() {
+        return end::go_on(ctx, moves, &owner, &migration).await;
+    }
     if before.is_some_and(|status| status.phase == MigrationPhase::Complete) {
         return Ok(Action::await_change());
     }
     let valid = match validate_migration(&migration.spec) {
         Ok(valid) => valid,
         Err(invalid) => {
-            let (plan, all) = (refused(&invalid), apply::Applied::All);
-            tell(ctx, &owner, &migration, &plan, None, &all).await?;
+            let (plan, all) = (refused(&invalid, before), apply::Applied::All);
+            tell(ctx, moves, &owner, &migration, &plan, None, &all).await?;
             return Ok(Action::requeue(LOOK_AGAIN));
         }
     };
@@ -146,18 +156,32 @@ pub async fn reconcile_migration(
         | MigrationAction::Delete { .. } => migration,
     };
     let applied = act(ctx, &owner, &valid, &plan).await?;
-    tell(ctx, &owner, &migration, &plan, told.as_ref(), &applied).await?;
-    Ok(match plan.action {
+    tell(
+        ctx,
+        moves,
+        &owner,
+        &migration,
+        &plan,
+        told.as_ref(),
+        &applied,
+    )
+    .await?;
+    Ok(next_look(&plan))
+}
+
+fn next_look(plan: &MigrationPlan) -> Action {
+    match plan.action {
         MigrationAction::Record | MigrationAction::Delete { .. } => Action::requeue(LOOK_SOON),
         _ if plan.phase == MigrationPhase::Complete => Action::await_change(),
         MigrationAction::Wait | MigrationAction::Make { .. } | MigrationAction::Suspend { .. } => {
             Action::requeue(LOOK_AGAIN)
         }
-    })
+    }
 }
 
 async fn tell(
     ctx: &Context,
+    moves: &Moves,
     owner: &BackupOwner,
     migration: &ReadStateMigration,
     plan: &MigrationPlan,
@@ -174,10 +198,12 @@ async fn tell(
         now: Timestamp::now(),
     };
     let status = status::of_migration(&report);
-    publish(ctx, migration, before, &status, |s| &s.conditions).await
+    publish(ctx, migration, before, &status, |s| &s.conditions).await?;
+    moves.tell(&owner.id, &migration.spec.cluster, &status);
+    Ok(())
 }
 
-fn refused(invalid: &InvalidSpec) -> MigrationPlan {
+fn refused(invalid: &InvalidSpec, before: Option<&ReadStateMigrationStatus>) -> MigrationPlan {
     MigrationPlan {
         phase: MigrationPhase::Refused,
         reason: Reason::InvalidSpec,
@@ -185,7 +211,7 @@ fn refused(invalid: &InvalidSpec) -> MigrationPlan {
         next: "you: delete it and create another one".to_owned(),
         is_bad: true,
         action: MigrationAction::Wait,
-        record: MoveRecord::default(),
+        record: before.map(MoveRecord::of).unwrap_or_default(),
         failure: None,
         job: None,
     }
@@ -210,64 +236,14 @@ async fn act(
             return apply::apply(&ctx.client, &Known::default(), &owner.id, &objects).await;
         }
         MigrationAction::Suspend { job, suspend } => {
-            suspend_job(ctx, owner, job, *suspend).await?;
+            work::suspend::<Job>(ctx, owner, job, *suspend).await?;
         }
         MigrationAction::Delete { job, uid } => delete(ctx, owner, job, uid).await?,
     }
     Ok(apply::Applied::All)
 }
 
-/// Kubernetes ends the pods of a suspended Job, and makes others when it goes on.
-async fn suspend_job(
-    ctx: &Context,
-    owner: &BackupOwner,
-    name: &str,
-    suspend: bool,
-) -> Result<(), Error> {
-    let api: Api<Job> = Api::namespaced(ctx.client.clone(), &owner.id.namespace);
-    let params = PatchParams {
-        field_manager: Some(labels::MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let patch = Patch::Merge(json!({ "spec": { "suspend": suspend } }));
-    match api.patch(name, &params, &patch).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(gone)) if gone.code == 404 => Ok(()),
-        Err(source) => Err(Error::Write {
-            what: format!("Job {name}"),
-            source,
-        }),
-    }
-}
-
 /// The Job stays until its pods have ended: the next one has the same checkpoint.
 async fn delete(ctx: &Context, owner: &BackupOwner, name: &str, uid: &str) -> Result<(), Error> {
-    let api: Api<Job> = Api::namespaced(ctx.client.clone(), &owner.id.namespace);
-    let params = DeleteParams::foreground().preconditions(Preconditions {
-        uid: Some(uid.to_owned()),
-        resource_version: None,
-    });
-    match api.delete(name, &params).await {
-        Ok(_) => Ok(()),
-        // Gone or replaced: either way the one that was meant is gone.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        Err(source) => Err(Error::Write {
-            what: format!("Job {name}"),
-            source,
-        }),
-    }
-}
-
-fn on_error(migration: &PartialObjectMeta<ReadStateMigration>, error: &Error) -> Action {
-    let name = migration.name_any();
-    let namespace = migration.namespace().unwrap_or_default();
-    let error_chain = chain(error);
-    tracing::warn!(
-        name,
-        namespace,
-        error = error_chain,
-        "failed to reconcile a migration"
-    );
-    telemetry::failed(error);
-    Action::requeue(error.retry_after())
+    work::delete::<Job>(ctx, owner, (name, uid), DeleteParams::foreground()).await
 }

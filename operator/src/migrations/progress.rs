@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the pod at work says; none: there is none, or it does not say.
 pub(super) async fn ask(ctx: &Context, seen: &MigrationSeen) -> Option<MigrationProgress> {
-    let jobs = [&seen.moving, &seen.ahead];
+    let jobs = [&seen.jobs.moving, &seen.jobs.ahead];
     let job = jobs.into_iter().flatten().find(is_at_work)?;
     match get(ctx, job.ip?).await {
         Ok(told) => told,

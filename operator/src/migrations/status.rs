@@ -1,7 +1,7 @@
 //! What became of a move, in conditions and progress.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as Metav1Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Metav1Condition, Time};
 use readstates_api::admin::MigrationProgress as Told;
 use readstates_operator_api::{
     MigrationPhase, MigrationProgress, ReadStateMigrationStatus,
@@ -34,7 +34,7 @@ pub(super) fn of_migration(report: &MoveReport<'_>) -> ReadStateMigrationStatus 
         plan,
         told,
         applied,
-        now: _,
+        now,
     } = report;
     let MigrationPlan {
         phase,
@@ -62,6 +62,8 @@ pub(super) fn of_migration(report: &MoveReport<'_>) -> ReadStateMigrationStatus 
     };
     let old = before.and_then(|b| b.progress.clone());
     let over = before.and_then(|b| b.last_error.clone());
+    let users = verified.as_ref().and_then(|v| v.users);
+    let progress = progress(*told, old, users);
     ReadStateMigrationStatus {
         observed_generation: Some(owner.id.generation),
         conditions: conditions(report, (phase, reason, &words), is_bad),
@@ -71,7 +73,8 @@ pub(super) fn of_migration(report: &MoveReport<'_>) -> ReadStateMigrationStatus 
         target: target.clone(),
         job: job.clone(),
         members_generation: *members_generation,
-        progress: progress(*told, old, verified.as_ref().and_then(|v| v.users)),
+        progressed: Some(progressed(*before, phase, progress.as_ref(), *now)),
+        progress,
         verified: verified.clone(),
         last_error: failure
             .clone()
@@ -96,13 +99,30 @@ pub(super) fn ending(
     let mut conditions = before.conditions.clone();
     conditions.retain(|c| c.type_ != ConditionType::Complete.as_str());
     conditions.extend(since(&[complete], Some(&before.conditions), owner, now));
+    let (phase, pass) = (MigrationPhase::Ending, before.progress.as_ref());
     ReadStateMigrationStatus {
         observed_generation: Some(owner.id.generation),
         conditions,
-        phase: MigrationPhase::Ending,
+        phase,
+        progressed: Some(progressed(Some(&before), phase, pass, now)),
         next_step: words,
         ..before
     }
+}
+
+/// When it last got further: now, if it has since the status before was written.
+fn progressed(
+    before: Option<&ReadStateMigrationStatus>,
+    phase: MigrationPhase,
+    pass: Option<&MigrationProgress>,
+    now: Timestamp,
+) -> Time {
+    let done = |pass: &MigrationProgress| (pass.what.clone(), pass.percent, pass.users);
+    let same = before.filter(|before| {
+        before.phase == phase && before.progress.as_ref().map(done) == pass.map(done)
+    });
+    let since = same.and_then(|before| before.progressed.clone());
+    since.unwrap_or(Time(now))
 }
 
 fn conditions(
@@ -173,6 +193,38 @@ mod tests {
             lacking: 7,
             users_per_second: 750,
         }
+    }
+
+    #[test]
+    fn what_got_no_further_since_is_as_old_as_it_was() {
+        let time = |text: &str| -> Timestamp { text.parse().unwrap() };
+        let (first, later) = (time("2026-01-01T00:00:00Z"), time("2026-01-01T00:01:00Z"));
+        let pass = progress(Some(&told(Some(0.5))), None, None);
+        let before = ReadStateMigrationStatus {
+            phase: MigrationPhase::Copying,
+            progress: pass.clone(),
+            progressed: Some(Time(first)),
+            ..ReadStateMigrationStatus::default()
+        };
+        let at = |phase, pass: Option<&MigrationProgress>| {
+            progressed(Some(&before), phase, pass, later).0
+        };
+        // Another rate is no progress.
+        let slower = pass.clone().map(|pass| MigrationProgress {
+            users_per_second: 1,
+            ..pass
+        });
+        assert_eq!(at(MigrationPhase::Copying, slower.as_ref()), first);
+        assert_eq!(at(MigrationPhase::Verifying, pass.as_ref()), later);
+        let more = pass.map(|pass| MigrationProgress {
+            users: pass.users + 1,
+            ..pass
+        });
+        assert_eq!(at(MigrationPhase::Copying, more.as_ref()), later);
+        assert_eq!(
+            progressed(None, MigrationPhase::Waiting, None, later).0,
+            later
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
-    core::v1::{Pod, PodSpec},
+    core::v1::{PersistentVolumeClaim, Pod, PodSpec},
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use readstates_operator_api::{
@@ -36,10 +36,20 @@ pub struct MigrationSeen {
     pub template: Option<MemberStores>,
     /// The other moves of this namespace.
     pub others: Vec<OtherMove>,
+    /// Whether the volume claim of the checkpoints is there to stay.
+    pub has_claim: bool,
+    pub jobs: MoveJobs,
+}
+
+/// What works on a move.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MoveJobs {
     /// The Job that copies ahead, while members serve on the source alone.
     pub ahead: Option<MoveJob>,
     /// The Job that copies and compares.
     pub moving: Option<MoveJob>,
+    /// Pods that have not ended and belong to neither Job, for example pods of a Job that was deleted by hand.
+    pub stray: Vec<String>,
 }
 
 /// The Secrets by which a database is reached.
@@ -97,7 +107,8 @@ pub async fn migration(
         others: others(client, &owner.id).await?,
         ..MigrationSeen::default()
     };
-    (seen.ahead, seen.moving) = move_jobs(client, owner).await?;
+    seen.jobs = move_jobs(client, owner).await?;
+    seen.has_claim = has_claim(client, namespace, &spec.checkpoints.claim_name).await?;
     let Some(cluster) = &seen.cluster else {
         return Ok(seen);
     };
@@ -159,14 +170,23 @@ async fn others(client: &Client, own: &Identity) -> Result<Vec<OtherMove>, Error
     Ok(seen.collect())
 }
 
-/// The Job that copies ahead, and the one that copies and compares; those alone that belong to this very move.
+async fn has_claim(client: &Client, namespace: &str, name: &str) -> Result<bool, Error> {
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    // By a list: nothing else of claims may be read.
+    let by_name = ListParams::default().fields(&format!("metadata.name={name}"));
+    let found = api.list(&by_name).await.map_err(|source| Error::Read {
+        what: format!("PersistentVolumeClaim {name}"),
+        source,
+    })?;
+    let stays = |claim: &PersistentVolumeClaim| claim.metadata.deletion_timestamp.is_none();
+    Ok(found.items.iter().any(stays))
+}
+
+/// The Jobs that belong to this very move, and its pods that belong to neither.
 ///
 /// # Errors
 /// When the API server cannot be read.
-pub async fn move_jobs(
-    client: &Client,
-    owner: &BackupOwner,
-) -> Result<(Option<MoveJob>, Option<MoveJob>), Error> {
+pub async fn move_jobs(client: &Client, owner: &BackupOwner) -> Result<MoveJobs, Error> {
     let failed = |source| Error::Read {
         what: format!("the Jobs of {}", owner.id.name),
         source,
@@ -174,23 +194,37 @@ pub async fn move_jobs(
     let ours = ListParams::default().labels(&owner.selector_text());
     let jobs: Api<Job> = Api::namespaced(client.clone(), &owner.id.namespace);
     let found = jobs.list(&ours).await.map_err(failed)?.items;
-    if found.is_empty() {
-        return Ok((None, None));
-    }
     let pods: Api<Pod> = Api::namespaced(client.clone(), &owner.id.namespace);
     let pods = pods.list(&ours).await.map_err(failed)?.items;
+    let own = || found.iter().filter(|job| owner.id.owns(&job.metadata));
     let named = |name: String| {
-        let mut own = found.iter().filter(|job| owner.id.owns(&job.metadata));
-        own.find(|job| job.name_any() == name)
+        own()
+            .find(|job| job.name_any() == name)
             .and_then(|job| move_job(job, &pods))
     };
-    Ok((named(owner.ahead()), named(owner.moving())))
+    let is_of_one = |pod: &Pod| {
+        let mut owners = pod.owner_references().iter();
+        owners.any(|owner| own().any(|job| job.uid().as_ref() == Some(&owner.uid)))
+    };
+    let stray = pods.iter().filter(|pod| !has_ended(pod) && !is_of_one(pod));
+    Ok(MoveJobs {
+        ahead: named(owner.ahead()),
+        moving: named(owner.moving()),
+        stray: stray.map(ResourceExt::name_any).collect(),
+    })
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 fn move_job(job: &Job, pods: &[Pod]) -> Option<MoveJob> {
     let uid = job.uid()?;
     let newest = children::of_job(pods, &uid).into_iter().next();
-    let ip = newest.and_then(|pod| pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok());
+    // The address of one that has ended may be another's by now.
+    let runs = newest.filter(|pod| !has_ended(pod));
+    let ip = runs.and_then(|pod| pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok());
     let suspended = job.spec.as_ref().and_then(|spec| spec.suspend);
     Some(MoveJob {
         run: backups::run(job, pods)?,

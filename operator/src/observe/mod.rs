@@ -51,7 +51,8 @@ pub use self::{
     },
     members::Member,
     migration::{
-        MemberStores, MigrationSeen, MoveJob, OtherMove, SecretsSeen, migration, move_jobs,
+        MemberStores, MigrationSeen, MoveJob, MoveJobs, OtherMove, SecretsSeen, migration,
+        move_jobs,
     },
     nodes::{Nodes, TOKEN_KEY, Token},
     objects::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen},

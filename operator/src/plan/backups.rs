@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{
-    BackupMade, BackupVerified, BackupsPruned, ReadStateBackupScheduleStatus, conditions::Reason,
+    BackupMade, BackupVerified, BackupsPruned, ReadStateBackupScheduleStatus, Verification,
+    conditions::Reason,
 };
 
 use crate::{
@@ -301,9 +302,11 @@ pub fn backup_results(
     let verified = verifies().find(|run| did(run, VERIFY)).map(|run| {
         let told = told(run, VERIFY);
         BackupVerified {
-            finished: Time(run.finished.unwrap_or(run.begun)),
+            verification: Verification {
+                finished: Time(run.finished.unwrap_or(run.begun)),
+                users: told.users,
+            },
             id: told.id,
-            users: told.users,
         }
     });
     let has_pruned = |run: &&Run| matches!(run.said(PRUNE), Some(Said::Done(_)));

@@ -16,8 +16,8 @@ mod switch;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{
-    MigrationPhase, MigrationVerified, ReadStateCluster, ReadStateMigrationSpec,
-    ReadStateMigrationStatus, conditions::Reason,
+    MigrationPhase, ReadStateCluster, ReadStateMigrationSpec, ReadStateMigrationStatus,
+    Verification, conditions::Reason,
 };
 
 use self::members::MembersState;
@@ -25,7 +25,7 @@ use super::{Obstacle, backups::secrets};
 use crate::{
     build::{self, Ends},
     context::Images,
-    observe::{MigrationSeen, MoveJob, OtherMove, SecretsSeen},
+    observe::{JobOutcome, MigrationSeen, MoveJob, OtherMove, SecretsSeen},
     validate::{
         BackupOwner, Certificates, Identity, Login, Store, ValidatedCluster, ValidatedMigration,
         same_store, validate, validate_target,
@@ -75,7 +75,7 @@ pub struct MoveRecord {
     /// Generation of the cluster at which its members were last seen as copying needs them.
     pub members_generation: Option<i64>,
     /// The verification that counts.
-    pub verified: Option<MigrationVerified>,
+    pub verified: Option<Verification>,
 }
 
 /// What is decided about.
@@ -108,7 +108,7 @@ struct Scene<'a> {
 /// Decides.
 #[must_use]
 pub fn migration(input: MoveInput<'_>) -> MigrationPlan {
-    let record = input.before.map(recorded).unwrap_or_default();
+    let record = input.before.map(MoveRecord::of).unwrap_or_default();
     let scene = match Scene::of(input, record.clone()) {
         Ok(scene) => scene,
         // What members do meanwhile is not known.
@@ -134,12 +134,16 @@ pub fn migration(input: MoveInput<'_>) -> MigrationPlan {
     scene.at_source()
 }
 
-fn recorded(status: &ReadStateMigrationStatus) -> MoveRecord {
-    MoveRecord {
-        source: status.source.clone(),
-        target: status.target.clone(),
-        members_generation: status.members_generation,
-        verified: status.verified.clone(),
+impl MoveRecord {
+    /// What this status has on record.
+    #[must_use]
+    pub fn of(status: &ReadStateMigrationStatus) -> Self {
+        Self {
+            source: status.source.clone(),
+            target: status.target.clone(),
+            members_generation: status.members_generation,
+            verified: status.verified.clone(),
+        }
     }
 }
 
@@ -276,6 +280,12 @@ impl<'a> Scene<'a> {
         self.cluster.metadata.generation.unwrap_or_default()
     }
 
+    /// Whether the spec of the cluster was changed at most once since members were last seen as copying needs them.
+    fn is_followed(&self) -> bool {
+        let since = self.record.members_generation;
+        since.is_some_and(|since| (since..=since + 1).contains(&self.generation()))
+    }
+
     /// What is on record, when members are not as copying needs them.
     fn without_members(&self) -> MoveRecord {
         unseen(self.record.clone())
@@ -285,17 +295,14 @@ impl<'a> Scene<'a> {
     fn at_source(&self) -> MigrationPlan {
         let members = self.members();
         match (self.record.members_generation, &members) {
-            (Some(since), MembersState::Good | MembersState::Settling)
-                if (since..=since + 1).contains(&self.generation()) =>
-            {
-                self.go_on(MoveRecord {
+            (Some(_), MembersState::Good | MembersState::Settling) if self.is_followed() => self
+                .go_on(MoveRecord {
                     members_generation: Some(self.generation()),
                     ..self.record.clone()
-                })
-            }
+                }),
             (Some(_), _) => self.broken(&members),
             // A Job of which nothing is on record is of a status that was lost.
-            (None, _) if self.input.seen.moving.is_some() => self.broken(&members),
+            (None, _) if self.input.seen.jobs.moving.is_some() => self.broken(&members),
             (None, MembersState::Good) => self.begin(),
             (None, MembersState::Settling) => self.prepare(
                 format!(
@@ -327,7 +334,8 @@ impl<'a> Scene<'a> {
                 "the operator: copies and compares again".to_owned()
             }
         };
-        let action = match &self.input.seen.moving {
+        let action = match &self.input.seen.jobs.moving {
+            Some(job) if job.run.outcome == JobOutcome::Going => MigrationAction::Wait,
             Some(job) => delete(job),
             None => MigrationAction::Record,
         };
@@ -373,7 +381,26 @@ impl<'a> Scene<'a> {
         if schema != Some(&self.current) {
             return wait("has not made or verified its keyspace yet");
         }
-        let MigrationSeen { source, target, .. } = self.input.seen;
+        let MigrationSeen {
+            source,
+            target,
+            has_claim,
+            jobs,
+            ..
+        } = self.input.seen;
+        if !has_claim {
+            let claim = &self.input.valid.checkpoints;
+            let words = format!(
+                "PersistentVolumeClaim {claim} of spec.checkpoints does not exist, or is being deleted"
+            );
+            return Err(Obstacle::wait(Reason::VolumeClaimMissing, words));
+        }
+        if let Some(pod) = jobs.stray.first() {
+            let words = format!(
+                "pod {pod} of a Job that is gone has the checkpoint: it ends by itself, or delete it"
+            );
+            return Err(Obstacle::wait(Reason::LeftoverObject, words));
+        }
         for (cluster, seen) in [(&self.ends.source, source), (&self.ends.target, target)] {
             secrets(cluster, seen.login.as_ref(), seen.certificates.as_ref())?;
         }

@@ -176,6 +176,13 @@ impl Header {
         next
     }
 
+    /// What the durable leg's header is taken to have been, by the fast leg's copy of it. In the same history, and in a
+    /// generation that no header had: the durable leg may have been one ahead, for a snapshot is written to it first.
+    #[must_use]
+    pub fn in_place_of_lost(&self) -> Self {
+        self.unmarked().unmarked()
+    }
+
     /// The next header, with this stripe admitted as the fast leg.
     #[must_use]
     pub fn admitting(&self, fast: Uuid) -> Self {

@@ -39,7 +39,7 @@ pub struct Report {
     pub notices: Vec<Notice>,
     /// Why it was not assembled, when it was refused.
     pub refusal: Option<RefusalReport>,
-    /// What failed last, until the next thing that did not.
+    /// What failed: of a step until a step does not, of writing the header until a beat does not.
     pub last_error: Option<String>,
     /// What runs; `None` when it could not be looked at.
     pub facts: Option<Facts>,
@@ -72,7 +72,7 @@ pub struct Context {
     pub patrol: patrol::Record,
     /// Of the last attempt to assemble.
     pub refusal: Option<RefusalReport>,
-    /// Of the last step that failed.
+    /// Of the last step, and of the last beat.
     pub last_error: Option<String>,
     /// Of the header.
     pub generation: Option<u64>,

@@ -377,8 +377,9 @@ impl Agents for FakeAgents {
                     ring.snapshots.insert(format!("{name} of {}", pod.name));
                 }
                 UpgradeStep::Rewrite => {}
-                UpgradeStep::Release(name) => {
-                    ring.snapshots.remove(&format!("{name} of {}", pod.name));
+                UpgradeStep::Release(_) => {
+                    let own = format!(" of {}", pod.name);
+                    ring.snapshots.retain(|snapshot| !snapshot.ends_with(&own));
                 }
             }
         }

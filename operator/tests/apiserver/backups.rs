@@ -15,7 +15,7 @@ use k8s_openapi::{
     },
 };
 use kube::{
-    Resource, ResourceExt,
+    Resource,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::PartialObjectMetaExt,
 };
@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     chat::{names, running},
     gate::Gate,
+    jobs::sample,
     policy::with_the_charts_rights,
     world::{World, with_world},
 };
@@ -129,42 +130,6 @@ impl World {
         reconciled.map(|_| ())
     }
 
-    /// The pod of a Job ends: containers, first those that run before the others, by name, exit code and message.
-    pub(crate) async fn pod_ends(&self, job: &Job, first: &[Ended<'_>], main: &[Ended<'_>]) {
-        let spec = job.spec.as_ref().unwrap();
-        let labels = &spec.template.metadata.as_ref().unwrap().labels;
-        let pod: Pod = serde_json::from_value(json!({
-            "metadata": {
-                "generateName": format!("{}-", job.name_any()), "labels": labels,
-                "ownerReferences": [{
-                    "apiVersion": "batch/v1", "kind": "Job", "name": job.name_any(), "uid": job.uid(),
-                    "controller": true,
-                }],
-            },
-            "spec": spec.template.spec,
-        }))
-        .unwrap();
-        let pods = self.api::<Pod>();
-        let made = pods.create(&PostParams::default(), &pod).await.unwrap();
-        let statuses = |all: &[Ended<'_>]| -> Vec<Value> {
-            let status = |(name, code, message): &Ended<'_>| {
-                json!({
-                    "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0,
-                    "state": { "terminated": { "exitCode": code, "message": message } },
-                })
-            };
-            all.iter().map(status).collect()
-        };
-        let status = json!({ "status": {
-            "initContainerStatuses": statuses(first), "containerStatuses": statuses(main),
-        } });
-        let patch = Patch::Merge(status);
-        let name = made.name_any();
-        pods.patch_status(&name, &PatchParams::default(), &patch)
-            .await
-            .unwrap();
-    }
-
     /// What the CronJob controller does when it is time.
     async fn it_is_time(&self, cron_job: &str, job: &str) -> Job {
         let cron_job: CronJob = self.get(cron_job).await;
@@ -182,9 +147,6 @@ impl World {
         jobs.create(&PostParams::default(), &job).await.unwrap()
     }
 }
-
-/// Name, exit code and termination message of a container.
-pub(crate) type Ended<'a> = (&'a str, i32, &'a str);
 
 pub(crate) fn said(
     conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition],
@@ -462,11 +424,7 @@ fn a_job_of_that_name_that_is_somebody_elses_is_left_alone() {
 #[test]
 fn the_sample_is_what_the_api_server_takes() {
     with_world(async |world| {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../hack/samples/backups.yaml");
-        let text = std::fs::read_to_string(path).unwrap();
-        let documents: Vec<Value> = serde_yaml_ng::Deserializer::from_str(&text)
-            .map(|document| serde::Deserialize::deserialize(document).unwrap())
-            .collect();
+        let documents = sample("backups.yaml");
         let [backup, schedule] = &documents[..] else {
             panic!("{documents:?}");
         };

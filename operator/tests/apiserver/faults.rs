@@ -58,6 +58,8 @@ enum Plan {
     Calm,
     /// This happens to the nth write from 0.
     Nth(u64, Fault),
+    /// This happens to the nth read from 0.
+    NthRead(u64, Fault),
     /// No write to a path that ends like this is known.
     Without(&'static str),
     Seed(u64),
@@ -90,6 +92,14 @@ impl Faults {
         }
     }
 
+    /// From now on the nth read, counted from 0, and no other.
+    pub(crate) fn only_nth_read(nth: u64, fault: Fault) -> Self {
+        Self {
+            plan: Plan::NthRead(nth, fault),
+            ..Self::default()
+        }
+    }
+
     /// Writes to paths that end like this are not known.
     pub(crate) fn without(end: &'static str) -> Self {
         Self {
@@ -111,7 +121,7 @@ impl Faults {
         }
         let nth = self.count("write");
         let fault = match self.plan {
-            Plan::Calm => None,
+            Plan::Calm | Plan::NthRead(..) => None,
             Plan::Nth(which, fault) => (nth == which).then_some(fault),
             Plan::Without(end) => path.ends_with(end).then_some(Fault::Unknown),
             Plan::Seed(seed) => {
@@ -131,6 +141,9 @@ impl Faults {
     /// What happens to this read.
     pub(crate) fn of_read(&mut self, path: &str) -> Option<Fault> {
         let nth = self.count("read");
+        if let Plan::NthRead(which, fault) = self.plan {
+            return self.tell((nth == which).then_some(fault), "GET", path);
+        }
         let Plan::Seed(seed) = self.plan else {
             return None;
         };

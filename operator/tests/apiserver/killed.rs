@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use readstates_operator::context::Context;
+use readstates_operator::{context::Context, error::Error};
 use readstates_operator_api::ReadStateCluster;
 use serde_json::json;
 
@@ -49,11 +49,20 @@ impl Mortal {
     /// its second, and so on until one lives to the end. One that lives on has its first write go wrong, then
     /// its second, and so on until it has none that could.
     pub(crate) async fn reconcile(&self, world: &World) {
+        self.try_to(async |operator| world.reconcile_by(operator).await)
+            .await;
+    }
+
+    /// The same with something else that an operator does.
+    pub(crate) async fn try_to(
+        &self,
+        mut work: impl AsyncFnMut(&Arc<Context>) -> Result<(), Error>,
+    ) {
         if let Some(fault) = self.suffers {
             for nth in 0..40 {
                 *self.gate.faults() = Faults::only_nth(nth, fault);
                 // It may have given up or not, and looks again.
-                let _ = world.reconcile_by(&self.operator).await;
+                let _ = work(&self.operator).await;
                 if self.gate.faults().log().is_empty() {
                     return;
                 }
@@ -61,9 +70,26 @@ impl Mortal {
         }
         for writes in 0..40 {
             self.gate.allow(writes);
-            if world.reconcile_by(&self.operator).await.is_ok() {
+            if work(&self.operator).await.is_ok() {
                 return;
             }
+        }
+    }
+
+    /// Has its first read go wrong, then its second, and so on until it has none that could.
+    pub(crate) async fn misread(
+        &self,
+        fault: Fault,
+        mut work: impl AsyncFnMut(&Arc<Context>) -> Result<(), Error>,
+    ) {
+        for nth in 0..60 {
+            *self.gate.faults() = Faults::only_nth_read(nth, fault);
+            let done = work(&self.operator).await;
+            if self.gate.faults().log().is_empty() {
+                return;
+            }
+            // What could not be read is unknown, and nothing is decided by it.
+            assert!(done.is_err(), "{:?}", self.gate.faults().log());
         }
     }
 

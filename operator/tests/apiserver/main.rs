@@ -30,6 +30,7 @@ mod gate;
 mod haste;
 mod identity;
 mod invariants;
+mod jobs;
 mod killed;
 mod kubelets;
 mod migrations;

@@ -1,20 +1,25 @@
 //! Moves as a user makes them: what is told to be done next, what counts, how they end. What Job controller and
 //! `readstates migrate` do is done by these tests.
 
+mod adversary;
+
 use axum::{Json, Router, routing::get};
 use k8s_openapi::api::{
-    batch::v1::Job,
-    core::v1::{PersistentVolumeClaim, Pod},
-    events::v1::Event,
+    batch::v1::Job, core::v1::PersistentVolumeClaim, events::v1::Event,
     networking::v1::NetworkPolicy,
 };
 use kube::{
     ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-    core::PartialObjectMetaExt,
+    api::{DeleteParams, ListParams},
+    core::{ObjectMeta, PartialObjectMetaExt},
 };
 use readstates_api::admin::MigrationProgress;
-use readstates_operator::{build::ports, migrations::reconcile_migration};
+use readstates_operator::{
+    build::ports,
+    context::Context,
+    error::Error,
+    migrations::{Moves, reconcile_migration},
+};
 use readstates_operator_api::{
     MigrationPhase::{self, Complete, Copying, Ending, Preparing, Suspended, Switching, Verified},
     ReadStateCluster, ReadStateMigration, ReadStateMigrationStatus,
@@ -24,6 +29,7 @@ use serde_json::{Value, json};
 use crate::{
     backups::said,
     chat::{change_spec, names, time_passes, until_done},
+    jobs::sample,
     policy::with_the_charts_rights,
     world::{World, with_world},
 };
@@ -47,12 +53,23 @@ fn migration(name: &str, members: &str) -> Value {
     })
 }
 
+/// The volume claim of the checkpoints.
+fn claim() -> Value {
+    json!({
+        "metadata": { "name": "moves" },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "16Mi" } },
+        },
+    })
+}
+
 impl World {
     /// A cluster on the database `old` that has come up.
     async fn on_old(&self) -> ReadStateCluster {
         let mut chat = crate::chat::cluster(2);
         chat["spec"]["database"] = json!({ "external": database("old") });
         self.create(&chat).await.unwrap();
+        self.make::<PersistentVolumeClaim>(claim()).await.unwrap();
         Box::pin(until_done(self)).await
     }
 
@@ -64,10 +81,20 @@ impl World {
     }
 
     async fn look_at(&self, name: &str) {
-        let known = self.get::<ReadStateMigration>(name).await.metadata;
-        let known = known.into_response_partial();
-        let reconciled = Box::pin(reconcile_migration(self.context(), &known));
-        reconciled.await.unwrap();
+        self.look_by(self.context(), name).await.unwrap();
+    }
+
+    /// One look by this operator, at a move that may be gone.
+    async fn look_by(&self, operator: &Context, name: &str) -> Result<(), Error> {
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(self.namespace.clone()),
+            ..ObjectMeta::default()
+        };
+        let known = metadata.into_response_partial();
+        let moves = Moves::default();
+        let reconciled = Box::pin(reconcile_migration(operator, &moves, &known));
+        reconciled.await.map(|_| ())
     }
 
     /// Members write both databases, all of them.
@@ -77,37 +104,18 @@ impl World {
         Box::pin(until_done(self)).await;
     }
 
-    /// The pod of the Job is at work, and tells how far it is.
-    async fn at_work(&self, job: &str, told: MigrationProgress) {
+    /// The pod of the Job is at work, and tells how far it is; its name.
+    async fn at_work(&self, job: &str, told: MigrationProgress) -> String {
         let job: Job = self.get(job).await;
-        let spec = job.spec.as_ref().unwrap();
-        let pod: Pod = serde_json::from_value(json!({
-            "metadata": {
-                "name": "at-work", "labels": spec.template.metadata.as_ref().unwrap().labels,
-                "ownerReferences": [{
-                    "apiVersion": "batch/v1", "kind": "Job", "name": job.name_any(), "uid": job.uid(),
-                    "controller": true,
-                }],
-            },
-            "spec": spec.template.spec,
-        }))
-        .unwrap();
-        let pods = self.api::<Pod>();
-        pods.create(&PostParams::default(), &pod).await.unwrap();
         let (ip, _) = self.fleet.address();
-        let status = Patch::Merge(json!({ "status": {
-            "phase": "Running", "podIP": ip, "podIPs": [{ "ip": ip }],
-        } }));
-        let params = PatchParams::default();
-        pods.patch_status("at-work", &params, &status)
-            .await
-            .unwrap();
+        let pod = self.pod_works(&job, ip).await;
         let app = Router::new().route("/progress", get(move || async move { Json(Some(told)) }));
         let listener = tokio::net::TcpListener::bind((ip, ports::WATCH))
             .await
             .unwrap();
         // Not joined: it ends with the test.
         tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
+        pod
     }
 
     /// The Job has copied and compared everything.
@@ -116,18 +124,6 @@ impl World {
         let first = [("schema", 0, ""), ("copy", 0, "{}")];
         self.pod_ends(&job, &first, &[("verify", 0, REPORT)]).await;
         self.finish_jobs().await;
-    }
-
-    /// Kubernetes deletes what waits for its pods.
-    async fn jobs_end(&self) {
-        let jobs = self.api::<Job>();
-        for job in jobs.list(&ListParams::default()).await.unwrap() {
-            if job.metadata.deletion_timestamp.is_some() {
-                let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-                let params = PatchParams::default();
-                jobs.patch(&job.name_any(), &params, &free).await.unwrap();
-            }
-        }
     }
 
     async fn has_job(&self, name: &str) -> bool {
@@ -476,14 +472,7 @@ fn a_move_cannot_become_another_one() {
 #[test]
 fn the_sample_of_a_move_is_what_the_api_server_takes() {
     with_world(async |world| {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../hack/samples/migration.yaml"
-        );
-        let text = std::fs::read_to_string(path).unwrap();
-        let documents: Vec<Value> = serde_yaml_ng::Deserializer::from_str(&text)
-            .map(|document| serde::Deserialize::deserialize(document).unwrap())
-            .collect();
+        let documents = sample("migration.yaml");
         let [claim, migration] = &documents[..] else {
             panic!("{documents:?}");
         };

@@ -196,3 +196,35 @@ fn a_release_goes_forward_and_back_under_operators_that_are_killed_at_every_writ
         assert!(world.agents.ring().snapshots.is_empty());
     });
 }
+
+#[test]
+fn a_rack_asked_for_with_another_release_or_in_the_middle_of_one_joins_with_the_one_that_runs() {
+    with_world(async |world| {
+        let three = |tag| {
+            let mut chat = with(tag);
+            let racks = chat["spec"]["database"]["racks"].as_array_mut().unwrap();
+            racks.push(json!({ "name": "c", "members": 1 }));
+            chat
+        };
+        let of_c = async |_: &ReadStateCluster| {
+            let pod = world.api::<Pod>().get_opt("chat-db-c-0").await.unwrap();
+            pod.is_some()
+        };
+        up(&world, &with("5.0.8")).await;
+        world.replace(three("5.0.9")).await.unwrap();
+        until(&world, of_c).await;
+        assert_eq!(tags(&world).await, ["5.0.8"; 4]);
+        at_rest(&world).await;
+        assert_eq!(tags(&world).await, ["5.0.9"; 4]);
+        assert!(world.agents.ring().snapshots.is_empty());
+
+        let world = world.another().await;
+        up(&world, &with("5.0.8")).await;
+        world.replace(with("5.0.9")).await.unwrap();
+        let one = async |_: &ReadStateCluster| tags(&world).await.contains(&"5.0.9".to_owned());
+        until(&world, one).await;
+        world.replace(three("5.0.9")).await.unwrap();
+        at_rest(&world).await;
+        assert_eq!(tags(&world).await, ["5.0.9"; 4]);
+    });
+}

@@ -63,7 +63,7 @@ pub(super) fn above(known: Option<Stamp>, now_micros: i64) -> Result<Stamp, Back
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use readstates_ring::fence;
+    use readstates_ring::fence::{self, Base, Stored};
 
     use super::*;
 
@@ -78,17 +78,21 @@ mod tests {
             let stamp = above(Some(Stamp::from_database(known)), NOW).unwrap();
             prop_assert!(stamp > Stamp::from_database(known));
             let owner = Epoch::mint(None, NOW);
-            prop_assert!(!fence::shows_regression(Some(stamp), owner));
-            prop_assert!(fence::needs_restamp(Some(stamp), owner));
+            let (first, restored) = (Stamp::new(owner, 0), Stored { stamp, is_own: false });
+            prop_assert!(!fence::shows_regression(restored, owner, first));
+            prop_assert_eq!(fence::base(Some(restored), first), Base::Foreign);
             // A version that was handed out before is not handed out again.
-            prop_assert!(fence::first_version(7, owner) > known as u64);
+            let first_version = fence::first_version(first);
+            prop_assert!(fence::next_version(Base::Foreign, 7, first_version) > known as u64);
         }
 
         #[test]
         fn of_epochs_ahead_of_the_clock_members_are_told(known in NOW..NOW + 47 * HOUR) {
             let stamp = above(Some(Stamp::from_database(known)), NOW).unwrap();
             prop_assert!(stamp > Stamp::from_database(known));
-            prop_assert!(fence::shows_regression(Some(stamp), Epoch::mint(None, NOW)));
+            let owner = Epoch::mint(None, NOW);
+            let restored = Stored { stamp, is_own: false };
+            prop_assert!(fence::shows_regression(restored, owner, Stamp::new(owner, 0)));
         }
     }
 

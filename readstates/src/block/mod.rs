@@ -48,6 +48,9 @@ mod tests;
 pub(crate) mod view;
 pub(crate) mod wide;
 
+pub use readstates_ring::fence::VERSION_GAP;
+use readstates_ring::fence::{self, Needs};
+
 pub use bulk::apply_all;
 pub use counted::{Counted, Mention, REMEMBERED_MENTIONS};
 pub use import::Import;
@@ -59,12 +62,6 @@ pub use view::{BlockRef, States};
 /// The most read states a user can have. At most 16 MiB packed even when each remembers eight
 /// mentions, which is what one write of Cassandra or ScyllaDB may carry.
 pub const MAX_READ_STATES: usize = 100_000;
-
-/// How far a user's version jumps at the first change by another process than the one that wrote the
-/// block. The last owner may have died with changes that it had answered and not yet written; it
-/// never ran further ahead of the database than this (the cache holds back changes that would), so no version is ever
-/// handed out twice.
-pub const VERSION_GAP: u64 = 1 << 16;
 
 /// The block of a user never seen.
 pub const EMPTY: [u8; layout::HEADER] = [0; layout::HEADER];
@@ -125,9 +122,8 @@ impl State {
 /// else: the version jumps. Returns whether that was needed. `first_version` is the first version of the
 /// slot's term.
 pub fn renew(room: &mut impl Room, first_version: u64) -> bool {
-    let shape = layout::Shape::of(room.bytes());
-    // For a user never seen there is no write of another owner.
-    let needed = shape.taken_over && layout::version(room.bytes()) > 0;
+    let block = BlockRef::trusted(room.bytes());
+    let needed = fence::needs(block.base(), block.version(), false) == Needs::Image;
     if needed {
         edit::count_up(room, first_version);
     }

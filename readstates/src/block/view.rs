@@ -1,7 +1,9 @@
 //! Reading a block where it lies.
 
+use readstates_ring::fence::{self, Base};
+
 use super::{
-    Counted, State, VERSION_GAP,
+    Counted, State,
     layout::{self, HEADER, Meta, OLDER_ERAS, Row, Shape, channel_of, message_of, meta_of, word},
     wide::{Entry, Wide},
 };
@@ -22,10 +24,13 @@ impl<'a> BlockRef<'a> {
         Self { bytes }
     }
 
-    /// Whether it was written by another owner, or in an earlier term: see [`super::take_over`].
+    /// Whose it is: another owner's after [`super::take_over`], until the next change.
     #[must_use]
-    pub fn is_taken_over(self) -> bool {
-        Shape::of(self.bytes).taken_over
+    pub fn base(self) -> Base {
+        match Shape::of(self.bytes).taken_over {
+            true => Base::Foreign,
+            false => Base::Own,
+        }
     }
 
     /// All of it.
@@ -62,13 +67,7 @@ impl<'a> BlockRef<'a> {
     /// [`super::take_over`].
     #[must_use]
     pub fn next_version(self, first_version: u64) -> u64 {
-        match Shape::of(self.bytes).taken_over {
-            true => self
-                .version()
-                .max(first_version)
-                .saturating_add(VERSION_GAP),
-            false => self.version().saturating_add(1),
-        }
+        fence::next_version(self.base(), self.version(), first_version)
     }
 
     /// The read states, by channel.

@@ -83,16 +83,20 @@ use readstates_ring::Stamp;
 pub use single::{Made, OfUser, Operations, Single, StateSeen, WithState};
 pub use slots::{SlotSet, Term};
 use stripe::Stripe;
-pub(crate) use table::STRIPES;
-use table::{Hash, Spot};
+use table::{Hash, STRIPES, Spot};
 
 use crate::{
     block::{BlockRef, Operation, Outcome, TooManyReadStates, VERSION_GAP},
     codec::Decoded,
-    journal::Journal,
+    journal::{self, Journal},
     mixed,
     replication::Replicas,
 };
+
+const _: () = assert!(
+    STRIPES <= journal::BUFFERS,
+    "a stripe has no buffer in the journal"
+);
 
 /// What touches a user. Mentions are made to all users, and should not push out those who are online.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use readstates_ring::mutant::{self, Shortcut};
+use readstates_ring::{
+    fence::Needs,
+    mutant::{self, Shortcut},
+};
 
 use super::{
     Cache, Exported, PARTS, SlotSet,
@@ -94,16 +97,16 @@ impl Cache {
 }
 
 impl Stripe {
-    /// A user has changed: its backups get the change, or the whole block if it was another owner's until now.
+    /// A user has changed: its backups get the change, or the whole block, if that is needed.
     pub(super) fn replicate(
         &self,
         changed: &Changed<'_>,
-        was_foreign: bool,
+        needs: Needs,
         spot: Spot,
         replicas: &Replicas,
         shared: &Shared,
     ) {
-        if was_foreign && !mutant::takes(Shortcut::RestampsAlone) {
+        if needs == Needs::Image && !mutant::takes(Shortcut::RestampsAlone) {
             self.image(changed.user, spot, replicas, shared);
         } else {
             replicas.changed(changed);

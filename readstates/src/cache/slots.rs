@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 use readstates_ring::{
     Epoch, SLOTS, Slot, Stamp,
-    mutant::{self, Rule},
+    fence::{self, Stored},
 };
 
 use super::{Cache, accounts::Shared, stripe::Stripe, table::Hash};
@@ -119,14 +119,15 @@ impl Slots {
         &self.all[usize::from(slot.number())]
     }
 
-    /// The first version of the slot's epoch; `None` when the slot is closed.
-    pub(super) fn first_version(&self, hash: Hash) -> Option<u64> {
+    /// The first stamp since the slot is served; `None` when it is closed.
+    pub(super) fn first_stamp(&self, hash: Hash) -> Option<Stamp> {
         let base = self.of(hash).base.load(Ordering::Acquire);
-        if mutant::drops(Rule::R7) && base != CLOSED {
-            return Some(0);
-        }
-        // A clock reads above 0.
-        (base != CLOSED).then(|| u64::try_from(base).unwrap_or(0))
+        (base != CLOSED).then_some(Stamp::from_database(base))
+    }
+
+    /// The first version of the slot's term; `None` when the slot is closed.
+    pub(super) fn first_version(&self, hash: Hash) -> Option<u64> {
+        self.first_stamp(hash).map(fence::first_version)
     }
 
     pub(super) fn term(&self, hash: Hash) -> Option<Term> {
@@ -136,8 +137,8 @@ impl Slots {
 
     /// Whether a write was stamped since the slot is served.
     pub(super) fn is_of_this_term(&self, hash: Hash, stamp: Stamp) -> bool {
-        let base = self.of(hash).base.load(Ordering::Acquire);
-        base != CLOSED && stamp.as_database() >= base
+        let first = self.first_stamp(hash);
+        first.is_some_and(|first| fence::is_of_term(stamp, first))
     }
 
     /// The stamp of the next write of a user whose last known write carried `last`.
@@ -237,8 +238,8 @@ impl Cache {
         self.shared.slots.term(Hash::of(user))
     }
 
-    /// Whether a stored block shows that epochs went back (see [`readstates_ring::fence`]), or that another process
-    /// has had this epoch: then it is noted, and the user must not be served at this epoch. `writer` is the
+    /// Whether a stored block shows that epochs went back, or that another process has had this epoch (see
+    /// [`fence::shows_regression`]): then it is noted, and the user must not be served at this epoch. `writer` is the
     /// incarnation that wrote the block, where the block has it.
     pub fn shows_regression(&self, user: u64, stamp: Stamp, writer: Option<u64>) -> bool {
         let slots = &self.shared.slots;
@@ -248,14 +249,13 @@ impl Cache {
             return false;
         }
         let ours = Stamp::from_database(base).epoch();
-        let is_others = writer.is_some_and(|writer| writer != self.incarnation());
-        // Of more than 2^24 writes in an epoch, the last ones look like the next one's.
-        let is_later = stamp.epoch() > ours && !slots.is_above(Hash::of(user), stamp);
-        let later = is_later || (stamp.epoch() == ours && is_others);
-        if later {
+        let next = Stamp::from_database(state.next.load(Ordering::Relaxed));
+        let is_own = writer.is_none_or(|writer| writer == self.incarnation());
+        let shown = fence::shows_regression(Stored { stamp, is_own }, ours, next);
+        if shown {
             state.regressed.store(true, Ordering::Relaxed);
         }
-        later
+        shown
     }
 
     /// The slots of which the store has shown a block of a later epoch than theirs.

@@ -9,7 +9,7 @@ use std::{
 
 use readstates_ring::{
     Stamp,
-    mutant::{self, Rule},
+    fence::{self, Base, Needs, Stored},
 };
 
 use super::{
@@ -21,7 +21,7 @@ use super::{
     table::{Hash, MOST_HEAT, Record, Spot, Stage, Tables},
 };
 use crate::{
-    block::{self, BlockRef, EMPTY, MAX_READ_STATES, Operation, Outcome, TooManyReadStates},
+    block::{self, BlockRef, EMPTY, MAX_READ_STATES, Operation, Outcome, Room, TooManyReadStates},
     codec::Decoded,
     journal::{self, Entry},
     mixed::BuildMixed,
@@ -89,18 +89,16 @@ impl Stripe {
         loaded: Option<(Decoded<'_>, Stamp)>,
         shared: &Shared,
     ) -> Spot {
-        let (block, ours) = match &loaded {
-            Some((Decoded { block, writer }, stamp)) => {
-                let ours = *writer == shared.process.incarnation
-                    && shared.slots.is_of_this_term(hash, *stamp);
-                (block.bytes(), ours)
-            }
-            // An owner before this one may have died before the first write.
-            None => (&EMPTY[..], false),
-        };
+        let block = loaded.as_ref().map(|(decoded, _)| decoded.block.bytes());
+        let stored = loaded.as_ref().map(|&(Decoded { writer, .. }, stamp)| {
+            let is_own = writer == shared.process.incarnation;
+            Stored { stamp, is_own }
+        });
+        let first = shared.slots.first_stamp(hash);
+        let base = first.map_or(Base::Foreign, |first| fence::base(stored, first));
         let appended = self.slab.appended();
-        let mut place = self.slab.put(user, block);
-        if !ours {
+        let mut place = self.slab.put(user, block.unwrap_or(&EMPTY));
+        if base == Base::Foreign {
             let mut seat = self.seat(place);
             block::take_over(&mut seat);
             place = seat.place;
@@ -175,14 +173,14 @@ impl Stripe {
         };
         let before = Booked::new(block, record.stage() != Stage::Clean);
         let tail_before = tail(block);
-        let (old, is_foreign) = (block.version(), block.is_taken_over());
-        let journaled = match is_foreign {
-            false => journal::Before::Ours,
-            true => journal::Before::Others { version: old },
+        let (old, base) = (block.version(), block.base());
+        let journaled = match base {
+            Base::Own => journal::Before::Ours,
+            Base::Foreign => journal::Before::Others { version: old },
         };
         let appended = self.slab.appended();
-        let (outcomes, place, changed) = self.work(record.place(), operations, first_version)?;
-        if !changed {
+        let (outcomes, place, needs) = self.work(record.place(), operations, first_version)?;
+        if needs == Needs::Nothing {
             return Ok(outcomes);
         }
         self.tables.at_mut(spot).put_place(place);
@@ -208,7 +206,7 @@ impl Stripe {
                 first_version,
                 operations,
             };
-            self.replicate(&changed, is_foreign, spot, replicas, shared);
+            self.replicate(&changed, needs, spot, replicas, shared);
         }
         self.note(user, spot, written_version, now, shared);
         self.note_for_sender(user, hash, shared);
@@ -220,23 +218,26 @@ impl Stripe {
         Ok(outcomes)
     }
 
-    /// Returns the outcomes, the block's place now, and whether the block changed.
+    /// Returns the outcomes, the block's place now, and what they need: the block changed unless that is nothing.
     fn work(
         &mut self,
         place: Place,
         operations: &[Operation],
         first_version: u64,
-    ) -> Result<(Outcomes, Place, bool), Refused> {
+    ) -> Result<(Outcomes, Place, Needs), Refused> {
         let mut outcomes = Outcomes::of(operations.len());
         let mut seat = self.seat(place);
+        let before = BlockRef::trusted(seat.bytes());
+        let (base, version) = (before.base(), before.version());
         // `admit` has seen that there is room for all of them.
         let tell = |outcome| outcomes.push(outcome);
         block::apply_all(&mut seat, operations, first_version, tell)?;
-        // Also "was known before" rests on a block that another owner's late write could still
-        // replace: it is written again, under our own epoch.
-        let changed = outcomes.as_slice().contains(&Outcome::Applied)
-            || !mutant::drops(Rule::R8) && block::renew(&mut seat, first_version);
-        Ok((outcomes, seat.place, changed))
+        let applied = outcomes.as_slice().contains(&Outcome::Applied);
+        let needs = fence::needs(base, version, applied);
+        if needs == Needs::Image && !applied {
+            block::renew(&mut seat, first_version);
+        }
+        Ok((outcomes, seat.place, needs))
     }
 
     pub(super) fn seat(&mut self, place: Place) -> Seat<'_> {

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use readstates_metrics::{Counter, Histogram, Text};
+
 use super::Journal;
-use crate::metrics::{Counter, Histogram, Text};
 
 /// What is counted. Without a journal all of it is 0.
 #[derive(Debug, Default)]

@@ -52,6 +52,9 @@ use writer::Writer;
 
 use crate::store::Store;
 
+/// Buffers of a journal: one for each stripe of the cache.
+pub(crate) const BUFFERS: usize = 64;
+
 /// How changes survive a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Durability {
@@ -196,9 +199,7 @@ impl Journal {
         counts: Counts,
     ) -> io::Result<Arc<Self>> {
         let journal = Arc::new(Self {
-            buffers: (0..crate::cache::STRIPES)
-                .map(|_| Buffer::default())
-                .collect(),
+            buffers: (0..BUFFERS).map(|_| Buffer::default()).collect(),
             synced: AtomicU64::new(0),
             landed: Notify::new(),
             pending: AtomicUsize::new(0),

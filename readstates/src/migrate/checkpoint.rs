@@ -229,6 +229,8 @@ mod tests {
         file.put(&content).unwrap();
         let refused = CheckpointFile::open(&path).unwrap_err();
         assert!(matches!(refused, MigrateError::InUse { .. }), "{refused}");
+        // A Job tries again: what had it may be the pod before, which is still ending.
+        assert_eq!(refused.exit_status(), 1);
         drop(file);
         let (file, found) = CheckpointFile::open(&path).unwrap();
         assert_eq!(found, Some(content.clone()));

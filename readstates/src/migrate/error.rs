@@ -137,8 +137,7 @@ impl MigrateError {
             Self::Refused { .. }
             | Self::Same(_)
             | Self::NotEmpty { .. }
-            | Self::OtherMove { .. }
-            | Self::InUse { .. } => 3,
+            | Self::OtherMove { .. } => 3,
             Self::Differs { .. } => 4,
             Self::Behind { .. } => 5,
             Self::Config(_)
@@ -149,6 +148,8 @@ impl MigrateError {
             | Self::Away { .. }
             | Self::Store { .. }
             | Self::Unreadable { .. }
+            // The process that has it ends: of a pod that was replaced, in a moment.
+            | Self::InUse { .. }
             | Self::Checkpoint { .. }
             | Self::Listen { .. }
             | Self::Report { .. } => 1,

@@ -1,4 +1,4 @@
-//! Leaving: everything that is owned is handed on, and the process says its last word.
+//! Draining: everything that is owned is handed on.
 
 use std::{
     collections::BTreeSet,
@@ -18,8 +18,6 @@ const BATCH: usize = 64;
 const PAUSE: Duration = Duration::from_millis(200);
 /// After so many batches in a row of which nothing was taken, what is here is written before it is offered again.
 const VAIN_BATCHES: u32 = 5;
-/// How often the last word is tried.
-const LAST_WORDS: usize = 3;
 
 /// What came of handing everything on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +64,8 @@ impl Ownership {
                     HandedOn::Everything if self.backing() == 0 => return true,
                     // The other member may have just started, or be dead without this one knowing it yet.
                     HandedOn::Everything | HandedOn::NotYet => sleep(PAUSE).await,
+                    // Promotions take a moment.
+                    HandedOn::NobodyThere if self.entrusted_users() > 0 => sleep(PAUSE).await,
                     HandedOn::NobodyThere => return false,
                 }
             }
@@ -80,12 +80,13 @@ impl Ownership {
         }
     }
 
-    /// Waits until this process has been without a lease for as long as others wait until they take it for dead.
+    /// Waits until this process has been without a lease for as long as others wait until they take it for dead, and is
+    /// not the last with what an owner acknowledged that is silent: that is worth all of the time that there is.
     async fn is_cut_off(&self) {
         let mut held = Instant::now();
         while held.elapsed() < self.config.timing.dead_after {
             sleep(PAUSE).await;
-            if self.lease.is_valid() {
+            if self.lease.is_valid() || self.entrusted_users() > 0 {
                 held = Instant::now();
             }
         }
@@ -154,43 +155,5 @@ impl Ownership {
         });
         let next = next_handover(&table, &live, me, BATCH)?;
         Some((destination(next.to)?, next.slots))
-    }
-
-    /// Users that this member was promoted with and the database may lack.
-    #[must_use]
-    pub fn inherited_users(&self) -> u64 {
-        let replicas = self.engine.cache().replicas();
-        replicas.map_or(0, |replicas| replicas.to_load().len() as u64)
-    }
-
-    /// The process is over: it acknowledges nothing more. `written` says that nothing is lost with it; then others may
-    /// take its slots at once, unless some were left to their origins: those still write what they handed on.
-    pub async fn leave(self: &Arc<Self>, written: bool) {
-        self.lease.give_up();
-        self.draining.store(true, Ordering::Relaxed);
-        let is_elsewhere = self.inherited_users() == 0;
-        if written && is_elsewhere && !self.left_to_origins.load(Ordering::Relaxed) {
-            self.gone.store(true, Ordering::Relaxed);
-            for _ in 0..LAST_WORDS {
-                if self.renew().await {
-                    break;
-                }
-            }
-        }
-        self.end();
-    }
-
-    /// Drops what was received and will not be served by this process: its origin writes it.
-    pub async fn drop_received(&self) {
-        let slots = self.slots.drop_received();
-        if slots > 0 {
-            self.left_to_origins.store(true, Ordering::Relaxed);
-            tracing::warn!(
-                slots,
-                "leaving before some received slots were served here: the members that handed them on write them, and \
-                 others take these slots once this member's lease has run out"
-            );
-        }
-        self.slots.sweep().await;
     }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use readstates_ring::{
     Epoch, Slot,
-    mutant::{self, Rule},
+    fence::{self, InForce},
 };
 use tokio::{
     sync::Notify,
@@ -32,9 +32,9 @@ const NONE: i64 = i64::MIN;
 #[derive(Debug)]
 struct Door {
     inside: AtomicU64,
-    /// The epoch at which those inside may be acknowledged.
-    epoch: AtomicI64,
-    /// And those that went in since this one: the owner has only changed its backup since.
+    /// The last epoch whose operations may be acknowledged: what the slot's state machine says is in force.
+    current: AtomicI64,
+    /// The first one.
     since: AtomicI64,
     /// Something about the slot is different now.
     changed: Notify,
@@ -60,7 +60,7 @@ impl Gate {
     pub(super) fn new(lease: Arc<Lease>, most_queued: usize) -> Self {
         let door = |_| Door {
             inside: AtomicU64::new(0),
-            epoch: AtomicI64::new(NONE),
+            current: AtomicI64::new(NONE),
             since: AtomicI64::new(NONE),
             changed: Notify::new(),
         };
@@ -88,27 +88,35 @@ impl Gate {
         let pass = Pass {
             gate: self,
             slot,
-            epoch: door.epoch.load(Ordering::Acquire),
+            epoch: door.current.load(Ordering::Acquire),
         };
         (before & OPEN != 0).then_some(pass)
     }
 
-    /// Opens a door for an epoch, of an ownership that began with the epoch `since`.
-    pub(super) fn open(&self, slot: Slot, epoch: Epoch, since: Epoch) {
+    /// Operations of these epochs may be acknowledged from now on; those of other epochs may not.
+    pub(super) fn put_in_force(&self, slot: Slot, in_force: Option<InForce>) {
         let door = self.door(slot);
-        door.since.store(since.number(), Ordering::Release);
-        door.epoch.store(epoch.number(), Ordering::Release);
+        if let Some(InForce { since, .. }) = in_force {
+            door.since.store(since.number(), Ordering::Release);
+        }
+        let current = in_force.map_or(NONE, |it| it.current.number());
+        door.current.store(current, Ordering::Release);
+    }
+
+    /// Opens a door, for the operations of these epochs.
+    pub(super) fn open(&self, slot: Slot, in_force: Option<InForce>) {
+        self.put_in_force(slot, in_force);
+        let door = self.door(slot);
         door.inside.fetch_or(OPEN, Ordering::AcqRel);
         door.changed.notify_waiters();
     }
 
-    /// Closes a door; those inside may be acknowledged, or not.
-    pub(super) fn close(&self, slot: Slot, acknowledge: bool) {
+    /// Closes a door; those inside may be acknowledged if they are of these epochs.
+    pub(super) fn close(&self, slot: Slot, in_force: Option<InForce>) {
         let door = self.door(slot);
         door.inside.fetch_and(!OPEN, Ordering::AcqRel);
-        if !acknowledge {
-            door.epoch.store(NONE, Ordering::Release);
-        }
+        // Afterwards: an operation that goes in must be one that can be acknowledged.
+        self.put_in_force(slot, in_force);
         door.changed.notify_waiters();
     }
 
@@ -178,15 +186,15 @@ impl Pass<'_> {
     /// stopped between any two instructions.
     #[must_use]
     pub fn may_acknowledge(&self) -> bool {
-        if mutant::drops(Rule::R1) {
-            return true;
-        }
         let door = self.gate.door(self.slot);
-        // In this order: a door that is opened again meanwhile has a later `since`.
-        let epoch = door.epoch.load(Ordering::Acquire);
-        let since = door.since.load(Ordering::Acquire);
-        let is_in_force = epoch != NONE && (since..=epoch).contains(&self.epoch);
-        is_in_force && self.gate.lease.is_valid()
+        // In this order: an ownership that begins meanwhile has a later `since`.
+        let current = Epoch::new(door.current.load(Ordering::Acquire));
+        let since = Epoch::new(door.since.load(Ordering::Acquire));
+        let in_force = since.zip(current);
+        let in_force = in_force.map(|(since, current)| InForce { since, current });
+        let lease_valid = self.gate.lease.is_valid();
+        Epoch::new(self.epoch)
+            .is_some_and(|admitted| fence::may_acknowledge(admitted, in_force, lease_valid))
     }
 }
 
@@ -222,14 +230,18 @@ mod tests {
         (Gate::new(lease, 2), slot, Epoch::mint(None, 1 << 50))
     }
 
+    fn from_to(since: Epoch, current: Epoch) -> Option<InForce> {
+        Some(InForce { since, current })
+    }
+
     #[tokio::test(start_paused = true)]
     async fn who_went_in_before_a_door_closed_is_waited_for_and_acknowledged() {
         let (gate, slot, epoch) = gate();
         assert!(gate.enter(slot).is_none());
         gate.left(slot).await;
-        gate.open(slot, epoch, epoch);
+        gate.open(slot, from_to(epoch, epoch));
         let pass = gate.enter(slot).unwrap();
-        gate.close(slot, true);
+        gate.close(slot, from_to(epoch, epoch));
         assert!(gate.enter(slot).is_none());
         assert!(pass.may_acknowledge());
         let still = tokio::time::timeout(Duration::from_secs(1), gate.left(slot)).await;
@@ -241,18 +253,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_acknowledged_without_a_lease_or_at_another_epoch() {
         let (gate, slot, epoch) = gate();
-        gate.open(slot, epoch, epoch);
+        gate.open(slot, from_to(epoch, epoch));
         let pass = gate.enter(slot).unwrap();
-        gate.close(slot, false);
+        gate.close(slot, None);
         assert!(!pass.may_acknowledge());
         let later = Epoch::mint(Some(epoch), 0);
-        gate.open(slot, later, later);
+        gate.open(slot, from_to(later, later));
         assert!(!pass.may_acknowledge(), "it went in at the epoch before");
         let next = gate.enter(slot).unwrap();
         assert!(next.may_acknowledge());
         // Another backup, and no other owner.
         let same = Epoch::mint(Some(later), 0);
-        gate.open(slot, same, later);
+        gate.open(slot, from_to(later, same));
         assert!(next.may_acknowledge());
         tokio::time::advance(Duration::from_secs(11)).await;
         assert!(!next.may_acknowledge());
@@ -265,10 +277,10 @@ mod tests {
         let waited = gate.wait(slot, deadline, || gate.is_open(slot));
         let opened = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            gate.open(slot, epoch, epoch);
+            gate.open(slot, from_to(epoch, epoch));
         };
         assert!(tokio::join!(waited, opened).0);
-        gate.close(slot, true);
+        gate.close(slot, from_to(epoch, epoch));
         let deadline = Instant::now() + Duration::from_secs(2);
         assert!(!gate.wait(slot, deadline, || gate.is_open(slot)).await);
         let places: Vec<_> = (0..3).map(|_| gate.queue()).collect();

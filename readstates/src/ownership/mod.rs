@@ -26,6 +26,7 @@ mod clocks;
 mod config;
 mod doubt;
 mod drain;
+mod finish;
 mod frame;
 mod gate;
 mod lapse;
@@ -56,6 +57,7 @@ use arc_swap::{ArcSwap, Guard};
 use clocks::{Checked, Verdict};
 pub use config::{Backing, OwnershipConfig, Timing};
 use doubt::Doubt;
+pub use finish::Ended;
 use gate::Gate;
 pub use gate::Pass;
 use lease::Lease;
@@ -143,6 +145,8 @@ pub struct Ownership {
     streaming: Mutex<Option<StreamStatus>>,
     joined: channel::Sender<bool>,
     draining: AtomicBool,
+    /// Held while promotions are asked for.
+    may_be_promoted: Turn<bool>,
     gone: AtomicBool,
     /// Slots were received, and dropped before they were served here.
     left_to_origins: AtomicBool,
@@ -238,6 +242,7 @@ impl Ownership {
             streaming: Mutex::new(None),
             joined: channel::Sender::new(false),
             draining: AtomicBool::new(false),
+            may_be_promoted: Turn::new(true),
             gone: AtomicBool::new(false),
             left_to_origins: AtomicBool::new(false),
             tasks: Mutex::new(JoinSet::new()),

@@ -231,7 +231,8 @@ impl Ownership {
     }
 
     async fn ask_to_be_promoted(&self, replicas: &Replicas) {
-        if !self.lease.is_valid() {
+        let may_be_promoted = self.may_be_promoted.lock().await;
+        if !*may_be_promoted || !self.lease.is_valid() {
             return;
         }
         let silent = replicas.holding.promise();

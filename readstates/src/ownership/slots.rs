@@ -115,24 +115,22 @@ impl Slots {
         let actions = inner.machines[index].step(event);
         self.tell_replicas(inner, slot, &before);
         let others = |action: &Action| !self.carry_out(inner, slot, *action);
-        actions.into_iter().filter(others).collect()
+        let others = actions.into_iter().filter(others).collect();
+        let in_force = inner.machines[index].in_force();
+        if in_force != before.in_force() {
+            self.gate.put_in_force(slot, in_force);
+        }
+        others
     }
 
     /// Carries out an action that concerns this member alone; returns `false` for any other.
     fn carry_out(&self, inner: &mut Inner, slot: Slot, action: Action) -> bool {
         let cache = self.engine.cache();
+        let in_force = inner.machines[usize::from(slot.number())].in_force();
         match action {
             Action::Seal => {
-                let state = inner.machines[usize::from(slot.number())].state();
-                let finishing = matches!(
-                    state,
-                    State::Sealed {
-                        stage: Stage::Finishing { .. },
-                        ..
-                    }
-                );
-                self.gate.close(slot, finishing);
-                if finishing {
+                self.gate.close(slot, in_force);
+                if in_force.is_some() {
                     // Operations that wait for a load are not waited for. Under the lock, as serving is: a slot that
                     // has gone on under another epoch by now must be able to load.
                     cache.pause(slot);
@@ -146,7 +144,7 @@ impl Slots {
                     cache.revive(slot);
                     self.open(inner, slot, epoch);
                 } else {
-                    self.gate.close(slot, false);
+                    self.gate.close(slot, in_force);
                     cache.close(slot);
                     cache.retire(slot);
                     inner.opening.push((slot, epoch));
@@ -155,7 +153,7 @@ impl Slots {
             }
             Action::Agree { warm } => {
                 inner.leave_transfers(slot);
-                self.gate.close(slot, false);
+                self.gate.close(slot, in_force);
                 if !warm {
                     cache.close(slot);
                     cache.retire(slot);
@@ -163,12 +161,12 @@ impl Slots {
                 }
             }
             Action::Release { .. } if mutant::drops(Rule::R6) => {
-                self.gate.close(slot, false);
+                self.gate.close(slot, in_force);
                 let config = inner.machines[usize::from(slot.number())].config();
                 cache.serve(slot, config.epoch());
             }
             Action::Release { .. } => {
-                self.gate.close(slot, false);
+                self.gate.close(slot, in_force);
                 cache.close(slot);
                 cache.retire(slot);
                 self.garbage.notify_one();
@@ -191,11 +189,11 @@ impl Slots {
 
     /// Serves a slot with what is in memory of it.
     fn open(&self, inner: &Inner, slot: Slot, epoch: Epoch) {
-        let since = inner.machines[usize::from(slot.number())].since();
         let cache = self.engine.cache();
         cache.track(&[slot], false);
         cache.serve(slot, epoch);
-        self.gate.open(slot, epoch, since);
+        let machine = &inner.machines[usize::from(slot.number())];
+        self.gate.open(slot, machine.in_force());
     }
 
     /// Drops what is retired, and opens the slots that waited for that.

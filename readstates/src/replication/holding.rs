@@ -126,6 +126,11 @@ impl Holding {
         silent
     }
 
+    /// How many users have silent owners, and something here that the database may lack.
+    pub(crate) fn entrusted_users(&self) -> u64 {
+        self.backup.lock().entrusted(self.time.now()).count() as u64
+    }
+
     /// Whether that was promised of a slot at this epoch.
     pub(crate) fn has_promised(&self, slot: Slot, epoch: Epoch) -> bool {
         self.backup.lock().has_promised(slot, epoch)

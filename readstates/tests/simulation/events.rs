@@ -208,7 +208,11 @@ async fn trouble_with_the_ring(world: &Arc<World>, one: Arc<Process>, beside: &m
                 there.say(|| "the ring is as fast as before".to_owned());
             });
         }
-        2 if !world.is_cut_off(one.life.incarnation) && !one.life.is_stopped() => {
+        // An owner that is dead and a backup that cannot be promoted are two faults at once.
+        2 if !world.is_cut_off(one.life.incarnation)
+            && !one.life.is_stopped()
+            && !world.is_the_last_with_something(&one) =>
+        {
             world.say(|| format!("{one:?} is cut off from the ring for long"));
             world.cut_off(one.life.incarnation, true);
             beside.spawn(async move {

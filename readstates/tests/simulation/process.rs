@@ -26,7 +26,7 @@ use readstates_ring::{
 use tokio::{
     sync::{Mutex, Notify},
     task::JoinHandle,
-    time::{Instant, sleep},
+    time::sleep,
 };
 
 use super::{database::SimDatabase, network::SimPeers, ring::SimRing, world::World};
@@ -219,24 +219,8 @@ impl Process {
         if self.leaving.swap(true, Ordering::Relaxed) {
             return true;
         }
-        let deadline = Instant::now() + patience;
-        tokio::select! {
-            biased;
-            _ = self.ownership.drain(deadline - patience / 4) => {}
-            never = self.engine.keep_writing() => match never {},
-        }
-        let write = async {
-            self.engine.flush_all().await;
-            self.engine.seal();
-            self.ownership.drop_received().await;
-            self.engine.drain().await;
-        };
-        if tokio::time::timeout_at(deadline, write).await.is_err() {
-            self.engine.seal();
-        }
-        let inherited = self.ownership.inherited_users();
-        let written = self.engine.cache().dirty_users() == 0 && inherited == 0;
-        self.ownership.leave(written).await;
+        let ended = self.ownership.stop(patience).await;
+        let written = ended.everything_is_written();
         sleep(Duration::from_millis(200)).await;
         self.engine.stop();
         self.die().await;

@@ -99,6 +99,25 @@ struct Config {
     path: &'static str,
 }
 
+/// The template that a rack gets with another image of the engine than the spec asks for. `spec_hash` is the one that
+/// racks with this image have; without it, the rack is updated later, as after a change of the spec.
+#[must_use]
+pub fn template_with_image(
+    cluster: &ValidatedCluster,
+    database: &Database,
+    rack: &Rack,
+    (image, spec_hash): (&str, Option<&String>),
+) -> Template {
+    let mut other = database.clone();
+    image.clone_into(&mut other.image);
+    let spec_hash = spec_hash.cloned();
+    Template::Held {
+        template: Box::new(pod_template(cluster, &other, rack)),
+        template_hash: Some(template_hash(cluster, &other, rack)),
+        spec_hash: spec_hash.or_else(|| Some(fingerprint(&(image, database.spec_hash(None))))),
+    }
+}
+
 fn members(engine: Engine) -> &'static dyn Members {
     match engine {
         Engine::Cassandra => &cassandra::Cassandra,

@@ -161,8 +161,20 @@ esac"#;
 }
 
 #[tokio::test]
-async fn the_steps_of_an_upgrade_are_those_of_nodetool_and_an_unfinished_snapshot_goes_first() {
-    let (cassandra, folder) = played(r#"echo "$@" >> "$(dirname "$0")/told""#);
+async fn the_steps_of_an_upgrade_are_those_of_nodetool_and_unfinished_and_forgotten_snapshots_go() {
+    let (cassandra, folder) = played(
+        r#"echo "$@" >> "$(dirname "$0")/told"
+if [ "$1" = listsnapshots ]; then cat <<'END'
+Snapshot Details: 
+Snapshot name                                         Keyspace name Column family name True size Size on disk
+readstates-before-upgrade-from-4.1.9-20260101T080000Z readstates    read_states        0 bytes   5.3 KiB
+readstates-before-upgrade-from-4.1.9-20260101T080000Z system        local              0 bytes   5.3 KiB
+nightly                                               readstates    read_states        0 bytes   5.3 KiB
+
+Total TrueDiskSpaceUsed: 0 bytes
+END
+fi"#,
+    );
     for step in [
         UpgradeStep::Snapshot("before".to_owned()),
         UpgradeStep::Rewrite,
@@ -173,7 +185,8 @@ async fn the_steps_of_an_upgrade_are_those_of_nodetool_and_an_unfinished_snapsho
     let told = std::fs::read_to_string(folder.path().join("told")).unwrap();
     assert_eq!(
         told,
-        "clearsnapshot -t before\nsnapshot --tag before\nupgradesstables\nclearsnapshot -t before\n"
+        "clearsnapshot -t before\nsnapshot --tag before\nupgradesstables\nclearsnapshot -t before\nlistsnapshots\n\
+         clearsnapshot -t readstates-before-upgrade-from-4.1.9-20260101T080000Z\n"
     );
 }
 

@@ -194,7 +194,7 @@ async fn a_cleanup_goes_through_the_keyspaces_of_vnodes() {
 }
 
 #[tokio::test]
-async fn a_snapshot_is_taken_of_everything_and_an_unfinished_one_goes_first() {
+async fn a_snapshot_is_taken_of_everything_and_unfinished_and_forgotten_ones_go() {
     let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let tell = |does: &'static str| {
         let told = told.clone();
@@ -205,7 +205,12 @@ async fn a_snapshot_is_taken_of_everything_and_an_unfinished_one_goes_first() {
                 .push(format!("{does} {}", query["tag"]));
         }
     };
-    let snapshots = post(tell("take")).delete(tell("remove"));
+    let left = "readstates-before-upgrade-from-6.2.1-20260101T080000Z";
+    let there = json!([{ "key": left, "value": [] }, { "key": "nightly", "value": [] }]);
+    let snapshots = post(tell("take")).delete(tell("remove")).get(move || {
+        let there = there.clone();
+        async move { Json(there) }
+    });
     let scylla = scylla(Router::new().route("/storage_service/snapshots", snapshots)).await;
     for step in [
         UpgradeStep::Snapshot("before".to_owned()),
@@ -216,7 +221,12 @@ async fn a_snapshot_is_taken_of_everything_and_an_unfinished_one_goes_first() {
     }
     assert_eq!(
         *told.lock().unwrap(),
-        ["remove before", "take before", "remove before"]
+        [
+            "remove before",
+            "take before",
+            "remove before",
+            format!("remove {left}").as_str()
+        ]
     );
 }
 

@@ -45,6 +45,10 @@ fn roll_back(sim: &mut Sim) {
     sim.respec(&delete(&two_and_two()));
 }
 
+fn roll_and_add_a_rack(sim: &mut Sim) {
+    sim.respec(&format!("{}  image: next\n", delete(&spec(2, &[2, 2, 1]))));
+}
+
 fn shrink_too(sim: &mut Sim) {
     sim.respec(&format!("{}  image: next\n", delete(&spec(2, &[2, 1]))));
 }
@@ -87,6 +91,16 @@ fn changes() -> Vec<Change> {
             "roll, and a disk is lost meanwhile",
             roll,
             Some((9, lose_a_disk)),
+        ),
+        change(
+            "roll, taken back while snapshots are taken",
+            roll,
+            Some((4, roll_back)),
+        ),
+        change(
+            "roll, and add a rack meanwhile",
+            roll,
+            Some((9, roll_and_add_a_rack)),
         ),
         change("replace", lose_a_disk, None),
         change("replace two of a rack", lose_a_rack, None),

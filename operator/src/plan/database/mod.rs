@@ -157,8 +157,8 @@ fn on_its_way(records: &[DatabaseNode]) -> Option<&DatabaseNode> {
     })
 }
 
-/// A rack is created only when every rack before it is as wanted and ready. One that has nodes existed already: its
-/// StatefulSet was deleted, and others may wait for its nodes.
+/// A rack is created only when every rack before it is as wanted and ready, with the release that the others run. One
+/// that has nodes existed already: its StatefulSet was deleted, and others may wait for its nodes.
 fn racks(
     sight: &Sight<'_>,
     nodes: &mut NodesStep,
@@ -176,7 +176,7 @@ fn racks(
                     rack: rack.name.clone(),
                     members,
                     partition: 0,
-                    template: Template::Wanted,
+                    template: upgrade::template_of_new(sight, rack),
                     restarted: sight.world.consent.restart_database.clone(),
                     // Nodes that come back after all were away need a majority of them to come up. New ones wait for
                     // orders either way.

@@ -35,6 +35,7 @@ pub(super) fn against_joining(
         Some(facts) => reasons.extend(disagreement(facts)),
     }
     reasons.extend(too_small(sight, nodes, rack, pod));
+    reasons.extend(upgrade::against_moves(sight, nodes));
     reasons
 }
 

@@ -117,6 +117,9 @@ fn begin(
             Rollout::held(seen, false, Some(rolling(Some(why))))
         }
         Err(why) => match only_broken(sight, nodes, rack) {
+            Some((_, pod)) if upgrade::must_join(sight, nodes, seen, pod) => {
+                Rollout::held(seen, false, Some(rolling(Some(why))))
+            }
             Some((ordinal, _)) => {
                 turns.taken = true;
                 started(ordinal.min(top))

@@ -3,6 +3,7 @@
 use super::sim::{Sim, spec, two_and_two};
 use crate::plan::DatabaseTrouble;
 
+mod between;
 mod disks;
 mod joins;
 mod repairs;

@@ -25,8 +25,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{DatabaseUpgrade, DatabaseUpgradeStage, Engine};
 
 pub(super) use self::begin::must_wait;
-use super::{DatabaseWait, NodesStep, Sight, health, on_its_way, outdated, roll, version};
-use crate::build;
+use super::{
+    DatabaseWait, NodesStep, Sight, Template, health, on_its_way, outdated, roll, version,
+};
+use crate::{
+    build,
+    engine::Phase,
+    observe::{PodSeen, StatefulSetSeen},
+    validate::Rack,
+};
 
 /// Decides the stage, and takes the next step of it. What is waited for.
 pub(super) fn decide(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
@@ -118,14 +125,43 @@ fn has_way_back(sight: &Sight<'_>, nodes: &NodesStep, upgrade: &DatabaseUpgrade)
     without == Some(&upgrade.to) || job::all_done(nodes, DatabaseUpgradeStage::Snapshotting)
 }
 
-/// Whether any pod may have another image than at first, or is to get the first one again.
+/// Whether any pod may have another release than at first, or is to get the first one again.
 fn has_begun(sight: &Sight<'_>, upgrade: &DatabaseUpgrade) -> bool {
     let mut racks = sight.world.racks.values();
     let another = racks.any(|seen| {
         let image = seen.template.as_deref().and_then(build::database_image);
-        image != Some(upgrade.from.as_str())
+        image.is_none_or(|image| version::differ(&upgrade.from, image))
     });
     another || !version::differ(&upgrade.from, &upgrade.to)
+}
+
+/// The pod template of a rack that has no StatefulSet. It has the image that the other racks run, and the rack is upgraded
+/// together with them later. If its own pods may have run the new image already, it has that one.
+pub(super) fn template_of_new(sight: &Sight<'_>, rack: &Rack) -> Template {
+    let mut racks = sight.database.racks.iter();
+    let others = racks.find_map(|rack| {
+        let seen = sight.world.racks.get(&rack.name)?;
+        let image = build::database_image(seen.template.as_deref()?)?;
+        Some((image, seen.spec_hash.as_ref()))
+    });
+    let recorded = sight.world.upgrade.as_ref().map(|upgrade| {
+        let before = match upgrade.stage {
+            DatabaseUpgradeStage::Snapshotting => true,
+            DatabaseUpgradeStage::Restarting => !has_begun(sight, upgrade),
+            DatabaseUpgradeStage::Rewriting
+            | DatabaseUpgradeStage::Releasing
+            | DatabaseUpgradeStage::WentBack => false,
+        };
+        let image = if before { &upgrade.from } else { &upgrade.to };
+        let same = others.filter(|(others, _)| others == image);
+        (image.as_str(), same.and_then(|(_, hash)| hash))
+    });
+    match recorded.or(others) {
+        Some((image, hash)) if version::differ(image, &sight.database.image) => {
+            build::template_with_image(sight.cluster, sight.database, rack, (image, hash))
+        }
+        Some(_) | None => Template::Wanted,
+    }
 }
 
 /// The same with what is asked for by now.
@@ -175,8 +211,9 @@ fn may_be_had(sight: &Sight<'_>) -> bool {
 /// Whether every pod was made from a template with this image and is a member that serves.
 fn all_run(sight: &Sight<'_>, nodes: &NodesStep, image: &str) -> bool {
     let runs = sight.database.racks.iter().all(|rack| {
+        // One that is to come waits for the end of this. Nodes of one that was deleted are missed by the others.
         let Some(seen) = sight.world.racks.get(&rack.name) else {
-            return false;
+            return true;
         };
         let template = seen.template.as_deref();
         seen.observed
@@ -204,6 +241,23 @@ pub(super) fn against_restart(sight: &Sight<'_>, nodes: &NodesStep) -> Option<St
     }
 }
 
+/// Whether the pod is healthy and has yet to join. It keeps its image until it has joined: a node joins with the release
+/// that the other nodes run.
+pub(super) fn must_join(
+    sight: &Sight<'_>,
+    nodes: &NodesStep,
+    seen: &StatefulSetSeen,
+    pod: &PodSeen,
+) -> bool {
+    let is_member = health::members(&nodes.records).any(|record| record.name == pod.name);
+    let answers = matches!(
+        health::phase(sight, pod),
+        Ok(Phase::Waiting { .. } | Phase::Running(_))
+    );
+    let others = health::members(&nodes.records).next().is_some();
+    others && !is_member && answers && begin::changes(sight, seen).is_some()
+}
+
 /// The member that has a step under way, if one has.
 pub(super) fn running(sight: &Sight<'_>, nodes: &NodesStep) -> Option<String> {
     job::running(sight, nodes)
@@ -214,12 +268,13 @@ pub(super) fn running(sight: &Sight<'_>, nodes: &NodesStep) -> Option<String> {
 pub(super) fn against_moves(sight: &Sight<'_>, nodes: &NodesStep) -> Option<String> {
     let recorded = sight.world.upgrade.iter().chain(&nodes.upgrade);
     let mut between = recorded.filter(|upgrade| match upgrade.stage {
-        // The first restart may have to wait for its window.
-        DatabaseUpgradeStage::Restarting => has_begun(sight, upgrade),
+        // The first restart may have to wait for its window. An operator that keeps no record of this may have made
+        // restarts before the snapshots.
+        DatabaseUpgradeStage::Snapshotting | DatabaseUpgradeStage::Restarting => {
+            has_begun(sight, upgrade)
+        }
         DatabaseUpgradeStage::Rewriting => true,
-        DatabaseUpgradeStage::Snapshotting
-        | DatabaseUpgradeStage::Releasing
-        | DatabaseUpgradeStage::WentBack => false,
+        DatabaseUpgradeStage::Releasing | DatabaseUpgradeStage::WentBack => false,
     });
     let DatabaseUpgrade { from, to, .. } = between.next()?;
     Some(format!("the database is being changed from {from} to {to}"))

@@ -1,8 +1,8 @@
 //! What the Jobs of a move have come to, and when the next one is made.
 
 use super::{
-    MigrationAction, MigrationPhase, MigrationPlan, MigrationVerified, MoveRecord, Reason, Scene,
-    Time, delete, in_the_way,
+    MigrationAction, MigrationPhase, MigrationPlan, MoveRecord, Reason, Scene, Time, Verification,
+    delete, in_the_way,
 };
 use crate::{
     build::{COPY, VERIFY},
@@ -42,8 +42,8 @@ impl Scene<'_> {
         if record.verified.is_some() {
             return self.verified(record);
         }
-        let seen = self.input.seen;
-        if let Some(job) = &seen.moving {
+        let jobs = &self.input.seen.jobs;
+        if let Some(job) = &jobs.moving {
             return match made(&job.run) {
                 Some(made) => self.verified(MoveRecord {
                     verified: Some(made),
@@ -53,7 +53,7 @@ impl Scene<'_> {
             };
         }
         // One checkpoint, and so one Job at a time; one that failed is in the way of none.
-        match seen.ahead.as_ref().filter(|job| !has_ended(&job.run)) {
+        match jobs.ahead.as_ref().filter(|job| !has_ended(&job.run)) {
             Some(ahead) => self.at_work(ahead, record, true),
             None => self.make(record, false),
         }
@@ -62,7 +62,7 @@ impl Scene<'_> {
     /// Members serve on the source alone.
     pub(super) fn ahead(&self, prepare: MigrationPlan) -> MigrationPlan {
         let record = prepare.record.clone();
-        match &self.input.seen.ahead {
+        match &self.input.seen.jobs.ahead {
             None => self.make(record, true),
             Some(job) if job.run.outcome == JobOutcome::Succeeded => {
                 self.unless_suspended(MigrationPlan {
@@ -105,7 +105,7 @@ impl Scene<'_> {
         (job, words): (&str, String),
         ahead: bool,
     ) -> MigrationPlan {
-        let next = match ahead {
+        let next = match ahead && !self.cluster.spec.stopped {
             true => format!(
                 "the operator: copies; then you: set spec.stopped of ReadStateCluster {} to true",
                 self.cluster_name()
@@ -172,6 +172,13 @@ impl Scene<'_> {
                 if suspend {
                     return self.suspended(record, delete(job));
                 }
+                if self.was_suspended_meanwhile() {
+                    let words = format!("Job {name} failed, and another one goes on where it was");
+                    return MigrationPlan {
+                        action: delete(job),
+                        ..self.copying(record, (name, words), ahead)
+                    };
+                }
                 let words = failure.unwrap_or_else(|| message.clone());
                 return self.failed(name, words, record);
             }
@@ -191,6 +198,16 @@ impl Scene<'_> {
             },
             false => MigrationPlan { failure, ..plan },
         }
+    }
+
+    /// Whether the spec was changed twice since the failure was told: to suspend, and back, before that was looked at.
+    fn was_suspended_meanwhile(&self) -> bool {
+        let told = self
+            .input
+            .before
+            .filter(|s| s.phase == MigrationPhase::Failed);
+        let then = told.and_then(|status| status.observed_generation);
+        then.is_some_and(|then| self.input.owner.id.generation >= then + 2)
     }
 
     fn failed(&self, job: &str, words: String, record: MoveRecord) -> MigrationPlan {
@@ -217,7 +234,7 @@ fn has_ended(run: &Run) -> bool {
 }
 
 /// The verification of a Job that has succeeded.
-fn made(run: &Run) -> Option<MigrationVerified> {
+fn made(run: &Run) -> Option<Verification> {
     if run.outcome != JobOutcome::Succeeded {
         return None;
     }
@@ -226,7 +243,7 @@ fn made(run: &Run) -> Option<MigrationVerified> {
         Some(Said::Done(None) | Said::Failed(_)) | None => None,
     };
     let ended = told.map(|pass| pass.ended).or(run.finished);
-    Some(MigrationVerified {
+    Some(Verification {
         finished: Time(ended.unwrap_or(run.begun)),
         users: told.map(|pass| pass.tally.users),
     })

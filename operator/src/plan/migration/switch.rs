@@ -65,10 +65,14 @@ impl Scene<'_> {
             return self.too_early("no verification counts".to_owned());
         }
         let pods = &self.input.seen.pods;
-        if let Some(pod) = pods.iter().find(|pod| self.at(pod) == At::Source)
-            && self.input.valid.members == MembersMeanwhile::Serve
-        {
+        // After the verification none did, and with a pause none ran.
+        if let Some(pod) = pods.iter().find(|pod| self.at(pod) == At::Source) {
             return self.too_early(format!("{} writes the source alone", pod.name));
+        }
+        if self.may_have_left_both() {
+            let why = "its spec was changed more than once since its cache pods were last seen to write both \
+                       databases, so that they may have written the source alone since";
+            return self.too_early(why.to_owned());
         }
         let mut on_target = pods.iter().chain(&self.input.seen.template);
         let arrived = on_target.all(|stores| self.at(stores) == At::Target);
@@ -76,6 +80,14 @@ impl Scene<'_> {
             true => self.complete(),
             false => self.switching(),
         }
+    }
+
+    /// Whether members may have written the source alone before they got the target, between two looks. With a pause
+    /// they would have had to start first, and would be there.
+    fn may_have_left_both(&self) -> bool {
+        let before = self.input.before.map(|status| status.phase);
+        let is_new = before != Some(MigrationPhase::Switching);
+        is_new && self.input.valid.members == MembersMeanwhile::Serve && !self.is_followed()
     }
 
     fn at(&self, stores: &MemberStores) -> At {

@@ -1,10 +1,12 @@
+mod adversary;
+
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
     build::{COPY, VERIFY},
     fixtures::{EXTERNAL, images},
-    observe::{Counted, JobOutcome, MemberStores, PassTold, Run, Said, SecretSeen, Told},
+    observe::{Counted, MemberStores, PassTold, Run, Said, SecretSeen, Told},
     validate::validate_migration,
 };
 
@@ -60,6 +62,7 @@ fn moving(members: &str) -> Move {
             target: SecretsSeen::default(),
             pods: vec![only("chat-0", SOURCE), only("chat-1", SOURCE)],
             template: Some(only("chat", SOURCE)),
+            has_claim: true,
             ..MigrationSeen::default()
         },
         before: None,
@@ -116,8 +119,8 @@ fn failed() -> JobOutcome {
     }
 }
 
-fn verified() -> MigrationVerified {
-    MigrationVerified {
+fn verified() -> Verification {
+    Verification {
         finished: Time("2026-01-02T05:00:00Z".parse().unwrap()),
         users: Some(4000),
     }
@@ -178,7 +181,7 @@ impl Move {
     }
 
     fn job(mut self, job: MoveJob) -> Self {
-        self.seen.moving = Some(job);
+        self.seen.jobs.moving = Some(job);
         self
     }
 
@@ -382,7 +385,7 @@ fn with_a_pause_it_is_copied_ahead_and_counts_only_after_an_orderly_stop() {
         (Some(true), None)
     );
     let mut m = moving("Stop");
-    m.seen.ahead = Some(job("away-copy", JobOutcome::Succeeded, vec![]));
+    m.seen.jobs.ahead = Some(job("away-copy", JobOutcome::Succeeded, vec![]));
     let plan = m.plan();
     assert_eq!((plan.phase, plan.reason), PREPARING);
     assert!(
@@ -395,7 +398,7 @@ fn with_a_pause_it_is_copied_ahead_and_counts_only_after_an_orderly_stop() {
     assert_eq!(makes(&plan), Some(false));
     // One checkpoint, one Job.
     let mut early = stopped().since(7);
-    early.seen.ahead = Some(job("away-copy", running(), vec![]));
+    early.seen.jobs.ahead = Some(job("away-copy", running(), vec![]));
     assert_eq!(makes(&early.plan()), None);
     assert_eq!(phase(&early), COPYING);
 
@@ -459,7 +462,7 @@ fn suspend_ends_the_pods_of_the_job_and_taking_it_back_makes_others() {
         (MigrationPhase::Suspended, toggle(true))
     );
     let mut rests = at_work();
-    rests.seen.moving.as_mut().unwrap().suspended = true;
+    rests.seen.jobs.moving.as_mut().unwrap().suspended = true;
     let plan = rests.plan();
     assert_eq!(
         (plan.phase, plan.action),

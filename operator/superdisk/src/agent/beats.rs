@@ -7,6 +7,13 @@
 //!
 //! A beat between two headers of a plan could put the older one in the newer one's place. So there is no beat while a
 //! plan is carried out; beats go on while the plan waits for its turn on the node.
+//!
+//! A header of the durable leg that cannot be read is counted on from by the fast leg's copy ([`header_by_fast_leg`]),
+//! and only once the durable leg gives back what was written: a sector that has lost its content is healed by that, and
+//! the next start finds a header.
+//!
+//! A header of another boot is never counted on from: this node would take somebody else's history, or an older one, for
+//! its own, and the next start could not tell any more.
 
 use std::{
     io,
@@ -23,7 +30,10 @@ use crate::{
     heal::facts::Facts,
     inventory::{Content, Identity, Inventory},
     lineage::{self, Header},
+    log::say,
     model::Seen,
+    plan::header_by_fast_leg,
+    spec::Spec,
     sysfs::{FileSystem, NodeKind, Nodes},
 };
 
@@ -43,6 +53,10 @@ pub(super) struct Beats {
 #[derive(Clone, Debug)]
 pub(super) struct Headers {
     header: Header,
+    /// It is in place of one that could not be read, and was not written yet.
+    is_anew: bool,
+    /// One of the durable leg's slots did not take the last header: that was said.
+    has_bad_slot: bool,
     durable: (Identity, u64),
     fast: Option<u64>,
 }
@@ -58,23 +72,51 @@ pub(super) enum BeatError {
     /// Its header is not ours to write.
     #[error("the durable device has changed")]
     AnotherDevice,
+    /// It is not of this start of the super-disk.
+    #[error(
+        "the header is of another boot: the network disk was put back in time, or the super-disk was not assembled in this one"
+    )]
+    AnotherBoot,
+    /// A header was written in place of one that could not be read, and cannot be read either.
+    #[error("the durable device does not give back the header that was written to it")]
+    NotKept,
     /// The disk did not take it.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl Headers {
-    /// As they were seen.
-    pub(super) fn of(inventory: &Inventory) -> Option<Self> {
-        let content = present(&inventory.durable.content)?;
-        let header = present(&content.lineage)?.clone();
-        let durable = (inventory.durable.identity.clone()?, region(content)?);
+    /// As they were seen, or as the fast leg proves them to have been; of a durable leg that md has in a mirror.
+    pub(super) fn of(spec: &Spec, inventory: &Inventory) -> Result<Self, BeatError> {
+        let identity = inventory.durable.identity.clone();
+        let identity = identity.filter(|identity| {
+            let mirror = inventory.array_of(identity.number);
+            let member = mirror.and_then(|mirror| mirror.member(identity.number));
+            member.is_some_and(|member| !member.faulty)
+        });
+        let identity = identity.ok_or(BeatError::AnotherDevice)?;
+        let content = present(&inventory.durable.content).ok_or(BeatError::Unread)?;
+        let read = present(&content.lineage).cloned();
+        let is_anew = read.is_none();
+        let header = read.or_else(|| header_by_fast_leg(spec, inventory));
+        let header = header.ok_or(BeatError::Unread)?;
+        if header.boot != inventory.boot {
+            return Err(BeatError::AnotherBoot);
+        }
+        let durable = (identity, region(content).ok_or(BeatError::Unread)?);
         let fast = present(&inventory.fast).filter(|fast| fast.stripe == header.fast);
-        Some(Self {
+        Ok(Self {
             header,
+            is_anew,
+            has_bad_slot: false,
             durable,
             fast: fast.and_then(|fast| region(&fast.inside)),
         })
+    }
+
+    /// Whether these are the bytes of the disk: `header` was written to it.
+    fn give_back(&self, header: &Header) -> bool {
+        !self.is_anew && self.header == *header
     }
 }
 
@@ -105,12 +147,20 @@ impl Beats {
     }
 
     /// Takes what `read` finds for what is on the disks now.
-    pub(super) fn learn(&self, read: &dyn Fn() -> Option<Headers>) {
-        let found = read();
-        let generation = found.as_ref().map(|found| found.header.point.generation);
+    pub(super) fn learn(
+        &self,
+        read: &dyn Fn() -> Result<Headers, BeatError>,
+    ) -> Result<(), BeatError> {
+        let (found, unknown) = match read() {
+            Ok(found) => (Some(found), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        let on_disk = found.as_ref().filter(|found| !found.is_anew);
+        let generation = on_disk.map(|found| found.header.point.generation);
         self.generation
             .store(generation.unwrap_or(0), Ordering::Relaxed);
         *self.headers.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        unknown
     }
 
     /// Writes the header that follows: first to the durable leg, so that the fast leg is never newer.
@@ -119,23 +169,30 @@ impl Beats {
         root: &Path,
         facts: &Facts,
         next: impl Fn(&Header) -> Header,
-        read: &dyn Fn() -> Option<Headers>,
+        read: &dyn Fn() -> Result<Headers, BeatError>,
     ) -> Result<(), BeatError> {
         if self.generation().is_none() {
-            self.learn(read);
+            self.learn(read)?;
         }
         let mut headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
         let known = headers.as_mut().ok_or(BeatError::Unread)?;
-        let (identity, region) = &known.durable;
-        if !is_still(root, identity) {
-            return Err(BeatError::AnotherDevice);
+        let (header, failed) = in_either_slot(&known.header, next, &|header| {
+            write_durable(root, known, header, read)
+        })?;
+        if known.is_anew {
+            say(
+                "the durable leg's lineage header could not be read: it was written anew, by the fast leg's",
+            );
         }
-        let header = next(&known.header);
-        let durable = crate::sysfs::under(root, &identity.path);
-        write_header(&durable, *region, &header)?;
+        if let Some(error) = failed.as_ref().filter(|_| !known.has_bad_slot) {
+            say(&format!(
+                "one of both places of the durable leg's lineage header cannot be written, the other one is used: {error}"
+            ));
+        }
         self.generation
             .store(header.point.generation, Ordering::Relaxed);
-        known.header = header;
+        (known.header, known.is_anew) = (header, false);
+        known.has_bad_slot = failed.is_some();
         // A leg that is not in sync stays behind: it is judged by how far it came.
         let fast = facts
             .mirror
@@ -147,6 +204,42 @@ impl Beats {
         }
         Ok(())
     }
+}
+
+/// The header that follows, once `write` has put it into its slot, or the one after it into the other slot; with what
+/// kept the first from being written.
+fn in_either_slot(
+    known: &Header,
+    next: impl Fn(&Header) -> Header,
+    write: &dyn Fn(&Header) -> Result<(), BeatError>,
+) -> Result<(Header, Option<BeatError>), BeatError> {
+    let header = next(known);
+    let failed = match write(&header) {
+        Ok(()) => return Ok((header, None)),
+        Err(error @ (BeatError::Io(_) | BeatError::NotKept)) => error,
+        Err(error @ (BeatError::Unread | BeatError::AnotherDevice | BeatError::AnotherBoot)) => {
+            return Err(error);
+        }
+    };
+    let header = next(&known.next());
+    write(&header)?;
+    Ok((header, Some(failed)))
+}
+
+/// Writes a header to the durable leg; one in place of a lost one is read back.
+fn write_durable(
+    root: &Path,
+    known: &Headers,
+    header: &Header,
+    read: &dyn Fn() -> Result<Headers, BeatError>,
+) -> Result<(), BeatError> {
+    let (identity, region) = &known.durable;
+    if !is_still(root, identity) {
+        return Err(BeatError::AnotherDevice);
+    }
+    write_header(&crate::sysfs::under(root, &identity.path), *region, header)?;
+    let is_kept = !known.is_anew || read()?.give_back(header);
+    is_kept.then_some(()).ok_or(BeatError::NotKept)
 }
 
 fn present<T>(seen: &Seen<T>) -> Option<&T> {
@@ -170,23 +263,4 @@ fn is_still(root: &Path, identity: &Identity) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_is_no_beat_while_a_plan_is_done_and_there_are_some_before_and_after() {
-        let beats = Beats::default();
-        assert!(beats.unless_planning().is_some());
-        let planning = beats.planning();
-        assert!(beats.unless_planning().is_none());
-        drop(planning);
-        assert!(beats.unless_planning().is_some());
-    }
-
-    #[test]
-    fn without_a_header_that_was_read_nothing_is_written() {
-        let facts = crate::heal::tests::healthy();
-        let written = Beats::default().write(Path::new("/nowhere"), &facts, Header::next, &|| None);
-        assert!(matches!(written, Err(BeatError::Unread)));
-    }
-}
+mod tests;

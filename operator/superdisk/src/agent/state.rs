@@ -47,6 +47,8 @@ struct Inner {
     kept: Kept,
     patrol: patrol::Record,
     report: Option<Report>,
+    /// Why the last beat failed. An agent that starts finds out by its own first one.
+    beat_error: Option<String>,
     looked: Instant,
     stopping: bool,
     said: String,
@@ -64,6 +66,7 @@ impl AgentState {
             kept,
             patrol: files.patrol(),
             report: None,
+            beat_error: None,
             looked: Instant::now(),
             stopping: false,
             said: String::new(),
@@ -123,21 +126,27 @@ impl AgentState {
             error,
             refusal,
         } = outcome;
-        match (&tried, &error) {
-            (_, Some(error)) => {
-                say(error);
-                inner.kept.last_error = Some(error.clone());
-            }
-            (Tried::Step { step, bad_sectors }, None) => {
-                inner.kept.memory.after(step, *bad_sectors);
-                inner.kept.last_error = None;
-            }
-            (Tried::BringUp, None) => inner.kept.last_error = None,
-            (Tried::Beat, None) => inner.kept.memory.beat(now),
+        if let Some(error) = &error {
+            say(error);
         }
+        // Beats come every few seconds, steps perhaps in hours: neither hides what failed of the other.
         match tried {
-            Tried::BringUp => inner.kept.refusal = refusal.as_ref().map(told),
-            Tried::Step { .. } | Tried::Beat => {}
+            Tried::Step { step, bad_sectors } => {
+                if error.is_none() {
+                    inner.kept.memory.after(&step, bad_sectors);
+                }
+                inner.kept.last_error = error;
+            }
+            Tried::BringUp => {
+                inner.kept.refusal = refusal.as_ref().map(told);
+                inner.kept.last_error = error;
+            }
+            Tried::Beat => {
+                if error.is_none() {
+                    inner.kept.memory.beat(now);
+                }
+                inner.beat_error = error;
+            }
         }
         if let Some(refusal) = refusal {
             say(&refusal.to_string());
@@ -214,7 +223,10 @@ impl AgentState {
                 .refusal
                 .clone()
                 .filter(|_| facts.mirror.is_none()),
-            last_error: inner.kept.last_error.clone(),
+            last_error: joined(
+                inner.kept.last_error.as_deref(),
+                inner.beat_error.as_deref(),
+            ),
             generation: inner.kept.generation,
         };
         let memory = &inner.kept.memory;
@@ -267,6 +279,12 @@ impl AgentState {
     }
 }
 
+/// What failed of a step, and of the last beat.
+fn joined(step: Option<&str>, beat: Option<&str>) -> Option<String> {
+    let said: Vec<&str> = step.into_iter().chain(beat).collect();
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
 fn told(refusal: &Refusal) -> RefusalReport {
     let Refusal {
         code,
@@ -295,126 +313,4 @@ impl Source for AgentState {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use std::fs;
-
-    use super::*;
-    use crate::{
-        heal::tests::{LIMITS, NOW, healthy},
-        model::Code,
-        snapshot::wire::Loss,
-        spec::{FilesystemKind, Policy},
-    };
-
-    pub(in crate::agent) fn spec() -> Spec {
-        Spec {
-            durable: "/dev/sdb".into(),
-            local: vec!["/dev/nvme*".to_owned()],
-            local_count: 2,
-            volume: "vol".parse().unwrap(),
-            copy_of: None,
-            restored: None,
-            mount: "/data".into(),
-            filesystem: FilesystemKind::Xfs,
-            policy: Policy::default(),
-        }
-    }
-
-    fn agent(root: &Path) -> AgentState {
-        AgentState::new(&spec(), StateFolder::new(&root.join("state"), "vol"), root)
-    }
-
-    fn boot(root: &Path, id: &str) {
-        let folder = root.join("proc/sys/kernel/random");
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("boot_id"), id).unwrap();
-    }
-
-    #[test]
-    fn a_freeze_is_remembered_by_the_next_agent_but_not_over_a_boot() {
-        let root = tempfile::tempdir().unwrap();
-        boot(root.path(), "one\n");
-        agent(root.path()).learn(Outcome::done(&Step::Freeze, &healthy()), NOW);
-        assert!(agent(root.path()).memory().frozen);
-        boot(root.path(), "two\n");
-        assert!(!agent(root.path()).memory().frozen);
-    }
-
-    #[test]
-    fn a_freeze_for_a_snapshot_is_remembered_until_the_boot_ends_or_somebody_thaws() {
-        let root = tempfile::tempdir().unwrap();
-        boot(root.path(), "one\n");
-        let held = Past {
-            id: "s".parse().unwrap(),
-            generation: 7,
-            lost: Some(Loss::AgentEnded),
-        };
-        agent(root.path()).keep_snapshots(Some(held.clone()), None);
-        assert_eq!(agent(root.path()).snapshots().frozen, Some(held.clone()));
-        boot(root.path(), "two\n");
-        assert_eq!(agent(root.path()).snapshots().frozen, None);
-        boot(root.path(), "one\n");
-        agent(root.path()).thawed();
-        let kept = agent(root.path()).snapshots();
-        assert_eq!((kept.frozen, kept.last), (None, Some(held)));
-    }
-
-    #[test]
-    fn an_attempt_counts_even_when_the_agent_dies_in_it() {
-        let root = tempfile::tempdir().unwrap();
-        agent(root.path()).before(&Step::RebuildFastLeg, NOW);
-        assert_eq!(agent(root.path()).memory().attempts.len(), 1);
-    }
-
-    #[test]
-    fn a_refusal_is_told_until_a_mirror_runs() {
-        let root = tempfile::tempdir().unwrap();
-        let agent = agent(root.path());
-        let refused = Refusal {
-            code: Code::SsdAhead,
-            message: "The fast leg is ahead".to_owned(),
-            next_step: "Run `superdisk resolve`".to_owned(),
-        };
-        agent.learn(
-            Outcome {
-                tried: Tried::BringUp,
-                error: None,
-                refusal: Some(refused),
-            },
-            NOW,
-        );
-        let shown = |facts: &Facts| {
-            let decision = agent.decide(&LIMITS, facts, NOW);
-            agent.publish(facts, &decision, Some(3), NOW);
-            let report = agent.report().unwrap();
-            (
-                report.refusal.map(|refusal| refusal.code),
-                report.generation,
-            )
-        };
-        let nothing = Facts {
-            mirror: None,
-            stripe: None,
-            mount: None,
-            local_found: 2,
-        };
-        assert_eq!(shown(&nothing), (Some("E_SSD_AHEAD".to_owned()), Some(3)));
-        assert_eq!(shown(&healthy()), (None, Some(3)));
-    }
-
-    #[test]
-    fn a_patrol_is_sent_only_where_both_legs_are_in_sync() {
-        let root = tempfile::tempdir().unwrap();
-        let agent = agent(root.path());
-        assert_eq!(agent.healthy_mirror(), None);
-        let publish = |facts: &Facts| {
-            let decision = agent.decide(&LIMITS, facts, NOW);
-            agent.publish(facts, &decision, None, NOW);
-            agent.healthy_mirror()
-        };
-        assert_eq!(publish(&healthy()), Some("/dev/md101".into()));
-        let mut degraded = healthy();
-        degraded.mirror.as_mut().unwrap().fast = None;
-        assert_eq!(publish(&degraded), None);
-    }
-}
+pub(super) mod tests;

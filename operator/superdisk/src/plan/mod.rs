@@ -23,6 +23,7 @@
 
 mod durable;
 mod fast;
+mod lost_header;
 mod mirror;
 mod questions;
 mod refusals;
@@ -32,6 +33,7 @@ mod twins;
 mod verdict;
 
 pub(crate) use fast::is_local;
+pub use lost_header::header_by_fast_leg;
 pub(crate) use restored::beyond;
 pub use verdict::{Verdict, verdict};
 

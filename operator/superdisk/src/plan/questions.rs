@@ -57,7 +57,7 @@ pub(super) fn array_of<'a>(inventory: &'a Inventory, leg: &LegFound) -> Option<&
 }
 
 /// Whether a leg is in the mirror that the durable leg is in: md found them to agree then.
-fn is_in_mirror(inventory: &Inventory, leg: &LegFound, ours: &Ours<'_>) -> bool {
+pub(super) fn is_in_mirror(inventory: &Inventory, leg: &LegFound, ours: &Ours<'_>) -> bool {
     let mirror = inventory.array_of(ours.identity.number);
     let stripe = array_of(inventory, leg);
     mirror.zip(stripe).is_some_and(|(mirror, stripe)| {

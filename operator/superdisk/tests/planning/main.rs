@@ -8,6 +8,7 @@
 
 mod bytes;
 mod goldens;
+mod lost_header;
 mod node;
 mod properties;
 mod situations;

@@ -1,5 +1,7 @@
 //! Operators that make backups: at work by themselves, and dying between any two writes.
 
+use kube::ResourceExt;
+
 use super::*;
 
 #[test]

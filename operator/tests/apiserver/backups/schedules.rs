@@ -34,7 +34,7 @@ fn a_schedule_makes_verifies_and_prunes_backups_and_is_suspended() {
         world.finish_jobs().await;
         let status = world.schedule().await;
         assert_eq!(status.last_backup.unwrap().users, Some(7));
-        assert_eq!(status.last_verified.unwrap().users, Some(7));
+        assert_eq!(status.last_verified.unwrap().verification.users, Some(7));
         let pruned = status.last_pruned.unwrap();
         assert_eq!((pruned.deleted, pruned.kept), (Some(1), Some(7)));
         assert_eq!(
@@ -54,7 +54,7 @@ fn a_schedule_makes_verifies_and_prunes_backups_and_is_suspended() {
         assert_eq!(names::<CronJob>(&world).await, ["nightly-create"]);
         let kept = world.schedule().await.last_verified;
         assert_eq!(
-            kept.unwrap().users,
+            kept.unwrap().verification.users,
             Some(7),
             "what was found stays on record"
         );

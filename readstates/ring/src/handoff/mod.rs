@@ -37,18 +37,19 @@
 //!
 //! | rule | where it is kept |
 //! |---|---|
-//! | R1 only the owner of the epoch, with its lease, acknowledges | [`SlotAtMember::may_acknowledge`] |
+//! | R1 only the owner of the epoch, with its lease, acknowledges | [`SlotAtMember::in_force`], [`fence::may_acknowledge`] |
 //! | R2 an older epoch's message is refused, a newer one's is learned first | `offered`, `last_part` |
 //! | R3 the next owner is the current one, or confirmed the sealed state, or takes over | `confirmed` |
-//! | R4 a seal is final | `timed_out` |
+//! | R4 a seal is final | `stream_failed` |
 //! | R5 a process acts only as the exact incarnation named | `learned` |
 //! | R9 memory is freed only when the new epoch was seen | `learned` |
 //! | R15 a taken slot is served once every living member has seen the take | `learned`, `agreed` |
 //! | R16 a member that was never out of service keeps its slots | `learned`, [`SlotAtMember::unbroken`] |
 //! | R17 a slot that another process may have served is loaded from the database | `is_cold`, `doubted` |
 //!
-//! R6 to R8 are in [`crate::fence`], R10 in [`crate::SlotConfig::swap`]. R18 (what was handed on is kept until the new
-//! owner serves it, or until it is written) is the member's; [`SlotAtMember::has_asked`] says of which slots.
+//! R6 is in [`SlotAtMember::flushes`], R7 and R8 are in [`crate::fence`], R10 is in [`crate::SlotConfig::swap`]. R18 (what
+//! was handed on is kept until the new owner serves it, or until it is written) is the member's;
+//! [`SlotAtMember::has_asked`] says of which slots.
 
 mod step;
 #[cfg(test)]
@@ -56,6 +57,7 @@ mod tests;
 
 use crate::{
     Epoch, Incarnation, SlotConfig, Succession,
+    fence::{self, InForce},
     mutant::{self, Rule},
 };
 
@@ -150,7 +152,7 @@ pub enum Event {
     },
     /// The destination lacks little.
     CaughtUp,
-    /// The destination cannot be reached, or refuses.
+    /// The destination cannot be reached, refuses, or takes too long.
     StreamFailed,
     /// No operation that was admitted before the seal is under way any more.
     Finished,
@@ -177,12 +179,6 @@ pub enum Event {
         /// Sealed at this epoch.
         epoch: Epoch,
     },
-    /// What the ring says now, whether it accepted the swap or not.
-    SwapAnswered(SlotConfig),
-    /// It is not known whether the ring accepted the swap.
-    SwapUnknown,
-    /// The destination takes too long.
-    TimedOut,
     /// Every living member has seen that this member took the slot at this epoch, and the ring names it.
     Agreed {
         /// The epoch.
@@ -225,7 +221,8 @@ pub enum Action {
         /// The epoch that was sealed.
         epoch: Epoch,
     },
-    /// Ask the ring to name `owner`, if it still has the config of `expected`.
+    /// Ask the ring to name `owner`, if it still has the config of `expected`; and ask again until that is known. What
+    /// the ring says then is [`Event::Learned`].
     Swap {
         /// The epoch that must be in force.
         expected: Epoch,
@@ -335,13 +332,6 @@ impl SlotAtMember {
         }
     }
 
-    /// The first epoch of the ownership that continues now: the owner's own swaps, from one backup to another, do not
-    /// end it; a seal does.
-    #[must_use]
-    pub fn since(&self) -> Epoch {
-        self.since
-    }
-
     /// The ring is asked to name a backup. Until the next epoch is learned it may do so, and the backup may take the
     /// slot over.
     pub fn backup_asked(&mut self) {
@@ -416,28 +406,31 @@ impl SlotAtMember {
         keeps.then_some(held)
     }
 
-    /// Whether an operation that was admitted at `epoch` and has been applied may be acknowledged.
-    /// `lease_valid` must have been read after the work was done: a process may be paused between any
-    /// two instructions. The owner's own swaps from one backup to another leave it in force; those that a seal came
-    /// before do not.
+    /// The epochs whose operations may be acknowledged now, for [`fence::may_acknowledge`]. The owner's own swaps from
+    /// one backup to another leave an operation in force; those that a seal came before do not.
     #[must_use]
-    pub fn may_acknowledge(&self, epoch: Epoch, lease_valid: bool) -> bool {
-        if mutant::drops(Rule::R1) {
-            return true;
-        }
+    pub fn in_force(&self) -> Option<InForce> {
         let current = match self.state {
-            State::Owner { epoch, .. } => Some(epoch),
+            State::Owner { epoch, .. } => epoch,
             State::Sealed {
                 epoch,
                 stage: Stage::Finishing { .. },
-            } => Some(epoch),
+            } => epoch,
             State::Sealed { .. }
             | State::Away
             | State::Receiving { .. }
             | State::Ready { .. }
-            | State::Taking { .. } => None,
+            | State::Taking { .. } => return None,
         };
-        lease_valid && current.is_some_and(|current| (self.since..=current).contains(&epoch))
+        let since = self.since;
+        Some(InForce { since, current })
+    }
+
+    /// Whether an operation that was admitted at `epoch` and has been applied may be acknowledged: see
+    /// [`fence::may_acknowledge`].
+    #[must_use]
+    pub fn may_acknowledge(&self, epoch: Epoch, lease_valid: bool) -> bool {
+        fence::may_acknowledge(epoch, self.in_force(), lease_valid)
     }
 
     /// The epoch whose blocks are in memory here as the owner's: what a flush is stamped with (R6).

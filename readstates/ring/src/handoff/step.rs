@@ -19,9 +19,6 @@ impl SlotAtMember {
             Event::OriginSilent => self.origin_silent(),
             Event::LastPart { origin, epoch } => self.last_part(origin, epoch),
             Event::Confirmed { destination, epoch } => self.confirmed(destination, epoch),
-            Event::SwapAnswered(config) => self.swap_answered(config),
-            Event::SwapUnknown => vec![Action::AskRing],
-            Event::TimedOut => self.timed_out(),
             Event::Agreed { epoch } => self.agreed(epoch),
             Event::Doubted { epoch } => self.doubted(epoch),
             Event::LeaseLost => self.lease_lost(),
@@ -128,7 +125,7 @@ impl SlotAtMember {
                         unbroken: false,
                     },
                 };
-                self.ask_again()
+                self.retake()
             }
             State::Taking { .. }
             | State::Owner { .. }
@@ -195,7 +192,7 @@ impl SlotAtMember {
                 *streaming_to = None;
                 Vec::new()
             }
-            State::Sealed { .. } => self.timed_out(),
+            State::Sealed { .. } => self.go_forward(),
             State::Away | State::Receiving { .. } | State::Taking { .. } | State::Ready { .. } => {
                 Vec::new()
             }
@@ -341,36 +338,29 @@ impl SlotAtMember {
         vec![swap]
     }
 
-    fn swap_answered(&mut self, config: SlotConfig) -> Vec<Action> {
-        if config.epoch() > self.config.epoch() {
-            return self.learned(config);
-        }
-        // Something else in the ring changed at the same moment: ask again.
-        self.ask_again()
-    }
-
-    /// The swap of the stage, once more. Two of them under way do no harm: only one can find the epoch it
-    /// expects.
-    fn ask_again(&self) -> Vec<Action> {
-        let State::Sealed { epoch, stage } = self.state else {
+    /// The swap that takes the slot again, where that is the stage. Two of them under way do no harm: only one can find the
+    /// epoch it expects.
+    fn retake(&self) -> Vec<Action> {
+        let State::Sealed {
+            epoch: expected,
+            stage: Stage::Retaking { cold, .. },
+        } = self.state
+        else {
             return Vec::new();
         };
-        let (owner, how) = match stage {
-            Stage::Handing { destination } => (destination, Succession::Handed),
-            Stage::Retaking { cold: false, .. } => (self.me, Succession::Handed),
-            Stage::Retaking { cold: true, .. } => (self.me, Succession::TakenOver),
-            Stage::Finishing { .. } | Stage::Sent { .. } | Stage::WithoutLease { .. } => {
-                return Vec::new();
-            }
+        let how = match cold {
+            false => Succession::Handed,
+            true => Succession::TakenOver,
         };
         vec![Action::Swap {
-            expected: epoch,
-            owner,
+            expected,
+            owner: self.me,
             how,
         }]
     }
 
-    fn timed_out(&mut self) -> Vec<Action> {
+    /// The move has failed after the seal: this member takes the slot again, under a new epoch.
+    fn go_forward(&mut self) -> Vec<Action> {
         let State::Sealed { epoch, stage } = self.state else {
             return Vec::new();
         };
@@ -392,7 +382,7 @@ impl SlotAtMember {
                     epoch,
                     stage: Stage::Retaking { cold, unbroken },
                 };
-                self.ask_again()
+                self.retake()
             }
             Stage::WithoutLease { .. } => Vec::new(),
         }
@@ -431,7 +421,7 @@ impl SlotAtMember {
                     epoch,
                     stage: Stage::Retaking { cold, unbroken },
                 };
-                self.ask_again()
+                self.retake()
             }
             State::Sealed { .. }
             | State::Owner { .. }

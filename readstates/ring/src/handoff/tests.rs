@@ -134,7 +134,7 @@ fn whoever_asked_the_ring_to_name_another_begins_with_the_database_when_it_is_na
         how,
     };
     for through in [
-        &[Event::TimedOut][..],
+        &[Event::StreamFailed][..],
         &[Event::LeaseLost, Event::LeaseRenewed],
     ] {
         for (mut slot, how) in [(sent, Succession::Handed), (handing, Succession::TakenOver)] {
@@ -165,14 +165,14 @@ fn a_slot_that_is_taken_again_after_a_failed_move_is_kept_unless_another_was_ask
     let taken = after(taken, OTHER, Succession::TakenOver);
     let (keep, release) = (Action::Keep { held }, Action::Release { owner: OTHER });
     for (before, asked, then) in [
-        (&[Event::TimedOut][..], false, keep),
-        (&[Event::TimedOut, Event::TimedOut], false, keep),
+        (&[Event::StreamFailed][..], false, keep),
+        (&[Event::StreamFailed, Event::StreamFailed], false, keep),
         (
-            &[Event::TimedOut, Event::LeaseLost, Event::LeaseRenewed],
+            &[Event::StreamFailed, Event::LeaseLost, Event::LeaseRenewed],
             false,
             release,
         ),
-        (&[confirmed, Event::TimedOut], true, release),
+        (&[confirmed, Event::StreamFailed], true, release),
         (&[confirmed, Event::LeaseLost], true, release),
     ] {
         let mut slot = sent;
@@ -223,7 +223,7 @@ fn what_was_admitted_outlives_the_owners_swaps_of_backups_and_no_seal() {
         let (epoch, warm) = (config.epoch(), true);
         let actions = slot.step(Event::Learned(config));
         assert_eq!(actions, [Action::Serve { epoch, warm }]);
-        assert_eq!(slot.since(), admitted);
+        assert_eq!(slot.in_force().map(|it| it.since), Some(admitted));
         assert!(slot.may_acknowledge(admitted, true) && slot.may_acknowledge(epoch, true));
         assert!(!slot.may_acknowledge(admitted, false));
     }

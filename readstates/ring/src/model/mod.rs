@@ -19,14 +19,14 @@
 //! | R3 | 10 | 657 | seed 2 |
 //! | R4 | 12 | 900 | a scene |
 //! | R5 | 4 | 107 | a scene |
-//! | R6 | 17 | 63,371 | seed 9 |
-//! | R7 | 13 | 76,659 | seed 3 |
-//! | R8 | 15 | 348,814 | a scene |
+//! | R6 | 17 | 59,125 | seed 9 |
+//! | R7 | 13 | 74,147 | seed 3 |
+//! | R8 | 15 | 340,414 | a scene |
 //! | R9 | 16 | 4,425 | a scene |
-//! | R10 | 16 | 5,574 | seed 9 |
-//! | R15 | 12 | 52,741 | a scene |
-//! | R16 | 16 | 287,704 | a scene |
-//! | R17 | 18 | 563,442 | a scene |
+//! | R10 | 16 | 7,916 | seed 9 |
+//! | R15 | 12 | 53,171 | a scene |
+//! | R16 | 16 | 288,538 | a scene |
+//! | R17 | 17 | 328,248 | a scene |
 //! | R18 | 19 | 1,250,760 | a scene |
 //!
 //! R15 to R17 are about a ring that is restored, while a member dies or is cut off; R18 is about a destination that

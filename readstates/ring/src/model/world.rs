@@ -9,7 +9,8 @@ pub(super) use step::Step;
 
 use super::Budget;
 use crate::{
-    Epoch, Incarnation, SlotConfig, Stamp, Succession, fence,
+    Epoch, Incarnation, SlotConfig, Stamp, Succession,
+    fence::{self, Base, Stored},
     handoff::{Event, SlotAtMember, State},
     mutant::{self, Rule},
 };
@@ -62,7 +63,7 @@ struct Block {
     operations: u8,
     version: u64,
     dirty: bool,
-    stamp: Option<Stamp>,
+    base: Base,
 }
 
 /// The user's cell in the database.
@@ -71,6 +72,15 @@ struct Cell {
     operations: u8,
     version: u64,
     stamp: Option<Stamp>,
+    by: Incarnation,
+}
+
+impl Cell {
+    /// What a process finds in it.
+    fn stored(&self, me: Incarnation) -> Option<Stored> {
+        let is_own = self.by == me;
+        self.stamp.map(|stamp| Stored { stamp, is_own })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -123,7 +133,7 @@ impl World {
             by: NOBODY,
             stamp: Stamp::new(epoch_before, 0),
             operations: 1,
-            version: fence::first_version(0, epoch_before),
+            version: fence::next_version(Base::Foreign, 0, first_version(epoch_before)),
         };
         let member = |number: u64| {
             let me = Incarnation::new(number);
@@ -153,6 +163,7 @@ impl World {
                 operations: 0,
                 version: 0,
                 stamp: None,
+                by: NOBODY,
             },
             writes: vec![late; usize::from(left.late_writes.min(1))],
             messages: Vec::new(),
@@ -216,7 +227,8 @@ impl World {
                 let member = &self.members[by];
                 let clean = member.block.is_none_or(|block| !block.dirty);
                 // What was received and never served is the origin's to write.
-                member.writing.is_none() && (clean || member.unserved)
+                let written = member.writing.is_none() && member.handed.is_none();
+                written && (clean || member.unserved)
             }),
         }
     }
@@ -287,6 +299,11 @@ fn succession(asked: &Asked) -> Succession {
         false => Succession::Handed,
         true => Succession::TakenOver,
     }
+}
+
+/// The first version of a term that begins at this epoch.
+fn first_version(epoch: Epoch) -> u64 {
+    fence::first_version(Stamp::new(epoch, 0))
 }
 
 /// The incarnation of a process that starts in the place of another.

@@ -288,6 +288,16 @@ impl<O: Clone, B: Clone> Backup<O, B> {
         Ok(config.epoch())
     }
 
+    /// The users of whom this member may be the last to have something that the database lacks: it may be promoted for
+    /// their slots, which have silent owners.
+    pub fn entrusted(&self, now: Duration) -> impl Iterator<Item = u64> + '_ {
+        let slots = self.slots.iter();
+        slots
+            .filter(move |&(slot, _)| self.may_promote(*slot, now).is_ok())
+            .filter_map(|(_, held)| held.journal.as_ref())
+            .flat_map(|journal| journal.users())
+    }
+
     /// When the owner of a slot was heard of last: frames count only once it has said that it serves the slot with this
     /// backup at an epoch that this member knows. They may flow for other slots while it has not learned of this one.
     fn silent_from(&self, slot: Slot, held: &Held<O, B>) -> Duration {

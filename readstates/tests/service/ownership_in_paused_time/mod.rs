@@ -3,6 +3,7 @@
 
 mod backed;
 mod clocks;
+mod ending;
 mod epochs;
 mod late_swaps;
 mod outages;

@@ -27,9 +27,9 @@ use super::{
 };
 use crate::common::rings::presence;
 
-const USERS: std::ops::RangeInclusive<u64> = 1..=200;
+pub(super) const USERS: std::ops::RangeInclusive<u64> = 1..=200;
 
-async fn until(what: &str, so: impl AsyncFn() -> bool) {
+pub(super) async fn until(what: &str, so: impl AsyncFn() -> bool) {
     let looks = async {
         while !so().await {
             sleep(Duration::from_millis(20)).await;
@@ -43,7 +43,7 @@ async fn table(ring: &MemoryRing) -> Arc<RingTable> {
 }
 
 /// Every slot has an owner among these, and a backup among the others of them.
-async fn all_are_backed(ring: &MemoryRing, members: &[&Member]) {
+pub(super) async fn all_are_backed(ring: &MemoryRing, members: &[&Member]) {
     let lives = |it| {
         members
             .iter()
@@ -59,7 +59,7 @@ async fn all_are_backed(ring: &MemoryRing, members: &[&Member]) {
     .await;
 }
 
-fn with_ring() -> (World, Arc<MemoryRing>) {
+pub(super) fn with_ring() -> (World, Arc<MemoryRing>) {
     let (mut world, ring) = (World::new(), Arc::new(MemoryRing::default()));
     world.ring = Arc::clone(&ring) as _;
     world.backing = Backing::Available;
@@ -94,7 +94,7 @@ async fn said(members: &[&Member], user: u64, message: u64) -> Said {
     }
 }
 
-async fn ack_all(members: &[&Member], message: u64) {
+pub(super) async fn ack_all(members: &[&Member], message: u64) {
     for user in USERS {
         let said = said(members, user, message).await;
         assert!(
@@ -104,7 +104,7 @@ async fn ack_all(members: &[&Member], message: u64) {
     }
 }
 
-async fn nothing_is_lost(members: &[&Member], message: u64) {
+pub(super) async fn nothing_is_lost(members: &[&Member], message: u64) {
     for user in USERS {
         let said = said(members, user, message).await;
         assert!(

@@ -37,10 +37,9 @@ pub(super) async fn restore(ring: &MemoryRing, past: RingTable) {
 
 /// Leaves like a member that is told to stop: everything is handed on and written, and it says so.
 async fn leave(world: &World, member: &Member) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    assert!(member.ownership.drain(deadline).await);
-    member.engine.flush_all().await;
-    member.ownership.leave(true).await;
+    let ended = member.ownership.stop(Duration::from_secs(60)).await;
+    assert!(ended.handed_on);
+    assert_eq!(ended.unwritten_users, 0);
     world.kill(member);
 }
 
@@ -334,18 +333,9 @@ async fn what_was_handed_to_a_member_that_does_not_serve_yet_is_written_by_the_o
 async fn a_member_that_leaves_before_it_serves_what_it_received_leaves_that_to_its_origin() {
     let (world, handed) = not_served_yet().await;
     let [first, second, third] = &handed.members;
-    let deadline = Instant::now() + Duration::from_secs(2);
-    assert!(!second.ownership.drain(deadline).await);
-    second.engine.flush_all().await;
-    second.engine.seal();
-    second.ownership.drop_received().await;
-    second.engine.drain().await;
-    assert_eq!(
-        second.engine.cache().dirty_users(),
-        0,
-        "it says that nothing of its own is lost"
-    );
-    second.ownership.leave(true).await;
+    let ended = second.ownership.stop(Duration::from_secs(2)).await;
+    assert!(!ended.handed_on);
+    assert_eq!(ended.unwritten_users, 0, "nothing of its own is lost");
     world.kill(second);
     let presences = handed.ring.presences().await.unwrap();
     let me = second.ownership.me().incarnation();

@@ -176,14 +176,26 @@ impl World {
         });
     }
 
-    /// Whether a living member has everything that this one acknowledged of a user.
+    /// Whether a member that can be promoted has everything that this one acknowledged of a user.
     fn is_backed(&self, user: u64, owner: &Process) -> bool {
         let config = self
             .table()
             .and_then(|table| table.config(Slot::of_user(user)));
         let config = config.filter(|config| config.owner() == owner.life.incarnation);
         let backup = config.and_then(|config| self.find(config.backup()?));
-        backup.is_some_and(|backup| !backup.life.is_dead())
+        backup.is_some_and(|backup| !backup.life.is_stopped() && self.reaches_the_ring(&backup))
+    }
+
+    /// Whether this process alone has what another acknowledged: the backup of one that is dead, or seems to be.
+    pub(crate) fn is_the_last_with_something(&self, one: &Process) -> bool {
+        let seems_dead = |owner| self.find(owner).is_none_or(|it| it.life.is_stopped());
+        let Some(table) = self.table() else {
+            return false;
+        };
+        Slot::all()
+            .filter_map(|slot| table.config(slot))
+            .filter(|config| config.backup() == Some(one.life.incarnation))
+            .any(|config| seems_dead(config.owner()))
     }
 
     /// What the database has of a user.

@@ -2,7 +2,7 @@
 
 use readstates_ring::Incarnation;
 
-use super::World;
+use super::{Process, World};
 
 impl World {
     pub(crate) fn is_calm(&self) -> bool {
@@ -40,6 +40,11 @@ impl World {
 
     pub(crate) fn is_cut_off(&self, who: Incarnation) -> bool {
         self.state(|state| state.ring_away || state.cut_off.contains(&who))
+    }
+
+    /// Whether the ring is there for this process when it is there at all.
+    pub(crate) fn reaches_the_ring(&self, who: &Process) -> bool {
+        self.state(|state| !state.cut_off.contains(&who.life.incarnation))
     }
 
     /// A process goes on with its lease, and does not hear what the ring says.

@@ -4,7 +4,7 @@ use super::{Set, Sim, turns::Decided};
 use crate::{
     build,
     engine::{Disk, Job, Node, NodeState, Ranges, RequestedJob},
-    plan::database::{Order, RackStep, Template},
+    plan::database::{Order, RackStep, Template, version},
 };
 
 impl Sim {
@@ -86,6 +86,9 @@ impl Sim {
                         pod: signed,
                     };
                     return;
+                }
+                if order.replace.is_none() {
+                    self.joins_its_own_release(&pod.name);
                 }
                 let host_id = self.uuid();
                 if let Some(lost) = &order.replace {
@@ -197,6 +200,22 @@ impl Sim {
                     job: Job::Running,
                 });
             }
+        }
+    }
+
+    /// A new node asks the others for data, which those of another release do not send.
+    fn joins_its_own_release(&self, pod: &str) {
+        let others = self
+            .pods
+            .iter()
+            .filter(|(_, other)| other.host_id.is_some());
+        for (name, other) in others {
+            let image = &self.pods[pod].image;
+            assert!(
+                !version::differ(&other.image, image),
+                "{pod} of {image} joins while {name} runs {}",
+                other.image
+            );
         }
     }
 

@@ -1,11 +1,14 @@
 //! The begin of an upgrade: whether there is one, whether it has room, and the name of its snapshots.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use readstates_operator_api::{DatabaseUpgrade, DatabaseUpgradeStage, Engine, labels};
+use readstates_operator_api::{
+    DatabaseNode, DatabaseUpgrade, DatabaseUpgradeStage, Engine, labels,
+};
 
 use super::may_be_had;
 use crate::{
     build,
+    engine::SNAPSHOTS,
     observe::StatefulSetSeen,
     plan::database::{DatabaseWait, NodesStep, Sight, health, roll, version},
 };
@@ -40,7 +43,7 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
 }
 
 /// The image that the rack has, if the wanted one is of another release.
-fn changes<'a>(sight: &Sight<'a>, seen: &'a StatefulSetSeen) -> Option<&'a str> {
+pub(super) fn changes<'a>(sight: &Sight<'a>, seen: &'a StatefulSetSeen) -> Option<&'a str> {
     let has = build::database_image(seen.template.as_deref()?)?;
     version::differ(has, &sight.database.image).then_some(has)
 }
@@ -68,10 +71,11 @@ fn snapshot(sight: &Sight<'_>, from: &str) -> String {
         .filter(plain)
         .collect();
     let when = sight.now.strftime("%Y%m%dT%H%M%SZ");
-    format!("readstates-before-upgrade-from-{tag}-{when}")
+    format!("{SNAPSHOTS}{tag}-{when}")
 }
 
 /// Why the data cannot be written in another format beside the snapshots: of each node, as much must be free as it holds.
+/// One that does not say so is waited for.
 fn no_room(sight: &Sight<'_>, nodes: &NodesStep, from: &str) -> Option<(String, String)> {
     let rewrites = sight.database.engine == Engine::Cassandra
         && !version::one_line(from, &sight.database.image);
@@ -79,18 +83,34 @@ fn no_room(sight: &Sight<'_>, nodes: &NodesStep, from: &str) -> Option<(String, 
         return None;
     }
     health::members(&nodes.records).find_map(|record| {
-        let view = health::last_view(sight, &record.name).ok()?;
-        let own = |host_id: &String| Some(host_id) == record.host_id.as_ref();
-        let row = view.nodes.iter().find(|node| own(&node.host_id))?;
-        let load = row.load_bytes?;
-        (view.free_bytes < load).then(|| {
-            let (free, load) = (view.free_bytes >> 20, load >> 20);
-            let why = format!(
-                "it has {free} MiB free and holds {load} MiB, which are written anew while a snapshot keeps the old files: \
-                 grow the volumes, or have it done without snapshots with the annotation {}={}",
-                labels::UPGRADE_WITHOUT_SNAPSHOT, sight.database.image
-            );
-            (record.name.clone(), why)
-        })
+        let without = || {
+            format!(
+                "have it done without snapshots with the annotation {}={}",
+                labels::UPGRADE_WITHOUT_SNAPSHOT,
+                sight.database.image
+            )
+        };
+        let why = match room(sight, record) {
+            Err(why) => format!("whether it has room for a snapshot is not known: {why}; or {}", without()),
+            Ok((free, load)) if free < load => format!(
+                "it has {} MiB free and holds {} MiB, which are written anew while a snapshot keeps the old files: \
+                 grow the volumes, or {}",
+                free >> 20,
+                load >> 20,
+                without()
+            ),
+            Ok(_) => return None,
+        };
+        Some((record.name.clone(), why))
     })
+}
+
+/// How many bytes are free on a node's disk, and how many it holds.
+fn room(sight: &Sight<'_>, record: &DatabaseNode) -> Result<(u64, u64), String> {
+    let view = health::last_view(sight, &record.name)?;
+    let own = |host_id: &String| Some(host_id) == record.host_id.as_ref();
+    let row = view.nodes.iter().find(|node| own(&node.host_id));
+    let load = row.and_then(|row| row.load_bytes);
+    let load = load.ok_or("it does not say yet how much it holds")?;
+    Ok((view.free_bytes, load))
 }

@@ -4,7 +4,7 @@ use std::{error::Error, sync::atomic::Ordering};
 
 use super::{DiskError, SuperDisk};
 use crate::{
-    agent::beats::Headers,
+    agent::beats::{BeatError, Headers},
     heal::facts::Facts,
     inventory::{self, Devices, Tried},
     lineage::{Header, State},
@@ -95,13 +95,14 @@ impl SuperDisk {
 
     /// Reads the headers. Without one no beat succeeds; each tries again.
     pub fn learn(&self) {
-        self.beats.learn(&|| self.headers());
+        // Why not, the next beat finds, and says.
+        let _ = self.beats.learn(&|| self.headers());
     }
 
     /// The newest header, and where the legs keep theirs.
-    fn headers(&self) -> Option<Headers> {
+    fn headers(&self) -> Result<Headers, BeatError> {
         let found = inventory::observe(&self.spec, &self.root, &Devices, &Tried::default());
-        Headers::of(&found.ok()?)
+        Headers::of(&self.spec, &found.map_err(|_| BeatError::Unread)?)
     }
 }
 

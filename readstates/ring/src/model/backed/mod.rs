@@ -28,7 +28,7 @@
 //! | applied without permission | 11 | 1,310 |
 //! | ignored without permission | 12 | 1,504 |
 //! | read without permission | 7 | 231 |
-//! | no lease | 10 | 10,173 |
+//! | no lease | 10 | 10,177 |
 //! | permission from receipt | 10 | 5,527 |
 //! | drops alone | 8 | 388 |
 //! | new backup not asked | 13 | 6,534 |
@@ -38,17 +38,17 @@
 //! | accepts until promoted | 10 | 6,680 |
 //! | answers at once | 7 | 503 |
 //! | accepts after promotion | 10 | 6,375 |
-//! | trims after promise | 13 | 16,059 |
+//! | trims after promise | 13 | 15,909 |
 //! | accepts gaps | 10 | 4,706 |
 //! | promotes incomplete | 14 | 10,992 |
 //! | takes from living backup | 14 | 7,386 |
-//! | trims when sent | 12 | 24,727 |
-//! | compares without epoch | 10 | 3,282 |
-//! | replays all | 9 | 11,509 |
-//! | leaves base | 10 | 18,966 |
+//! | trims when sent | 12 | 24,590 |
+//! | compares without epoch | 10 | 3,274 |
+//! | replays all | 9 | 11,472 |
+//! | leaves base | 11 | 45,952 |
 //! | restamps alone | 9 | 20,810 |
 //! | leaves base of ignored | 10 | 28,865 |
-//! | frees handed images | 11 | 6,552 |
+//! | frees handed images | 11 | 6,553 |
 //! | last write to land | 13 | 981 |
 //! | counts on | 13 | 671 |
 //!

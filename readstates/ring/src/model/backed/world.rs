@@ -20,7 +20,7 @@ pub(super) use step::Step;
 use super::Limits;
 use crate::{
     Epoch, Incarnation, SlotConfig, Stamp, Succession,
-    fence::Base,
+    fence::{Base, Stored},
     handoff::Event,
     model::search::Searched,
     mutant::{self, Shortcut},
@@ -96,6 +96,15 @@ struct Cell {
     content: Content,
     version: u64,
     stamp: Option<Stamp>,
+    by: Incarnation,
+}
+
+impl Cell {
+    /// What a pod finds in it.
+    fn stored(&self, me: Incarnation) -> Option<Stored> {
+        let is_own = self.by == me;
+        self.stamp.map(|stamp| Stored { stamp, is_own })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -188,6 +197,7 @@ impl World {
                 content: [0; OPERATIONS],
                 version: 0,
                 stamp: None,
+                by: nobody,
             },
             writes: Vec::new(),
             frames: Vec::new(),
@@ -272,7 +282,7 @@ impl World {
             Step::Agree { pod } => return self.agree(pod),
             Step::Move { pod, to } => return self.hand_over(pod, to),
             Step::Finish { pod } => return self.hear(pod, Event::Finished),
-            Step::TimeOut { pod } => return self.hear(pod, Event::TimedOut),
+            Step::TimeOut { pod } => return self.hear(pod, Event::StreamFailed),
             Step::Receive { part } => return self.receive(part),
             Step::Lapse { pod } => {
                 self.left.lapses -= 1;

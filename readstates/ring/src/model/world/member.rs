@@ -111,7 +111,7 @@ impl Member {
                 stage: Stage::Finishing { .. },
                 ..
             } => {
-                events.push(Event::TimedOut);
+                events.push(Event::StreamFailed);
                 if self.answer.is_none() {
                     events.push(Event::Finished);
                 }
@@ -119,7 +119,7 @@ impl Member {
             State::Sealed {
                 stage: Stage::Sent { .. } | Stage::Handing { .. },
                 ..
-            } => events.push(Event::TimedOut),
+            } => events.push(Event::StreamFailed),
             State::Receiving { .. } | State::Ready { .. } => events.push(Event::OriginSilent),
             State::Sealed {
                 stage: Stage::Retaking { .. } | Stage::WithoutLease { .. },

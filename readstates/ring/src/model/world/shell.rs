@@ -4,9 +4,12 @@ mod action;
 mod excuse;
 mod ring;
 
-use super::{Answer, Asked, Block, Cell, Message, NOW, Step, What, World, Write, reborn};
+use super::{
+    Answer, Asked, Block, Cell, Message, NOW, Step, What, World, Write, first_version, reborn,
+};
 use crate::{
-    Stamp, fence,
+    Stamp,
+    fence::{self, Base, Needs},
     handoff::{Action, Event, SlotAtMember, State},
 };
 
@@ -86,12 +89,11 @@ impl World {
             return;
         };
         let bit = 1 << operation;
-        if block.operations & bit == 0 {
+        let applied = block.operations & bit == 0;
+        if fence::needs(block.base, block.version, applied) != Needs::Nothing {
             block.operations |= bit;
-            block.version = fence::first_version(block.version, epoch);
-            block.dirty = true;
-            member.rearmed = true;
-        } else if fence::needs_restamp(block.stamp, epoch) {
+            block.version = fence::next_version(block.base, block.version, first_version(epoch));
+            block.base = Base::Own;
             block.dirty = true;
             member.rearmed = true;
         }
@@ -109,14 +111,24 @@ impl World {
             return;
         };
         // What was read for one epoch is not for another.
-        if member.slot.admits() == Some(epoch) && member.block.is_none() {
-            member.block = Some(Block {
-                operations: cell.operations,
-                version: cell.version,
-                dirty: false,
-                stamp: cell.stamp,
-            });
+        if member.slot.admits() != Some(epoch) || member.block.is_some() {
+            return;
         }
+        let (stored, next) = (cell.stored(member.me), Stamp::new(epoch, member.seq));
+        if stored.is_some_and(|stored| fence::shows_regression(stored, epoch, next)) {
+            if member.lease {
+                // It takes the slot again, under a higher epoch.
+                self.hear(index, Event::LeaseLost);
+                self.hear(index, Event::LeaseRenewed);
+            }
+            return;
+        }
+        member.block = Some(Block {
+            operations: cell.operations,
+            version: cell.version,
+            dirty: false,
+            base: fence::base(stored, Stamp::new(epoch, 0)),
+        });
     }
 
     fn answer(&mut self, index: usize) -> Result<(), String> {
@@ -188,6 +200,7 @@ impl World {
 
     /// Under the epoch that has ended: it yields to whatever the new owner writes.
     fn write_handed(&mut self, index: usize) {
+        let by = self.members[index].me;
         let Some((block, stamp)) = self.members[index].handed.take() else {
             return;
         };
@@ -196,6 +209,7 @@ impl World {
                 operations: block.operations,
                 version: block.version,
                 stamp: Some(stamp),
+                by,
             };
         }
     }
@@ -208,6 +222,7 @@ impl World {
                 operations: write.operations,
                 version: write.version,
                 stamp: Some(write.stamp),
+                by: write.by,
             };
         }
         let Some(by) = self.place(write.by) else {
@@ -216,8 +231,10 @@ impl World {
         let member = &mut self.members[by];
         if answered && member.writing == Some(write.stamp) {
             member.writing = None;
-            if let Some(block) = &mut member.block {
-                block.stamp = Some(write.stamp);
+            let first = member.term.map(|epoch| Stamp::new(epoch, 0));
+            let is_of_term = first.is_some_and(|first| fence::is_of_term(write.stamp, first));
+            // An owner of the slot in between may have written above a write of an earlier term.
+            if let Some(block) = member.block.as_mut().filter(|_| is_of_term) {
                 block.dirty = member.rearmed;
             }
         }

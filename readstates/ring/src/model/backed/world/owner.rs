@@ -16,12 +16,13 @@ impl World {
         };
         let before = block.version;
         let applied = block.content[usize::from(operation)] == 0;
-        let needs = fence::needs(block.base, applied);
+        let needs = fence::needs(block.base, before, applied);
         if applied {
             block.content[usize::from(operation)] += 1;
         }
         if needs != Needs::Nothing {
-            block.version = fence::first_version(before, epoch);
+            let first_version = fence::first_version(Stamp::new(epoch, 0));
+            block.version = fence::next_version(block.base, before, first_version);
             block.dirty = true;
             block.base = Base::Own;
             pod.rearmed = true;
@@ -76,7 +77,7 @@ impl World {
             content: cell.content,
             version: cell.version,
             dirty: false,
-            base: fence::base(cell.stamp, pod.slot.since()),
+            base: fence::base(cell.stored(pod.me), Stamp::new(epoch, 0)),
         };
         if let Some(journal) = &mut pod.inherited {
             let replayed = journal.replay(
@@ -103,7 +104,7 @@ impl World {
 
     pub(super) fn flush(&mut self, index: usize) {
         let pod = &mut self.pods[index];
-        let (Some(epoch), Some(block)) = (pod.slot.flushes(), pod.block) else {
+        let (Some(epoch), Some(block)) = (pod.term, pod.block) else {
             return;
         };
         let stamp = Stamp::new(epoch, pod.seq);
@@ -140,6 +141,7 @@ impl World {
                 content,
                 version,
                 stamp: Some(stamp),
+                by,
             };
         }
         let Some(at) = self.place(by) else {
@@ -150,10 +152,13 @@ impl World {
             return;
         }
         pod.writing = None;
-        let base = fence::base(Some(stamp), pod.slot.since());
+        let first = pod.term.map(|epoch| Stamp::new(epoch, 0));
+        if !first.is_some_and(|first| fence::is_of_term(stamp, first)) {
+            // It is written once more: an owner in between may have written above it.
+            return;
+        }
         if let Some(block) = &mut pod.block {
             block.dirty = pod.rearmed;
-            block.base = block.base.min(base);
         }
         if let Some(journal) = &mut pod.inherited {
             journal.trim(USER, version);

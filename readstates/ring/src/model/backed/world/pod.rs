@@ -32,6 +32,8 @@ pub(super) struct Pod {
     /// Changed since the write began.
     pub(super) rearmed: bool,
     pub(super) seq: u32,
+    /// The epoch at which it served last: what it writes was acknowledged then.
+    pub(super) term: Option<Epoch>,
     /// What an origin sent: its block, if it had one.
     pub(super) received: Option<Option<Block>>,
 }
@@ -57,6 +59,7 @@ impl Pod {
             writing: None,
             rearmed: false,
             seq: 0,
+            term: None,
             received: None,
         }
     }
@@ -65,7 +68,7 @@ impl Pod {
     pub(super) fn forget(&mut self) {
         (self.block, self.writing, self.loading) = (None, None, None);
         (self.pending, self.inherited) = (None, None);
-        self.promoted = false;
+        (self.promoted, self.term) = (false, None);
         self.last = Tickets::default();
     }
 
@@ -96,9 +99,7 @@ impl Pod {
     }
 
     pub(super) fn may_flush(&self) -> bool {
-        self.block.is_some_and(|block| block.dirty)
-            && self.writing.is_none()
-            && self.slot.flushes().is_some()
+        self.block.is_some_and(|block| block.dirty) && self.writing.is_none() && self.term.is_some()
     }
 
     pub(super) fn may_evict(&self) -> bool {

@@ -155,6 +155,9 @@ impl World {
                     // It has all that the promoted owner would have to take in.
                     (pod.block, pod.inherited) = (block, None);
                 }
+                if let Action::Serve { epoch, .. } = action {
+                    pod.term = Some(epoch);
+                }
                 // A promoted owner waits for nobody: see `agree` for the others.
                 if pod.promoted && !warm {
                     self.agree(index)?;

@@ -1,9 +1,12 @@
 //! Swaps of the ring: carried out, lost, and forgotten by a ring that is restored.
 
-use super::super::{Asked, NOW, World, succession};
+use super::{
+    super::{Asked, NOW, World, succession},
+    insert,
+};
 use crate::{
     Epoch, SlotConfig, Stamp,
-    handoff::Event,
+    handoff::{Event, Stage, State},
     mutant::{self, Rule},
 };
 
@@ -21,10 +24,9 @@ impl World {
         }
         if let Some(by) = by.and_then(|by| self.place(by)) {
             if answered {
-                self.hear(by, Event::SwapAnswered(self.ring));
-            } else {
-                self.hear(by, Event::SwapUnknown);
+                self.hear(by, Event::Learned(self.ring));
             }
+            self.ask_again(by, asked);
         }
     }
 
@@ -46,9 +48,23 @@ impl World {
     /// The swap was never carried out: the member that asked reads the ring until it answers, and asks again.
     pub(super) fn lose(&mut self, asked: Asked) {
         if let Some(by) = asked.by.and_then(|by| self.place(by)) {
-            self.hear(by, Event::SwapUnknown);
             self.notice_lapse(by);
-            self.hear(by, Event::SwapAnswered(self.ring));
+            self.hear(by, Event::Learned(self.ring));
+            self.ask_again(by, asked);
+        }
+    }
+
+    /// A member asks until the ring is past the epoch it expects; for another, as long as it hands the slot on.
+    fn ask_again(&mut self, by: usize, asked: Asked) {
+        let member = &self.members[by];
+        let hands_on = member.lease
+            && matches!(
+                member.slot.state(),
+                State::Sealed { stage: Stage::Handing { destination }, .. } if destination == asked.owner
+            );
+        let asks = asked.owner == member.me || hands_on;
+        if asks && self.ring.epoch() <= asked.expected {
+            insert(&mut self.swaps, asked);
         }
     }
 
