@@ -110,6 +110,13 @@ impl<K: Clone + Eq + Hash, T> Queues<K, T> {
         })
     }
 
+    /// How many operations of a user wait, besides the one that may be under way.
+    #[must_use]
+    pub fn waiting_of(&self, user: u64) -> usize {
+        let of_user = self.users.get(&user);
+        of_user.map_or(0, |of_user| of_user.waiting.len())
+    }
+
     /// The next frame for an owner, users with their operations; none when nothing waits: then its sender is done.
     pub fn take(&mut self, owner: &K) -> Vec<(u64, T)> {
         let mut frame = Vec::new();

@@ -32,8 +32,9 @@ pub(crate) const PART_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections kept open to one member.
 const IDLE_PER_PEER: usize = 64;
 
-/// Headers of the owner's answer that mean something to the client.
-const RESPONSE_HEADERS: [HeaderName; 7] = [
+/// Headers of the owner's answer that mean something to the client. In frames each has its place here as its number: others
+/// are added at the end.
+pub(super) static RESPONSE_HEADERS: [HeaderName; 7] = [
     header::CONTENT_ENCODING,
     header::CONTENT_TYPE,
     header::VARY,
@@ -214,8 +215,8 @@ pub(super) fn kept(headers: &HeaderMap) -> (HeaderMap, u64) {
     let ring = headers.get(readstates_api::headers::RING);
     let ring = ring.and_then(|number| number.to_str().ok()?.parse().ok());
     let mut kept = HeaderMap::new();
-    for name in RESPONSE_HEADERS {
-        if let Some(value) = headers.get(&name) {
+    for name in &RESPONSE_HEADERS {
+        if let Some(value) = headers.get(name) {
             kept.insert(name, value.clone());
         }
     }

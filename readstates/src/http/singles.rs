@@ -3,14 +3,16 @@
 //! ```text
 //! forward ──▶ queue of the owner ──▶ frame, at most two on their way ──▶ the owner ──▶ each its answer, as it is made
 //!                   ▲                           │
-//!                   └── the first answers came ─┘ the next leaves with what has come meanwhile
+//!                   └── the response has begun ─┘ the next leaves with what has come meanwhile
 //! ```
-//! There is no timer: while there is little to forward, a request leaves at once and alone. The owner answers each
-//! request of a frame when it is done, so that one that waits for the database holds up no other. What is done,
-//! checked and answered is what would be for a request of its own, and so is what is known when no answer comes.
+//! No request waits to be joined by others: while there is little to forward, each leaves at once and alone. The owner
+//! answers each request of a frame when it is done, and begins its response soon in any case, so that one that waits for
+//! the database holds up neither others nor the next frame. What is done, checked and answered is what would be for a
+//! request of its own, and so is what is known when no answer comes.
 //!
 //! Bounded by the requests that may be under way to one member: what waits counts among them. Requests of one user
-//! go one after the other. A call that is dropped takes its request back if it has not left.
+//! go one after the other, unless it has unusually many. A call that is dropped takes its request back if it has not
+//! left.
 
 mod frame;
 mod receive;
@@ -52,6 +54,10 @@ pub(super) const PATH: &str = "/internal/v1/singles";
 /// What a frame is declared as; another layout is another number.
 const MEDIA_TYPE: &str = "application/vnd.readstates.singles-1";
 
+/// Requests of one user that wait for each other. Those of a user who has more at once, such as a bot, go alone and
+/// leave room for others.
+const MOST_OF_ONE_USER: usize = 16;
+
 /// The queues of requests to forward.
 #[derive(Debug)]
 pub(super) struct Singles {
@@ -72,6 +78,10 @@ pub(super) struct Single {
 
 /// What became of a request.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are answers, which would be allocated once more"
+)]
 pub(super) enum Came {
     /// The owner's answer, and the number of the ring that it works by.
     Answer(Response<Body>, u64),
@@ -79,7 +89,7 @@ pub(super) enum Came {
     Silence { sent: bool },
     /// It was not sent, since its user has another owner now.
     OwnerMoved,
-    /// The owner did nothing, and takes this as a request of its own.
+    /// Nothing was done, and the owner takes this as a request of its own.
     Alone,
 }
 
@@ -91,7 +101,9 @@ struct To(Arc<Peer>);
 #[derive(Debug)]
 struct Waiting {
     encoded: Encoded,
-    /// Where the owner takes forwarded requests.
+    /// Whom it is for: behind others of its user it can be in the queue of another member.
+    to: To,
+    /// Where that takes forwarded requests.
     at: Arc<str>,
     deadline: Instant,
     answer: oneshot::Sender<Came>,
@@ -164,13 +176,17 @@ impl Singles {
         single: Single,
         timeout: Duration,
     ) -> Result<Came, Problem> {
+        let Single { user, encoded } = single;
+        if self.queues().waiting_of(user) >= MOST_OF_ONE_USER {
+            return Ok(Came::Alone);
+        }
         let to = To(Arc::clone(owner));
         let permit = Permit::take(to.clone(), 1).ok_or_else(|| too_many(owner))?;
         let deadline = Instant::now() + timeout;
         let (answer, came) = oneshot::channel();
-        let Single { user, encoded } = single;
         let waiting = Waiting {
             encoded,
+            to: to.clone(),
             at,
             deadline,
             answer,

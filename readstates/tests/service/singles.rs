@@ -1,6 +1,8 @@
 //! Requests about one user that a member forwards together with others, in frames.
 
 mod asked;
+mod between;
+mod failing;
 
 use std::{
     sync::Arc,
@@ -8,10 +10,7 @@ use std::{
 };
 
 use crate::common::{
-    Answer, PATIENCE, Running, among, balance,
-    between::{Between, Detour, FRAMES, Mood},
-    faulty::FaultyStore,
-    member, of_ring, owner_of,
+    Answer, PATIENCE, Running, among, balance, faulty::FaultyStore, member, of_ring, owner_of,
 };
 use futures::future::join_all;
 use readstates::{
@@ -23,7 +22,10 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use self::asked::{Asked, ack, mention, of_every_kind, read};
+use self::{
+    asked::{Asked, ack, of_every_kind, read},
+    between::{Between, Detour, FRAMES, Mood},
+};
 
 /// Two members, of which the first reaches the second through a proxy.
 struct Two {
@@ -75,6 +77,17 @@ impl Two {
             sent.push(self.send(request));
             self.until_under_way(sent.len()).await;
             self.between.until_sent(sent.len().min(2)).await;
+        }
+        sent
+    }
+
+    /// Sends requests of one user while frames are held: the first leaves, the others wait behind it.
+    async fn held_behind_the_first(&self, requests: Vec<Asked>) -> Vec<JoinHandle<Answer>> {
+        self.between.hold();
+        let mut sent = Vec::new();
+        for request in requests {
+            sent.push(self.send(request));
+            self.until_under_way(sent.len()).await;
         }
         sent
     }
@@ -165,40 +178,12 @@ async fn a_request_in_a_frame_is_answered_as_one_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_of_the_release_before_is_sent_single_requests() {
-    let two = Two::start().await;
-    two.between.set(Mood::Older);
-    let users = &two.users[..20];
-    let acked = users
-        .iter()
-        .map(|&user| ack(user, json!({"message_id": 5})));
-    let sent = two.held(acked.collect()).await;
-    two.between.let_go();
-    for answer in answers(sent).await {
-        assert_eq!(answer.ok()["applied"], true);
-    }
-    assert!(two.between.frames().len() <= 3);
-    let asked = users.iter().flat_map(|&user| [read(user), mention(user)]);
-    let sent = asked.map(|asked| two.send(asked)).collect();
-    for answer in answers(sent).await {
-        answer.ok();
-    }
-    let seen = two.between.take_seen();
-    assert_eq!(seen.len(), 40);
-    assert!(seen.iter().all(|seen| seen.path != FRAMES), "{seen:?}");
-    assert_eq!(two.members[1].state(users[0], 10).await, Some((5, 1)));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_of_one_user_are_done_in_the_order_in_which_they_came() {
     let two = Two::start().await;
     let user = two.users[0];
-    two.between.hold();
-    let mut sent = Vec::new();
-    for message in [5, 9, 2, 7, 1, 3] {
-        sent.push(two.send(ack(user, json!({"message_id": message, "manual": true}))));
-        two.until_under_way(sent.len()).await;
-    }
+    let asked =
+        [5, 9, 2, 7, 1, 3].map(|message| ack(user, json!({"message_id": message, "manual": true})));
+    let sent = two.held_behind_the_first(asked.into()).await;
     two.between.let_go();
     let versions: Vec<u64> = answers(sent)
         .await
@@ -215,81 +200,24 @@ async fn requests_of_one_user_are_done_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_not_left_when_its_client_stops_waiting_is_taken_back() {
+async fn a_user_with_unusually_many_requests_leaves_room_for_others() {
     let two = Two::start().await;
-    let acked = |user: &u64| ack(*user, json!({"message_id": 5}));
-    let sent = two.held(two.users[..2].iter().map(acked).collect()).await;
-    let (late, read_late) = (two.users[2], two.users[3]);
-    let waits = |asked: Asked| asked.with("x-readstates-timeout", "200");
-    let late_ack = two.send(waits(acked(&late))).await.unwrap();
-    late_ack.refused(504, "outcome-unknown");
-    let late_read = two.send(waits(read(read_late))).await.unwrap();
-    late_read.refused(503, "overloaded");
-    two.until_under_way(2).await;
+    let user = two.users[0];
+    let asked = (1..=17).map(|message| ack(user, json!({"message_id": message})));
+    let sent = two.held_behind_the_first(asked.collect()).await;
+    let one_more = two.send(ack(user, json!({"message_id": 18})));
+    one_more.await.unwrap().ok();
+    two.until_under_way(17).await;
+    let seen = two.between.take_seen();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(
+        seen[0].path == FRAMES && seen[1].path.ends_with("/ack"),
+        "{seen:?}"
+    );
     two.between.let_go();
     for answer in answers(sent).await {
-        answer.ok();
+        assert_eq!(answer.ok()["applied"], false, "the last was first");
     }
-    two.send(acked(&two.users[4])).await.unwrap().ok();
-    let users: Vec<u64> = two.between.frames().concat();
-    assert_eq!(users, [two.users[0], two.users[1], two.users[4]]);
-    assert_eq!(two.members[1].state(late, 10).await, None);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_than_may_be_under_way_is_refused_at_once() {
-    let limits = Limits {
-        max_per_member: 4,
-        ..Limits::DEFAULT
-    };
-    let two = Two::on(Arc::new(MemoryStore::default()), limits).await;
-    let acked = |user: &u64| ack(*user, json!({"message_id": 5}));
-    let sent = two.held(two.users[..4].iter().map(acked).collect()).await;
-    let refused = two.send(acked(&two.users[4])).await.unwrap();
-    refused.refused(503, "overloaded");
-    assert_eq!(refused.header("retry-after"), Some("1"));
-    let mentioned = two.send(mention(two.users[4])).await.unwrap().ok();
-    assert_eq!(mentioned["failed"][0]["type"], "/problems/overloaded");
-    two.between.let_go();
-    for answer in answers(sent).await {
-        answer.ok();
-    }
-    two.send(acked(&two.users[4])).await.unwrap().ok();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_the_owner_dies_within_a_frame_what_it_answered_counts_and_the_rest_says_what_is_known()
- {
-    let two = Two::start().await;
-    let of = |&user: &u64| match user % 2 {
-        0 => ack(user, json!({"message_id": 5})),
-        _ => read(user),
-    };
-    for &user in &two.users {
-        two.members[1].ack(user, 10, 1).await;
-    }
-    let sent = two.held(two.users[..20].iter().map(of).collect()).await;
-    two.between.set(Mood::Cuts);
-    two.between.let_go();
-    let answers = answers(sent).await;
-    // The first two frames had one request each, and came before.
-    answers[0].ok();
-    answers[1].ok();
-    let frame = answers[2..].iter().zip(&two.users[2..]);
-    let (answered, silent): (Vec<_>, Vec<_>) = frame.partition(|(answer, _)| answer.status == 200);
-    assert_eq!(answered.len(), 1, "{answered:?}");
-    for (answer, &user) in silent {
-        match user % 2 {
-            0 => answer.refused(504, "outcome-unknown"),
-            _ => answer.refused(503, "owner-unreachable"),
-        };
-    }
-    two.between.set(Mood::Open);
-    two.until_under_way(0).await;
-    two.send(ack(two.users[2], json!({"message_id": 6})))
-        .await
-        .unwrap()
-        .ok();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -318,6 +246,29 @@ async fn a_user_who_is_loaded_slowly_holds_up_no_other_of_the_same_frame() {
     assert!(started.elapsed() >= SLOW - Duration::from_millis(100));
     let frames = two.between.frames();
     assert_eq!(frames[0].len(), 11, "{frames:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_who_are_loaded_slowly_hold_up_no_later_frame() {
+    const SLOW: Duration = Duration::from_secs(2);
+    let store = FaultyStore::new();
+    let two = Two::on(Arc::clone(&store) as _, Limits::DEFAULT).await;
+    let (warm, cold) = (two.users[0], &two.users[1..5]);
+    two.members[1].ack(warm, 10, 1).await;
+    store.slow(SLOW, Duration::ZERO);
+    let started = Instant::now();
+    let mut slow = Vec::new();
+    for &user in cold {
+        slow.push(two.send(read(user)));
+        two.between.until_sent(slow.len()).await;
+    }
+    two.send(read(warm)).await.unwrap().ok();
+    assert!(started.elapsed() < SLOW, "it waited for other users");
+    assert!(!slow.iter().any(JoinHandle::is_finished));
+    for answer in answers(slow).await {
+        answer.refused(404, "no-read-state");
+    }
+    two.until_under_way(0).await;
 }
 
 /// A frame with one request, which reads channel 10.

@@ -18,6 +18,7 @@ use readstates_api::{Id, headers};
 
 use crate::{
     http::{
+        forward::RESPONSE_HEADERS,
         owner::Target,
         reply::{self, Body},
         selection::Selection,
@@ -57,17 +58,6 @@ static REQUEST_HEADERS: [HeaderName; 8] = [
     HeaderName::from_static("tracestate"),
 ];
 
-/// Headers of an answer by their number, from 0.
-static ANSWER_HEADERS: [HeaderName; 7] = [
-    header::CONTENT_ENCODING,
-    header::CONTENT_TYPE,
-    header::VARY,
-    header::ETAG,
-    header::LINK,
-    header::RETRY_AFTER,
-    header::ALLOW,
-];
-
 /// A request as it lies in a frame, without the time that is left for it.
 #[derive(Debug)]
 pub(super) struct Encoded(Vec<u8>);
@@ -96,6 +86,7 @@ pub(super) struct Answered {
 pub(super) struct Malformed(&'static str);
 
 const CUT_OFF: Malformed = Malformed("the frame ends within a request");
+const NOT_KNOWN: Result<(), Malformed> = Err(Malformed("a header is not known"));
 
 /// `None` when it has no place in a frame.
 pub(super) fn encode_request(
@@ -165,7 +156,7 @@ fn take_request(frame: &mut Bytes) -> Result<Request, Malformed> {
     let headers = frame.get_u8();
     let body = usize::from(frame.get_u16_le());
     let (user, channel) = (Id::new(frame.get_u64_le()), Id::new(frame.get_u64_le()));
-    let headers = take_headers(frame, &REQUEST_HEADERS, headers)?;
+    let headers = take_headers(frame, &REQUEST_HEADERS, headers, NOT_KNOWN)?;
     if frame.len() < body {
         return Err(CUT_OFF);
     }
@@ -185,7 +176,7 @@ fn take_request(frame: &mut Bytes) -> Result<Request, Malformed> {
 /// An answer as it lies in the stream. What is not a part of the owner's answer to a single request is left out.
 pub(super) fn encode_answer(place: usize, parts: &Parts, body: &[u8], ring: u64) -> Vec<u8> {
     let kept = parts.headers.iter();
-    let kept = kept.filter_map(|(name, value)| Some((number(&ANSWER_HEADERS, name)?, value)));
+    let kept = kept.filter_map(|(name, value)| Some((number(&RESPONSE_HEADERS, name)?, value)));
     let mut bytes = Vec::with_capacity(4 + ANSWER_HEAD + 64 + body.len());
     bytes.put_u32_le(0);
     bytes.put_u16_le(place as u16);
@@ -222,7 +213,8 @@ pub(super) fn take_answer(stream: &mut BytesMut) -> Result<Option<Answered>, Mal
     let status = StatusCode::from_u16(answer.get_u16_le());
     let ring = answer.get_u64_le();
     let headers = answer.get_u8();
-    let headers = take_headers(&mut answer, &ANSWER_HEADERS, headers)?;
+    // An owner of a later release may know more.
+    let headers = take_headers(&mut answer, &RESPONSE_HEADERS, headers, Ok(()))?;
     let mut response = reply::empty(status.map_err(|_| Malformed("a status is none"))?);
     *response.headers_mut() = headers;
     *response.body_mut() = Body::whole(answer);
@@ -246,7 +238,13 @@ fn put_header(bytes: &mut Vec<u8>, name: u8, value: &HeaderValue) -> Option<()> 
     Some(())
 }
 
-fn take_headers(bytes: &mut Bytes, of: &[HeaderName], count: u8) -> Result<HeaderMap, Malformed> {
+/// `unknown`: what a header comes to that is none of these; it is left out if that is no error.
+fn take_headers(
+    bytes: &mut Bytes,
+    of: &[HeaderName],
+    count: u8,
+    unknown: Result<(), Malformed>,
+) -> Result<HeaderMap, Malformed> {
     let mut headers = HeaderMap::with_capacity(count.into());
     for _ in 0..count {
         if bytes.len() < 3 {
@@ -257,10 +255,12 @@ fn take_headers(bytes: &mut Bytes, of: &[HeaderName], count: u8) -> Result<Heade
         if bytes.len() < length {
             return Err(CUT_OFF);
         }
-        let name = name.ok_or(Malformed("a header is not known"))?;
         let value = HeaderValue::from_maybe_shared(bytes.split_to(length));
         let value = value.map_err(|_| Malformed("a header's value is none"))?;
-        headers.append(name, value);
+        match name {
+            Some(name) => _ = headers.append(name, value),
+            None => unknown?,
+        }
     }
     Ok(headers)
 }

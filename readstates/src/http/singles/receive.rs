@@ -5,17 +5,18 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use futures::{
     StreamExt,
-    future::poll_fn,
     stream::{FuturesUnordered, Stream},
 };
 use http::{HeaderValue, Method, Uri};
 use hyper::body::Incoming;
 use readstates_api::{Problem, ProblemType};
+use tokio::time::timeout;
 
 use super::{
     MEDIA_TYPE,
@@ -33,7 +34,11 @@ use crate::{
     operation::Port,
 };
 
-/// Takes a frame. The answers are in the response once all are made; when some take longer, they follow the first.
+/// How long the first answers may take before the response begins without them: its sender then sends the next frame.
+/// More than a backup takes, so that mostly one write has all; less than a load from the database.
+const FIRST_WITHIN: Duration = Duration::from_millis(2);
+
+/// Takes a frame. The response has a length when all answers are made at once; else they follow as they are made.
 pub(in crate::http) async fn receive(app: &Arc<App>, head: &Head, content: Incoming) -> Answer {
     body::require(&head.headers, MEDIA_TYPE)?;
     let body = body::read_up_to(&app.gates, content, frame::MOST_BYTES).await?;
@@ -47,13 +52,13 @@ pub(in crate::http) async fn receive(app: &Arc<App>, head: &Head, content: Incom
         work: work.collect::<FuturesUnordered<_>>(),
         _body: body,
     });
-    let first = poll_fn(|context| answers.as_mut().poll_next(context)).await;
-    let first = first.unwrap_or_default();
+    let first = timeout(FIRST_WITHIN, answers.next()).await;
+    let first = first.ok().flatten();
     let is_all = answers.work.is_empty();
     let mut response = reply::typed(HeaderValue::from_static(MEDIA_TYPE), Bytes::new());
     *response.body_mut() = match is_all {
-        true => Body::whole(first),
-        false => Body::Parts(Some(first), answers),
+        true => Body::whole(first.unwrap_or_default()),
+        false => Body::Parts(first, answers),
     };
     Ok(response)
 }

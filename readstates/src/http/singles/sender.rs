@@ -62,7 +62,9 @@ impl Frame {
         taken: Vec<(u64, Waiting)>,
     ) -> Self {
         // What has waited while its user moved looks for the new owner.
-        let is_there = |(user, _): &(u64, Waiting)| owner(ownership, *user).as_ref() == Some(to);
+        let is_there = |(user, waiting): &(u64, Waiting)| {
+            waiting.to == *to && owner(ownership, *user).as_ref() == Some(to)
+        };
         let (there, moved): (Vec<_>, Vec<_>) = taken.into_iter().partition(is_there);
         let frame = Self {
             singles: Arc::clone(singles),
@@ -76,28 +78,20 @@ impl Frame {
         frame
     }
 
-    /// Sends it and waits for the first answers; returns the response if more of it is to come.
+    /// Sends it; returns the response if there are answers that take longer.
     async fn first_answers(&mut self) -> Option<reqwest::Response> {
         let mut response = self.post().await?;
-        let open = self.open();
-        while self.open() == open {
-            if !self.read(&mut response).await {
-                return None;
-            }
+        // The owner says a length when all are made.
+        if response.content_length().is_none() {
+            return Some(response);
         }
-        // A connection is used again once its response was read to the end.
-        let is_read = self.open() == 0 && response.content_length().is_some();
-        (!is_read).then_some(response)
+        while self.read(&mut response).await {}
+        None
     }
 
     /// The answers that take longer.
     async fn other_answers(mut self, mut response: reqwest::Response) {
         while self.read(&mut response).await {}
-    }
-
-    /// How many are not answered.
-    fn open(&self) -> usize {
-        self.waiting.iter().flatten().count()
     }
 
     /// The response, if it has answers.
@@ -122,11 +116,9 @@ impl Frame {
             .timeout(longest)
             .body(body);
         self.singles.metrics.forward_frames.increment(1);
+        self.sent = true;
         match request.send().await {
-            Ok(response) if response.status() == StatusCode::OK => {
-                self.sent = true;
-                Some(response)
-            }
+            Ok(response) if response.status() == StatusCode::OK => Some(response),
             Ok(response) => {
                 self.refused(response).await;
                 None
@@ -152,7 +144,6 @@ impl Frame {
             return;
         }
         let (kept, ring) = forward::kept(response.headers());
-        self.sent = true;
         match response.bytes().await {
             Ok(body) => self.end_all(|| Came::Answer(copy(status, &kept, &body), ring)),
             Err(error) => self.silent(&error),

@@ -99,6 +99,26 @@ fn answers_are_taken_from_the_stream_as_they_come() {
     assert!(matches!(second.response.body(), Body::Whole(None)));
 }
 
+#[test]
+fn a_header_that_is_not_known_is_left_out_of_an_answer_and_refused_in_a_request() {
+    let mut ok = reply::empty(http::StatusCode::OK);
+    let etag = HeaderValue::from_static("\"5\"");
+    ok.headers_mut().insert(header::ETAG, etag.clone());
+    let mut answer = encode_answer(0, &ok.into_parts().0, b"{}", 9);
+    // Length, place, status, ring and count come before its number.
+    answer[17] = 200;
+    let read = take_answer(&mut BytesMut::from(&answer[..])).unwrap();
+    let read = read.unwrap().response;
+    assert!(read.headers().is_empty());
+    assert!(matches!(read.body(), Body::Whole(Some(body)) if &body[..] == b"{}"));
+    let headers = HeaderMap::from_iter([(header::IF_MATCH, etag)]);
+    let request = encode_request(Operation::Delete, target(1, 7), &headers, b"").unwrap();
+    let mut frame = encode([(Duration::from_secs(1), &request)].into_iter()).to_vec();
+    assert!(parse(frame.clone().into()).is_ok());
+    frame[28] = 200;
+    assert!(parse(frame.into()).is_err());
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_a_frame_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), count in 0_u8..4) {

@@ -1,6 +1,5 @@
 //! A world of members in this process, real servers on free ports, and a client that asks them.
 
-pub mod between;
 pub mod conformance;
 pub mod engine;
 pub mod faulty;

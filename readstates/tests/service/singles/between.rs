@@ -1,7 +1,6 @@
 //! A proxy in front of a member's port for members, which holds, refuses or cuts what another member sends there.
 
 use std::{
-    convert::Infallible,
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, OnceLock},
@@ -15,7 +14,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use http::{Request, Response};
-use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
     body::{Frame, Incoming},
     server::conn::http1,
@@ -29,33 +28,41 @@ use readstates_ring::{Incarnation, RingTable};
 use reqwest::Client;
 use tokio::{net::TcpListener, sync::Semaphore};
 
-use super::{PATIENCE, client};
+use crate::common::{PATIENCE, client};
 
 /// Where members take frames of forwarded requests.
-pub const FRAMES: &str = "/internal/v1/singles";
+pub(super) const FRAMES: &str = "/internal/v1/singles";
 
 /// What it does with what it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mood {
+pub(super) enum Mood {
     /// Passes it on.
     Open,
     /// Passes it on, but for frames, as if there was nothing at their path.
     Older,
     /// Passes a frame on, and breaks off after the first answer to it.
     Cuts,
+    /// Passes a frame on, and ends in the middle of the second answer to it as if that was all.
+    Halves,
+    /// Passes a frame on, and answers with bytes that are no answers.
+    Garbles,
+    /// Passes a frame on, and breaks off when the answers come.
+    Dies,
 }
+
+type Passed = UnsyncBoxBody<Bytes, io::Error>;
 
 /// A request that it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    pub path: String,
+pub(super) struct Seen {
+    pub(super) path: String,
     /// Of a frame: the users of its requests.
-    pub users: Vec<u64>,
+    pub(super) users: Vec<u64>,
 }
 
 #[derive(Debug)]
-pub struct Between {
-    pub url: String,
+pub(super) struct Between {
+    pub(super) url: String,
     member: OnceLock<SocketAddr>,
     mood: Mutex<Mood>,
     seen: Mutex<Vec<Seen>>,
@@ -65,7 +72,7 @@ pub struct Between {
 }
 
 impl Between {
-    pub async fn start() -> Arc<Self> {
+    pub(super) async fn start() -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let between = Arc::new(Self {
             url: format!("http://{}", listener.local_addr().unwrap()),
@@ -81,7 +88,7 @@ impl Between {
                 let between = Arc::clone(&accepting);
                 let service = service_fn(move |request| {
                     let between = Arc::clone(&between);
-                    async move { Ok::<_, Infallible>(between.answer(request).await) }
+                    async move { between.answer(request).await }
                 });
                 let socket = TokioIo::new(socket);
                 tokio::spawn(http1::Builder::new().serve_connection(socket, service));
@@ -90,38 +97,38 @@ impl Between {
         between
     }
 
-    pub fn leads_to(&self, member: SocketAddr) {
+    pub(super) fn leads_to(&self, member: SocketAddr) {
         self.member.set(member).unwrap();
     }
 
-    pub fn set(&self, mood: Mood) {
+    pub(super) fn set(&self, mood: Mood) {
         *self.mood.lock().unwrap() = mood;
     }
 
     /// Holds frames from now on.
-    pub fn hold(&self) {
+    pub(super) fn hold(&self) {
         let taken = self.gate.forget_permits(Semaphore::MAX_PERMITS);
         assert_eq!(taken, Semaphore::MAX_PERMITS, "frames are under way");
     }
 
-    pub fn let_go(&self) {
+    pub(super) fn let_go(&self) {
         self.gate.add_permits(Semaphore::MAX_PERMITS);
     }
 
     /// The users of each frame, since the last time.
-    pub fn frames(&self) -> Vec<Vec<u64>> {
+    pub(super) fn frames(&self) -> Vec<Vec<u64>> {
         let seen = self.take_seen().into_iter();
         let frames = seen.filter(|seen| seen.path == FRAMES);
         frames.map(|seen| seen.users).collect()
     }
 
     /// What it was sent, since the last time.
-    pub fn take_seen(&self) -> Vec<Seen> {
+    pub(super) fn take_seen(&self) -> Vec<Seen> {
         std::mem::take(&mut *self.seen.lock().unwrap())
     }
 
     /// Waits until it was sent so many.
-    pub async fn until_sent(&self, many: usize) {
+    pub(super) async fn until_sent(&self, many: usize) {
         let started = Instant::now();
         while self.seen.lock().unwrap().len() < many {
             assert!(started.elapsed() < PATIENCE, "{:?}", self.seen);
@@ -129,12 +136,9 @@ impl Between {
         }
     }
 
-    async fn answer(
-        &self,
-        request: Request<Incoming>,
-    ) -> Response<UnsyncBoxBody<Bytes, io::Error>> {
+    async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Passed>> {
         let (mut parts, body) = request.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
+        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
         let path = parts.uri.path().to_owned();
         let is_frame = path == FRAMES;
         let users = if is_frame { users(&body) } else { Vec::new() };
@@ -142,13 +146,14 @@ impl Between {
         if path != "/internal/v1/handoff" {
             self.seen.lock().unwrap().push(Seen { path, users });
         }
-        let mood = *self.mood.lock().unwrap();
         let mut path = parts.uri.path_and_query().unwrap().as_str().to_owned();
+        let mut mood = Mood::Open;
         if is_frame {
             let _permit = self.gate.acquire().await.unwrap();
-            if mood == Mood::Older {
-                path = path.replace(FRAMES, "/internal/v1/unheard-of");
-            }
+            mood = *self.mood.lock().unwrap();
+        }
+        if mood == Mood::Older {
+            path = path.replace(FRAMES, "/internal/v1/unheard-of");
         }
         parts.headers.remove("host");
         let url = format!("http://{}{path}", self.member.get().unwrap());
@@ -156,11 +161,37 @@ impl Between {
             .client
             .request(parts.method, url)
             .headers(parts.headers);
-        let answer = sent.body(body).send().await.unwrap();
-        let (status, headers) = (answer.status(), answer.headers().clone());
-        let body = if is_frame && mood == Mood::Cuts {
-            let answers = answer.bytes().await.unwrap();
-            let first = 4 + u32::from_le_bytes(*answers.first_chunk().unwrap()) as usize;
+        let answer = sent.body(body).send().await.map_err(io::Error::other)?;
+        let (status, mut headers) = (answer.status(), answer.headers().clone());
+        headers.remove("transfer-encoding");
+        if ![Mood::Open, Mood::Older].contains(&mood) {
+            headers.remove("content-length");
+        }
+        let mut response = Response::new(altered(mood, answer).await?);
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        Ok(response)
+    }
+}
+
+/// The body of an answer in this mood.
+async fn altered(mood: Mood, answer: reqwest::Response) -> io::Result<Passed> {
+    let whole = |bytes: Bytes| {
+        let bytes = Full::new(bytes);
+        BodyExt::boxed_unsync(bytes.map_err(|never| match never {}))
+    };
+    if matches!(mood, Mood::Open | Mood::Older) {
+        let parts = answer.bytes_stream();
+        let parts = parts.map(|part| part.map(Frame::data).map_err(io::Error::other));
+        return Ok(BodyExt::boxed_unsync(StreamBody::new(parts)));
+    }
+    let answers = answer.bytes().await.map_err(io::Error::other)?;
+    let first = 4 + u32::from_le_bytes(*answers.first_chunk().unwrap()) as usize;
+    Ok(match mood {
+        Mood::Open | Mood::Older | Mood::Dies => return Err(io::Error::other("the member dies")),
+        Mood::Halves => whole(answers.slice(..(first + 20).min(answers.len()))),
+        Mood::Garbles => whole(Bytes::from_static(&[0xff; 64])),
+        Mood::Cuts => {
             let broken = io::Error::other("the member dies");
             let parts = [Ok(Frame::data(answers.slice(..first))), Err(broken)];
             // In two pieces: the first is on its way when the second breaks off.
@@ -169,18 +200,8 @@ impl Between {
                 part
             });
             BodyExt::boxed_unsync(StreamBody::new(parts))
-        } else {
-            let parts = answer.bytes_stream();
-            let parts = parts.map(|part| part.map(Frame::data).map_err(io::Error::other));
-            BodyExt::boxed_unsync(StreamBody::new(parts))
-        };
-        let mut response = Response::new(body);
-        *response.status_mut() = status;
-        *response.headers_mut() = headers;
-        response.headers_mut().remove("content-length");
-        response.headers_mut().remove("transfer-encoding");
-        response
-    }
+        }
+    })
 }
 
 /// The users of the requests in a frame.
@@ -205,14 +226,18 @@ fn users(frame: &[u8]) -> Vec<u64> {
 
 /// The ring store as a member sees it that reaches another one through a proxy.
 #[derive(Debug)]
-pub struct Detour {
+pub(super) struct Detour {
     ring: Arc<dyn RingStore>,
     member: &'static str,
     url: String,
 }
 
 impl Detour {
-    pub fn new(ring: &Arc<dyn RingStore>, member: &'static str, between: &Between) -> Arc<Self> {
+    pub(super) fn new(
+        ring: &Arc<dyn RingStore>,
+        member: &'static str,
+        between: &Between,
+    ) -> Arc<Self> {
         Arc::new(Self {
             ring: Arc::clone(ring),
             member,
