@@ -78,10 +78,6 @@ pub(super) struct Single {
 
 /// What became of a request.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are answers, which would be allocated once more"
-)]
 pub(super) enum Came {
     /// The owner's answer, and the number of the ring that it works by.
     Answer(Response<Body>, u64),
