@@ -14,30 +14,30 @@ use std::{
 };
 
 /// Frames under way to one owner: while it works on one, the other is on its way.
-pub(super) const FRAMES: usize = 2;
+pub const FRAMES: usize = 2;
 /// Records of one frame: beyond some hundred a record costs no less, and the first waits for the last.
-pub(super) const MOST_RECORDS: usize = 512;
+pub const MOST_RECORDS: usize = 512;
 /// Operations that wait for one owner: some megabytes, and far more than it gets done in a second while it is well.
-pub(super) const MOST_WAITING: usize = 65_536;
+pub const MOST_WAITING: usize = 65_536;
 
 /// Too many operations wait for the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Full;
+pub struct Full;
 
 /// Names a waiting operation of a user.
-pub(super) type Ticket = u64;
+pub type Ticket = u64;
 
 /// An operation that waits now.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Pushed<K> {
-    pub(super) ticket: Ticket,
+pub struct Pushed<K> {
+    pub ticket: Ticket,
     /// Where one more sender is needed, which then calls [`Queues::take`] until there is nothing.
-    pub(super) start: Option<K>,
+    pub start: Option<K>,
 }
 
 /// Operations `T` that wait, by user, and by owner `K`.
 #[derive(Debug)]
-pub(super) struct Queues<K, T> {
+pub struct Queues<K, T> {
     users: HashMap<u64, User<K, T>>,
     owners: HashMap<K, Owner>,
     tickets: Ticket,
@@ -62,8 +62,16 @@ struct Owner {
     senders: usize,
 }
 
+impl<K: Clone + Eq + Hash, T> Default for Queues<K, T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<K: Clone + Eq + Hash, T> Queues<K, T> {
-    pub(super) fn new() -> Self {
+    /// Nothing waits.
+    #[must_use]
+    pub fn new() -> Self {
         Self {
             users: HashMap::new(),
             owners: HashMap::new(),
@@ -72,7 +80,7 @@ impl<K: Clone + Eq + Hash, T> Queues<K, T> {
     }
 
     /// Lets an operation of a user wait, whose owner is this one unless the user waits for another already.
-    pub(super) fn push(&mut self, user: u64, owner: K, operation: T) -> Result<Pushed<K>, Full> {
+    pub fn push(&mut self, user: u64, owner: K, operation: T) -> Result<Pushed<K>, Full> {
         let entry = self.users.entry(user);
         let owner = match &entry {
             Entry::Occupied(user) => user.get().owner.clone(),
@@ -102,8 +110,15 @@ impl<K: Clone + Eq + Hash, T> Queues<K, T> {
         })
     }
 
+    /// How many operations of a user wait, besides the one that may be under way.
+    #[must_use]
+    pub fn waiting_of(&self, user: u64) -> usize {
+        let of_user = self.users.get(&user);
+        of_user.map_or(0, |of_user| of_user.waiting.len())
+    }
+
     /// The next frame for an owner, users with their operations; none when nothing waits: then its sender is done.
-    pub(super) fn take(&mut self, owner: &K) -> Vec<(u64, T)> {
+    pub fn take(&mut self, owner: &K) -> Vec<(u64, T)> {
         let mut frame = Vec::new();
         let Some(queue) = self.owners.get_mut(owner) else {
             return frame;
@@ -129,7 +144,7 @@ impl<K: Clone + Eq + Hash, T> Queues<K, T> {
 
     /// Operations of these users have ended: those behind them wait for whom `owner_of` names. Adds where one more
     /// sender is needed to `start`.
-    pub(super) fn land(
+    pub fn land(
         &mut self,
         users: impl IntoIterator<Item = u64>,
         owner_of: impl Fn(u64) -> K,
@@ -150,7 +165,7 @@ impl<K: Clone + Eq + Hash, T> Queues<K, T> {
     }
 
     /// The owners of users may be others now.
-    pub(super) fn route_again(&mut self, owner_of: impl Fn(u64) -> K, start: &mut Vec<K>) {
+    pub fn route_again(&mut self, owner_of: impl Fn(u64) -> K, start: &mut Vec<K>) {
         let users = self.users.iter();
         let waiting = users.filter(|(_, user)| !user.under_way);
         let moved: Vec<(u64, K)> = waiting
@@ -185,7 +200,7 @@ impl<K: Clone + Eq + Hash, T> Queues<K, T> {
     }
 
     /// Takes an operation back. Whether it still waited: then nothing was done.
-    pub(super) fn withdraw(&mut self, user: u64, ticket: Ticket) -> bool {
+    pub fn withdraw(&mut self, user: u64, ticket: Ticket) -> bool {
         let Entry::Occupied(mut entry) = self.users.entry(user) else {
             return false;
         };

@@ -72,7 +72,9 @@ fn what_is_taken_back_is_not_sent_and_what_is_under_way_cannot_be() {
     let (first, _) = push(&mut queues, 1, 7, 1);
     let (second, _) = push(&mut queues, 1, 7, 2);
     let (other, _) = push(&mut queues, 2, 7, 3);
+    assert_eq!((queues.waiting_of(1), queues.waiting_of(2)), (2, 1));
     assert!(queues.withdraw(2, other) && !queues.withdraw(2, other));
+    assert_eq!(queues.waiting_of(2), 0);
     assert_eq!(queues.take(&7), [(1, 1)]);
     assert!(!queues.withdraw(1, first) && queues.withdraw(1, second));
     queues.land([1], |_| 7, &mut Vec::new());
