@@ -14,7 +14,7 @@ use kube::{
 };
 use readstates_metrics::Text;
 
-use crate::validate::Identity;
+use crate::spec::Identity;
 
 /// Of the resources `K` that this process reconciles, a value of each.
 pub(crate) struct Told<K: Resource<DynamicType = ()> + 'static, T>(Arc<Mutex<Inner<K, T>>>);

@@ -6,7 +6,7 @@ use readstates_metrics::Text;
 use readstates_operator_api::{ReadStateBackupSchedule, ReadStateBackupScheduleStatus};
 
 use super::status::is_degraded;
-use crate::{told::Told, validate::Identity};
+use crate::{spec::Identity, told::Told};
 
 /// The schedules that this process reconciles.
 #[derive(Clone, Debug, Default)]

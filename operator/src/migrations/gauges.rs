@@ -5,7 +5,7 @@ use kube::{core::PartialObjectMeta, runtime::reflector::Store};
 use readstates_metrics::Text;
 use readstates_operator_api::{MigrationPhase, ReadStateMigration, ReadStateMigrationStatus};
 
-use crate::{backups::is_degraded, told::Told, validate::Identity};
+use crate::{backups::is_degraded, spec::Identity, told::Told};
 
 /// The moves that this process reconciles.
 #[derive(Clone, Debug, Default)]

@@ -4,16 +4,12 @@ use k8s_openapi::{ByteString, api::core::v1::Secret};
 use readstates_operator_api::{Verb, labels::Component};
 use serde::Serialize;
 
-use super::{env, store};
 use crate::{
-    observe::CLIENT_CA_FILE,
+    names::CLIENT_CA_FILE,
     plan::{Admitted, CallersStep},
-    validate::ValidatedCluster,
+    spec::ValidatedCluster,
+    templates::ACCESS_FILE,
 };
-
-const VOLUME: &str = "access";
-const PATH: &str = "/etc/readstates/access";
-const FILE: &str = "access.yaml";
 
 #[derive(Serialize)]
 struct File<'a> {
@@ -69,35 +65,11 @@ pub(super) fn secret(cluster: &ValidatedCluster, callers: &CallersStep) -> Optio
         let bytes = ByteString(pem.clone().into_bytes());
         (CLIENT_CA_FILE.to_owned(), bytes)
     });
-    let file = [(FILE.to_owned(), ByteString(text))];
+    let file = [(ACCESS_FILE.to_owned(), ByteString(text))];
     Some(Secret {
         metadata: cluster.id.child(cluster.id.access(), Component::Cache),
         type_: Some("Opaque".to_owned()),
         data: Some(file.into_iter().chain(client_ca).collect()),
         ..Secret::default()
     })
-}
-
-/// What a cache pod has of it. CAs that are there once are there for good, so that their absence restarts no pod.
-pub(super) fn of(cluster: &ValidatedCluster) -> store::Access {
-    if cluster.cache.access.is_none() {
-        return store::Access::default();
-    }
-    let client_ca = cluster.client_ca.then_some(CLIENT_CA_FILE);
-    let keys: Vec<_> = [FILE].into_iter().chain(client_ca).collect();
-    let (mut volume, mount) = store::keys_of(VOLUME, PATH, &cluster.id.access(), &keys);
-    if let (Some(source), Some(_)) = (&mut volume.secret, client_ca) {
-        // When the CAs go, pods that are not replaced yet still hear of other callers.
-        source.optional = Some(true);
-    }
-    let file = |key: &str| format!("{PATH}/{key}");
-    let client_ca = client_ca.map(|key| env::value(env::TLS_CLIENT_CA_FILE, file(key)));
-    store::Access {
-        env: [env::value(env::ACCESS, file(FILE))]
-            .into_iter()
-            .chain(client_ca)
-            .collect(),
-        volumes: vec![volume],
-        mounts: vec![mount],
-    }
 }

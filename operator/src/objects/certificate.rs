@@ -5,7 +5,7 @@ use readstates_operator_api::{IssuerRef, labels::Component};
 
 use crate::{
     cert_manager::{Certificate, CertificateSpec, Issuer, PrivateKey},
-    validate::{Store, Tls, ValidatedCluster},
+    spec::{Store, Tls, ValidatedCluster},
 };
 
 /// The certificate for CQL; none where it comes from elsewhere.

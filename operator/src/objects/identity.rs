@@ -1,30 +1,14 @@
 //! Mounts the certificates with which pods prove their identity, and builds the Certificates where cert-manager issues
 //! them.
 
-use k8s_openapi::api::core::v1::{Volume, VolumeMount};
-use readstates_identity::{CA_FILE, CERTIFICATE_FILE, ClusterName, KEY_FILE, Role};
+use readstates_identity::{ClusterName, Role};
 use readstates_operator_api::labels::Component;
 
-use super::{IDENTITY, store};
 use crate::{
     cert_manager::{Certificate, CertificateSpec, Issuer, PrivateKey},
     plan::roles,
-    validate::{Issuing, ValidatedCluster},
+    spec::{Issuing, ValidatedCluster},
 };
-
-/// Where the files are: `ca.crt`, `tls.crt` and `tls.key`.
-pub(super) const PATH: &str = "/etc/readstates/identity";
-
-/// The certificate of a role for a pod. The processes follow the files: another certificate makes no other pods.
-pub(super) fn volume(cluster: &ValidatedCluster, role: Role) -> (Volume, VolumeMount) {
-    let secret = cluster.id.identity_secret(role);
-    store::keys_of(
-        IDENTITY,
-        PATH,
-        &secret,
-        &[CA_FILE, CERTIFICATE_FILE, KEY_FILE],
-    )
-}
 
 /// What cert-manager is to make; nothing where the operator issues.
 pub(super) fn certificates(cluster: &ValidatedCluster) -> Vec<Certificate> {

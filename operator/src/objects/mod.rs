@@ -1,28 +1,17 @@
-//! Makes the desired objects, typed, one file a kind. In: a validated cluster and a plan. Out: objects
-//! in the order in which to write them. Pure, and cannot fail.
+//! Which objects should exist, and all of them but those with pods, typed, one file a kind. In: a validated cluster and a
+//! plan. Out: objects in the order in which to write them. Pure, and cannot fail. `templates` makes those with pods.
 
 mod access;
-mod api_tls;
-mod backup;
-mod cache;
 mod certificate;
-mod database;
-pub mod env;
 mod identity;
-mod migration;
 mod network_policy;
-mod overlay;
-mod pod;
+mod nodes;
 mod pod_disruption_budget;
 mod pod_monitor;
-pub mod ports;
-mod restore;
 mod ring;
 mod role;
-mod schema_job;
 mod service;
 mod service_account;
-mod store;
 mod token_review;
 
 use k8s_openapi::api::{
@@ -35,43 +24,21 @@ use k8s_openapi::api::{
 };
 use kube::Resource;
 use readstates_operator_api::{
-    DatabaseNode, ReadStateRing,
+    ReadStateRing,
     labels::{COMPONENT, Component},
 };
-use serde::Serialize;
 
-/// Name of the agent's container in a database pod.
-pub const AGENT: &str = "agent";
-/// Name of the container that puts a super-disk together.
-pub const DISK: &str = "disk";
-/// Name of the container of the super-disk's agent.
-pub const DISK_AGENT: &str = "disk-agent";
-/// Name of the container of a cache pod that keeps read states.
-pub const CACHE: &str = cache::CONTAINER;
-/// Names of the containers that a cache pod and a database pod are there for.
-pub const MAIN_CONTAINERS: [&str; 2] = [CACHE, database::CONTAINER];
-/// Name of the volume with the certificates with which a pod proves its identity.
-pub const IDENTITY: &str = "identity";
-
-pub(crate) use self::api_tls::scheme;
 pub use self::{
-    backup::{
-        ACCESS_KEY_ID, CREATE, PRUNE, SECRET_ACCESS_KEY, VERIFY, backup_cron_jobs, backup_job,
-        backup_network_policy,
-    },
-    cache::{memory as cache_memory, memory_of, template_hash as cache_template_hash},
-    database::{database_image, rack, template_hash, template_with_image, update_name},
-    env::{MOVING_TO, STORE},
-    migration::{COPY, Ends, SCHEMA, move_job, move_network_policy, store_url},
+    network_policy::{backup_network_policy, move_network_policy, restore_network_policy},
+    nodes::identities,
     pod_monitor::pod_monitors,
-    restore::{RESTORE, restore_job, restore_job_name, restore_network_policy, restore_selector},
-    schema_job::{job_name as schema_job_name, made_by as made_by_job, schema_job, wanted_store},
     token_review::binding as token_review_binding,
 };
 use crate::{
     cert_manager::Certificate,
-    plan::{Plan, RestoreState, Template},
-    validate::{Store, ValidatedCluster},
+    plan::{Plan, RestoreState},
+    spec::{Store, ValidatedCluster},
+    templates,
 };
 
 /// A desired object.
@@ -181,7 +148,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         let identities = identities(cluster, &nodes.records);
         out.push(Object::ConfigMap(Box::new(identities)));
         if database.super_disk.is_some() {
-            let entries = database::super_disk::entries(&cluster.id, &super_disks.volumes);
+            let entries = nodes::entries(&cluster.id, &super_disks.volumes);
             out.push(Object::ConfigMap(Box::new(entries)));
         }
         for step in racks {
@@ -189,11 +156,11 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
                 continue;
             };
             out.extend(
-                database::config(cluster, database, rack)
+                templates::config(cluster, database, rack)
                     .map(Box::new)
                     .map(Object::ConfigMap),
             );
-            out.push(Object::StatefulSet(Box::new(database::rack(
+            out.push(Object::StatefulSet(Box::new(templates::rack(
                 cluster,
                 database,
                 rack,
@@ -215,7 +182,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
             1,
         ))),
     ]);
-    if *schema_job && let Some(job) = self::schema_job(cluster) {
+    if *schema_job && let Some(job) = templates::schema_job(cluster) {
         out.extend([
             Object::NetworkPolicy(Box::new(network_policy::schema(cluster))),
             Object::Job(Box::new(job)),
@@ -226,7 +193,9 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         out.push(Object::NetworkPolicy(Box::new(policy)));
     }
     if let Some(source) = &restore.make {
-        out.push(Object::Job(Box::new(restore_job(cluster, source))));
+        out.push(Object::Job(Box::new(templates::restore_job(
+            cluster, source,
+        ))));
     }
     out.extend(
         access::secret(cluster, callers)
@@ -240,42 +209,12 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
                 .map(|number| Object::Ring(Box::new(ring::empty(cluster, number)))),
         );
         let restarted = plan.restarted.as_ref();
-        let mut set = self::cache(cluster, plan.replicas, &plan.template, restarted);
+        let mut set = templates::cache(cluster, plan.replicas, &plan.template, restarted);
         set.metadata.resource_version.clone_from(&plan.version);
         out.push(Object::StatefulSet(Box::new(set)));
     }
     out
 }
 
-/// Which node of the database each pod is, for the pods.
-#[must_use]
-pub fn identities(cluster: &ValidatedCluster, records: &[DatabaseNode]) -> ConfigMap {
-    database::agent::nodes(&cluster.id, records)
-}
-
-/// The StatefulSet of the cache with `replicas` pods of this template, restarted for this request.
-#[must_use]
-pub fn cache(
-    cluster: &ValidatedCluster,
-    replicas: i32,
-    template: &Template,
-    restarted: Option<&String>,
-) -> StatefulSet {
-    cache::stateful_set(cluster, replicas, template, restarted)
-}
-
-/// A short hash of what an object says, the same for the same content in every build of the
-/// operator. (FNV-1a, 64 bits: it tells changes apart and keeps no secrets.)
-#[must_use]
-pub fn fingerprint(object: &impl Serialize) -> String {
-    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    let text = serde_json::to_vec(object).unwrap_or_default();
-    let hash = text.iter().fold(OFFSET, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
-    });
-    format!("{hash:016x}")
-}
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -23,15 +23,21 @@ use k8s_openapi::{
         NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
         NetworkPolicySpec,
     },
-    apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
+    apimachinery::pkg::{
+        apis::meta::v1::{LabelSelector, ObjectMeta},
+        util::intstr::IntOrString,
+    },
 };
 use readstates_operator_api::{
     Engine,
     labels::{self, Component},
 };
 
-use super::{pod, ports};
-use crate::validate::{Database, ValidatedCluster};
+use crate::{
+    names::ports,
+    spec::{BackupOwner, Database, Identity, ValidatedCluster},
+    templates::{backup_metadata, pod, restore_metadata},
+};
 
 /// The label that Kubernetes gives every namespace: its name.
 const NAMESPACE: &str = "kubernetes.io/metadata.name";
@@ -82,16 +88,62 @@ pub(super) fn schema(cluster: &ValidatedCluster) -> NetworkPolicy {
     policy(cluster, cluster.id.schema(), Component::Schema, Vec::new())
 }
 
+/// Its pods hold the login of the database: they accept no connections.
+#[must_use]
+pub fn backup_network_policy(owner: &BackupOwner, name: String, cluster: &str) -> NetworkPolicy {
+    let metadata = backup_metadata(owner, name, cluster);
+    of_jobs(metadata, owner.label, &owner.id.name, Vec::new())
+}
+
+/// Its pods hold the login of the database: they accept no connections.
+#[must_use]
+pub fn restore_network_policy(id: &Identity) -> NetworkPolicy {
+    let metadata = restore_metadata(id, id.restore());
+    of_jobs(metadata, labels::RESTORE, &id.name, Vec::new())
+}
+
+/// Its pods hold logins of two databases: they tell the operator how far they are, and accept no other connections.
+#[must_use]
+pub fn move_network_policy(cluster: &ValidatedCluster, owner: &BackupOwner) -> NetworkPolicy {
+    let metadata = backup_metadata(owner, owner.moving(), &cluster.id.name);
+    let progress = rule(&[ports::WATCH], Some(vec![operator(cluster)]));
+    of_jobs(metadata, owner.label, &owner.id.name, vec![progress])
+}
+
 fn policy(
     cluster: &ValidatedCluster,
     name: String,
     of: Component,
     ingress: Vec<NetworkPolicyIngressRule>,
 ) -> NetworkPolicy {
+    let pods = cluster.id.selector(of);
+    ingress_only(cluster.id.child(name, of), &pods, ingress)
+}
+
+/// The Jobs of a backup or of a move, or those that restore, by the label with the name of what they belong to.
+fn of_jobs(
+    metadata: ObjectMeta,
+    label: &str,
+    name: &str,
+    ingress: Vec<NetworkPolicyIngressRule>,
+) -> NetworkPolicy {
+    let pods = [
+        (labels::COMPONENT, Component::Backup.as_str()),
+        (label, name),
+    ];
+    let pods = pods.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    ingress_only(metadata, &pods.into(), ingress)
+}
+
+fn ingress_only(
+    metadata: ObjectMeta,
+    pods: &BTreeMap<String, String>,
+    ingress: Vec<NetworkPolicyIngressRule>,
+) -> NetworkPolicy {
     NetworkPolicy {
-        metadata: cluster.id.child(name, of),
+        metadata,
         spec: Some(NetworkPolicySpec {
-            pod_selector: Some(pod::selector(&cluster.id.selector(of))),
+            pod_selector: Some(pod::selector(pods)),
             policy_types: Some(vec!["Ingress".to_owned()]),
             ingress: Some(ingress).filter(|rules| !rules.is_empty()),
             egress: None,
@@ -101,7 +153,7 @@ fn policy(
 
 /// The operator's pods: the labels that the chart gives them, in the operator's own namespace, since any user can put
 /// labels on a pod.
-pub(super) fn operator(cluster: &ValidatedCluster) -> NetworkPolicyPeer {
+fn operator(cluster: &ValidatedCluster) -> NetworkPolicyPeer {
     let labels: BTreeMap<String, String> = [
         (labels::COMPONENT, "operator"),
         (labels::PART_OF, "readstates"),
@@ -137,10 +189,7 @@ fn pods(selector: LabelSelector) -> NetworkPolicyPeer {
 }
 
 /// Allows these peers only; `None`: any address.
-pub(super) fn rule(
-    ports: &[u16],
-    from: Option<Vec<NetworkPolicyPeer>>,
-) -> NetworkPolicyIngressRule {
+fn rule(ports: &[u16], from: Option<Vec<NetworkPolicyPeer>>) -> NetworkPolicyIngressRule {
     let port = |port: &u16| NetworkPolicyPort {
         port: Some(IntOrString::Int(i32::from(*port))),
         protocol: Some("TCP".to_owned()),

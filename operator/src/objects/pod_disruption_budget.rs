@@ -8,8 +8,11 @@ use k8s_openapi::{
 };
 use readstates_operator_api::labels::Component;
 
-use super::{pod, service_account};
-use crate::{plan::Evictions, validate::ValidatedCluster};
+use crate::{
+    plan::Evictions,
+    spec::ValidatedCluster,
+    templates::{pod, service_account},
+};
 
 /// The label that a StatefulSet gives each of its pods.
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";

@@ -6,10 +6,11 @@ use readstates_operator_api::{
     labels::{CLUSTER, Component},
 };
 
-use super::{pod, ports};
 use crate::{
+    names::ports,
     pod_monitor::{Endpoint, PodMonitor, PodMonitorSpec, Relabeling},
-    validate::{Monitoring, Store, ValidatedCluster},
+    spec::{Monitoring, Store, ValidatedCluster},
+    templates::pod,
 };
 
 /// None where the cluster does not ask for them.

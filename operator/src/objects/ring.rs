@@ -2,7 +2,7 @@
 
 use readstates_operator_api::{ReadStateRing, ReadStateRingSpec, labels::Component};
 
-use crate::validate::ValidatedCluster;
+use crate::spec::ValidatedCluster;
 
 /// A ring without owners.
 pub(super) fn empty(cluster: &ValidatedCluster, number: i64) -> ReadStateRing {

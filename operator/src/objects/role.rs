@@ -12,8 +12,7 @@ use k8s_openapi::{
 use kube::Resource;
 use readstates_operator_api::{GROUP, ReadStateRing, labels::Component};
 
-use super::service_account;
-use crate::validate::ValidatedCluster;
+use crate::{spec::ValidatedCluster, templates::service_account};
 
 pub(super) fn of_members(cluster: &ValidatedCluster) -> Role {
     let words = |words: &[&str]| words.iter().map(|&w| w.to_owned()).collect::<Vec<_>>();

@@ -6,8 +6,7 @@ use k8s_openapi::{
 };
 use readstates_operator_api::{ServiceSpec as Wanted, labels::Component};
 
-use super::{api_tls, ports};
-use crate::validate::ValidatedCluster;
+use crate::{names::ports, spec::ValidatedCluster, templates};
 
 /// Where clients find the API: any ready cache pod.
 pub(super) fn cache(cluster: &ValidatedCluster) -> Service {
@@ -95,7 +94,7 @@ fn headless(
 fn api(cluster: &ValidatedCluster) -> ServicePort {
     let tls = cluster.cache.tls.is_some();
     ServicePort {
-        app_protocol: tls.then(|| api_tls::scheme(cluster).to_owned()),
+        app_protocol: tls.then(|| templates::scheme(cluster).to_owned()),
         ..port(ports::HTTP_NAME, ports::HTTP)
     }
 }

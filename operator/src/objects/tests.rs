@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use super::{Object, objects};
 use crate::{
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, cluster},
-    plan::{CachePlan, Plan, RackStep, Template},
-    validate::ValidatedCluster,
+    plan::{CachePlan, Plan},
+    spec::ValidatedCluster,
+    templates::{self, RackStep, Template},
 };
 
 mod access;
@@ -26,7 +27,7 @@ mod pod_monitors;
 mod restore;
 mod sidecars;
 
-pub(in crate::build) const SCYLLA: &str = "
+pub(crate) const SCYLLA: &str = "
 replicas: 3
 database:
   engine: Scylla
@@ -37,7 +38,7 @@ database:
 ";
 
 /// Everything, with every rack, the schema Job and a new ring.
-pub(in crate::build) fn all(cluster: &ValidatedCluster) -> Vec<Object> {
+pub(crate) fn all(cluster: &ValidatedCluster) -> Vec<Object> {
     let rack = |name: &str| RackStep {
         rack: name.to_owned(),
         members: 2,
@@ -119,7 +120,7 @@ fn environment(container: &Container) -> Vec<String> {
 
 #[test]
 fn everything_is_written_in_an_order_in_which_it_can_start() {
-    let job = super::schema_job_name(&cluster(CASSANDRA)).unwrap();
+    let job = templates::schema_job_name(&cluster(CASSANDRA)).unwrap();
     assert_eq!(
         names(&cluster(CASSANDRA)),
         [
@@ -148,7 +149,12 @@ fn everything_is_written_in_an_order_in_which_it_can_start() {
 
 #[test]
 fn a_cache_pod_is_told_who_it_is_where_the_ring_is_and_its_store() {
-    let cache = super::cache(&cluster(CASSANDRA), 2, &crate::plan::Template::Wanted, None);
+    let cache = templates::cache(
+        &cluster(CASSANDRA),
+        2,
+        &crate::templates::Template::Wanted,
+        None,
+    );
     let spec = cache.spec.unwrap();
     // The operator alone replaces pods, when they hold nothing.
     assert_eq!(
@@ -377,7 +383,7 @@ fn every_object_belongs_to_its_cluster_and_says_so() {
 
 #[test]
 fn the_schema_job_has_another_name_when_anything_in_it_changes() {
-    let name = |spec: &str| super::schema_job_name(&cluster(spec)).unwrap();
+    let name = |spec: &str| templates::schema_job_name(&cluster(spec)).unwrap();
     assert_eq!(name(EXTERNAL), name(EXTERNAL));
     assert_ne!(
         name(EXTERNAL),

@@ -11,7 +11,7 @@ use k8s_openapi::{
 use kube::{Resource, ResourceExt};
 use readstates_operator_api::labels::{self, Component};
 
-use crate::validate::Identity;
+use crate::spec::Identity;
 
 /// Binds the cache pods of a cluster to the role.
 #[must_use]

@@ -87,7 +87,7 @@ fn factor(suffix: &str) -> Option<(i128, i128)> {
 
 #[cfg(test)]
 mod tests {
-    use super::Amount;
+    use crate::spec::Amount;
 
     fn units(text: &str) -> Option<u64> {
         Amount::parse(text).map(Amount::units)

@@ -1,4 +1,13 @@
-//! A spec after parsing: complete, and everything in it makes sense.
+//! A spec after parsing: complete, and everything in it makes sense. `validate` makes it.
+
+mod access;
+mod amount;
+mod backup;
+mod identity;
+mod images;
+mod maintenance;
+mod migration;
+mod restore;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,12 +19,22 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_operator_api::{
-    DatabaseSpec, Durability, Engine, FlushMode, IssuerRef, PodTemplate, PullPolicy, Reclaim,
-    ServiceSpec, VolumesOf,
+    DatabaseSpec, Durability, Engine, FastLeg, Filesystem, FlushMode, IssuerRef, PodTemplate,
+    PullPolicy, Reclaim, ServiceSpec, VolumesOf,
 };
 
-use super::{Access, Amount, Identity, Maintenance, RestoreWish, SuperDisk};
-use crate::build::fingerprint;
+pub(crate) use self::maintenance::{DAY, MaintenanceWindow};
+pub use self::{
+    access::{Access, Caller},
+    amount::Amount,
+    backup::{BackupOwner, BackupPlace, BackupsAt, Retention, ValidatedSchedule},
+    identity::{Identity, rack_set},
+    images::Images,
+    maintenance::Maintenance,
+    migration::ValidatedMigration,
+    restore::{RestoreSource, RestoreWish},
+};
+use crate::fingerprint::fingerprint;
 
 /// A `ReadStateCluster` that can be carried out.
 #[derive(Clone, Debug, PartialEq)]
@@ -238,7 +257,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    pub(super) fn of(
+    pub(crate) fn of(
         node_selector: Option<&BTreeMap<String, String>>,
         tolerations: Option<&Vec<Toleration>>,
         priority_class: Option<&String>,
@@ -377,4 +396,18 @@ pub struct External {
     pub secret: Option<String>,
     /// Secret with the CA of its certificates; none: CQL is spoken in the clear.
     pub tls: Option<String>,
+}
+
+/// Local disks in front of the volume of each member.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SuperDisk {
+    /// Paths of local disks on the node, or patterns of them. Never empty.
+    pub local_devices: Vec<String>,
+    /// How many of them are used.
+    pub local_count: i32,
+    /// Whether a member may start without them.
+    pub fast_leg: FastLeg,
+    pub filesystem: Filesystem,
+    /// Image of the disk's containers.
+    pub image: String,
 }

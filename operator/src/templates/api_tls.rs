@@ -5,7 +5,7 @@
 use super::{env, store};
 use crate::{
     certificates::{CERTIFICATE, KEY},
-    validate::ValidatedCluster,
+    spec::ValidatedCluster,
 };
 
 const VOLUME: &str = "api-tls";

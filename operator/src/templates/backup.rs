@@ -15,31 +15,16 @@ use k8s_openapi::{
             Container, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec,
             ResourceRequirements, Volume, VolumeMount,
         },
-        networking::v1::{NetworkPolicy, NetworkPolicySpec},
     },
-    apimachinery::pkg::{
-        api::resource::Quantity,
-        apis::meta::v1::{LabelSelector, ObjectMeta},
-    },
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use readstates_operator_api::labels::{self, Component};
 
 use super::{cache, env, overlay, pod, service_account, store};
-use crate::validate::{
-    BackupOwner, BackupPlace, BackupsAt, Retention, ValidatedCluster, ValidatedSchedule,
+use crate::{
+    names::{ACCESS_KEY_ID, CREATE, PRUNE, SECRET_ACCESS_KEY, VERIFY},
+    spec::{BackupOwner, BackupPlace, BackupsAt, Retention, ValidatedCluster, ValidatedSchedule},
 };
-
-/// Name of the container that makes a backup.
-pub const CREATE: &str = "create";
-/// Name of the container that reads one and checks it.
-pub const VERIFY: &str = "verify";
-/// Name of the container that deletes old ones.
-pub const PRUNE: &str = "prune";
-
-/// Keys of the Secret with the credentials of a bucket.
-pub const ACCESS_KEY_ID: &str = "accessKeyId";
-/// See [`ACCESS_KEY_ID`].
-pub const SECRET_ACCESS_KEY: &str = "secretAccessKey";
 
 /// Attempts after the first. A second one stores nothing again that the first has stored.
 const RETRIES: i32 = 3;
@@ -138,29 +123,7 @@ pub fn backup_cron_jobs(
     [create].into_iter().chain(verify).collect()
 }
 
-/// Its pods hold the login of the database: they accept no connections.
-#[must_use]
-pub fn backup_network_policy(owner: &BackupOwner, name: String, cluster: &str) -> NetworkPolicy {
-    let selector = [
-        (labels::COMPONENT, Component::Backup.as_str()),
-        (owner.label, &owner.id.name),
-    ];
-    let selector = selector.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    NetworkPolicy {
-        metadata: metadata(owner, name, cluster),
-        spec: Some(NetworkPolicySpec {
-            pod_selector: Some(LabelSelector {
-                match_labels: Some(selector.into()),
-                ..LabelSelector::default()
-            }),
-            policy_types: Some(vec!["Ingress".to_owned()]),
-            ingress: None,
-            egress: None,
-        }),
-    }
-}
-
-pub(super) fn metadata(owner: &BackupOwner, name: String, cluster: &str) -> ObjectMeta {
+pub(crate) fn metadata(owner: &BackupOwner, name: String, cluster: &str) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),
         namespace: Some(owner.id.namespace.clone()),

@@ -13,13 +13,15 @@ use readstates_identity::Role;
 use readstates_operator_api::labels::{self, Component};
 
 use super::{
-    access, api_tls, env, fingerprint, identity, overlay,
+    access, api_tls, env, identity, overlay,
     pod::{self, Patience},
-    ports, service_account, store,
+    service_account, store,
 };
 use crate::{
-    plan::Template,
-    validate::{Amount, Store, ValidatedCluster},
+    fingerprint::fingerprint,
+    names::{self, CACHE, ports},
+    spec::{Amount, Store, ValidatedCluster},
+    templates::Template,
 };
 
 /// The user our images run as.
@@ -34,8 +36,6 @@ pub(super) const USER: i64 = 65532;
 const GRACE_SECONDS: i64 = 300;
 const DRAIN_TIMEOUT: &str = "270s";
 
-/// Name of the container that runs a member.
-pub(super) const CONTAINER: &str = "readstates";
 const MEMORY: &str = "memory";
 
 /// So many pods. They change by deletion alone, one drained pod at a time: a controller that replaces
@@ -104,7 +104,7 @@ fn pod_template(cluster: &ValidatedCluster) -> PodTemplateSpec {
         }),
         spec: Some(pod_spec(cluster)),
     };
-    overlay::over(&mut template, cluster.cache.overlay.as_deref(), CONTAINER);
+    overlay::over(&mut template, cluster.cache.overlay.as_deref(), CACHE);
     let hash = fingerprint(&lasting(cluster, template.clone()));
     let metadata = template.metadata.get_or_insert_default();
     let annotations = metadata.annotations.get_or_insert_default();
@@ -116,7 +116,7 @@ fn pod_template(cluster: &ValidatedCluster) -> PodTemplateSpec {
 /// change, and the memory that follows from it.
 fn lasting(cluster: &ValidatedCluster, mut template: PodTemplateSpec) -> PodTemplateSpec {
     let mut containers = template.spec.iter_mut().flat_map(|s| &mut s.containers);
-    if let Some(container) = containers.find(|c| c.name == CONTAINER) {
+    if let Some(container) = containers.find(|c| c.name == CACHE) {
         let environment = container.env.iter_mut();
         environment.for_each(|env| env.retain(|v| v.name != env::CAPACITY_STATES));
         let requests = container
@@ -133,7 +133,7 @@ fn lasting(cluster: &ValidatedCluster, mut template: PodTemplateSpec) -> PodTemp
 /// Bytes of memory that the pods of this template ask for.
 #[must_use]
 pub fn memory(spec: &PodSpec) -> Option<u64> {
-    let container = spec.containers.iter().find(|c| c.name == CONTAINER)?;
+    let container = spec.containers.iter().find(|c| c.name == CACHE)?;
     memory_of(container.resources.as_ref()?)
 }
 
@@ -189,7 +189,7 @@ fn container(cluster: &ValidatedCluster, access: store::Access) -> Container {
         mounts.push(pod::mount(pod::DATA, store::EMBEDDED_PATH));
     }
     Container {
-        name: CONTAINER.to_owned(),
+        name: CACHE.to_owned(),
         image: Some(cluster.image.clone()),
         image_pull_policy: cluster.pull_policy.clone(),
         // An argument, so that a program that knows no ring does not run alone by mistake.
@@ -200,10 +200,10 @@ fn container(cluster: &ValidatedCluster, access: store::Access) -> Container {
         ),
         env: Some(environment(cluster).into_iter().chain(access.env).collect()),
         ports: Some(vec![
-            ports::container(ports::API_NAME, ports::HTTP),
-            ports::container(ports::ADMIN_NAME, ports::ADMIN),
-            ports::container(ports::MEMBERS_NAME, ports::MEMBERS),
-            ports::container(ports::WATCH_NAME, ports::WATCH),
+            pod::port(ports::API_NAME, ports::HTTP),
+            pod::port(ports::ADMIN_NAME, ports::ADMIN),
+            pod::port(ports::MEMBERS_NAME, ports::MEMBERS),
+            pod::port(ports::WATCH_NAME, ports::WATCH),
         ]),
         resources: Some(cluster.cache.resources.clone()),
         security_context: Some(pod::restricted_container(true)),
@@ -274,7 +274,7 @@ fn environment(cluster: &ValidatedCluster) -> Vec<EnvVar> {
             format!("{}:{}", ports::ANY, ports::WATCH),
         ),
         env::value(env::MEMBERS_TLS_DIR, identity::PATH),
-        env::value(env::STORE, store::url(cluster)),
+        env::value(names::STORE, store::url(cluster)),
         env::value(
             env::FLUSH_INTERVAL,
             format!("{}ms", cluster.cache.flush_interval.as_millis()),

@@ -18,9 +18,6 @@ pub(super) const MEMBERS_LISTEN: &str = "READSTATES_MEMBERS_LISTEN";
 pub(super) const WATCH_LISTEN: &str = "READSTATES_WATCH_LISTEN";
 /// `--members-tls-dir`: by which certificates members prove what they are.
 pub(super) const MEMBERS_TLS_DIR: &str = "READSTATES_MEMBERS_TLS_DIR";
-pub const STORE: &str = "READSTATES_STORE";
-/// `--moving-to`: the database that the table moves to. A person sets it.
-pub const MOVING_TO: &str = "READSTATES_MOVING_TO";
 pub(super) const FLUSH_INTERVAL: &str = "READSTATES_FLUSH_INTERVAL";
 pub(super) const FLUSH_MODE: &str = "READSTATES_FLUSH_MODE";
 pub(super) const DURABILITY: &str = "READSTATES_DURABILITY";

@@ -15,29 +15,19 @@ use k8s_openapi::{
             Container, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec,
             ResourceRequirements, Volume,
         },
-        networking::v1::{NetworkPolicy, NetworkPolicySpec},
     },
-    apimachinery::pkg::{
-        api::resource::Quantity,
-        apis::meta::v1::{LabelSelector, ObjectMeta},
-    },
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
-use readstates_operator_api::{
-    MembersMeanwhile,
-    labels::{self, Component},
-};
+use readstates_operator_api::{MembersMeanwhile, labels::Component};
 
 use super::{
-    VERIFY,
     backup::{REPORT, metadata, on_disruption, on_exit, pod_labels},
-    cache, network_policy, overlay, pod, ports, service_account, store,
+    cache, overlay, pod, service_account, store,
 };
-use crate::validate::{BackupOwner, ValidatedCluster, ValidatedMigration};
-
-/// Name of the container that makes or verifies keyspace and table of the target.
-pub const SCHEMA: &str = "schema";
-/// Name of the container that copies.
-pub const COPY: &str = "copy";
+use crate::{
+    names::{COPY, SCHEMA, VERIFY, ports},
+    spec::{BackupOwner, ValidatedCluster, ValidatedMigration},
+};
 
 /// Attempts after the first: each goes on where the one before was, and tries a database that is away for ten minutes.
 const RETRIES: i32 = 20;
@@ -77,29 +67,6 @@ pub fn move_job(
         metadata: metadata(owner, name, &ends.source.id.name),
         spec: Some(job_spec(ends, owner, migration, ahead)),
         status: None,
-    }
-}
-
-/// Its pods hold logins of two databases: they tell the operator how far they are, and accept no other connections.
-#[must_use]
-pub fn move_network_policy(cluster: &ValidatedCluster, owner: &BackupOwner) -> NetworkPolicy {
-    let selector = [
-        (labels::COMPONENT, Component::Backup.as_str()),
-        (owner.label, &owner.id.name),
-    ];
-    let selector = selector.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let operator = vec![network_policy::operator(cluster)];
-    NetworkPolicy {
-        metadata: metadata(owner, owner.moving(), &cluster.id.name),
-        spec: Some(NetworkPolicySpec {
-            pod_selector: Some(LabelSelector {
-                match_labels: Some(selector.into()),
-                ..LabelSelector::default()
-            }),
-            policy_types: Some(vec!["Ingress".to_owned()]),
-            ingress: Some(vec![network_policy::rule(&[ports::WATCH], Some(operator))]),
-            egress: None,
-        }),
     }
 }
 

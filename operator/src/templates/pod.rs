@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Capabilities, EmptyDirVolumeSource, HTTPGetAction, NodeAffinity, NodeSelector,
-        NodeSelectorRequirement, NodeSelectorTerm, PersistentVolumeClaim,
+        Affinity, Capabilities, ContainerPort, EmptyDirVolumeSource, HTTPGetAction, NodeAffinity,
+        NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolumeClaim,
         PersistentVolumeClaimSpec, PodAffinityTerm, PodAntiAffinity, PodSecurityContext,
         PodTemplateSpec, Probe, SeccompProfile, SecurityContext, TopologySpreadConstraint,
         Volume as PodVolume, VolumeMount, VolumeResourceRequirements, WeightedPodAffinityTerm,
@@ -17,7 +17,7 @@ use k8s_openapi::{
 };
 use readstates_operator_api::labels::{self, ZONE};
 
-use crate::validate::Volume;
+use crate::spec::Volume;
 
 /// Name of the claimed volume in a pod.
 pub(super) const DATA: &str = "data";
@@ -169,7 +169,7 @@ pub(super) fn affinity(apart: PodAntiAffinity, zone: Option<NodeAffinity>) -> Af
     }
 }
 
-pub(super) fn selector(labels: &BTreeMap<String, String>) -> LabelSelector {
+pub(crate) fn selector(labels: &BTreeMap<String, String>) -> LabelSelector {
     LabelSelector {
         match_labels: Some(labels.clone()),
         ..LabelSelector::default()
@@ -211,5 +211,13 @@ pub(super) fn empty(name: &str) -> PodVolume {
         name: name.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource::default()),
         ..PodVolume::default()
+    }
+}
+
+pub(super) fn port(name: &str, port: u16) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: i32::from(port),
+        ..ContainerPort::default()
     }
 }

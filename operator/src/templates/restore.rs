@@ -10,17 +10,17 @@ use k8s_openapi::{
     api::{
         batch::v1::{Job, JobSpec},
         core::v1::{PodSpec, PodTemplateSpec, Toleration},
-        networking::v1::{NetworkPolicy, NetworkPolicySpec},
     },
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use readstates_operator_api::labels::{self, Component};
 
-use super::{backup, cache, fingerprint, overlay, pod, service_account, store};
-use crate::validate::{BackupsAt, Identity, RestoreSource, ValidatedCluster};
-
-/// Name of the container that restores.
-pub const RESTORE: &str = "restore";
+use super::{backup, cache, overlay, pod, service_account, store};
+use crate::{
+    fingerprint::fingerprint,
+    names::RESTORE,
+    spec::{BackupsAt, Identity, RestoreSource, ValidatedCluster},
+};
 
 /// Attempts after the first: each goes on where the one before was.
 const RETRIES: i32 = 6;
@@ -54,28 +54,6 @@ pub fn restore_job_name(cluster: &ValidatedCluster, source: &RestoreSource) -> S
     job.metadata.name.unwrap_or_default()
 }
 
-/// Its pods hold the login of the database: they accept no connections.
-#[must_use]
-pub fn restore_network_policy(id: &Identity) -> NetworkPolicy {
-    let selector = [
-        (labels::COMPONENT, Component::Backup.as_str()),
-        (labels::RESTORE, &id.name),
-    ];
-    let selector = selector.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    NetworkPolicy {
-        metadata: metadata(id, id.restore()),
-        spec: Some(NetworkPolicySpec {
-            pod_selector: Some(LabelSelector {
-                match_labels: Some(selector.into()),
-                ..LabelSelector::default()
-            }),
-            policy_types: Some(vec!["Ingress".to_owned()]),
-            ingress: None,
-            egress: None,
-        }),
-    }
-}
-
 /// Selects the Jobs and their pods.
 #[must_use]
 pub fn restore_selector(id: &Identity) -> String {
@@ -94,7 +72,7 @@ fn pod_labels(id: &Identity) -> BTreeMap<String, String> {
     all
 }
 
-fn metadata(id: &Identity, name: String) -> ObjectMeta {
+pub(crate) fn metadata(id: &Identity, name: String) -> ObjectMeta {
     ObjectMeta {
         labels: Some(pod_labels(id)),
         ..id.child(name, Component::Backup)

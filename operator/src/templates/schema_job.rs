@@ -12,8 +12,11 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use readstates_operator_api::labels::{self, Component};
 
-use super::{cache, fingerprint, overlay, pod, service_account, store};
-use crate::validate::{Store, ValidatedCluster};
+use super::{cache, overlay, pod, service_account, store};
+use crate::{
+    fingerprint::fingerprint,
+    spec::{Store, ValidatedCluster},
+};
 
 /// The flag that names the database and the keyspace.
 const STORE: &str = "--store";

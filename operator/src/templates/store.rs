@@ -5,11 +5,11 @@ use std::{borrow::Cow, collections::BTreeMap};
 use k8s_openapi::api::core::v1::{EnvVar, KeyToPath, SecretVolumeSource, Volume, VolumeMount};
 use readstates_operator_api::labels;
 
-use super::{database::DATACENTER, env, pod, ports};
+use super::{database::DATACENTER, env, pod};
 use crate::{
     certificates::{CA, CERTIFICATE, KEY},
-    observe::{PASSWORD_KEY, USERNAME_KEY},
-    validate::{External, Store, ValidatedCluster},
+    names::{PASSWORD_KEY, USERNAME_KEY, ports},
+    spec::{External, Store, ValidatedCluster},
 };
 
 /// Where the embedded store's files are in a cache pod.

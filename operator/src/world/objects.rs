@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::api::resource::Quantity};
 use readstates_operator_api::labels;
 
-use super::{DiskStage, Growth};
+use crate::connections::Peer;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatefulSetSeen {
@@ -99,6 +99,20 @@ pub struct PodSeen {
     pub growth: Option<Growth>,
 }
 
+impl PodSeen {
+    /// How what runs in it is reached.
+    ///
+    /// # Errors
+    /// While it has no address.
+    pub fn peer(&self) -> Result<Peer, &'static str> {
+        let ip = self.ip.as_deref().and_then(|ip| ip.parse().ok());
+        Ok(Peer {
+            ip: ip.ok_or("it has no address yet")?,
+            mutual_tls: self.mutual_tls,
+        })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSeen {
     /// Its UID, so that a deletion means this one.
@@ -126,4 +140,38 @@ pub enum JobOutcome {
     },
     /// It is being deleted.
     Going,
+}
+
+/// How a pod that runs can get the memory that its StatefulSet's template asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// The API server would take it.
+    Possible,
+    /// It was asked for, and the node has not given it yet.
+    Asked {
+        /// When, if anything tells.
+        since: Option<Timestamp>,
+        /// What the node says.
+        words: Option<String>,
+    },
+    /// It cannot be asked for now, for this reason.
+    NotNow(String),
+    /// Only by another pod, for this reason.
+    Refused(String),
+}
+
+/// How far the disk's containers of a pod have come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskStage {
+    /// They have not been started.
+    Before,
+    /// The disk is being put together.
+    Assembling,
+    /// The one that should be running ended like this.
+    Ended {
+        status: i32,
+        /// Its last words.
+        said: String,
+    },
+    AgentRuns,
 }

@@ -16,7 +16,7 @@ pub enum RingSeen {
 }
 
 impl RingSeen {
-    pub(super) fn of(ring: Option<&ReadStateRing>) -> Self {
+    pub(crate) fn of(ring: Option<&ReadStateRing>) -> Self {
         let Some(ring) = ring else {
             return Self::Absent;
         };

@@ -15,8 +15,8 @@ use readstates_operator::{
         Cleanup, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Repair, Report,
         RequestedJob, Start, Target, Upgrade, UpgradeStep, View,
     },
-    observe::PodSeen,
     super_disk::{Answer, Condition},
+    world::PodSeen,
 };
 
 pub(crate) mod http;

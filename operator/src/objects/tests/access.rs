@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::{environment, pod};
 use crate::{
-    build::{Object, objects},
     fixtures::{CASSANDRA, EXTERNAL, TOKEN_REVIEW, cluster, now, try_cluster},
-    observe::{ClientCaSeen, TokenProblem, Tokens, World},
+    objects::{Object, objects},
     plan::{CallersStep, plan},
-    validate::ValidatedCluster,
+    spec::ValidatedCluster,
+    world::{ClientCaSeen, TokenProblem, Tokens, World},
 };
 
 const ACCESS: &str = "

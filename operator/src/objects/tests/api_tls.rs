@@ -2,10 +2,10 @@
 
 use super::{environment, pod};
 use crate::{
-    build::{Object, objects, service},
     fixtures::{EXTERNAL, cluster},
+    objects::{Object, objects, service},
     plan::Plan,
-    validate::ValidatedCluster,
+    spec::ValidatedCluster,
 };
 
 fn with_tls(tls: &str) -> ValidatedCluster {

@@ -6,9 +6,10 @@ use k8s_openapi::api::{
 };
 
 use crate::{
-    build::{backup_cron_jobs, backup_job, backup_network_policy},
     fixtures::{CASSANDRA, EXTERNAL, cluster, id, with_tls},
-    validate::{BackupOwner, BackupPlace, BackupsAt, Identity, Retention, ValidatedSchedule},
+    objects::backup_network_policy,
+    spec::{BackupOwner, BackupPlace, BackupsAt, Identity, Retention, ValidatedSchedule},
+    templates::{backup_cron_jobs, backup_job},
 };
 
 fn owner(label: &'static str) -> BackupOwner {

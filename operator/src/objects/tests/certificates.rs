@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 
 use super::{SCYLLA, all, environment, name, pod};
 use crate::{
-    build::{self, Object, objects},
     fixtures::{CASSANDRA, EXTERNAL, cluster, with_tls},
+    objects::{Object, objects},
     plan::Plan,
-    validate::{Certificates, Database, Store, ValidatedCluster},
+    spec::{Certificates, Database, Store, ValidatedCluster},
+    templates,
 };
 
 /// The keys of the Secret `certs` that a pod has, and the mode of the files.
@@ -49,7 +50,7 @@ fn database(cluster: &ValidatedCluster) -> &Database {
 #[test]
 fn cache_pods_and_the_schema_job_get_the_ca_and_no_key() {
     let ours = cluster(&with_tls(CASSANDRA));
-    let cache = build::cache(&ours, 1, &crate::plan::Template::Wanted, None)
+    let cache = templates::cache(&ours, 1, &crate::templates::Template::Wanted, None)
         .spec
         .unwrap()
         .template
@@ -148,7 +149,7 @@ fn other_certificates_are_another_wish_for_members_and_none_for_cache_pods() {
         client: false,
     };
     let after = plain.seen(before.login.clone(), other, false);
-    let name = |cluster| build::update_name(cluster, database(cluster));
+    let name = |cluster| templates::update_name(cluster, database(cluster));
     assert_ne!(name(&before), name(&after));
     // The operator has not changed, so no consent is needed.
     assert_ne!(
@@ -156,12 +157,12 @@ fn other_certificates_are_another_wish_for_members_and_none_for_cache_pods() {
         database(&after).spec_hash(None)
     );
     assert_eq!(
-        build::cache(&before, 1, &crate::plan::Template::Wanted, None),
-        build::cache(&after, 1, &crate::plan::Template::Wanted, None)
+        templates::cache(&before, 1, &crate::templates::Template::Wanted, None),
+        templates::cache(&after, 1, &crate::templates::Template::Wanted, None)
     );
     assert_eq!(
-        build::schema_job_name(&before),
-        build::schema_job_name(&after)
+        templates::schema_job_name(&before),
+        templates::schema_job_name(&after)
     );
 }
 

@@ -2,9 +2,9 @@
 
 use super::{environment, pod};
 use crate::{
-    build::schema_job_name,
     fixtures::{CASSANDRA, EXTERNAL, cluster},
-    validate::ValidatedCluster,
+    spec::ValidatedCluster,
+    templates::schema_job_name,
 };
 
 #[test]

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{super::Object, SCYLLA, all, environment, pod};
 use crate::{
-    build,
     fixtures::{CASSANDRA, cluster, now},
+    objects,
 };
 
 #[test]
@@ -97,7 +97,7 @@ fn each_pod_is_told_which_node_it_is_as_long_as_it_is_one() {
         record("b-2", DatabaseNodeState::Repairing),
     ];
     let cluster = cluster(CASSANDRA);
-    let map = build::identities(&cluster, &records);
+    let map = objects::identities(&cluster, &records);
     assert_eq!(
         serde_json::to_value(map.data).unwrap(),
         json!({ "a-0": "id-of-a-0", "a-1": "id-of-a-1", "b-2": "id-of-b-2" })

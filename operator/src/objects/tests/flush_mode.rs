@@ -3,12 +3,12 @@
 use super::environment;
 use crate::{
     fixtures::{CASSANDRA, cluster},
-    plan::Template,
+    templates::Template,
 };
 
 fn told(cache: &str) -> Vec<String> {
     let cluster = cluster(&format!("{cache}{}", CASSANDRA.trim_start()));
-    let set = crate::build::cache(&cluster, 3, &Template::Wanted, None);
+    let set = crate::templates::cache(&cluster, 3, &Template::Wanted, None);
     let pod = set.spec.unwrap().template.spec.unwrap();
     let told = environment(&pod.containers[0]).into_iter();
     let of_the_spec = ["READSTATES_FLUSH_MODE=", "READSTATES_DURABILITY="];

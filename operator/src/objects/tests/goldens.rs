@@ -1,12 +1,12 @@
-//! `operator/src/build/golden/NAME.yaml`: everything that the operator makes for a spec. `UPDATE_FIXTURES=1 cargo test -p
+//! `operator/src/objects/golden/NAME.yaml`: everything that the operator makes for a spec. `UPDATE_FIXTURES=1 cargo test -p
 //! readstates-operator --lib goldens` rewrites them all; hack/chart-test has kube-score look at them.
 
 use std::{fs, path::Path};
 
 use super::{SCYLLA, all};
 use crate::{
-    build::Object,
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, cluster},
+    objects::Object,
 };
 
 const SUPER_DISK: &str = "
@@ -37,7 +37,7 @@ fn yaml(object: &Object) -> String {
 #[test]
 fn everything_that_is_made_is_as_it_was_reviewed() {
     let super_disk = format!("{CASSANDRA}{SUPER_DISK}");
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/build/golden");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/objects/golden");
     for (name, spec) in [
         ("cassandra", CASSANDRA),
         ("scylla", SCYLLA),

@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::{environment, pod};
 use crate::{
-    build,
     fixtures::{CASSANDRA, EXTERNAL, cluster},
-    validate::{Store, ValidatedCluster},
+    spec::{Store, ValidatedCluster},
+    templates,
 };
 
 #[test]
@@ -85,7 +85,7 @@ fn the_superusers_password_is_for_the_schema_job_alone() {
             "READSTATES_SUPERUSER_PASSWORD_FILE=/etc/readstates/superuser/password",
         ]
     );
-    let cache = build::cache(&ours, 1, &crate::plan::Template::Wanted, None)
+    let cache = templates::cache(&ours, 1, &crate::templates::Template::Wanted, None)
         .spec
         .unwrap()
         .template;
@@ -112,15 +112,15 @@ fn another_login_makes_another_job_and_other_cache_pods_and_leaves_the_database_
     let mut after = before.clone();
     after.login.version = Some("2".to_owned());
     assert_ne!(
-        build::schema_job_name(&before),
-        build::schema_job_name(&after)
+        templates::schema_job_name(&before),
+        templates::schema_job_name(&after)
     );
     assert_ne!(
-        build::cache(&before, 1, &crate::plan::Template::Wanted, None),
-        build::cache(&after, 1, &crate::plan::Template::Wanted, None)
+        templates::cache(&before, 1, &crate::templates::Template::Wanted, None),
+        templates::cache(&after, 1, &crate::templates::Template::Wanted, None)
     );
     let hash = |cluster: &ValidatedCluster| match &cluster.store {
-        Store::Managed(database) => build::update_name(cluster, database),
+        Store::Managed(database) => templates::update_name(cluster, database),
         Store::External(_) | Store::Embedded(_) => panic!("no database"),
     };
     assert_eq!(hash(&before), hash(&after));

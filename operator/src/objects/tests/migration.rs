@@ -4,9 +4,10 @@ use k8s_openapi::api::{batch::v1::JobSpec, core::v1::Container};
 use readstates_operator_api::MembersMeanwhile;
 
 use crate::{
-    build::{Ends, move_job, move_network_policy},
     fixtures::{EXTERNAL, cluster, id, with_tls},
-    validate::{BackupOwner, Identity, ValidatedMigration},
+    objects::move_network_policy,
+    spec::{BackupOwner, Identity, ValidatedMigration},
+    templates::{Ends, move_job},
 };
 
 fn owner() -> BackupOwner {

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::all;
 use crate::{
-    build::Object,
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, cluster},
-    validate::ValidatedCluster,
+    objects::Object,
+    spec::ValidatedCluster,
 };
 
 fn policy(cluster: &ValidatedCluster, wanted: &str) -> Value {

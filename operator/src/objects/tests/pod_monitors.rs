@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::SCYLLA;
 use crate::{
-    build::{Object, pod_monitors},
     fixtures::{CASSANDRA, EXTERNAL, cluster},
+    objects::{Object, pod_monitors},
 };
 
 const FROM: &str =

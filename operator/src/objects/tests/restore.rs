@@ -1,9 +1,10 @@
 //! The pod of a restore has what its work needs, and nothing else.
 
 use crate::{
-    build::{restore_job, restore_network_policy, restore_selector},
     fixtures::{CASSANDRA, cluster, id, with_tls},
-    validate::{BackupPlace, BackupsAt, RestoreSource},
+    objects::restore_network_policy,
+    spec::{BackupPlace, BackupsAt, RestoreSource},
+    templates::{restore_job, restore_selector},
 };
 
 fn source(snapshot: &str) -> RestoreSource {

@@ -8,18 +8,19 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{
-        ConfigMap, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar,
-        ResourceRequirements, Volume, VolumeMount,
+        ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, ResourceRequirements,
+        Volume, VolumeMount,
     },
     apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_identity::Role;
-use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Engine, labels::Component};
+use readstates_operator_api::Engine;
 
 use super::{Members, Place, certificates, scylla, super_disk};
 use crate::{
-    build::{AGENT, env, identity, pod, ports},
-    validate::{Identity, ValidatedCluster},
+    names::{AGENT, ports},
+    spec::ValidatedCluster,
+    templates::{env, identity, pod},
 };
 
 const RUN: &str = "run";
@@ -60,22 +61,6 @@ pub(super) fn volumes(cluster: &ValidatedCluster) -> Vec<Volume> {
             ..Volume::default()
         },
     ]
-}
-
-/// Which node each pod is, by the pod's name. It outlives the pods: one that comes back needs no operator.
-pub(in crate::build) fn nodes(id: &Identity, records: &[DatabaseNode]) -> ConfigMap {
-    let known = records.iter().filter_map(|record| match record.state {
-        DatabaseNodeState::Member | DatabaseNodeState::Repairing | DatabaseNodeState::Leaving => {
-            Some((record.name.clone(), record.host_id.clone()?))
-        }
-        // What is on their disks now is not, or no more, the node that the record names.
-        DatabaseNodeState::Joining | DatabaseNodeState::Replacing | DatabaseNodeState::Left => None,
-    });
-    ConfigMap {
-        metadata: id.child(id.nodes(), Component::Database),
-        data: Some(known.collect()),
-        ..ConfigMap::default()
-    }
 }
 
 /// Where the database's container finds the start file.
@@ -158,8 +143,8 @@ pub(super) fn containers(
         resources: Some(resources(place, "64Mi", memory)),
         security_context: Some(pod::restricted_container(true)),
         ports: Some(vec![
-            ports::container(AGENT, ports::AGENT),
-            ports::container(ports::WATCH_NAME, ports::AGENT_WATCH),
+            pod::port(AGENT, ports::AGENT),
+            pod::port(ports::WATCH_NAME, ports::AGENT_WATCH),
         ]),
         volume_mounts: Some(own_mounts),
         ..common(cluster, AGENT)

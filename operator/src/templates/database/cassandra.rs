@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSecurityContext};
 
 use super::{Config, DATACENTER, Members, Place, agent, certificates};
 use crate::{
-    build::{env, pod},
-    validate::Amount,
+    spec::Amount,
+    templates::{env, pod},
 };
 
 /// Clients must log in, and may do what their role may. The image has no variables for this, but Cassandra takes any

@@ -11,8 +11,8 @@ use readstates_operator_api::Engine;
 
 use super::Place;
 use crate::{
-    build::{pod, store},
     certificates::{CERTIFICATE, KEY},
+    templates::{pod, store},
 };
 
 const CERTIFICATES: &str = "certificates";

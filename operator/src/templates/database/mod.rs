@@ -29,13 +29,15 @@ use readstates_operator_api::{
 };
 
 use super::{
-    fingerprint, overlay,
+    overlay,
     pod::{self, Patience},
-    ports, service_account,
+    service_account,
 };
 use crate::{
-    plan::{RackStep, Template},
-    validate::{Database, Rack, ValidatedCluster},
+    fingerprint::fingerprint,
+    names::{DATABASE, ports},
+    spec::{Database, Rack, ValidatedCluster},
+    templates::{RackStep, Template},
 };
 
 /// Name of the one data center that a managed database has.
@@ -44,15 +46,12 @@ pub(super) const DATACENTER: &str = "dc1";
 /// Time for a member to write its memory to disk and say goodbye.
 const GRACE_SECONDS: i64 = 900;
 
-/// Name of the container that runs a member.
-pub(super) const CONTAINER: &str = "database";
-
 /// The image of the engine in pods that are made from this template.
 #[must_use]
 pub fn database_image(template: &PodTemplateSpec) -> Option<&str> {
     let mut containers = template.spec.as_ref()?.containers.iter();
     containers
-        .find(|one| one.name == CONTAINER)?
+        .find(|one| one.name == DATABASE)?
         .image
         .as_deref()
 }
@@ -251,7 +250,7 @@ fn pod_template(cluster: &ValidatedCluster, database: &Database, rack: &Rack) ->
         }),
         spec: Some(pod_spec(cluster, members(database.engine), &place)),
     };
-    overlay::over(&mut template, database.overlay.as_deref(), CONTAINER);
+    overlay::over(&mut template, database.overlay.as_deref(), DATABASE);
     template
 }
 
@@ -282,11 +281,8 @@ pub fn update_name(cluster: &ValidatedCluster, database: &Database) -> String {
 }
 
 /// Files of a rack's members, if the engine wants some.
-pub(super) fn config(
-    cluster: &ValidatedCluster,
-    database: &Database,
-    rack: &Rack,
-) -> Option<ConfigMap> {
+#[must_use]
+pub fn config(cluster: &ValidatedCluster, database: &Database, rack: &Rack) -> Option<ConfigMap> {
     let place = place(cluster, database, rack);
     let Config {
         file,
@@ -372,8 +368,8 @@ fn container(
         Some(pod::neighbour_probe(path, ports::AGENT_WATCH, patience))
     };
     let mut own_ports = vec![
-        ports::container(ports::CQL_NAME, ports::CQL),
-        ports::container(ports::INTERNODE_NAME, ports::INTERNODE),
+        pod::port(ports::CQL_NAME, ports::CQL),
+        pod::port(ports::INTERNODE_NAME, ports::INTERNODE),
     ];
     own_ports.extend(engine.ports());
     let mut mounts = vec![agent::data_mount(engine, place), agent::run_mount()];
@@ -386,7 +382,7 @@ fn container(
         ..pod::mount(CONFIG, c.path)
     }));
     Container {
-        name: CONTAINER.to_owned(),
+        name: DATABASE.to_owned(),
         image: Some(place.database.image.clone()),
         image_pull_policy: cluster.pull_policy.clone(),
         ports: Some(own_ports),

@@ -7,9 +7,10 @@ use k8s_openapi::{
 
 use super::{Config, DATACENTER, Members, Place, agent, certificates};
 use crate::{
-    build::{env, pod, ports},
     certificates::{CERTIFICATE, KEY},
-    validate::Amount,
+    names::ports,
+    spec::Amount,
+    templates::{env, pod},
 };
 
 /// The disk is measured once, on its first start, and what came of it is kept on it: in the file that the start
@@ -151,7 +152,7 @@ impl Members for Scylla {
     }
 
     fn ports(&self) -> Vec<ContainerPort> {
-        vec![ports::container("cql-shard-aware", ports::SHARD_AWARE)]
+        vec![pod::port("cql-shard-aware", ports::SHARD_AWARE)]
     }
 
     fn config(&self, place: &Place<'_>) -> Option<Config> {

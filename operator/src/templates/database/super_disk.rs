@@ -9,20 +9,17 @@
 //! the kubelet would hold until after the agent has to be done. One folder a cluster is enough: two of its pods
 //! are never on one node.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ConfigMapVolumeSource, Container, EnvVar, HostPathVolumeSource,
-    PersistentVolumeClaim, Probe, SecurityContext, Volume, VolumeDevice, VolumeMount,
+    ConfigMapVolumeSource, Container, EnvVar, HostPathVolumeSource, PersistentVolumeClaim, Probe,
+    SecurityContext, Volume, VolumeDevice, VolumeMount,
 };
-use readstates_operator_api::{FastLeg, Filesystem, labels::Component};
-use serde_json::json;
+use readstates_operator_api::{FastLeg, Filesystem};
 
 use super::agent;
 use crate::{
-    build::{DISK, DISK_AGENT, env, pod, ports},
-    plan::{Kept, VolumeEntry},
-    validate::{Identity, SuperDisk, ValidatedCluster},
+    names::{DISK, DISK_AGENT, ports},
+    spec::{Identity, SuperDisk, ValidatedCluster},
+    templates::{env, pod},
 };
 
 /// How much longer than a database a pod may take to end: the agent's own time, and some for the node.
@@ -188,7 +185,7 @@ pub(super) fn containers(
             env: Some(environment()),
             // The first sidecar: starts before the others, ends after them.
             restart_policy: Some("Always".to_owned()),
-            ports: Some(vec![ports::container(ports::DISK_NAME, ports::DISK)]),
+            ports: Some(vec![pod::port(ports::DISK_NAME, ports::DISK)]),
             // Started once it is mounted: what it refuses, it tries again.
             startup_probe: Some(restart(probe("/startup", 60))),
             readiness_probe: Some(probe("/readyz", 2)),
@@ -327,42 +324,6 @@ fn common(cluster: &ValidatedCluster, disk: &SuperDisk, name: &str) -> Container
         termination_message_path: Some(LAST_WORDS.to_owned()),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
-    }
-}
-
-/// An entry about its volume for each pod, by the pod's name. It outlives the pods: one that comes back needs no
-/// operator.
-pub(in crate::build) fn entries(
-    id: &Identity,
-    volumes: &BTreeMap<String, VolumeEntry>,
-) -> ConfigMap {
-    let text = |entry: &VolumeEntry| {
-        let VolumeEntry {
-            claim_uid,
-            pod_uid,
-            copy_of,
-            used_before,
-            keep,
-        } = entry;
-        let mut text = json!({ "volume": claim_uid, "usedBefore": used_before });
-        if let Some(pod_uid) = pod_uid {
-            text["pod"] = json!(pod_uid);
-        }
-        if let Some(copy_of) = copy_of {
-            text["copyOf"] = json!(copy_of);
-        }
-        if let Some(Kept { pod_uid, leg }) = keep {
-            text["keep"] = json!({ "pod": pod_uid, "leg": leg });
-        }
-        text.to_string()
-    };
-    let data = volumes
-        .iter()
-        .map(|(pod, entry)| (pod.clone(), text(entry)));
-    ConfigMap {
-        metadata: id.child(id.super_disks(), Component::Database),
-        data: Some(data.collect()),
-        ..ConfigMap::default()
     }
 }
 

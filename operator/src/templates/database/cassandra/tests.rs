@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use tokio::process::Command;
 
 use crate::{
-    build::{
+    fixtures::{CASSANDRA, cluster},
+    objects::{
         Object,
         tests::{SCYLLA, all},
     },
-    fixtures::{CASSANDRA, cluster},
 };
 
 fn pod(spec: &str) -> PodSpec {

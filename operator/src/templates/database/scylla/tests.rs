@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1::Container;
 use tokio::process::Command;
 
 use crate::{
-    build::{
+    fixtures,
+    objects::{
         Object,
         tests::{SCYLLA, all},
     },
-    fixtures,
 };
 
 /// Runs the script of the database's container in a folder with stand-ins for what it calls: an `nproc` that sees

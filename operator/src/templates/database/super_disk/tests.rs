@@ -3,9 +3,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    build::{Object, objects},
     fixtures::{CASSANDRA, cluster},
-    plan::{Evictions, Plan, RackStep, SuperDisksStep, Template},
+    objects::{Object, objects},
+    plan::{Evictions, Kept, Plan, SuperDisksStep, VolumeEntry},
+    templates::{RackStep, Template},
 };
 
 const DISK: &str = "
