@@ -1,5 +1,5 @@
 //! Database engines, as the agent beside them queries them: one trait, one module for each engine. The differences in
-//! the objects built for an engine are in `build::database`, one module each as well.
+//! the objects built for an engine are in `templates::database`, one module each as well.
 
 mod cassandra;
 mod pools;
