@@ -5,11 +5,13 @@ mod cassandra;
 mod pools;
 mod report;
 mod scylla;
+mod snapshots;
 
 use std::{future::Future, net::IpAddr};
 
 use thiserror::Error;
 
+pub(crate) use self::snapshots::Snapshots;
 pub use self::{
     cassandra::Cassandra,
     pools::{Pool, Pools},

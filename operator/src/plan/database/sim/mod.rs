@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use readstates_operator_api::{DatabaseNode, DatabaseUpgrade};
 
 use crate::{
-    engine::{Disk, Job, Node, NodeState, RequestedJob, UpgradeStep},
+    engine::{Disk, Job, Node, NodeState, RequestedJob, Snapshots, UpgradeStep},
     fixtures,
     plan::{Plan, plan},
     spec::{Store, ValidatedCluster},
@@ -123,6 +123,7 @@ pub(crate) struct Pod {
     upgrade: Option<RequestedJob>,
     /// What the upgrade's job is.
     step: Option<UpgradeStep>,
+    snapshots: Snapshots,
     pub(crate) image: String,
     left: bool,
 }

@@ -194,6 +194,9 @@ impl Sim {
                 if done || last.is_some_and(|u| u.job == Job::Running) {
                     return;
                 }
+                if live.snapshots.begin(&order.step).is_err() {
+                    return;
+                }
                 live.step = Some(order.step.clone());
                 live.upgrade = Some(RequestedJob {
                     request: order.request.clone(),
