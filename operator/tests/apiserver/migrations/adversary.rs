@@ -110,7 +110,7 @@ async fn moves_by(world: &World, operator: &Mortal) {
             .try_to(async |ctx| world.look_by(ctx, "away").await)
             .await;
     };
-    moves_and_goes(world, look).await;
+    Box::pin(moves_and_goes(world, look)).await;
 }
 
 #[test]
